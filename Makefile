@@ -1,0 +1,166 @@
+# Everything a newcomer, a contributor or the CI runs. Needs Python 3.11+, cargo and make: the rest
+# goes into .venv and target/. `make help` lists the targets.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# rustup puts cargo where a shell opened earlier does not look.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# maturin asks these which environment to build for; an active conda would contradict .venv.
+export VIRTUAL_ENV := $(CURDIR)/.venv
+unexport CONDA_PREFIX PYTHONHOME
+# One interpreter for every build of PyO3, or clippy and maturin undo each other's work.
+export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
+# pyright comes with its wheel; without this it asks npm for a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+ifdef PYTHON
+export PYTHON
+endif
+
+PY := .venv/bin/python
+BUILD_TOOLS := .venv/tools-build.txt
+DEVELOP_TOOLS := .venv/tools-develop.txt
+BENCH_TOOLS := .venv/tools-bench.txt
+CORE := src/interlock/_core.abi3.so
+BUILT := .venv/built
+RUNNING := .venv/running-test
+CRATES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+# Folders with Python in them; those of the second line hold what a user would write.
+CHECKED := $(shell find src tests scripts examples benchmarks -name '*.py' 2>/dev/null | cut -d/ -f1 | sort -u)
+TYPED_USES := $(shell find examples tests/typing -name '*.py' 2>/dev/null)
+ARGS :=
+
+step = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
+	@echo
+	@echo "PYTHON=/path/to/python3.12 chooses the interpreter, ARGS='...' is passed on by run, test-python and bench."
+
+# -- What everything needs ------------------------------------------------------------------------
+
+# An environment holds absolute paths: in a folder that was moved or copied it must be made anew.
+MOVED := $(shell [ ! -e .venv ] || grep -qsF '$(CURDIR)/.venv' .venv/bin/pip || echo FORCE)
+
+$(BUILD_TOOLS): pyproject.toml scripts/prepare.sh $(if $(PYTHON),FORCE) $(MOVED)
+	@scripts/prepare.sh tools build
+
+$(DEVELOP_TOOLS): $(BUILD_TOOLS) pyproject.toml
+	@scripts/prepare.sh tools develop
+
+$(BENCH_TOOLS): $(BUILD_TOOLS) pyproject.toml
+	@scripts/prepare.sh tools bench
+
+# The stamp is beside the environment, the library beside its sources: either may be gone alone.
+ifeq ($(wildcard $(CORE)),)
+$(BUILT): FORCE
+endif
+$(BUILT): $(CRATES) $(BUILD_TOOLS)
+	@scripts/prepare.sh rust
+	$(call step,building the core (a minute or two the first time))
+	@$(PY) -m maturin develop --release --locked --quiet
+	@touch $(BUILT)
+
+.PHONY: build
+build: $(BUILT) ## the core, optimised, and the package in .venv
+
+.PHONY: wheel
+wheel: $(BUILD_TOOLS) ## a wheel for every CPython from 3.11 on, in target/wheels
+	@scripts/prepare.sh rust
+	$(call step,building the wheel)
+	@rm -rf target/wheels
+	@$(PY) -m maturin build --release --locked --quiet --out target/wheels
+	@ls target/wheels
+
+FORCE:
+
+# -- Use ------------------------------------------------------------------------------------------
+
+.PHONY: run
+run: $(BUILT) ## replay 10,839 real messages by 8 workers and compare with other ways
+	@.venv/bin/interlock replay examples/data/redis-commits.jsonl.gz --workers 8 --work sleep:1ms --compare $(ARGS)
+
+.PHONY: bench
+bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each beside its peer in the same run
+	@$(PY) -m benchmarks $(ARGS)
+
+# -- Tests ----------------------------------------------------------------------------------------
+
+.PHONY: test
+test: lint test-rust test-python ## everything the CI runs
+	@echo
+	@echo "interlock: all tests passed"
+
+.PHONY: test-rust
+test-rust: ## the core: unit tests, ten million operations of random schedules, thread schedules
+	@scripts/prepare.sh rust
+	$(call step,cargo test (optimised: the random schedules are long))
+	@cargo test --release --locked --package interlock-core
+	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
+	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle \
+		cargo test --release --locked --package interlock-core --test 'shuttle*'
+
+# The watchdog of tests/conftest.py ends the whole process, so only the file can tell which test it was.
+.PHONY: test-python
+test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every snippet of the docs
+	$(call step,pytest)
+	@INTERLOCK_RUNNING_TEST=$(RUNNING) $(PY) -m pytest $(ARGS) || { \
+		status=$$?; \
+		[ ! -s $(RUNNING) ] || echo "interlock: pytest was ended in $$(cat $(RUNNING))" >&2; \
+		exit $$status; }
+
+.PHONY: test-all
+test-all: test wheel ## the same, then the Python tests of the wheel on every CPython from 3.11 found
+	@scripts/test_wheel.sh target/wheels/*.whl $(ARGS)
+
+.PHONY: docs
+docs: $(BUILT) $(DEVELOP_TOOLS) ## run every snippet and example, check every link, build the crate's reference
+	$(call step,snippets, examples and links)
+	@$(PY) -m pytest tests/docs
+	$(call step,cargo doc)
+	@RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps --workspace --quiet
+	@echo "interlock: the docs start at docs/README.md, the crate's reference at target/doc/interlock_core/index.html"
+
+.PHONY: mutants
+mutants: $(BUILT) $(DEVELOP_TOOLS) ## break the code on purpose, one deliberate fault at a time, and name the test that sees it
+	@$(PY) scripts/mutants.py $(ARGS)
+
+# -- Lint -----------------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: lint-python lint-rust licences ## style, types, layers, licences
+
+.PHONY: lint-python
+lint-python: $(BUILT) $(DEVELOP_TOOLS)
+	$(call step,ruff)
+	@$(PY) -m ruff check $(CHECKED)
+	@$(PY) -m ruff format --check $(CHECKED)
+	$(call step,mypy --strict)
+	@$(PY) -m mypy $(CHECKED)
+	$(call step,stubtest of the native module)
+	@$(PY) -m mypy.stubtest interlock._core --mypy-config-file pyproject.toml
+	$(if $(TYPED_USES),$(call step,pyright of the examples and typed uses))
+	$(if $(TYPED_USES),@$(PY) -m pyright)
+	$(call step,import layers)
+	@.venv/bin/lint-imports --no-logo
+
+.PHONY: lint-rust
+lint-rust: $(BUILD_TOOLS)
+	$(call step,cargo fmt and clippy)
+	@scripts/component.sh fmt --all --check
+	@scripts/component.sh clippy --locked --workspace --all-targets --quiet -- --deny warnings
+
+.PHONY: licences
+licences: $(BUILD_TOOLS)
+	$(call step,licences and sources of the crates)
+	@$(PY) scripts/check_licences.py
+
+.PHONY: format
+format: $(DEVELOP_TOOLS) ## rewrite the sources as the linters want them
+	@$(PY) -m ruff check --fix-only --quiet $(CHECKED)
+	@$(PY) -m ruff format $(CHECKED)
+	@cargo fmt --all

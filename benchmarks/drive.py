@@ -1,0 +1,134 @@
+"""What both sides of a row share: the clock, the threads, the bursts, and the count of faults."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from benchmarks.row import Sample
+
+
+class Clock:
+    """Seconds since it was made."""
+
+    __slots__ = ("_start",)
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Keep this thread, and those it starts inside, on one core, as far as the system can.
+
+    On one core a hand-off costs its steps, not the distance between two cores of the machine.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    # The last: interrupts tend to be served by the first.
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def on_one_core(side: Callable[[], Sample]) -> Callable[[], Sample]:
+    """That side, pinned."""
+
+    def run() -> Sample:
+        with pinned():
+            return side()
+
+    return run
+
+
+def faults(log: Sequence[int], expected: int, key_of: Callable[[int], object]) -> tuple[int, int]:
+    """How many of the numbers 0..expected-1 are not exactly once in `log`, and how many stand in it
+    after a larger one of their key."""
+    seen = [0] * expected
+    last: dict[object, int] = {}
+    misordered = 0
+    for number in log:
+        seen[number] += 1
+        key = key_of(number)
+        if last.get(key, -1) > number:
+            misordered += 1
+        else:
+            last[key] = number
+    return sum(count != 1 for count in seen), misordered
+
+
+def together(loops: Sequence[Callable[[], None]]) -> float:
+    """Run each loop on a thread of its own; seconds from when all are there to the last one's end.
+
+    What a loop raises is raised here.
+    """
+    ready = threading.Barrier(len(loops) + 1)
+    raised: list[BaseException] = []
+
+    def run(loop: Callable[[], None]) -> None:
+        ready.wait()
+        try:
+            loop()
+        except BaseException as error:
+            raised.append(error)
+
+    running = [threading.Thread(target=run, args=(loop,), daemon=True) for loop in loops]
+    for thread in running:
+        thread.start()
+    ready.wait()
+    clock = Clock()
+    for thread in running:
+        thread.join()
+    seconds = clock.seconds()
+    if raised:
+        raise raised[0]
+    return seconds
+
+
+def interleaved(messages: int, producers: int) -> list[range]:
+    """The numbers 0..messages-1 dealt to producers. With a number of lanes that `producers`
+    divides, number % lanes is a key that only one producer puts, so that its order is defined."""
+    return [range(first, messages, producers) for first in range(producers)]
+
+
+async def bursts(
+    count: int,
+    size: int,
+    put: Callable[[int], object],
+    receive: Callable[[], Awaitable[int]],
+) -> Sample:
+    """A thread puts `size` numbers, waits until this event loop has received them all, and again.
+
+    `receive` settles what it answers.
+    """
+    served = threading.Lock()
+    served.acquire()
+
+    def produce() -> None:
+        for first in range(0, count * size, size):
+            for number in range(first, first + size):
+                put(number)
+            served.acquire()
+
+    producer = threading.Thread(target=produce, daemon=True)
+    lost = 0
+    clock = Clock()
+    producer.start()
+    for first in range(0, count * size, size):
+        for number in range(first, first + size):
+            if await receive() != number:
+                lost += 1
+        served.release()
+    seconds = clock.seconds()
+    producer.join()
+    return Sample.each(seconds, count * size, lost=lost)

@@ -1,0 +1,75 @@
+"""What each runner needs on this machine: the Rust program, and an interpreter for bocpy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BUILT = ROOT / "target" / "bench"
+
+
+class NotPrepared(RuntimeError):
+    """Why a row cannot be taken on this machine."""
+
+
+@cache
+def rust_program() -> Path:
+    """Build benchmarks/rust, where something changed, and answer its program."""
+    manifest = ROOT / "benchmarks" / "rust" / "Cargo.toml"
+    _run("cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest),
+         "--target-dir", str(BUILT))  # fmt: skip
+    return BUILT / "release" / "interlock-bench"
+
+
+@cache
+def behaviours_python() -> Path:
+    """The newest CPython of this machine from 3.12 on, in an environment that has bocpy.
+
+    This interpreter itself where there is none: bocpy runs there too, only slower.
+    """
+    newest = _newest_python()
+    if newest is None:
+        return Path(sys.executable)
+    name = _run(str(newest), "-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])").strip()
+    environment = BUILT / f"python-{name}"
+    python = environment / "bin" / "python"
+    stamp = environment / "tools.txt"
+    wanted = _run(sys.executable, str(ROOT / "scripts" / "dependency_group.py"), "bench")
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _run(str(newest), "-m", "venv", "--clear", str(environment))
+        _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+             *wanted.split())  # fmt: skip
+        stamp.write_text(wanted)
+    return python
+
+
+def environment() -> dict[str, str]:
+    """For every child: this checkout's benchmarks and package, whichever interpreter runs it."""
+    paths = [str(ROOT / "src"), str(ROOT)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _newest_python() -> Path | None:
+    if sys.version_info >= (3, 12):
+        return Path(sys.executable)
+    found = _run("sh", str(ROOT / "scripts" / "prepare.sh"), "pythons").split()
+    script = "import sys; sys.exit(sys.version_info < (3, 12))"
+    fit = [path for path in found if subprocess.run([path, "-c", script]).returncode == 0]
+    return Path(fit[-1]) if fit else None
+
+
+def _run(*command: str) -> str:
+    """What it printed; NotPrepared with its last line of complaint if it failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    except OSError as error:
+        raise NotPrepared(f"{command[0]}: {error.strerror}") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        complaint = next((line for line in said if line.startswith("error")), said[-1])
+        raise NotPrepared(f"{Path(command[0]).name} {command[1]}: {complaint}")
+    return done.stdout

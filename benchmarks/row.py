@@ -1,0 +1,101 @@
+"""What a row of the table is, and how its samples are taken.
+
+A row sets one operation of ours beside a peer's. Both sides run in the same process, one after the
+other, and whichever went first in one pair goes second in the next: a machine that slows down
+slows both. The ratio is formed within each pair; a row's figure is the median of its ratios.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Unit = Literal["ns", "s", "ms", "B", "MB"]
+Runner = Literal["python", "behaviours", "rust"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of one side."""
+
+    value: float
+    """In the row's unit; ns are those of one message."""
+
+    messages: int
+    """How many went through."""
+
+    lost: int = 0
+    """How many came out less than once or with another payload."""
+
+    misordered: int = 0
+    """How many came out after a later one of a same key, or beside one."""
+
+    details: dict[str, float] = field(default_factory=dict)
+    """Whatever else helps to judge the run; kept with the raw results."""
+
+    @classmethod
+    def each(cls, seconds: float, messages: int, *, lost: int = 0, misordered: int = 0) -> Sample:
+        """A run that took `seconds` in all, as nanoseconds of one message."""
+        return cls(seconds / messages * 1e9, messages, lost, misordered)
+
+    def as_json(self) -> dict[str, Any]:
+        """Flat, for the raw results."""
+        named = ("value", "messages", "lost", "misordered")
+        return {name: getattr(self, name) for name in named} | self.details
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both sides, taken one right after the other; no peer where the bar is absolute."""
+
+    ours: Sample
+    peer: Sample | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    """group/what, as `--rows` selects it."""
+
+    title: str
+    """What is done."""
+
+    peer: str
+    """What stands beside it; empty where the bar is absolute."""
+
+    bar: float
+    """The largest ratio that is good enough; without a peer the largest value, in `unit`."""
+
+    unit: Unit = "ns"
+    prototype: float | None = None
+    """What a throw-away program reached, where there was one."""
+
+    pair: Callable[[int], Pair] | None = None
+    """Takes the pair with this number, starting at 0. None where another program takes them."""
+
+    runner: Runner = "python"
+    """python: this interpreter. behaviours: one that shows bocpy at its best. rust: the program
+    in benchmarks/rust."""
+
+
+def alternating(ours: Callable[[], Sample], peer: Callable[[], Sample]) -> Callable[[int], Pair]:
+    """Pairs in which the two sides take turns at going first."""
+
+    def pair(number: int) -> Pair:
+        if number % 2 == 0:
+            first = settled(ours)
+            return Pair(first, settled(peer))
+        second = settled(peer)
+        return Pair(settled(ours), second)
+
+    return pair
+
+
+def settled(side: Callable[[], Sample]) -> Sample:
+    """One side's sample, free of the garbage of whoever ran before."""
+    gc.collect()
+    return side()

@@ -1,0 +1,14 @@
+"""The scenarios, a module for each group of rows; the table lists them in this order."""
+
+from benchmarks.row import Row
+from benchmarks.scenarios import asynchronous, behaviours, core, executors, single, threads, trace
+
+ROWS: tuple[Row, ...] = (
+    *single.ROWS,
+    *threads.ROWS,
+    *executors.ROWS,
+    *behaviours.ROWS,
+    *asynchronous.ROWS,
+    *core.ROWS,
+    *trace.ROWS,
+)

@@ -1,0 +1,112 @@
+"""One thread: what a put, a get and an ack cost by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+
+from benchmarks import peers
+from benchmarks.drive import Clock
+from benchmarks.row import Row, Sample, alternating
+from interlock import KeyedQueue
+
+LANES = 1_000
+OURS = 600_000
+PEER = 80_000
+BATCH = 64
+
+
+def without_keys() -> Sample:
+    queue: KeyedQueue[int] = KeyedQueue()
+    put, get = queue.put, queue.get
+    lost = 0
+    clock = Clock()
+    for item in range(OURS):
+        put(item)
+        lease = get()
+        if lease.payload is not item:
+            lost += 1
+        lease.ack()
+    return Sample.each(clock.seconds(), OURS, lost=lost)
+
+
+def with_keys(count: int) -> Callable[[], Sample]:
+    """Cycles of one message that holds `count` of 1,000 keys."""
+    names = [f"account:{number}" for number in range(LANES)]
+    sets: list[str | tuple[str, ...]] = [
+        names[first]
+        if count == 1
+        else tuple(names[(first + step * 251) % LANES] for step in range(count))
+        for first in range(LANES)
+    ]
+
+    def run() -> Sample:
+        queue: KeyedQueue[int] = KeyedQueue()
+        put, get = queue.put, queue.get
+        lost = 0
+        clock = Clock()
+        for item, keys in zip(range(OURS), cycle(sets), strict=False):
+            put(item, keys=keys)
+            lease = get()
+            if lease.payload is not item:
+                lost += 1
+            lease.ack()
+        return Sample.each(clock.seconds(), OURS, lost=lost)
+
+    return run
+
+
+def in_batches() -> Sample:
+    """Batches of 64 messages with a key each, all different within a batch."""
+    names = [f"account:{number}" for number in range(LANES)]
+    batches = [range(first, first + BATCH) for first in range(0, LANES - BATCH, BATCH)]
+    queue: KeyedQueue[int] = KeyedQueue()
+    put_many, get_many, ack_many = queue.put_many, queue.get_many, queue.ack_many
+    key_of = names.__getitem__
+    lost = 0
+    clock = Clock()
+    for _, items in zip(range(OURS // BATCH), cycle(batches), strict=False):
+        put_many(items, keys=key_of)
+        leases = get_many(BATCH)
+        for item, lease in zip(items, leases, strict=True):
+            if lease.payload != item:
+                lost += 1
+        ack_many(leases)
+    return Sample.each(clock.seconds(), OURS // BATCH * BATCH, lost=lost)
+
+
+def _cycle(keys: int, bar: float, prototype: float) -> Row:
+    return Row(
+        name=f"single/{keys}-key" + ("" if keys == 1 else "s"),
+        title=f"put+get+ack, {keys} str key" + ("" if keys == 1 else "s"),
+        peer="queue.Queue put+get+task_done",
+        bar=bar,
+        prototype=prototype,
+        pair=alternating(
+            with_keys(keys) if keys else without_keys, lambda: peers.queue_cycle(PEER)
+        ),
+    )
+
+
+ROWS = (
+    _cycle(0, 0.12, 0.089),
+    _cycle(1, 0.13, 0.099),
+    _cycle(2, 0.16, 0.121),
+    _cycle(4, 0.21, 0.158),
+    Row(
+        name="single/batches",
+        title="the same, batches of 64, 1 key",
+        peer="queue.Queue",
+        bar=0.04,
+        prototype=0.030,
+        pair=alternating(in_batches, lambda: peers.queue_batches(PEER // BATCH * BATCH, BATCH)),
+    ),
+    Row(
+        name="single/simple-queue",
+        title="put+get+ack, 1 str key",
+        peer="queue.SimpleQueue, no keys, no ack",
+        bar=4.5,
+        prototype=3.35,
+        pair=alternating(with_keys(1), lambda: peers.simple_queue_cycle(OURS * 2)),
+    ),
+)

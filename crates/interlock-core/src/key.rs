@@ -1,0 +1,96 @@
+//! Canonical key bytes: what orders messages.
+//!
+//! A key is bytes. `str` (UTF-8) and `int` (decimal digits) are made bytes before they come here,
+//! so that `7`, `"7"` and `b"7"` are one key on every engine.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+
+/// Longest key, bytes. Longer ones are refused at the call.
+pub const MAX_KEY: usize = 1024;
+/// Most keys of one message.
+pub const MAX_KEYS: usize = 4096;
+
+const INLINE: usize = 22;
+
+/// A key as a lane keeps it: 24 bytes, short ones without an allocation of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Heap(Box<[u8]>),
+}
+
+impl Key {
+    pub fn new(bytes: &[u8]) -> Self {
+        if bytes.len() <= INLINE {
+            let mut inline = [0; INLINE];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            Key::Inline { len: bytes.len() as u8, bytes: inline }
+        } else {
+            Key::Heap(bytes.into())
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Key::Inline { len, bytes } => &bytes[..*len as usize],
+            Key::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl Default for Key {
+    fn default() -> Self {
+        Key::Inline { len: 0, bytes: [0; INLINE] }
+    }
+}
+
+/// A key on its way into a call: borrowed bytes and their hash, computed before any lock is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRef<'a> {
+    pub bytes: &'a [u8],
+    pub hash: u64,
+}
+
+impl<'a> KeyRef<'a> {
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        KeyRef { bytes, hash: hash(bytes) }
+    }
+}
+
+/// One seed a process: keys come from users, so that their hashes must not be foreseeable,
+/// and a key's hash must be the same in every queue it is put into.
+static SEED: LazyLock<FixedState> = LazyLock::new(|| {
+    let seed = std::hash::RandomState::new().build_hasher().finish();
+    FixedState::with_seed(seed)
+});
+
+#[inline]
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = SEED.build_hasher();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_takes_24_bytes_and_gives_back_what_it_was_made_of() {
+        assert_eq!(std::mem::size_of::<Key>(), 24);
+        for len in [1, 21, 22, 23, 24, MAX_KEY] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            assert_eq!(Key::new(&bytes).as_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn equal_bytes_hash_equally() {
+        assert_eq!(KeyRef::new(b"room:7").hash, KeyRef::new(&b"room:7".to_vec()).hash);
+        assert_ne!(KeyRef::new(b"room:7").hash, KeyRef::new(b"room:8").hash);
+    }
+}

@@ -1,0 +1,15 @@
+//! The core of Interlock: exact order per key, without sockets and without Python.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`key`] | canonical key bytes, the only place where a key's form is decided |
+//! | [`clock`] | the system's time, and one that a test moves by hand |
+//! | [`sync`] | lock and parker, from the platform or from the model checker |
+//! | [`queue`] | scheduler, queue, leases, explanations, recorded schedules |
+//!
+//! Imports point one way: `queue → sync, clock, key`.
+
+pub mod clock;
+pub mod key;
+pub mod queue;
+pub mod sync;

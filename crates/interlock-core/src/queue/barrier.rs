@@ -1,0 +1,119 @@
+//! Barriers: alone, after all before them and before all after them (clause 14).
+//!
+//! While a barrier is unsettled, what is put behind it takes its place in its lanes as ever, but with
+//! one thing more to wait for, its gate. When the barrier is settled the gates open, at most as many
+//! in one call as the clause on cost allows.
+
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub struct Barrier {
+    pub message: u32,
+    pub sequence: u64,
+    /// Unsettled messages behind it and before the next barrier.
+    after: u64,
+    gated: VecDeque<(u32, u64)>,
+}
+
+#[derive(Debug, Default)]
+pub struct Barriers {
+    /// Unsettled messages before the first barrier.
+    open: u64,
+    queue: VecDeque<Barrier>,
+    /// Messages whose barrier is settled and whose gates open next: (message, its id).
+    opening: VecDeque<(u32, u64)>,
+}
+
+impl Barriers {
+    /// A message takes its place. True: it stands behind a barrier, and has a gate.
+    #[inline]
+    pub fn place(&mut self, message: u32, id: u64) -> bool {
+        match self.queue.back_mut() {
+            None => {
+                self.open += 1;
+                false
+            }
+            Some(last) => {
+                last.after += 1;
+                last.gated.push_back((message, id));
+                true
+            }
+        }
+    }
+
+    /// A barrier takes its place. True: it is ready at once.
+    pub fn place_barrier(&mut self, message: u32, sequence: u64) -> bool {
+        let first = self.queue.is_empty();
+        self.queue.push_back(Barrier { message, sequence, after: 0, gated: VecDeque::new() });
+        first && self.open == 0
+    }
+
+    /// A message that is no barrier was settled. Answers the barrier that is ready now.
+    #[inline]
+    pub fn settled(&mut self, sequence: u64) -> Option<u32> {
+        if self.queue.is_empty() {
+            self.open -= 1;
+            return None;
+        }
+        match self.queue.partition_point(|b| b.sequence < sequence) {
+            0 => {
+                self.open -= 1;
+                self.ready()
+            }
+            n => {
+                self.queue[n - 1].after -= 1;
+                None
+            }
+        }
+    }
+
+    /// A barrier was settled. Answers the next barrier if that is ready now.
+    pub fn barrier_settled(&mut self, sequence: u64) -> Option<u32> {
+        let at = self.queue.partition_point(|b| b.sequence < sequence);
+        let mut gone = self.queue.remove(at).expect("a placed barrier");
+        if at > 0 {
+            // Cancelled in the middle: what stood on both sides joins.
+            let before = &mut self.queue[at - 1];
+            before.after += gone.after;
+            before.gated.append(&mut gone.gated);
+            return None;
+        }
+        self.open += gone.after;
+        if self.opening.is_empty() {
+            self.opening = gone.gated;
+        } else {
+            self.opening.append(&mut gone.gated);
+        }
+        self.ready()
+    }
+
+    fn ready(&self) -> Option<u32> {
+        self.queue.front().filter(|_| self.open == 0).map(|b| b.message)
+    }
+
+    /// The next message whose gate opens.
+    pub fn next_opening(&mut self) -> Option<(u32, u64)> {
+        self.opening.pop_front()
+    }
+
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        !self.opening.is_empty()
+    }
+
+    /// The barriers, first one first.
+    pub fn iter(&self) -> impl Iterator<Item = &Barrier> {
+        self.queue.iter()
+    }
+
+    /// How many barriers stand before a sequence.
+    pub fn before(&self, sequence: u64) -> usize {
+        self.queue.partition_point(|b| b.sequence < sequence)
+    }
+
+    /// Unsettled messages, barriers too, before the barrier of this sequence.
+    pub fn messages_before(&self, sequence: u64) -> u64 {
+        let n = self.before(sequence);
+        self.open + self.queue.iter().take(n).map(|b| 1 + b.after).sum::<u64>()
+    }
+}

@@ -1,0 +1,68 @@
+//! Dead letters (clause 10): out of their lanes, kept with all that is known of them, bounded.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use crate::key::Key;
+use crate::queue::types::Time;
+
+/// A message that was given up.
+#[derive(Debug)]
+pub struct Dead<P> {
+    pub id: u64,
+    /// Keys in the order the put named them, with whether they were shared.
+    pub keys: Vec<(Key, bool)>,
+    pub attempts: u32,
+    pub error: String,
+    pub priority: i8,
+    pub barrier: bool,
+    pub quiet: bool,
+    pub size: u64,
+    pub put_at: Time,
+    pub died_at: Time,
+    pub payload: P,
+}
+
+#[derive(Debug)]
+pub struct DeadLetters<P> {
+    /// By the order in which they died.
+    letters: BTreeMap<u64, Dead<P>>,
+    order_of: HashMap<u64, u64, foldhash::fast::RandomState>,
+    next: u64,
+    most: usize,
+}
+
+impl<P> DeadLetters<P> {
+    pub fn new(most: usize) -> Self {
+        DeadLetters { letters: BTreeMap::new(), order_of: HashMap::default(), next: 0, most }
+    }
+
+    pub fn full(&self) -> bool {
+        self.letters.len() >= self.most
+    }
+
+    pub fn len(&self) -> usize {
+        self.letters.len()
+    }
+
+    pub fn push(&mut self, dead: Dead<P>) {
+        self.order_of.insert(dead.id, self.next);
+        self.letters.insert(self.next, dead);
+        self.next += 1;
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Dead<P>> {
+        self.letters.get(self.order_of.get(&id)?)
+    }
+
+    pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
+        let order = self.order_of.remove(&id)?;
+        self.letters.remove(&order)
+    }
+
+    /// Oldest dead first.
+    pub fn iter(&self) -> impl Iterator<Item = &Dead<P>> {
+        self.letters.values()
+    }
+}

@@ -1,0 +1,65 @@
+//! Known dedup strings (clause 13): while unsettled, and for a window after.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::queue::types::Time;
+
+#[derive(Debug)]
+pub struct Dedup {
+    window: u64,
+    known: HashMap<Arc<str>, Entry, foldhash::fast::RandomState>,
+    /// Settled ones by the time they are forgotten, which rises, for the window is one length.
+    leaving: VecDeque<(Time, Arc<str>)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    /// `None` while unsettled.
+    until: Option<Time>,
+}
+
+impl Dedup {
+    pub fn new(window: u64) -> Self {
+        Dedup { window, known: HashMap::default(), leaving: VecDeque::new() }
+    }
+
+    /// The id of the first put of this string, if it is still known.
+    pub fn find(&self, name: &str, now: Time) -> Option<u64> {
+        let entry = self.known.get(name)?;
+        entry.until.is_none_or(|until| now < until).then_some(entry.id)
+    }
+
+    pub fn insert(&mut self, name: &str, id: u64, now: Time) -> Arc<str> {
+        self.forget(now);
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone(), Entry { id, until: None });
+        name
+    }
+
+    /// The message of this string was settled.
+    pub fn settled(&mut self, name: Arc<str>, now: Time) {
+        if let Some(entry) = self.known.get_mut(&name) {
+            let until = now.saturating_add(self.window);
+            entry.until = Some(until);
+            self.leaving.push_back((until, name));
+        }
+    }
+
+    fn forget(&mut self, now: Time) {
+        while self.leaving.front().is_some_and(|(until, _)| *until <= now) {
+            let (until, name) = self.leaving.pop_front().expect("just seen");
+            // The string may have been put again since.
+            if self.known.get(&name).is_some_and(|entry| entry.until == Some(until)) {
+                self.known.remove(&name);
+            }
+        }
+        if self.known.len() * 8 < self.known.capacity() && self.known.capacity() > 1024 {
+            self.known.shrink_to(self.known.len() * 2);
+            self.leaving.shrink_to(self.leaving.len() * 2);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From a message's id to its place, and from its id to the time of its put.
+//!
+//! Ids rise by one, so the unsettled ones are nearly a window of numbers: an id's place is written at
+//! `id mod size`. A message that outlives a whole turn of the window moves to a side map.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use crate::queue::slab::NONE;
+use crate::queue::types::Time;
+
+#[derive(Debug)]
+pub struct Index {
+    /// Place + 1 at `id & mask`; 0 is empty, so that fresh pages stay untouched zeroes.
+    window: Vec<u32>,
+    mask: u64,
+    old: HashMap<u64, u32, foldhash::fast::RandomState>,
+    len: usize,
+}
+
+const SMALLEST: usize = 256;
+
+impl Index {
+    pub fn new() -> Self {
+        Index {
+            window: vec![0; SMALLEST],
+            mask: SMALLEST as u64 - 1,
+            old: HashMap::default(),
+            len: 0,
+        }
+    }
+
+    /// `id_at` tells the id of the message at a place.
+    #[inline]
+    pub fn insert(&mut self, id: u64, place: u32, id_at: impl Fn(u32) -> u64) {
+        if self.len * 2 >= self.window.len() {
+            self.resize(self.window.len() * 2, &id_at);
+        }
+        self.len += 1;
+        let cell = &mut self.window[(id & self.mask) as usize];
+        if *cell != 0 {
+            let older = *cell - 1;
+            self.old.insert(id_at(older), older);
+        }
+        *cell = place + 1;
+    }
+
+    #[inline]
+    pub fn get(&self, id: u64, id_at: impl Fn(u32) -> u64) -> Option<u32> {
+        let cell = self.window[(id & self.mask) as usize];
+        if cell != 0 && id_at(cell - 1) == id {
+            return Some(cell - 1);
+        }
+        self.old.get(&id).copied()
+    }
+
+    #[inline]
+    pub fn remove(&mut self, id: u64, place: u32, id_at: impl Fn(u32) -> u64) {
+        self.len -= 1;
+        let cell = &mut self.window[(id & self.mask) as usize];
+        if *cell == place + 1 {
+            *cell = 0;
+        } else {
+            self.old.remove(&id);
+        }
+        if self.len * 16 < self.window.len() && self.window.len() > SMALLEST {
+            self.resize(self.window.len() / 4, &id_at);
+        }
+    }
+
+    #[cold]
+    fn resize(&mut self, size: usize, id_at: &impl Fn(u32) -> u64) {
+        let size = size.max(SMALLEST);
+        let before = std::mem::replace(&mut self.window, vec![0; size]);
+        self.mask = size as u64 - 1;
+        let old = std::mem::take(&mut self.old);
+        let cells = before.into_iter().filter(|&cell| cell != 0).map(|cell| cell - 1);
+        for place in cells.chain(old.into_values()) {
+            let id = id_at(place);
+            let cell = &mut self.window[(id & self.mask) as usize];
+            // The younger id keeps the window, for the older one will be settled sooner.
+            if *cell == 0 {
+                *cell = place + 1;
+            } else if id_at(*cell - 1) < id {
+                let older = *cell - 1;
+                *cell = place + 1;
+                self.old.insert(id_at(older), older);
+            } else {
+                self.old.insert(id, place);
+            }
+        }
+    }
+}
+
+/// When ids were given: one entry for each tenth of a millisecond in which there was a put, not one
+/// for each message (8 bytes of 64 less).
+#[derive(Debug, Default)]
+pub struct PutTimes {
+    /// (first number given at that time, the time), rising.
+    entries: VecDeque<(u64, Time)>,
+}
+
+/// µs within which puts share a time.
+const GRAIN: Time = 100;
+
+impl PutTimes {
+    /// True: this made an entry.
+    #[inline]
+    pub fn note(&mut self, number: u64, now: Time) -> bool {
+        match self.entries.back() {
+            Some(&(_, last)) if now < last + GRAIN => false,
+            _ => {
+                self.entries.push_back((number, now));
+                true
+            }
+        }
+    }
+
+    /// The time `number` was given at, to within a tenth of a millisecond (never later).
+    pub fn at(&self, number: u64) -> Time {
+        let after = self.entries.partition_point(|&(first, _)| first <= number);
+        self.entries[after.max(1) - 1].1
+    }
+
+    /// Forgets what only numbers below `oldest` would ask for.
+    pub fn forget(&mut self, oldest: u64) {
+        while self.entries.len() > 1 && self.entries[1].0 <= oldest {
+            self.entries.pop_front();
+        }
+        if self.entries.len() * 4 < self.entries.capacity() && self.entries.capacity() > 256 {
+            self.entries.shrink_to(self.entries.capacity() / 2);
+        }
+    }
+}
+
+impl Index {
+    /// The place of the smallest id at or above `from` and below `end`, with how far it looked at most
+    /// `steps` numbers: (next number to look at, place or `NONE`).
+    pub fn next_from(
+        &self,
+        from: u64,
+        end: u64,
+        steps: u32,
+        id_at: impl Fn(u32) -> u64,
+    ) -> (u64, u32) {
+        let mut id = from;
+        for _ in 0..steps {
+            if id >= end {
+                break;
+            }
+            if let Some(place) = self.get(id, &id_at) {
+                return (id, place);
+            }
+            id += 1;
+        }
+        (id, NONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_live_id_is_found_however_long_it_lives() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut index = Index::new();
+        let mut ids: Vec<u64> = Vec::new(); // by place; 0: free
+        let mut live: Vec<u32> = Vec::new();
+        for id in 1..100_000u64 {
+            let place = ids.iter().position(|&i| i == 0).unwrap_or_else(|| {
+                ids.push(0);
+                ids.len() - 1
+            });
+            ids[place] = id;
+            index.insert(id, place as u32, |p| ids[p as usize]);
+            live.push(place as u32);
+            let most = if id % 5_000 < 2_500 { 700 } else { 20 };
+            while live.len() > most {
+                // Old ones stay now and then.
+                let pick = if rng.u8(..) < 250 { live.len() - 1 } else { rng.usize(..live.len()) };
+                let place = live.swap_remove(pick);
+                index.remove(ids[place as usize], place, |p| ids[p as usize]);
+                ids[place as usize] = 0;
+            }
+        }
+        for &place in &live {
+            assert_eq!(index.get(ids[place as usize], |p| ids[p as usize]), Some(place));
+        }
+        assert_eq!(index.get(1_000_000, |p| ids[p as usize]), None);
+        assert_eq!(index.len, live.len());
+    }
+
+    #[test]
+    fn put_times_are_exact_to_a_tenth_of_a_millisecond() {
+        let mut times = PutTimes::default();
+        for number in 1..1000 {
+            times.note(number, number * 30);
+        }
+        for number in 1..1000 {
+            let at = times.at(number);
+            assert!(at <= number * 30 && at + GRAIN > number * 30);
+        }
+        times.forget(900);
+        assert!(times.at(900) <= 900 * 30);
+        assert!(times.entries.len() < 40);
+    }
+}

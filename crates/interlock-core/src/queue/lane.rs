@@ -1,0 +1,394 @@
+//! Lanes: the unsettled messages of each key, in order (clauses 1 to 5, 14, 21, 22).
+//!
+//! A message on k keys has k edges, one in each lane. A lane is a list of edges in sequence, in two
+//! parts: those *granted*, which nothing on this key holds up (one exclusive, or a run of shared),
+//! and behind them those that wait. An edge is granted once and leaves once, so a call costs O(its
+//! keys), amortised, however long a lane is.
+
+use hashbrown::HashTable;
+
+use crate::key::{Key, KeyRef};
+use crate::queue::slab::{Record, Slab, NONE};
+
+const SHARED: u32 = 1 << 31;
+const GRANTED: u32 = 1 << 30;
+const LANE: u32 = GRANTED - 1;
+
+/// One message on one key.
+#[derive(Debug)]
+pub struct Edge {
+    /// Number of the lane, with the marks for shared and granted above.
+    word: u32,
+    pub message: u32,
+    prev: u32,
+    next: u32,
+    /// The message's edge on its next key.
+    pub sibling: u32,
+}
+
+impl Default for Edge {
+    fn default() -> Self {
+        Edge { word: 0, message: NONE, prev: NONE, next: NONE, sibling: NONE }
+    }
+}
+
+impl Edge {
+    #[inline]
+    pub fn lane(&self) -> u32 {
+        self.word & LANE
+    }
+    #[inline]
+    pub fn shared(&self) -> bool {
+        self.word & SHARED != 0
+    }
+    #[inline]
+    pub fn granted(&self) -> bool {
+        self.word & GRANTED != 0
+    }
+}
+
+impl Record for Edge {
+    fn link(&self) -> u32 {
+        self.next
+    }
+    fn set_link(&mut self, next: u32) {
+        self.next = next;
+    }
+}
+
+#[derive(Debug)]
+pub struct Lane {
+    pub key: Key,
+    hash: u32,
+    head: u32,
+    tail: u32,
+    first_waiting: u32,
+    /// Granted edges, and all edges.
+    active: u32,
+    pub depth: u32,
+    shared: bool,
+    pub paused: bool,
+    unfinished: bool,
+    /// How many times the depth at which a warning is due was passed and doubled.
+    pub warned: u8,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Lane {
+            key: Key::default(),
+            hash: 0,
+            head: NONE,
+            tail: NONE,
+            first_waiting: NONE,
+            active: 0,
+            depth: 0,
+            shared: false,
+            paused: false,
+            unfinished: false,
+            warned: 0,
+        }
+    }
+}
+
+impl Record for Lane {
+    fn link(&self) -> u32 {
+        self.head
+    }
+    fn set_link(&mut self, next: u32) {
+        self.head = next;
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Lanes {
+    lanes: Slab<Lane>,
+    edges: Slab<Edge>,
+    table: HashTable<u32>,
+    /// Lanes with successors that one call could not ready (clause 21).
+    unfinished: Vec<u32>,
+    pub paused: usize,
+    /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
+    warn_depth: u32,
+    pub deep: Vec<u32>,
+}
+
+/// The edges of a message being put.
+#[derive(Debug)]
+pub struct Chain {
+    pub first: u32,
+    last: u32,
+    /// Keys on which something stands before it.
+    pub blocked: u32,
+}
+
+impl Lanes {
+    pub fn new(warn_depth: u32) -> Self {
+        Lanes { warn_depth, ..Lanes::default() }
+    }
+
+    pub fn chain() -> Chain {
+        Chain { first: NONE, last: NONE, blocked: 0 }
+    }
+
+    /// Puts `message` at the end of the key's lane; a key named twice counts once. Returns the lane.
+    #[inline]
+    pub fn link(&mut self, message: u32, key: KeyRef<'_>, shared: bool, chain: &mut Chain) -> u32 {
+        let number = self.find_or_make(key);
+        let lane = &mut self.lanes[number];
+        // Exclusive keys come first, so that a key in both sets stays exclusive.
+        if lane.tail != NONE && self.edges[lane.tail].message == message {
+            return number;
+        }
+        let free = lane.first_waiting == NONE && (lane.active == 0 || (lane.shared && shared));
+        let mut word = number;
+        if shared {
+            word |= SHARED;
+        }
+        if free {
+            word |= GRANTED;
+        }
+        let edge =
+            self.edges.insert(Edge { word, message, prev: lane.tail, next: NONE, sibling: NONE });
+        if lane.tail == NONE {
+            lane.head = edge;
+        } else {
+            self.edges[lane.tail].next = edge;
+        }
+        lane.tail = edge;
+        lane.depth += 1;
+        if u64::from(lane.depth) >= u64::from(self.warn_depth) << lane.warned {
+            lane.warned += 1;
+            self.deep.push(number);
+        }
+        if free {
+            lane.active += 1;
+            lane.shared = shared;
+        } else {
+            if lane.first_waiting == NONE {
+                lane.first_waiting = edge;
+            }
+            chain.blocked += 1;
+        }
+        if chain.first == NONE {
+            chain.first = edge;
+        } else {
+            self.edges[chain.last].sibling = edge;
+        }
+        chain.last = edge;
+        number
+    }
+
+    /// Takes a message out of all its lanes and appends to `granted` the message of each edge that is
+    /// granted in its turn, while `budget` lasts.
+    #[inline]
+    pub fn unlink(&mut self, first: u32, granted: &mut Vec<u32>, budget: &mut u32) {
+        let mut at = first;
+        while at != NONE {
+            let edge = self.edges.remove(at);
+            let number = edge.lane();
+            let lane = &mut self.lanes[number];
+            if edge.prev == NONE {
+                lane.head = edge.next;
+            } else {
+                self.edges[edge.prev].next = edge.next;
+            }
+            if edge.next == NONE {
+                lane.tail = edge.prev;
+            } else {
+                self.edges[edge.next].prev = edge.prev;
+            }
+            if edge.granted() {
+                lane.active -= 1;
+            } else if lane.first_waiting == at {
+                lane.first_waiting = edge.next;
+            }
+            lane.depth -= 1;
+            if lane.warned > 0 && lane.depth < self.warn_depth / 2 {
+                lane.warned = 0;
+            }
+            if lane.depth == 0 {
+                self.drop_if_idle(number);
+            } else if lane.first_waiting != NONE {
+                self.grant(number, granted, budget);
+            }
+            at = edge.sibling;
+        }
+    }
+
+    /// Grants what now stands in front of a lane. The first one is free: a message's end must ready the
+    /// next one on each of its keys, however many they are; what has to be limited are runs of readers.
+    fn grant(&mut self, number: u32, granted: &mut Vec<u32>, budget: &mut u32) {
+        let lane = &mut self.lanes[number];
+        let mut free = 1;
+        while lane.first_waiting != NONE {
+            let edge = &mut self.edges[lane.first_waiting];
+            if lane.active > 0 && !(lane.shared && edge.shared()) {
+                return;
+            }
+            if free + *budget == 0 {
+                if !lane.unfinished {
+                    lane.unfinished = true;
+                    self.unfinished.push(number);
+                }
+                return;
+            }
+            *budget -= 1 - free;
+            free = 0;
+            edge.word |= GRANTED;
+            lane.active += 1;
+            lane.shared = edge.shared();
+            lane.first_waiting = edge.next;
+            granted.push(edge.message);
+        }
+    }
+
+    /// Goes on with what earlier calls left (clause 21).
+    pub fn go_on(&mut self, granted: &mut Vec<u32>, budget: &mut u32) {
+        while *budget > 0 {
+            let Some(number) = self.unfinished.pop() else {
+                return;
+            };
+            self.lanes[number].unfinished = false;
+            if self.lanes[number].depth == 0 {
+                self.drop_if_idle(number);
+            } else {
+                self.grant(number, granted, budget);
+            }
+        }
+    }
+
+    pub fn has_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    #[inline]
+    fn find_or_make(&mut self, key: KeyRef<'_>) -> u32 {
+        let lanes = &self.lanes;
+        if let Some(&number) = self.table.find(spread(key.hash as u32), |&n| lanes[n].is(key)) {
+            return number;
+        }
+        let lane = Lane { key: Key::new(key.bytes), hash: key.hash as u32, ..Lane::default() };
+        let number = self.lanes.insert(lane);
+        assert!(number <= LANE, "a queue holds fewer than 2^30 live keys");
+        let lanes = &self.lanes;
+        self.table.insert_unique(spread(key.hash as u32), number, |&n| spread(lanes[n].hash));
+        number
+    }
+
+    pub fn find(&self, key: KeyRef<'_>) -> Option<u32> {
+        self.table.find(spread(key.hash as u32), |&n| self.lanes[n].is(key)).copied()
+    }
+
+    /// A lane without messages goes, unless it is paused (clause 22) or about to be looked at.
+    #[inline]
+    fn drop_if_idle(&mut self, number: u32) {
+        let lane = &self.lanes[number];
+        if lane.paused || lane.unfinished {
+            return;
+        }
+        let hash = spread(lane.hash);
+        if let Ok(entry) = self.table.find_entry(hash, |&n| n == number) {
+            entry.remove();
+        }
+        self.lanes.remove(number);
+        if self.table.len() * 8 < self.table.capacity() && self.table.capacity() > 1024 {
+            let lanes = &self.lanes;
+            self.table.shrink_to(self.table.len() * 2, |&n| spread(lanes[n].hash));
+        }
+    }
+
+    /// Pauses or resumes a key; answers the lane if that changed anything.
+    pub fn set_paused(&mut self, key: KeyRef<'_>, paused: bool) -> Option<u32> {
+        let number = match self.find(key) {
+            Some(number) => number,
+            None if paused => self.find_or_make(key),
+            None => return None,
+        };
+        let lane = &mut self.lanes[number];
+        if lane.paused == paused {
+            return None;
+        }
+        lane.paused = paused;
+        if paused {
+            self.paused += 1;
+        } else {
+            self.paused -= 1;
+            if lane.depth == 0 {
+                self.drop_if_idle(number);
+            }
+        }
+        Some(number)
+    }
+
+    /// The first of a message's lanes that is paused.
+    pub fn paused_lane(&self, first: u32) -> Option<u32> {
+        self.edges_of(first).map(|(_, edge)| edge.lane()).find(|&lane| self.lanes[lane].paused)
+    }
+
+    /// A message's edges, in the order its keys were named.
+    pub fn edges_of(&self, first: u32) -> impl Iterator<Item = (u32, &Edge)> {
+        let mut at = first;
+        std::iter::from_fn(move || {
+            if at == NONE {
+                return None;
+            }
+            let edge = &self.edges[at];
+            let here = std::mem::replace(&mut at, edge.sibling);
+            Some((here, edge))
+        })
+    }
+
+    /// The messages of a lane in sequence: the granted ones first.
+    pub fn standing(&self, lane: u32) -> impl Iterator<Item = &Edge> {
+        let mut at = self.lanes[lane].head;
+        std::iter::from_fn(move || {
+            if at == NONE {
+                return None;
+            }
+            let edge = &self.edges[at];
+            at = edge.next;
+            Some(edge)
+        })
+    }
+
+    /// How many stand before an edge, counted from whichever end is nearer, at most `steps` from each:
+    /// (count, whether it was counted to its end).
+    pub fn ahead(&self, edge: u32, steps: u32) -> (u64, bool) {
+        let lane = &self.lanes[self.edges[edge].lane()];
+        let (mut back, mut on) = (edge, edge);
+        for walked in 0..steps {
+            back = self.edges[back].prev;
+            if back == NONE {
+                return (u64::from(walked), true);
+            }
+            on = self.edges[on].next;
+            if on == NONE {
+                return (u64::from(lane.depth - walked - 1), true);
+            }
+        }
+        (u64::from(steps), false)
+    }
+
+    pub fn lane(&self, number: u32) -> &Lane {
+        &self.lanes[number]
+    }
+
+    /// Every live lane.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Lane)> {
+        self.table.iter().map(|&number| (number, &self.lanes[number]))
+    }
+}
+
+impl Lane {
+    #[inline]
+    fn is(&self, key: KeyRef<'_>) -> bool {
+        self.hash == key.hash as u32 && self.key.as_bytes() == key.bytes
+    }
+}
+
+/// The table takes its tags from a hash's top bits, of which a lane keeps the lower half only.
+#[inline]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

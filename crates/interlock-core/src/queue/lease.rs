@@ -1,0 +1,314 @@
+//! Leases: tokens, deadlines, and what a consumer says of one (clauses 8, 9, 10, 24).
+
+use crate::queue::dead::Dead;
+use crate::queue::scheduler::{Handle, Scheduler, BARRIER, QUIET};
+use crate::queue::slab::{Record, NONE};
+use crate::queue::timers::Due;
+use crate::queue::trace::Call;
+use crate::queue::types::{Retry, State, Then, Time};
+use crate::queue::watch::Event;
+
+/// The right to handle one message, as the scheduler keeps it.
+#[derive(Debug)]
+pub struct Lease {
+    /// 0: free.
+    pub token: u64,
+    pub at: Time,
+    /// 0: none.
+    pub deadline: Time,
+    pub consumer: u64,
+    pub message: u32,
+    /// Its place among the deadlines, if it has one.
+    pub timer: u32,
+    /// It was said that it is held too long.
+    pub noted: bool,
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Lease {
+            token: 0,
+            at: 0,
+            deadline: 0,
+            consumer: 0,
+            message: NONE,
+            timer: NONE,
+            noted: false,
+        }
+    }
+}
+
+impl Record for Lease {
+    fn link(&self) -> u32 {
+        self.message
+    }
+    fn set_link(&mut self, next: u32) {
+        self.message = next;
+    }
+}
+
+/// The token is not, or no longer, that of a lease: nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseLost;
+
+/// What became of a message whose handling failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// It comes again, as this attempt, after so many µs.
+    Again {
+        attempt: u32,
+        after: u64,
+    },
+    Dead,
+    Held,
+}
+
+/// Where a failure came from; decides what is counted and kept as its error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure<'a> {
+    Nack { delay: Option<u64>, error: &'a str },
+    Expired,
+    Revoked,
+}
+
+impl<P> Scheduler<P> {
+    #[inline]
+    fn leased(&self, handle: Handle) -> Result<u32, LeaseLost> {
+        match self.leases.get(handle.place) {
+            Some(lease) if lease.token == handle.token => Ok(lease.message),
+            _ => Err(LeaseLost),
+        }
+    }
+
+    /// Whether a lease still stands, as far as the calls so far know.
+    #[inline]
+    pub fn holds(&self, handle: Handle) -> bool {
+        self.leased(handle).is_ok()
+    }
+
+    /// Ends the lease of a message.
+    #[inline]
+    pub(super) fn end_lease(&mut self, place: u32) -> Lease {
+        let lease = self.leases.remove(place);
+        if lease.deadline != 0 {
+            let leases = &mut self.leases;
+            self.deadlines.remove(lease.timer, |owner, position| leases[owner].timer = position);
+        }
+        lease
+    }
+
+    /// The message was handled. Gives back the payload.
+    #[inline]
+    pub fn ack(&mut self, now: Time, handle: Handle) -> Result<Option<P>, LeaseLost> {
+        let mut budget = self.begin(now, || Call::Ack { token: handle.token });
+        let at = self.leased(handle)?;
+        let lease = self.end_lease(handle.place);
+        self.stats.acks += 1;
+        if self.watch.wants_handled {
+            self.note_handled(at, &lease);
+        }
+        Ok(self.settle(at, &mut budget))
+    }
+
+    /// The message was not handled: it comes again, or is given up (clauses 9, 10).
+    pub fn nack(
+        &mut self,
+        now: Time,
+        handle: Handle,
+        delay: Option<u64>,
+        error: &str,
+    ) -> Result<Failed, LeaseLost> {
+        let mut budget =
+            self.begin(now, || Call::Nack { token: handle.token, delay, error: error.to_owned() });
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        Ok(self.fail(at, Failure::Nack { delay, error }, &mut budget))
+    }
+
+    /// The message cannot be handled: a dead letter at once.
+    pub fn reject(&mut self, now: Time, handle: Handle, reason: &str) -> Result<Failed, LeaseLost> {
+        let mut budget =
+            self.begin(now, || Call::Reject { token: handle.token, reason: reason.to_owned() });
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.set_error(at, reason);
+        Ok(self.give_up(at, Then::Dead, &mut budget))
+    }
+
+    /// The handler never started: same place, same attempt (clause 9).
+    pub fn release(&mut self, now: Time, handle: Handle) -> Result<(), LeaseLost> {
+        self.begin(now, || Call::Release { token: handle.token });
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.stats.releases += 1;
+        self.messages[at].hold = 0;
+        self.make_ready(at);
+        Ok(())
+    }
+
+    /// A new deadline, `by` µs from now.
+    pub fn extend(&mut self, now: Time, handle: Handle, by: u64) -> Result<(), LeaseLost> {
+        self.begin(now, || Call::Extend { token: handle.token, by });
+        let at = self.leased(handle)?;
+        let id = self.messages[at].id;
+        let lease = &mut self.leases[handle.place];
+        let before = std::mem::replace(&mut lease.deadline, self.now.saturating_add(by).max(1));
+        let (deadline, timer) = (lease.deadline, lease.timer);
+        let leases = &mut self.leases;
+        if before != 0 {
+            self.deadlines.remove(timer, |owner, position| leases[owner].timer = position);
+        }
+        let due = Due { at: deadline, id, owner: handle.place };
+        self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
+        Ok(())
+    }
+
+    /// An attempt failed: the retry policy decides.
+    pub(super) fn fail(&mut self, at: u32, failure: Failure<'_>, budget: &mut u32) -> Failed {
+        let error = match failure {
+            Failure::Nack { error, .. } => error,
+            Failure::Expired => "lease expired",
+            Failure::Revoked => "revoked",
+        };
+        self.set_error(at, error);
+        let attempt = self.attempt(at);
+        let retry = &self.options.retry;
+        if retry.attempts.is_some_and(|most| attempt >= most) {
+            let then = retry.then;
+            return self.give_up(at, then, budget);
+        }
+        let after = match failure {
+            Failure::Nack { delay: Some(delay), .. } => delay,
+            _ => backoff(retry, self.messages[at].id, attempt),
+        };
+        self.stats.retries += 1;
+        let extra = self.extra(at);
+        extra.attempt = attempt + 1;
+        self.messages[at].hold = 0;
+        if after == 0 {
+            self.make_ready(at);
+        } else {
+            self.messages[at].state = Some(State::BackingOff);
+            self.extra(at);
+            let due =
+                Due { at: self.now.saturating_add(after), id: self.messages[at].id, owner: at };
+            let (messages, extras) = (&self.messages, &mut self.extras);
+            self.backoffs
+                .insert(due, |owner, position| extras[messages[owner].extra].timer = position);
+        }
+        let failed = Failed::Again { attempt: attempt + 1, after };
+        self.note_failed(at, attempt, failed);
+        failed
+    }
+
+    /// A message becomes a dead letter, or is held if policy or the room for dead letters say so.
+    pub(super) fn give_up(&mut self, at: u32, then: Then, budget: &mut u32) -> Failed {
+        let attempt = self.attempt(at);
+        let failed = if then == Then::Hold || self.dead.full() {
+            let message = &mut self.messages[at];
+            message.hold = 0;
+            message.state = Some(State::Held);
+            self.stats.held += 1;
+            Failed::Held
+        } else {
+            Failed::Dead
+        };
+        self.note_failed(at, attempt, failed);
+        if failed == Failed::Dead {
+            self.bury_message(at, budget);
+        }
+        failed
+    }
+
+    /// Takes a message out of its lanes and keeps it as a dead letter.
+    pub(super) fn bury_message(&mut self, at: u32, budget: &mut u32) {
+        let message = &self.messages[at];
+        let lanes = &self.lanes;
+        let keys = lanes
+            .edges_of(message.first_edge)
+            .map(|(_, edge)| (lanes.lane(edge.lane()).key.clone(), edge.shared()))
+            .collect();
+        let (error, size) = match message.extra {
+            NONE => (String::new(), 0),
+            extra => {
+                let extra = &mut self.extras[extra];
+                (extra.error.take().map_or_else(String::new, String::from), extra.size)
+            }
+        };
+        let dead = Dead {
+            id: message.id,
+            keys,
+            attempts: self.attempt(at),
+            error,
+            priority: message.priority,
+            barrier: message.flags & BARRIER != 0,
+            quiet: message.flags & QUIET != 0,
+            size,
+            put_at: self.put_times.at(message.id),
+            died_at: self.now,
+            payload: (),
+        };
+        let payload = self.settle(at, budget).expect("an unsettled message has its payload");
+        self.stats.buried += 1;
+        self.dead.push(dead.with(payload));
+    }
+
+    pub(super) fn set_error(&mut self, at: u32, error: &str) {
+        self.extra(at).error = Some(error.into());
+    }
+
+    fn note_failed(&mut self, at: u32, attempt: u32, failed: Failed) {
+        let message = &self.messages[at];
+        let error = match message.extra {
+            NONE => None,
+            extra => self.extras[extra].error.as_deref(),
+        };
+        let (id, error) = (message.id, error.unwrap_or_default().to_owned());
+        self.watch.push(Event::Failed { id, attempt, failed, error });
+    }
+}
+
+impl Dead<()> {
+    fn with<P>(self, payload: P) -> Dead<P> {
+        let Dead {
+            id, keys, attempts, error, priority, barrier, quiet, size, put_at, died_at, ..
+        } = self;
+        Dead { id, keys, attempts, error, priority, barrier, quiet, size, put_at, died_at, payload }
+    }
+}
+
+/// The pause after a failed attempt, µs. With jitter it lies between half and all of the plain one,
+/// by a hash of id and attempt: a recorded schedule must replay (clause 20).
+fn backoff(retry: &Retry, id: u64, attempt: u32) -> u64 {
+    let plain = (retry.first as f64) * retry.factor.powi(attempt.min(1 << 20) as i32 - 1);
+    // A product beyond the range of u64 saturates in the cast, and NaN (0 times infinity) is 0.
+    let plain = (plain as u64).min(retry.longest);
+    if !retry.jitter {
+        return plain;
+    }
+    let mut x = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(attempt);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let part = (x >> 40) as f64 / (1u64 << 24) as f64;
+    plain / 2 + ((plain - plain / 2) as f64 * part) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_grows_to_the_longest_and_jitter_stays_in_its_upper_half() {
+        let retry = Retry { jitter: false, ..Retry::default() };
+        let plain: Vec<u64> = (1..9).map(|n| backoff(&retry, 1, n) / 1_000_000).collect();
+        assert_eq!(plain, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(backoff(&retry, 1, u32::MAX), 60_000_000);
+        let jittered = Retry { jitter: true, ..retry };
+        for id in 1..1000 {
+            let pause = backoff(&jittered, id, 3);
+            assert!((2_000_000..=4_000_000).contains(&pause));
+        }
+        let none = Retry { first: 0, ..Retry::default() };
+        assert_eq!(backoff(&none, 1, 2_000_000), 0);
+    }
+}

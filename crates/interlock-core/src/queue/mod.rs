@@ -1,0 +1,420 @@
+//! Messages that share a key are handed out in order and never at the same time; the rest in parallel.
+//!
+//! [`Queue`] is the lock and the waiting around a [`scheduler::Scheduler`], which decides.
+//!
+//! ```
+//! use interlock_core::key::KeyRef;
+//! use interlock_core::queue::{scheduler::Put, types::Options, Queue};
+//!
+//! let queue = Queue::new(Options::default());
+//! let keys = [KeyRef::new(b"account:1"), KeyRef::new(b"account:2")];
+//! queue.put(&Put { keys: &keys, ..Put::default() }, "transfer").unwrap();
+//! let (grant, payload) = queue.get(|payload, _| *payload).unwrap();
+//! assert_eq!(payload, "transfer");
+//! queue.ack(grant.handle).unwrap();
+//! ```
+
+mod barrier;
+pub mod dead;
+mod dedup;
+mod due;
+mod explain;
+mod index;
+mod lane;
+pub mod lease;
+pub mod operate;
+mod ready;
+pub mod record;
+pub mod scheduler;
+mod slab;
+mod timers;
+pub mod trace;
+pub mod trace_text;
+pub mod types;
+pub mod waiters;
+pub mod watch;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::sync::{Mutex, Parker};
+use lease::{Failed, LeaseLost};
+use scheduler::{Grant, Handle, Placed, Put, Refused, Scheduler};
+use types::{Kind, Options, Time};
+use waiters::{Wait, Waiters, Want};
+use watch::{Event, Watch};
+
+/// A queue that threads and tasks share.
+#[derive(Debug)]
+pub struct Queue<P> {
+    inner: Mutex<Inner<P>>,
+    clock: Clock,
+    /// Something worth saying was noted by a call; see [`Queue::take_events`].
+    noted: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inner<P> {
+    scheduler: Scheduler<P>,
+    waiters: Waiters,
+    closed: bool,
+}
+
+/// Why a call that may wait gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The queue is shut down, and for a get: nothing unsettled is left.
+    ShutDown,
+    TimedOut,
+    /// Larger than the queue's bound.
+    TooLarge,
+}
+
+/// The first look at something one may have to wait for.
+#[derive(Debug)]
+pub enum Look<T> {
+    Found(T),
+    Ended(Ended),
+    /// Sleep until called, or until this time at the latest.
+    Sleep(Time),
+}
+
+impl<P> Queue<P> {
+    pub fn new(options: Options) -> Self {
+        Queue::with(options, Watch::off(), Clock::System)
+    }
+
+    pub fn with(options: Options, watch: Watch, clock: Clock) -> Self {
+        let scheduler = Scheduler::new(options, watch);
+        let inner = Inner { scheduler, waiters: Waiters::default(), closed: false };
+        Queue { inner: Mutex::new(inner), clock, noted: AtomicBool::new(false) }
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Makes a call under the lock, at a precise time, and wakes whom it concerns.
+    pub fn call<R>(&self, call: impl FnOnce(&mut Scheduler<P>, Time) -> R) -> R {
+        self.locked(|inner, clock| call(&mut inner.scheduler, clock.now()))
+    }
+
+    /// As `call`, at a coarse time where nothing falls due.
+    #[inline]
+    fn quick<R>(&self, call: impl FnOnce(&mut Inner<P>, Time) -> R) -> R {
+        self.locked(|inner, clock| {
+            let now = if inner.scheduler.timed() { clock.now() } else { clock.coarse() };
+            call(inner, now)
+        })
+    }
+
+    #[inline]
+    fn locked<R>(&self, call: impl FnOnce(&mut Inner<P>, &Clock) -> R) -> R {
+        let mut inner = self.inner.lock();
+        let result = call(&mut inner, &self.clock);
+        if inner.scheduler.watch.has_events() {
+            // Relaxed: only a hint to look; the events themselves are read under the lock.
+            self.noted.store(true, Ordering::Relaxed);
+        }
+        if inner.waiters.none_parked() && inner.waiters.wakes.is_empty() {
+            return result;
+        }
+        let Inner { scheduler, waiters, closed } = &mut *inner;
+        waiters.balance(scheduler, *closed, !self.clock.is_manual());
+        if !waiters.wakes.is_empty() {
+            let wakes = std::mem::take(&mut waiters.wakes);
+            // Unlock first, or the woken thread sleeps again.
+            drop(inner);
+            wakes.into_iter().for_each(Waker::wake);
+        }
+        result
+    }
+
+    /// Puts a message; the payload comes back if it was refused or known.
+    #[inline]
+    pub fn try_put(
+        &self,
+        put: &Put<'_>,
+        payload: &mut Option<P>,
+    ) -> Result<Result<Placed, Refused>, Ended> {
+        self.quick(|inner, now| {
+            if inner.closed {
+                return Err(Ended::ShutDown);
+            }
+            let now = if put.delay > 0 { self.clock.now() } else { now };
+            Ok(inner.scheduler.put(now, put, payload))
+        })
+    }
+
+    /// As `try_put`, and takes a place in the line of those who wait for room.
+    pub fn put_or_wait(
+        &self,
+        put: &Put<'_>,
+        payload: &mut Option<P>,
+        wait: &mut Wait,
+        waker: &Waker,
+    ) -> Look<Placed> {
+        self.look(wait, waker, |inner, now| {
+            if inner.closed {
+                return Some(Err(Ended::ShutDown));
+            }
+            match inner.scheduler.put(now, put, payload) {
+                Ok(placed) => Some(Ok(placed)),
+                Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
+                Err(Refused::Full) => None,
+            }
+        })
+    }
+
+    /// As `put_or_wait`, a batch.
+    pub fn put_many_or_wait(
+        &self,
+        puts: &[Put<'_>],
+        payloads: &mut [Option<P>],
+        wait: &mut Wait,
+        waker: &Waker,
+    ) -> Look<Vec<Placed>> {
+        self.look(wait, waker, |inner, now| {
+            if inner.closed {
+                return Some(Err(Ended::ShutDown));
+            }
+            match inner.scheduler.put_many(now, puts, payloads) {
+                Ok(placed) => Some(Ok(placed)),
+                Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
+                Err(Refused::Full) => None,
+            }
+        })
+    }
+
+    /// Hands out up to `limit` messages; `view` sees each payload, under the lock.
+    #[inline]
+    pub fn try_get<R>(
+        &self,
+        kind: Kind,
+        consumer: u64,
+        view: impl FnOnce(&P, &Grant) -> R,
+    ) -> Result<Option<(Grant, R)>, Ended> {
+        self.quick(|inner, now| match inner.grant(now, kind, consumer, view) {
+            None if inner.closed && inner.scheduler.unsettled() == 0 => Err(Ended::ShutDown),
+            found => Ok(found),
+        })
+    }
+
+    /// As `try_get`, and takes a place in the line of those who wait for a message.
+    pub fn get_or_wait<R>(
+        &self,
+        kind: Kind,
+        consumer: u64,
+        view: impl FnOnce(&P, &Grant) -> R,
+        wait: &mut Wait,
+        waker: &Waker,
+    ) -> Look<(Grant, R)> {
+        self.look(wait, waker, |inner, now| match inner.grant(now, kind, consumer, view) {
+            None if inner.closed && inner.scheduler.unsettled() == 0 => Some(Err(Ended::ShutDown)),
+            found => found.map(Ok),
+        })
+    }
+
+    /// Up to `limit` messages at once, at least one.
+    pub fn get_many_or_wait(
+        &self,
+        kind: Kind,
+        limit: usize,
+        consumer: u64,
+        mut view: impl FnMut(&P, &Grant),
+        wait: &mut Wait,
+        waker: &Waker,
+    ) -> Look<()> {
+        self.look(wait, waker, |inner, now| {
+            let mut grants = Vec::new();
+            inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
+            while grants.is_empty() && inner.scheduler.has_leftovers() {
+                inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
+            }
+            grants.iter().for_each(|grant| view(inner.scheduler.payload(grant), grant));
+            if !grants.is_empty() {
+                Some(Ok(()))
+            } else if inner.closed && inner.scheduler.unsettled() == 0 {
+                Some(Err(Ended::ShutDown))
+            } else {
+                None
+            }
+        })
+    }
+
+    /// Waits for the queue to have nothing unsettled.
+    pub fn drained_or_wait(&self, wait: &mut Wait, waker: &Waker) -> Look<()> {
+        self.look(wait, waker, |inner, now| {
+            inner.scheduler.tick(now);
+            (inner.scheduler.unsettled() == 0).then_some(Ok(()))
+        })
+    }
+
+    fn look<T>(
+        &self,
+        wait: &mut Wait,
+        waker: &Waker,
+        mut_look: impl FnOnce(&mut Inner<P>, Time) -> Option<Result<T, Ended>>,
+    ) -> Look<T> {
+        self.locked(|inner, clock| {
+            let now = clock.now();
+            inner.waiters.back(wait);
+            match mut_look(inner, now) {
+                Some(found) => {
+                    *wait = Wait::new(wait.want(), wait.deadline);
+                    found.map_or_else(Look::Ended, Look::Found)
+                }
+                None if wait.deadline <= now => {
+                    *wait = Wait::new(wait.want(), wait.deadline);
+                    Look::Ended(Ended::TimedOut)
+                }
+                None => {
+                    let alarm = (!clock.is_manual()).then(|| inner.scheduler.next_due()).flatten();
+                    let until = inner.waiters.park(wait, waker.clone(), alarm);
+                    Look::Sleep(if clock.is_manual() { Time::MAX } else { until })
+                }
+            }
+        })
+    }
+
+    /// The waiter goes without what it waited for.
+    pub fn give_up(&self, wait: &mut Wait) {
+        self.locked(|inner, _| inner.waiters.back(wait));
+        *wait = Wait::new(wait.want(), wait.deadline);
+    }
+
+    /// The message was handled; the payload comes back, to be dropped outside the lock.
+    #[inline]
+    pub fn ack(&self, handle: Handle) -> Result<Option<P>, LeaseLost> {
+        self.quick(|inner, now| inner.scheduler.ack(now, handle))
+    }
+
+    pub fn nack(
+        &self,
+        handle: Handle,
+        delay: Option<u64>,
+        error: &str,
+    ) -> Result<Failed, LeaseLost> {
+        self.call(|scheduler, now| scheduler.nack(now, handle, delay, error))
+    }
+
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.noted.load(Ordering::Relaxed)
+    }
+
+    /// What the calls so far noted, to be said by whoever takes it.
+    pub fn take_events(&self) -> Vec<Event> {
+        let mut inner = self.inner.lock();
+        self.noted.store(false, Ordering::Relaxed);
+        inner.scheduler.watch.take_events()
+    }
+
+    /// Empties the queue and forgets who waits, in a process made by `fork`: the messages are handled
+    /// in the parent, and the threads that waited are not in the child. The old state comes back, so
+    /// that payloads are dropped outside the lock.
+    pub fn start_afresh(&self) -> impl Sized {
+        let mut inner = self.inner.lock();
+        let fresh = inner.scheduler.afresh();
+        let waiters = std::mem::take(&mut inner.waiters);
+        (std::mem::replace(&mut inner.scheduler, fresh), waiters)
+    }
+
+    /// No more puts; gets go on until nothing unsettled is left (clause 15).
+    pub fn shut_down(&self) {
+        self.locked(|inner, _| inner.closed = true);
+    }
+
+    pub fn is_shut_down(&self) -> bool {
+        self.inner.lock().closed
+    }
+
+    /// A manual clock was moved: applies what is due, and calls whose time is up.
+    pub fn clock_moved(&self) {
+        self.locked(|inner, clock| {
+            let now = clock.now();
+            inner.scheduler.tick(now);
+            while inner.scheduler.next_due().is_some_and(|due| due <= now) {
+                inner.scheduler.tick(now);
+            }
+            inner.waiters.call_late(now);
+        });
+    }
+
+    /// Shows every unsettled payload, and those of the dead letters, under the lock.
+    pub fn for_each_payload(&self, visit: impl FnMut(&P)) {
+        self.inner.lock().scheduler.for_each_payload(visit);
+    }
+
+    /// Waiters parked in a get.
+    pub fn getters_parked(&self) -> usize {
+        self.inner.lock().waiters.parked_for_messages()
+    }
+}
+
+impl<P> Inner<P> {
+    #[inline]
+    fn grant<R>(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        consumer: u64,
+        view: impl FnOnce(&P, &Grant) -> R,
+    ) -> Option<(Grant, R)> {
+        let grant = loop {
+            match self.scheduler.lease(now, kind, consumer) {
+                Some(grant) => break grant,
+                // What one call could not ready, the next one may (clause 21).
+                None if self.scheduler.has_leftovers() => continue,
+                None => return None,
+            }
+        };
+        let seen = view(self.scheduler.payload(&grant), &grant);
+        Some((grant, seen))
+    }
+}
+
+/// Waiting with the caller's own thread, for users in Rust.
+impl<P> Queue<P> {
+    /// Puts a message, and waits for room.
+    pub fn put(&self, put: &Put<'_>, payload: P) -> Result<Placed, Ended> {
+        let mut payload = Some(payload);
+        let mut wait = Wait::new(Want::Room(1, put.size), Time::MAX);
+        self.sleep_between(|waker| self.put_or_wait(put, &mut payload, &mut wait, waker))
+    }
+
+    /// Waits for a message of any kind.
+    pub fn get<R>(&self, view: impl Fn(&P, &Grant) -> R) -> Result<(Grant, R), Ended> {
+        let mut wait = Wait::new(Want::Message(Kind::Any), Time::MAX);
+        self.sleep_between(|waker| self.get_or_wait(Kind::Any, 0, &view, &mut wait, waker))
+    }
+
+    /// Waits until nothing is unsettled.
+    pub fn join(&self) {
+        let mut wait = Wait::new(Want::Drained, Time::MAX);
+        let _: Result<(), Ended> =
+            self.sleep_between(|waker| self.drained_or_wait(&mut wait, waker));
+    }
+
+    fn sleep_between<T>(&self, mut look: impl FnMut(&Waker) -> Look<T>) -> Result<T, Ended> {
+        let parker = Parker::new();
+        let waker = parker.waker();
+        loop {
+            match look(&waker) {
+                Look::Found(found) => return Ok(found),
+                Look::Ended(ended) => return Err(ended),
+                Look::Sleep(until) => {
+                    parker.park(self.time_left(until));
+                }
+            }
+        }
+    }
+
+    /// How long a thread may sleep until this time; `None`: until it is woken.
+    pub fn time_left(&self, until: Time) -> Option<Duration> {
+        let left = |until: Time| Duration::from_micros(until.saturating_sub(self.clock.now()));
+        (until != Time::MAX).then(|| left(until))
+    }
+}

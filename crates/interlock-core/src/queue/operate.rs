@@ -1,0 +1,353 @@
+//! What an operator, or whoever put a message, says of it: cancel, revoke, retry, skip, bury,
+//! requeue, pause (clauses 10, 15, 22, 23, 24).
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use crate::key::{Key, KeyRef};
+use crate::queue::dead::Dead;
+use crate::queue::lease::Failure;
+use crate::queue::ready::Ticket;
+use crate::queue::scheduler::{
+    is_ready, sequence, Extra, Message, Put, Refused, Scheduler, KEYED, PARKED,
+};
+use crate::queue::slab::Slab;
+use crate::queue::trace::Call;
+use crate::queue::types::{Hot, RevokeThen, State, Stats, Then, Time};
+
+/// What is paused, and the ready messages that were found to be.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    pub queue: bool,
+    /// Set aside when they came up, by the lane that was paused.
+    parked: HashMap<u32, Vec<Ticket>, foldhash::fast::RandomState>,
+    /// Resumed, and on their way back among the ready (clause 21 limits how many a call moves).
+    returning: VecDeque<Ticket>,
+}
+
+impl Pauses {
+    #[inline]
+    pub fn is_returning(&self) -> bool {
+        !self.returning.is_empty()
+    }
+}
+
+/// A message that was cancelled, with all that is known of it.
+#[derive(Debug)]
+pub struct Cancelled<P> {
+    pub id: u64,
+    /// Keys in the order the put named them, with whether they were shared.
+    pub keys: Vec<(Key, bool)>,
+    pub priority: i8,
+    pub attempt: u32,
+    pub payload: P,
+}
+
+impl<P> Scheduler<P> {
+    /// Settles a message that is not leased (clause 23): its payload, or nothing if it is leased,
+    /// settled or was never put.
+    pub fn cancel(&mut self, now: Time, id: u64) -> Option<P> {
+        let mut budget = self.begin(now, || Call::Cancel { id });
+        let at = self.find(id)?;
+        self.cancel_at(at, &mut budget)
+    }
+
+    fn cancel_at(&mut self, at: u32, budget: &mut u32) -> Option<P> {
+        let message = &self.messages[at];
+        let (state, flags) = (message.state?, message.flags);
+        match state {
+            State::Leased => return None,
+            State::Delayed => {
+                self.end_delay(at);
+            }
+            State::BackingOff => self.end_backoff(at),
+            State::Held => self.stats.held -= 1,
+            State::Waiting | State::Ready => {}
+        }
+        self.stats.cancelled += 1;
+        let payload = self.settle(at, budget);
+        if state == State::Ready && flags & PARKED == 0 {
+            let (messages, extras) = (&self.messages, &self.extras);
+            let ready = if flags & KEYED != 0 { &mut self.keyed } else { &mut self.unkeyed };
+            ready.cancelled(|ticket| is_ready(messages, extras, ticket));
+        }
+        payload
+    }
+
+    /// Cancels everything that is not leased; answers it in the order of ids (clause 15).
+    pub fn cancel_all(&mut self, now: Time) -> Vec<Cancelled<P>> {
+        self.begin(now, || Call::CancelAll);
+        let unsettled = |state: Option<State>| state.is_some_and(|s| s != State::Leased);
+        let mut places: Vec<(u64, u32)> = self
+            .messages
+            .places()
+            .filter(|(_, message)| unsettled(message.state))
+            .map(|(at, message)| (message.id, at))
+            .collect();
+        places.sort_unstable();
+        let cancel = |(id, at): (u64, u32)| {
+            let keys = self.keys_of(at);
+            let (priority, attempt) = (self.messages[at].priority, self.attempt(at));
+            // No limit: whatever this readies is itself cancelled.
+            let payload = self.cancel_at(at, &mut { u32::MAX })?;
+            Some(Cancelled { id, keys, priority, attempt, payload })
+        };
+        places.into_iter().filter_map(cancel).collect()
+    }
+
+    /// A message's keys, in the order the put named them, with whether they are shared.
+    pub fn keys_of(&self, at: u32) -> Vec<(Key, bool)> {
+        let message = &self.messages[at];
+        if message.state == Some(State::Delayed) {
+            return self.away_keys(message.id);
+        }
+        let edges = self.lanes.edges_of(message.first_edge);
+        edges.map(|(_, e)| (self.lanes.lane(e.lane()).key.clone(), e.shared())).collect()
+    }
+
+    /// Ends a message's lease as if it had run out (clause 24). The payload comes back if the message
+    /// was settled by that. `None`: it is not leased.
+    pub fn revoke(&mut self, now: Time, id: u64, then: RevokeThen) -> Option<Option<P>> {
+        let mut budget = self.begin(now, || Call::Revoke { id, then });
+        let at = self.find(id)?;
+        if self.messages[at].state != Some(State::Leased) {
+            return None;
+        }
+        self.end_lease(self.messages[at].hold);
+        self.messages[at].hold = 0;
+        self.stats.revoked += 1;
+        match then {
+            RevokeThen::Retry => {
+                self.fail(at, Failure::Revoked, &mut budget);
+            }
+            RevokeThen::Hold | RevokeThen::Dead => {
+                self.set_error(at, "revoked");
+                let then = if then == RevokeThen::Hold { Then::Hold } else { Then::Dead };
+                self.give_up(at, then, &mut budget);
+            }
+            RevokeThen::Skip => {
+                self.stats.skipped += 1;
+                return Some(self.settle(at, &mut budget));
+            }
+        }
+        Some(None)
+    }
+
+    /// A held message, or one that backs off, is ready at once.
+    pub fn retry(&mut self, now: Time, id: u64) -> bool {
+        self.begin(now, || Call::Retry { id });
+        let Some(at) = self.stopped(id) else {
+            return false;
+        };
+        if self.end_stop(at) == State::Held {
+            let attempt = self.attempt(at);
+            self.extra(at).attempt = attempt + 1;
+        }
+        self.make_ready(at);
+        true
+    }
+
+    /// Settles a held message, or one that backs off: its payload.
+    pub fn skip(&mut self, now: Time, id: u64) -> Option<P> {
+        let mut budget = self.begin(now, || Call::Skip { id });
+        let at = self.stopped(id)?;
+        self.end_stop(at);
+        self.stats.skipped += 1;
+        self.settle(at, &mut budget)
+    }
+
+    /// Makes a held message, or one that backs off, a dead letter, if there is room for one.
+    pub fn bury(&mut self, now: Time, id: u64) -> bool {
+        let mut budget = self.begin(now, || Call::Bury { id });
+        let Some(at) = self.stopped(id).filter(|_| !self.dead.full()) else {
+            return false;
+        };
+        self.end_stop(at);
+        self.bury_message(at, &mut budget);
+        true
+    }
+
+    fn stopped(&self, id: u64) -> Option<u32> {
+        let stopped = [Some(State::Held), Some(State::BackingOff)];
+        self.find(id).filter(|&at| stopped.contains(&self.messages[at].state))
+    }
+
+    fn end_stop(&mut self, at: u32) -> State {
+        if self.messages[at].state == Some(State::Held) {
+            self.stats.held -= 1;
+            State::Held
+        } else {
+            self.end_backoff(at);
+            State::BackingOff
+        }
+    }
+
+    /// Puts a dead letter again, as a new message (clause 10). `None`: no such dead letter.
+    pub fn requeue(&mut self, now: Time, id: u64) -> Result<Option<u64>, Refused> {
+        self.begin(now, || Call::Requeue { id });
+        let Some(dead) = self.dead.get(id) else {
+            return Ok(None);
+        };
+        self.room(1, dead.size)?;
+        let Some(dead) = self.dead.remove(id) else {
+            return Ok(None);
+        };
+        let refs = |shared: bool| -> Vec<KeyRef<'_>> {
+            let keys = dead.keys.iter().filter(|(_, s)| *s == shared);
+            keys.map(|(key, _)| KeyRef::new(key.as_bytes())).collect()
+        };
+        let put = Put {
+            keys: &refs(false),
+            shared: &refs(true),
+            priority: dead.priority,
+            barrier: dead.barrier,
+            size: dead.size,
+            quiet: dead.quiet,
+            ..Put::default()
+        };
+        self.stats.requeued += 1;
+        Ok(Some(self.enter(&put, Some(dead.payload))))
+    }
+
+    /// The dead letters, oldest dead first.
+    pub fn dead_letters(&mut self, now: Time, limit: usize) -> impl Iterator<Item = &Dead<P>> {
+        self.begin(now, || Call::DeadLetters { limit });
+        self.dead.iter().take(limit)
+    }
+
+    /// Nothing is handed out any more, or nothing that holds the key. Answers whether that is new.
+    pub fn pause(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
+        self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
+        match key {
+            None => !std::mem::replace(&mut self.pauses.queue, true),
+            Some(key) => self.lanes.set_paused(key, true).is_some(),
+        }
+    }
+
+    /// Undoes a pause. Answers whether there was one.
+    pub fn resume(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
+        let mut budget =
+            self.begin(now, || Call::Resume { key: key.map(|key| key.bytes.to_vec()) });
+        let Some(key) = key else {
+            return std::mem::replace(&mut self.pauses.queue, false);
+        };
+        let Some(lane) = self.lanes.set_paused(key, false) else {
+            return false;
+        };
+        if let Some(parked) = self.pauses.parked.remove(&lane) {
+            self.pauses.returning.extend(parked);
+            self.unpark(&mut budget);
+        }
+        true
+    }
+
+    /// Sets a ready message aside, for a key of it is paused.
+    #[cold]
+    pub(super) fn park(&mut self, ticket: Ticket, lane: u32) {
+        self.messages[ticket.message].flags |= PARKED;
+        let parked = self.pauses.parked.entry(lane).or_default();
+        parked.push(ticket);
+        if parked.len() > 32 && parked.len() > 2 * self.lanes.lane(lane).depth as usize {
+            let (messages, extras) = (&self.messages, &self.extras);
+            parked.retain(|ticket| is_parked(messages, extras, ticket));
+        }
+    }
+
+    pub(super) fn unpark(&mut self, budget: &mut u32) {
+        while *budget > 0 {
+            let Some(ticket) = self.pauses.returning.pop_front() else {
+                return;
+            };
+            *budget -= 1;
+            if is_parked(&self.messages, &self.extras, &ticket) {
+                let message = &mut self.messages[ticket.message];
+                message.flags &= !PARKED;
+                let keyed = message.flags & KEYED != 0;
+                if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, false);
+            }
+        }
+    }
+
+    /// Whether the queue, or which keys of a message, are paused; the empty key is the queue.
+    pub(super) fn paused_keys(&self, at: u32) -> Vec<Vec<u8>> {
+        let queue = self.pauses.queue.then(Vec::new);
+        let lanes = self.lanes.edges_of(self.messages[at].first_edge);
+        let keys = lanes
+            .map(|(_, edge)| self.lanes.lane(edge.lane()))
+            .filter(|lane| lane.paused)
+            .map(|lane| lane.key.as_bytes().to_vec());
+        queue.into_iter().chain(keys).collect()
+    }
+
+    /// What is paused: the queue (the empty key) and keys.
+    pub fn paused(&self) -> Vec<Vec<u8>> {
+        let queue = self.pauses.queue.then(Vec::new);
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        if self.lanes.paused > 0 {
+            let lanes = self.lanes.all().filter(|(_, lane)| lane.paused);
+            keys.extend(lanes.map(|(_, lane)| lane.key.as_bytes().to_vec()));
+            keys.sort();
+        }
+        queue.into_iter().chain(keys).collect()
+    }
+
+    pub fn stats(&mut self, now: Time) -> Stats {
+        self.begin(now, || Call::Stats);
+        let mut stats = self.stats.clone();
+        stats.delayed = self.delays.len() as u64;
+        stats.leased = self.leases.len() as u64;
+        stats.backing_off = self.backoffs.len() as u64;
+        stats.dead = self.dead.len() as u64;
+        stats.ready = match self.pauses.queue {
+            true => 0,
+            false => (self.keyed.len() + self.unkeyed.len()) as u64 - self.paused_ready(),
+        };
+        let elsewhere = stats.delayed + stats.leased + stats.backing_off + stats.held + stats.ready;
+        stats.waiting = stats.unsettled - elsewhere;
+        stats
+    }
+
+    /// Ready messages that wait for a paused key but have not come up yet and so were not set aside.
+    fn paused_ready(&self) -> u64 {
+        if self.lanes.paused == 0 {
+            return 0;
+        }
+        let mut found = hashbrown::HashSet::<u32, foldhash::fast::RandomState>::default();
+        for (number, _) in self.lanes.all().filter(|(_, lane)| lane.paused) {
+            let granted = self.lanes.standing(number).take_while(|edge| edge.granted());
+            found.extend(granted.map(|edge| edge.message).filter(|&at| {
+                let message = &self.messages[at];
+                message.state == Some(State::Ready) && message.flags & PARKED == 0
+            }));
+        }
+        found.len() as u64
+    }
+
+    /// The keys on which most messages stand, deepest first.
+    pub fn hot_keys(&mut self, now: Time, limit: usize) -> Vec<Hot> {
+        self.begin(now, || Call::HotKeys { limit });
+        let mut lanes: Vec<(u32, &Key)> =
+            self.lanes.all().filter(|(_, l)| l.depth > 0).map(|(_, l)| (l.depth, &l.key)).collect();
+        let order = |a: &(u32, &Key), b: &(u32, &Key)| {
+            b.0.cmp(&a.0).then_with(|| a.1.as_bytes().cmp(b.1.as_bytes()))
+        };
+        if lanes.len() > limit && limit > 0 {
+            lanes.select_nth_unstable_by(limit - 1, order);
+        }
+        lanes.truncate(limit);
+        lanes.sort_unstable_by(order);
+        let hot =
+            |(depth, key): (u32, &Key)| Hot { key: key.as_bytes().into(), depth: depth.into() };
+        lanes.into_iter().map(hot).collect()
+    }
+}
+
+/// A ticket stands for a ready message that was set aside.
+fn is_parked<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, ticket: &Ticket) -> bool {
+    messages.get(ticket.message).is_some_and(|message| {
+        message.state == Some(State::Ready)
+            && message.flags & PARKED != 0
+            && sequence(messages, extras, ticket.message) == ticket.sequence
+    })
+}

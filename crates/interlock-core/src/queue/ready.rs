@@ -1,0 +1,106 @@
+//! What can be handed out: higher priority first, then sequence (clauses 6, 7).
+//!
+//! Messages that are ready at their put come in sequence, so a plain deque holds them; those readied
+//! later go through a heap. Entries of messages that were cancelled are skipped when they come up,
+//! and swept when they are the greater part.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// A message's place in the order of choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket {
+    /// Priority, negated: the smallest ticket is handed out first.
+    rank: i16,
+    pub sequence: u64,
+    pub message: u32,
+}
+
+impl Ticket {
+    #[inline]
+    pub fn new(priority: i8, sequence: u64, message: u32) -> Self {
+        Ticket { rank: -i16::from(priority), sequence, message }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Ready {
+    fresh: VecDeque<(u64, u32)>,
+    later: BinaryHeap<Reverse<Ticket>>,
+    /// Entries that stand for a ready message; the rest were cancelled.
+    live: usize,
+}
+
+impl Ready {
+    /// Ready messages here.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// `fresh`: readied as it took its place, so that its sequence is the highest so far.
+    #[inline]
+    pub fn push(&mut self, ticket: Ticket, fresh: bool) {
+        self.live += 1;
+        if fresh && ticket.rank == 0 {
+            self.fresh.push_back((ticket.sequence, ticket.message));
+        } else {
+            self.later.push(Reverse(ticket));
+        }
+    }
+
+    /// The first ticket for which `valid` holds.
+    #[inline]
+    pub fn peek(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        let fresh = loop {
+            let Some(&(sequence, message)) = self.fresh.front() else {
+                break None;
+            };
+            let ticket = Ticket::new(0, sequence, message);
+            if valid(&ticket) {
+                break Some(ticket);
+            }
+            self.fresh.pop_front();
+        };
+        let later = loop {
+            let Some(&Reverse(ticket)) = self.later.peek() else {
+                break None;
+            };
+            if valid(&ticket) {
+                break Some(ticket);
+            }
+            self.later.pop();
+        };
+        match (fresh, later) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes out what `peek` gave.
+    #[inline]
+    pub fn pop(&mut self, ticket: Ticket) {
+        self.live -= 1;
+        if self.fresh.front() == Some(&(ticket.sequence, ticket.message)) {
+            self.fresh.pop_front();
+            if self.fresh.capacity() > 1024 && self.fresh.len() * 8 < self.fresh.capacity() {
+                self.fresh.shrink_to(self.fresh.capacity() / 2);
+            }
+        } else {
+            self.later.pop();
+            if self.later.capacity() > 1024 && self.later.len() * 8 < self.later.capacity() {
+                self.later.shrink_to(self.later.capacity() / 2);
+            }
+        }
+    }
+
+    /// A ready message was cancelled: its entry is stale from now on. Sweeps when most are.
+    pub fn cancelled(&mut self, valid: impl Fn(&Ticket) -> bool) {
+        self.live -= 1;
+        let entries = self.fresh.len() + self.later.len();
+        if entries > 64 && entries > self.live * 2 {
+            self.fresh.retain(|&(sequence, message)| valid(&Ticket::new(0, sequence, message)));
+            self.later.retain(|Reverse(ticket)| valid(ticket));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Records in segments, with a free list through the free ones: no allocation per operation,
+//! and segments that have become empty go back to the system.
+//!
+//! One growing vector would be a little faster to index, but it could never shrink: a handle in use
+//! pins its place, so that after a peak the memory would stay. Segments cost one more load.
+
+/// What can lie in a slab: a free record keeps the next free place in one of its own fields.
+pub trait Record: Default {
+    fn link(&self) -> u32;
+    fn set_link(&mut self, next: u32);
+}
+
+/// No place.
+pub const NONE: u32 = u32::MAX;
+
+const BITS: u32 = 8;
+const SEGMENT: usize = 1 << BITS;
+const MASK: u32 = SEGMENT as u32 - 1;
+
+#[derive(Debug)]
+pub struct Slab<T> {
+    segments: Vec<Option<Box<[T; SEGMENT]>>>,
+    meta: Vec<Meta>,
+    /// Segments with a free place; the last one is used next.
+    open: Vec<u32>,
+    /// Numbers of segments given back, to be used again first.
+    vacant: Vec<u32>,
+    /// Wholly free segments that are kept.
+    spare: u32,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Meta {
+    first_free: u32,
+    free: u32,
+    /// Its place in `open`.
+    position: u32,
+}
+
+impl<T: Record> Slab<T> {
+    pub fn new() -> Self {
+        Slab {
+            segments: Vec::new(),
+            meta: Vec::new(),
+            open: Vec::new(),
+            vacant: Vec::new(),
+            spare: 0,
+            len: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub fn insert(&mut self, value: T) -> u32 {
+        let number = match self.open.last() {
+            Some(&number) => number,
+            None => self.grow(),
+        };
+        let meta = &mut self.meta[number as usize];
+        let at = meta.first_free;
+        if meta.free == SEGMENT as u32 {
+            self.spare -= 1;
+        }
+        meta.free -= 1;
+        if meta.free == 0 {
+            self.open.pop();
+        }
+        let segment = self.segments[number as usize].as_mut().expect("an open segment is there");
+        let place = &mut segment[(at & MASK) as usize];
+        meta.first_free = place.link();
+        *place = value;
+        self.len += 1;
+        at
+    }
+
+    /// Frees a place and gives back what lay there.
+    #[inline]
+    pub fn remove(&mut self, at: u32) -> T {
+        let number = at >> BITS;
+        let segment = self.segments[number as usize].as_mut().expect("a used place");
+        let meta = &mut self.meta[number as usize];
+        let mut free = T::default();
+        free.set_link(meta.first_free);
+        let value = std::mem::replace(&mut segment[(at & MASK) as usize], free);
+        meta.first_free = at;
+        meta.free += 1;
+        self.len -= 1;
+        if meta.free == 1 {
+            meta.position = self.open.len() as u32;
+            self.open.push(number);
+        } else if meta.free == SEGMENT as u32 {
+            self.emptied(number);
+        }
+        value
+    }
+
+    /// One empty segment is kept, so that a queue that breathes around a border does not allocate.
+    #[cold]
+    fn emptied(&mut self, number: u32) {
+        if self.spare == 0 {
+            self.spare = 1;
+            return;
+        }
+        let position = self.meta[number as usize].position as usize;
+        self.open.swap_remove(position);
+        if let Some(&moved) = self.open.get(position) {
+            self.meta[moved as usize].position = position as u32;
+        }
+        self.segments[number as usize] = None;
+        self.vacant.push(number);
+        if self.vacant.len() == self.segments.len() - self.open.len() && self.open.len() == 1 {
+            self.open.shrink_to(16);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.segments.push(None);
+            self.meta.push(Meta { first_free: NONE, free: 0, position: 0 });
+            self.segments.len() as u32 - 1
+        });
+        assert!(number < NONE >> BITS, "a slab holds fewer than 2^32 records");
+        let base = number << BITS;
+        let segment: Box<[T]> = (0..SEGMENT as u32)
+            .map(|i| {
+                let mut record = T::default();
+                record.set_link(if i == MASK { NONE } else { base + i + 1 });
+                record
+            })
+            .collect();
+        let segment = segment.try_into().ok().expect("a segment's length");
+        self.segments[number as usize] = Some(segment);
+        self.meta[number as usize] =
+            Meta { first_free: base, free: SEGMENT as u32, position: self.open.len() as u32 };
+        self.open.push(number);
+        self.spare += 1;
+        number
+    }
+
+    /// Every place, free ones too, in order; the caller tells them apart.
+    pub fn places(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.segments.iter().enumerate().filter_map(|(n, s)| s.as_ref().map(|s| (n, s))).flat_map(
+            |(n, segment)| {
+                segment.iter().enumerate().map(move |(i, t)| (((n << BITS) + i) as u32, t))
+            },
+        )
+    }
+}
+
+impl<T: Record> Default for Slab<T> {
+    fn default() -> Self {
+        Slab::new()
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, at: u32) -> &T {
+        let segment = self.segments[(at >> BITS) as usize].as_ref().expect("a used place");
+        &segment[(at & MASK) as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        let segment = self.segments[(at >> BITS) as usize].as_mut().expect("a used place");
+        &mut segment[(at & MASK) as usize]
+    }
+}
+
+impl<T> Slab<T> {
+    /// The record, if its segment is there: for handles that may be old.
+    #[inline]
+    pub fn get(&self, at: u32) -> Option<&T> {
+        let segment = self.segments.get((at >> BITS) as usize)?.as_ref()?;
+        Some(&segment[(at & MASK) as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Number(u64, u32);
+    impl Record for Number {
+        fn link(&self) -> u32 {
+            self.1
+        }
+        fn set_link(&mut self, next: u32) {
+            self.1 = next;
+        }
+    }
+
+    #[test]
+    fn places_are_used_again_and_empty_segments_go_back() {
+        let mut slab = Slab::new();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut held: Vec<(u32, u64)> = Vec::new();
+        for round in 0..200_000u64 {
+            let growing = (round / 20_000) % 2 == 0;
+            if held.is_empty() || rng.u8(..) < if growing { 170 } else { 80 } {
+                held.push((slab.insert(Number(round, 0)), round));
+            } else {
+                let (at, value) = held.swap_remove(rng.usize(..held.len()));
+                assert_eq!(slab.remove(at).0, value);
+            }
+            assert_eq!(slab.len(), held.len());
+        }
+        for (at, value) in &held {
+            assert_eq!(slab[*at].0, *value);
+        }
+        for (at, value) in held.drain(..) {
+            assert_eq!(slab.remove(at).0, value);
+        }
+        assert_eq!(slab.segments.iter().flatten().count(), 1);
+        assert_eq!((slab.open.len(), slab.spare), (1, 1));
+    }
+}

@@ -1,0 +1,177 @@
+//! The words of the contract as types, shared by scheduler, queue, trace and tests.
+
+/// Microseconds since the Unix epoch; the scheduler never lets it fall.
+pub type Time = u64;
+
+/// How a queue was made. A bound of 0 messages or bytes means none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Unsettled messages, leased ones too (clause 11).
+    pub max_messages: usize,
+    /// Bytes of unsettled messages, as the puts name them (clause 11).
+    pub max_bytes: u64,
+    /// Time a lease lasts, µs; `None`: no deadline (clause 8).
+    pub lease: Option<u64>,
+    pub retry: Retry,
+    /// How long a settled dedup string is remembered, µs (clause 13).
+    pub dedup_window: u64,
+    /// Dead letters kept, 0: none; reaching it turns `Then::Dead` into `Then::Hold` (clause 10).
+    pub max_dead: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            max_messages: 0,
+            max_bytes: 0,
+            lease: None,
+            retry: Retry::default(),
+            dedup_window: 300_000_000,
+            max_dead: 10_000,
+        }
+    }
+}
+
+/// What happens to a message whose handling failed (clause 10).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// Attempts in all; `None`: for ever.
+    pub attempts: Option<u32>,
+    /// Backoff after the first failure, µs.
+    pub first: u64,
+    pub factor: f64,
+    /// Longest backoff, µs.
+    pub longest: u64,
+    pub jitter: bool,
+    pub then: Then,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry {
+            attempts: Some(5),
+            first: 1_000_000,
+            factor: 2.0,
+            longest: 60_000_000,
+            jitter: true,
+            then: Then::Dead,
+        }
+    }
+}
+
+/// What happens when attempts are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Dead,
+    Hold,
+}
+
+/// What becomes of a message whose lease an operator ended (clause 24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevokeThen {
+    Retry,
+    Hold,
+    Dead,
+    Skip,
+}
+
+/// Which work a consumer asks for (clause 7). A barrier counts as keyed: it holds every key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Any,
+    Keyed,
+    Unkeyed,
+}
+
+/// Where a message is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Delayed,
+    Waiting,
+    Ready,
+    Leased,
+    BackingOff,
+    Held,
+}
+
+/// Counts of now (the first nine) and since the queue was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Unsettled messages in all.
+    pub unsettled: u64,
+    /// Their bytes, as the puts named them.
+    pub bytes: u64,
+    pub delayed: u64,
+    /// Something before it conflicts, or it or its keys are paused.
+    pub waiting: u64,
+    pub ready: u64,
+    pub leased: u64,
+    pub backing_off: u64,
+    pub held: u64,
+    pub dead: u64,
+    pub puts: u64,
+    pub leases: u64,
+    pub acks: u64,
+    /// Messages put back with their attempt raised: nacks, expiries, revocations.
+    pub retries: u64,
+    pub releases: u64,
+    pub expired: u64,
+    pub revoked: u64,
+    /// Dead letters ever made.
+    pub buried: u64,
+    pub cancelled: u64,
+    pub skipped: u64,
+    pub requeued: u64,
+    /// Puts that named a known dedup string (clause 13).
+    pub deduplicated: u64,
+}
+
+/// A key and how many unsettled messages stand on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hot {
+    pub key: Vec<u8>,
+    pub depth: u64,
+}
+
+/// Why a message waits (clause 17): the message asked for and, breadth first, all that it waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    pub nodes: Vec<Node>,
+    /// The limit was reached before the roots were.
+    pub truncated: bool,
+}
+
+/// One message of an explanation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub id: u64,
+    pub state: State,
+    pub attempt: u32,
+    /// µs since the put, up to 99 more.
+    pub age: u64,
+    /// Who leases it, as the consumer named itself; 0 if nobody.
+    pub consumer: u64,
+    /// µs of the lease that have passed, if it is leased.
+    pub held_for: Option<u64>,
+    /// µs left of the lease, if it has a deadline.
+    pub lease_left: Option<u64>,
+    /// µs until it falls due, if it is delayed or backing off.
+    pub due_in: Option<u64>,
+    /// The queue, or a key of it, is paused: these keys, empty bytes for the queue itself.
+    pub paused: Vec<Vec<u8>>,
+    /// What holds it up, one entry a key, in the order the put named them.
+    pub blocked: Vec<Blocker>,
+}
+
+/// One key that holds a message up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocker {
+    /// `None`: a barrier stands between.
+    pub key: Option<Vec<u8>>,
+    /// The messages now in front on that key, cut at the limit: those that nothing on this key holds up.
+    pub holders: Vec<u64>,
+    /// How many unsettled messages stand before this one on that key.
+    pub ahead: u64,
+    /// `ahead` was counted to its end; else it is "at least".
+    pub exact: bool,
+}

@@ -1,0 +1,287 @@
+//! Watchfulness: what is worth saying unasked.
+//!
+//! The scheduler only notes; whoever holds the queue takes the notes after each call and says them.
+//! A depth is noted once when it is passed and again each time it has doubled; what is slow is looked
+//! for when the oldest message may have become so, not at every call.
+
+use crate::queue::lane::Lanes;
+use crate::queue::lease::{Failed, Lease};
+use crate::queue::scheduler::{Scheduler, QUIET};
+use crate::queue::slab::NONE;
+use crate::queue::types::{State, Time};
+
+/// What to watch; 0 switches a line off.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Unsettled messages.
+    pub depth: u64,
+    /// Unsettled messages on one key.
+    pub lane_depth: u32,
+    /// µs a message may wait, or be leased.
+    pub slow_wait: u64,
+}
+
+/// Something worth saying.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The queue passed its depth; with the deepest key if nine in ten messages stand on it.
+    Depth {
+        depth: u64,
+        serialised_by: Option<Vec<u8>>,
+    },
+    LaneDepth {
+        key: Vec<u8>,
+        depth: u64,
+    },
+    /// A message has waited too long, and `others` since the last such note.
+    SlowWait {
+        id: u64,
+        waited: u64,
+        others: u64,
+    },
+    /// A lease has been held too long.
+    SlowLease {
+        id: u64,
+        consumer: u64,
+        held: u64,
+    },
+    /// An attempt failed.
+    Failed {
+        id: u64,
+        attempt: u32,
+        failed: Failed,
+        error: String,
+    },
+    /// A second has passed since the last one: time to see whether `wants_handled` still holds.
+    Second,
+    /// A message was acknowledged; only where this is asked for.
+    Handled {
+        id: u64,
+        keys: Vec<Vec<u8>>,
+        attempt: u32,
+        waited: u64,
+        handled: u64,
+    },
+}
+
+#[derive(Debug)]
+pub struct Watch {
+    limits: Limits,
+    events: Vec<Event>,
+    /// Unsettled messages at which the next note is due, and at or below which counting starts anew.
+    pub(super) next_depth: u64,
+    pub(super) calm_depth: u64,
+    /// When to look for what is slow.
+    pub(super) next_look: Time,
+    /// Ids below were looked at.
+    seen: u64,
+    next_second: Time,
+    /// Delayed messages by the time they took their place: (time, id).
+    placed_late: std::collections::VecDeque<(Time, u64)>,
+    /// Whether each acknowledged message is to be noted.
+    pub wants_handled: bool,
+}
+
+/// Shortest time between two looks, µs.
+const PAUSE: Time = 1_000_000;
+
+impl Watch {
+    pub fn new(limits: Limits) -> Self {
+        Watch {
+            limits,
+            events: Vec::new(),
+            next_depth: if limits.depth == 0 { u64::MAX } else { limits.depth },
+            calm_depth: 0,
+            next_look: Time::MAX,
+            seen: 0,
+            next_second: 0,
+            placed_late: Default::default(),
+            wants_handled: false,
+        }
+    }
+
+    /// Watches nothing.
+    pub fn off() -> Self {
+        Watch::new(Limits::default())
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(super) fn lane_depth(&self) -> u32 {
+        if self.limits.lane_depth == 0 {
+            u32::MAX
+        } else {
+            self.limits.lane_depth
+        }
+    }
+
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        // Nobody reads the notes of a queue that watches nothing.
+        if self.limits.depth > 0 || self.limits.slow_wait > 0 || self.limits.lane_depth > 0 {
+            self.events.push(event);
+        }
+    }
+
+    #[inline]
+    pub(super) fn entered(&mut self, unsettled: u64, now: Time, lanes: &mut Lanes) {
+        if unsettled >= self.next_depth {
+            self.depth_reached(unsettled, lanes);
+        }
+        if !lanes.deep.is_empty() {
+            self.lanes_deep(lanes);
+        }
+        if now >= self.next_second {
+            self.next_second = now + PAUSE;
+            self.push(Event::Second);
+        }
+        if self.next_look == Time::MAX && self.limits.slow_wait > 0 {
+            self.next_look = now.saturating_add(self.limits.slow_wait);
+        }
+    }
+
+    #[cold]
+    fn depth_reached(&mut self, depth: u64, lanes: &Lanes) {
+        self.next_depth = depth.saturating_mul(2);
+        self.calm_depth = self.limits.depth / 2;
+        let deepest = lanes.all().map(|(_, lane)| lane).max_by_key(|lane| lane.depth);
+        let serialised_by = deepest
+            .filter(|lane| u64::from(lane.depth) * 10 >= depth * 9)
+            .map(|lane| lane.key.as_bytes().to_vec());
+        self.push(Event::Depth { depth, serialised_by });
+    }
+
+    #[cold]
+    fn lanes_deep(&mut self, lanes: &mut Lanes) {
+        for number in std::mem::take(&mut lanes.deep) {
+            let lane = lanes.lane(number);
+            let key = lane.key.as_bytes().to_vec();
+            self.push(Event::LaneDepth { key, depth: lane.depth.into() });
+        }
+    }
+
+    pub(super) fn calmed(&mut self, unsettled: u64) {
+        if self.calm_depth > 0 {
+            self.calm_depth = 0;
+            self.next_depth = self.limits.depth;
+        }
+        if unsettled == 0 {
+            self.placed_late.clear();
+        }
+    }
+
+    pub(super) fn fell_due(&mut self, id: u64, now: Time) {
+        if self.limits.slow_wait > 0 {
+            self.placed_late.push_back((now, id));
+        }
+    }
+}
+
+impl<P> Scheduler<P> {
+    /// Looks for messages that have waited, and leases that have been held, too long.
+    pub(super) fn look(&mut self, now: Time) {
+        let slow = self.watch.limits.slow_wait;
+        if slow == 0 || now < self.watch.next_look {
+            return;
+        }
+        let mut next = self.look_at_leases(now, slow);
+        let (mut first, mut others) = (None, 0);
+        let mut note = |id: u64, waited: Time| match first {
+            None => first = Some((id, waited)),
+            Some(_) => others += 1,
+        };
+        let mut seen = self.watch.seen.max(self.oldest);
+        for _ in 0..4096 {
+            let messages = &self.messages;
+            let (id, at) = self.index.next_from(seen, self.next, 4096, |place| messages[place].id);
+            seen = id;
+            if at == NONE {
+                if id < self.next {
+                    next = now;
+                }
+                break;
+            }
+            let put_at = self.put_times.at(id);
+            if put_at + slow > now {
+                next = next.min(put_at + slow);
+                break;
+            }
+            seen += 1;
+            if matches!(self.messages[at].state, Some(State::Waiting | State::Ready)) {
+                note(id, now - put_at);
+            }
+        }
+        self.watch.seen = seen;
+        while let Some(&(placed, id)) = self.watch.placed_late.front() {
+            if placed + slow > now {
+                next = next.min(placed + slow);
+                break;
+            }
+            self.watch.placed_late.pop_front();
+            let at = self.find(id);
+            let state = at.and_then(|at| self.messages[at].state);
+            if matches!(state, Some(State::Waiting | State::Ready)) {
+                note(id, now - placed);
+            }
+        }
+        if let Some((id, waited)) = first {
+            self.watch.push(Event::SlowWait { id, waited, others });
+        }
+        self.watch.next_look = match next {
+            Time::MAX if self.stats.unsettled == 0 => Time::MAX,
+            Time::MAX => now + slow,
+            next => next.max(now + PAUSE),
+        };
+    }
+
+    /// Answers when the next lease will have been held too long.
+    fn look_at_leases(&mut self, now: Time, slow: u64) -> Time {
+        let mut next = Time::MAX;
+        let mut long = Vec::new();
+        for (place, lease) in self.leases.places() {
+            if lease.token == 0 || lease.noted {
+                continue;
+            }
+            if lease.at + slow <= now {
+                long.push(place);
+            } else {
+                next = next.min(lease.at + slow);
+            }
+        }
+        for place in long {
+            self.leases[place].noted = true;
+            let Lease { at, consumer, message, .. } = self.leases[place];
+            let id = self.messages[message].id;
+            self.watch.push(Event::SlowLease { id, consumer, held: now - at });
+        }
+        next
+    }
+
+    #[cold]
+    pub(super) fn note_handled(&mut self, at: u32, lease: &Lease) {
+        let message = &self.messages[at];
+        if message.flags & QUIET != 0 {
+            return;
+        }
+        let id = message.id;
+        let since = self.put_times.at(self.sequence(at));
+        let keys = self.keys_of(at).into_iter().map(|(key, _)| key.as_bytes().to_vec()).collect();
+        self.watch.push(Event::Handled {
+            id,
+            keys,
+            attempt: self.attempt(at),
+            waited: lease.at.saturating_sub(since),
+            handled: self.now - lease.at,
+        });
+    }
+}

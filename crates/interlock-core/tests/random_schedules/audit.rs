@@ -1,0 +1,226 @@
+//! Order and exclusion, checked from calls and answers alone.
+//!
+//! The model could share a mistake with the scheduler. This knows neither: it keeps what was put,
+//! in which order, and which leases are out, and holds every grant against clauses 1, 2, 3 and 8.
+//! What it cannot see for certain (a message that may be dead or held) it lets pass.
+
+use std::cmp::Reverse;
+
+use interlock_core::queue::trace::{Answer, Call, PutCall, Step};
+use interlock_core::queue::types::{Options, RevokeThen, Time};
+
+pub struct Audit {
+    options: Options,
+    now: Time,
+    last_token: u64,
+    /// The next place in the queue.
+    next: u64,
+    /// What may still be unsettled.
+    live: Vec<Seen>,
+    /// Settled, but perhaps as a dead letter, to be requeued.
+    gone: Vec<Seen>,
+}
+
+#[derive(Clone)]
+struct Seen {
+    id: u64,
+    keys: Vec<Vec<u8>>,
+    shared: Vec<Vec<u8>>,
+    barrier: bool,
+    /// `None`: delayed.
+    place: Option<u64>,
+    due: Time,
+    attempt: u32,
+    lease: Option<Lease>,
+    /// It is unsettled for certain.
+    certain: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Lease {
+    token: u64,
+    deadline: Option<Time>,
+}
+
+impl Audit {
+    pub fn new(options: Options) -> Self {
+        Audit { options, now: 0, last_token: 0, next: 0, live: Vec::new(), gone: Vec::new() }
+    }
+
+    pub fn observe(&mut self, step: &Step, answer: &Answer) -> Result<(), String> {
+        self.now = self.now.max(step.now);
+        self.see_due();
+        match (&step.call, answer) {
+            (Call::Put(put), Answer::Put(answers)) => {
+                self.see_put(put, answers[0].id, answers[0].known);
+            }
+            (Call::PutMany(puts), Answer::Put(answers)) => {
+                for (put, answer) in puts.iter().zip(answers) {
+                    self.see_put(put, answer.id, answer.known);
+                }
+            }
+            (Call::Lease { .. }, Answer::Leased(granted)) => {
+                for grant in granted {
+                    self.see_grant(grant.id, grant.token, grant.attempt)?;
+                }
+            }
+            (Call::Ack { token } | Call::Reject { token, .. }, Answer::Done) => {
+                let at = self.leased(*token)?;
+                if matches!(step.call, Call::Ack { .. }) {
+                    self.live.remove(at);
+                } else {
+                    self.live[at].lease = None;
+                    self.live[at].certain = false;
+                }
+            }
+            (Call::Nack { token, .. }, Answer::Done) => {
+                let at = self.leased(*token)?;
+                self.failed(at);
+            }
+            (Call::Release { token }, Answer::Done) => {
+                let at = self.leased(*token)?;
+                self.live[at].lease = None;
+            }
+            (Call::Extend { token, by }, Answer::Done) => {
+                let at = self.leased(*token)?;
+                let deadline = Some(self.now.saturating_add(*by));
+                self.live[at].lease = Some(Lease { token: *token, deadline });
+            }
+            (Call::Revoke { id, then }, Answer::Bool(true)) => self.see_revoke(*id, *then),
+            (Call::Cancel { id } | Call::Skip { id } | Call::Bury { id }, Answer::Bool(true)) => {
+                self.settled(*id)
+            }
+            (Call::Requeue { id }, Answer::Id(Some(new))) => self.see_requeue(*id, *new),
+            (Call::CancelAll, Answer::Ids(ids)) => ids.iter().for_each(|id| self.settled(*id)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Leases that ran out end here as they do in the queue; what was delayed takes its place.
+    fn see_due(&mut self) {
+        let now = self.now;
+        for at in 0..self.live.len() {
+            let ran_out = |lease: Lease| lease.deadline.is_some_and(|deadline| deadline <= now);
+            if self.live[at].lease.is_some_and(ran_out) {
+                self.failed(at);
+            }
+        }
+        let is_due = |seen: &&mut Seen| seen.place.is_none() && seen.due <= now;
+        let mut due: Vec<&mut Seen> = self.live.iter_mut().filter(is_due).collect();
+        due.sort_by_key(|seen| Reverse((seen.due, seen.id)));
+        while let Some(seen) = due.pop() {
+            seen.place = Some(self.next);
+            self.next += 1;
+        }
+    }
+
+    fn see_put(&mut self, put: &PutCall, id: u64, known: bool) {
+        if known {
+            return;
+        }
+        self.live.push(Seen {
+            id,
+            keys: put.keys.clone(),
+            shared: put.shared.clone(),
+            barrier: put.barrier,
+            place: (put.delay == 0).then_some(self.next),
+            due: self.now.saturating_add(put.delay),
+            attempt: 1,
+            lease: None,
+            certain: true,
+        });
+        self.next += 1;
+    }
+
+    fn see_grant(&mut self, id: u64, token: u64, attempt: u32) -> Result<(), String> {
+        if token <= self.last_token || token < self.now {
+            let last = self.last_token;
+            return Err(format!("clause 8: token {token} after {last} at {}", self.now));
+        }
+        self.last_token = token;
+        let Some(at) = self.live.iter().position(|seen| seen.id == id) else {
+            return Err(format!("clause 19: {id} was granted and is not there"));
+        };
+        let granted = &self.live[at];
+        let Some(place) = granted.place else {
+            return Err(format!("clause 12: {id} was granted before it was due"));
+        };
+        for other in &self.live {
+            if other.lease.is_some() && (other.id == id || conflict(other, granted)) {
+                return Err(format!("clause 2: {id} was granted while {} is leased", other.id));
+            }
+            let before = other.place.is_some_and(|other| other < place);
+            if before && other.certain && conflict(other, granted) {
+                return Err(format!("clauses 1, 3: {id} was granted before {}", other.id));
+            }
+        }
+        let deadline = self.options.lease.map(|lasts| self.now.saturating_add(lasts));
+        let granted = &mut self.live[at];
+        granted.lease = Some(Lease { token, deadline });
+        granted.attempt = attempt;
+        granted.certain = true;
+        Ok(())
+    }
+
+    fn see_revoke(&mut self, id: u64, then: RevokeThen) {
+        let Some(at) = self.live.iter().position(|seen| seen.id == id) else {
+            return;
+        };
+        match then {
+            RevokeThen::Retry => self.failed(at),
+            RevokeThen::Hold => self.live[at].lease = None,
+            RevokeThen::Dead => {
+                self.live[at].lease = None;
+                self.live[at].certain = false;
+            }
+            RevokeThen::Skip => self.settled(id),
+        }
+    }
+
+    fn see_requeue(&mut self, id: u64, new: u64) {
+        let same = |seen: &Seen| seen.id == id;
+        let seen = match self.live.iter().position(same) {
+            Some(at) => self.live.remove(at),
+            None => match self.gone.iter().position(same) {
+                Some(at) => self.gone.remove(at),
+                None => return,
+            },
+        };
+        let place = Some(self.next);
+        self.next += 1;
+        self.live.push(Seen { id: new, place, attempt: 1, lease: None, certain: true, ..seen });
+    }
+
+    fn leased(&self, token: u64) -> Result<usize, String> {
+        let holds = |seen: &Seen| seen.lease.is_some_and(|lease| lease.token == token);
+        self.live
+            .iter()
+            .position(holds)
+            .ok_or_else(|| format!("clause 8: token {token} was taken and is no lease's"))
+    }
+
+    /// A failure: retried, or, with its attempts used up, dead or held.
+    fn failed(&mut self, at: usize) {
+        let seen = &mut self.live[at];
+        seen.lease = None;
+        seen.certain = self.options.retry.attempts.is_none_or(|attempts| seen.attempt < attempts);
+    }
+
+    fn settled(&mut self, id: u64) {
+        if let Some(at) = self.live.iter().position(|seen| seen.id == id) {
+            let seen = self.live.remove(at);
+            self.gone.push(seen);
+        }
+    }
+}
+
+fn conflict(one: &Seen, other: &Seen) -> bool {
+    let meet = |a: &[Vec<u8>], b: &[Vec<u8>]| a.iter().any(|key| b.contains(key));
+    one.id != other.id
+        && (one.barrier
+            || other.barrier
+            || meet(&one.keys, &other.keys)
+            || meet(&one.keys, &other.shared)
+            || meet(&one.shared, &other.keys))
+}

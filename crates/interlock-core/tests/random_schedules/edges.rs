@@ -1,0 +1,243 @@
+//! Schedules that chance would not find: many at once, many times over, numbers at their end.
+
+use interlock_core::queue::trace::{Answer, Call, PutCall, Runner, Step};
+use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::types::{Kind, Options, Retry, Time};
+
+use crate::audit::Audit;
+use crate::generate::run_one;
+use crate::model::Model;
+use crate::report;
+use crate::schedule::{Plan, Subject};
+use crate::tally::Tally;
+
+/// More than fall due, or are readied, in one call.
+const MANY: usize = 1_500;
+
+fn endless() -> Options {
+    Options {
+        retry: Retry { attempts: None, first: 0, jitter: false, ..Retry::default() },
+        ..Options::default()
+    }
+}
+
+fn put(keys: &[&str], shared: &[&str]) -> PutCall {
+    let bytes = |keys: &[&str]| keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+    PutCall { keys: bytes(keys), shared: bytes(shared), ..PutCall::default() }
+}
+
+fn lease(limit: usize) -> Call {
+    Call::Lease { kind: Kind::Any, limit }
+}
+
+/// Runs calls, each with its time, on scheduler and model.
+fn agree(options: Options, calls: Vec<(Time, Call)>) {
+    let steps = calls.into_iter().map(|(now, call)| Step { now, call }).collect();
+    let plan = Plan::from_schedule(Schedule { options, steps });
+    if let Err(mismatch) = plan.run::<Runner>() {
+        let text = report(&mismatch);
+        let end = text.lines().rev().take(12).collect::<Vec<_>>();
+        panic!("{}", end.into_iter().rev().collect::<Vec<_>>().join("\n"));
+    }
+}
+
+#[test]
+fn a_thousand_failures_without_a_backoff_are_retried_at_once_each_time() {
+    let mut calls = vec![(1, Call::Put(put(&["a"], &[])))];
+    // The token of a grant at time n is n: tokens are at least the time.
+    for now in 1..1_300 {
+        calls.push((now, lease(1)));
+        calls.push((now, Call::Nack { token: now, delay: None, error: String::new() }));
+    }
+    agree(endless(), calls);
+}
+
+#[test]
+fn a_thousand_failures_with_a_growing_backoff_wait_no_longer_than_the_longest() {
+    let mut options = endless();
+    options.retry.first = 1;
+    options.retry.longest = 50;
+    let mut calls = vec![(1, Call::Put(put(&["a"], &[])))];
+    for now in (100..200_000).step_by(150) {
+        calls.push((now, lease(1)));
+        calls.push((now, Call::Nack { token: now, delay: None, error: String::new() }));
+        calls.push((now + 49, Call::Stats));
+    }
+    agree(options, calls);
+}
+
+#[test]
+fn what_falls_due_at_once_is_applied_a_thousand_a_call() {
+    let mut options = endless();
+    options.lease = Some(10);
+    let late = PutCall { delay: 30, ..put(&[], &["a"]) };
+    let mut calls = vec![
+        (1, Call::PutMany(vec![put(&[], &["a"]); MANY])),
+        (1, Call::PutMany(vec![late; MANY])),
+        (2, lease(300)),
+        (2, Call::Stats),
+        (100, Call::Stats),
+    ];
+    calls.extend((101..110).map(|now| (now, Call::Stats)));
+    calls.push((110, lease(MANY)));
+    calls.push((110, Call::HotKeys { limit: 3 }));
+    agree(options, calls);
+}
+
+#[test]
+fn backoffs_that_end_at_once_are_applied_a_thousand_a_call() {
+    let mut options = endless();
+    options.retry.first = 20;
+    let mut calls = vec![(1, Call::PutMany(vec![put(&[], &["a"]); MANY])), (1, lease(1_200))];
+    let nack = |token| Call::Nack { token, delay: None, error: String::new() };
+    calls.extend((1..=1_200).map(|token| (2, nack(token))));
+    calls.extend([(22, Call::Stats), (22, Call::Stats), (22, lease(1)), (22, Call::Stats)]);
+    agree(options, calls);
+}
+
+#[test]
+fn numbers_at_their_end_are_taken() {
+    let far = u64::MAX;
+    let mut options = endless();
+    options.lease = Some(far);
+    options.dedup_window = far;
+    options.retry.first = far;
+    options.retry.longest = far;
+    let named = PutCall { dedup: Some("x".into()), ..put(&["a"], &[]) };
+    let calls = vec![
+        (1 << 50, Call::Put(PutCall { delay: far, ..put(&["a"], &[]) })),
+        (1 << 50, Call::Put(named.clone())),
+        (1 << 50, lease(usize::MAX)),
+        (1 << 50, Call::Extend { token: 1 << 50, by: far }),
+        (1 << 50, Call::Explain { id: 2, limit: usize::MAX }),
+        (1 << 50, Call::Nack { token: 1 << 50, delay: None, error: String::new() }),
+        (1 << 50, Call::Explain { id: 2, limit: 9 }),
+        (1 << 50, Call::Skip { id: 2 }),
+        (1 << 51, Call::Put(named)),
+        (1 << 51, Call::ExplainKey { key: b"a".to_vec(), limit: usize::MAX }),
+        (1 << 51, Call::HotKeys { limit: usize::MAX }),
+        (1 << 51, Call::DeadLetters { limit: usize::MAX }),
+        (1 << 51, Call::Cancel { id: 1 }),
+        (1 << 51, Call::Stats),
+    ];
+    agree(options, calls);
+}
+
+#[test]
+fn a_size_beyond_all_bounds_is_too_large() {
+    let huge = PutCall { size: u64::MAX, ..put(&["a"], &[]) };
+    let options = Options { max_bytes: 10, ..endless() };
+    let calls = vec![
+        (1, Call::Put(PutCall { size: 5, ..put(&["a"], &[]) })),
+        (1, Call::Put(huge.clone())),
+        // Their sum, were it to wrap around, would fit.
+        (1, Call::PutMany(vec![huge, PutCall { size: 2, ..put(&["a"], &[]) }])),
+        (1, Call::Stats),
+    ];
+    agree(options, calls);
+}
+
+#[test]
+fn a_message_of_many_keys_holds_each_of_them() {
+    let names: Vec<String> = (0..900).map(|key| key.to_string()).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let calls = vec![
+        (1, Call::Put(put(&all, &[]))),
+        (1, Call::Put(put(&[], &["0", "899"]))),
+        (1, Call::Put(put(&[], &all))),
+        (1, lease(9)),
+        (1, Call::Explain { id: 3, limit: 5 }),
+        (1, Call::Ack { token: 1 }),
+        (1, lease(9)),
+        (1, Call::HotKeys { limit: 2 }),
+        (1, Call::Stats),
+    ];
+    agree(endless(), calls);
+}
+
+#[test]
+fn messages_of_as_many_keys_as_may_be_follow_each_other() {
+    let names: Vec<String> = (0..4_096).map(|key| key.to_string()).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    drain(put(&all, &[]), put(&all, &[]), 5, None);
+    drain(put(&[], &all), put(&all, &[]), 5, None);
+    drain(put(&all, &[]), put(&[], &all), 5, None);
+}
+
+/// How soon successors follow is the scheduler's own affair; that they follow, in order and
+/// alone, is not.
+#[test]
+fn any_number_of_successors_follows_one_settlement() {
+    let fronts = [put(&["a"], &[]), PutCall { barrier: true, ..put(&[], &[]) }];
+    let crowds = [put(&[], &["a"]), put(&["a"], &[])];
+    for front in &fronts {
+        for crowd in &crowds {
+            let paused = [None, Some(b"a".to_vec())];
+            for key in paused {
+                drain(front.clone(), crowd.clone(), MANY, key);
+            }
+        }
+    }
+}
+
+/// Settles one in front, and twice `many` behind it, those put before and after a pause.
+fn drain(front: PutCall, crowd: PutCall, many: usize, key: Option<Vec<u8>>) {
+    let mut runner = Runner::new(endless());
+    let mut audit = Audit::new(endless());
+    let mut apply = |call: Call| {
+        let step = Step { now: 1, call };
+        let answer = Subject::apply(&mut runner, &step);
+        audit.observe(&step, &answer).expect("order and exclusion hold");
+        answer
+    };
+    apply(Call::Put(front));
+    apply(Call::PutMany(vec![crowd.clone(); many]));
+    apply(Call::Pause { key: key.clone() });
+    apply(Call::PutMany(vec![crowd; many]));
+    apply(Call::Resume { key });
+    let mut settled = 0;
+    let mut calls_without_a_grant = 0;
+    while settled < 1 + 2 * many {
+        let Answer::Leased(granted) = apply(lease(100)) else { panic!("a lease answers grants") };
+        calls_without_a_grant = if granted.is_empty() { calls_without_a_grant + 1 } else { 0 };
+        assert!(calls_without_a_grant < 100, "{settled} settled, and nothing follows");
+        for grant in granted {
+            assert_eq!(apply(Call::Ack { token: grant.token }), Answer::Done);
+            settled += 1;
+        }
+    }
+    let Answer::Stats(stats) = apply(Call::Stats) else { panic!("stats answers stats") };
+    assert_eq!((stats.unsettled, stats.acks), (0, 1 + 2 * many as u64));
+}
+
+/// Clause 20; the model knows no jitter, so here the scheduler is held against itself.
+#[test]
+fn a_schedule_with_jitter_replays_to_the_same_answers() {
+    for seed in 0..200 {
+        let (mut plan, result) = run_one::<Model>(seed, &mut Tally::default());
+        result.expect("the model answers as the model does");
+        plan.options.retry = Retry { attempts: Some(4), first: 20, ..Retry::default() };
+        let (mut first, mut second) =
+            (Runner::new(plan.options.clone()), Runner::new(plan.options.clone()));
+        for planned in &plan.calls {
+            let step = Step { now: planned.now, call: planned.call.clone() };
+            let (one, other) = (first.apply(&step), second.apply(&step));
+            assert_eq!(one, other, "{step}");
+        }
+    }
+}
+
+#[test]
+fn the_text_of_a_schedule_reads_back_as_the_schedule() {
+    for seed in 0..200 {
+        let (plan, _) = run_one::<Model>(seed, &mut Tally::default());
+        let steps = plan.calls.iter();
+        let steps = steps.map(|planned| Step { now: planned.now, call: planned.call.clone() });
+        let schedule = Schedule { options: plan.options.clone(), steps: steps.collect() };
+        let text = schedule.to_string();
+        assert_eq!(text.parse::<Schedule>().as_ref(), Ok(&schedule), "{text}");
+        for step in &schedule.steps {
+            assert_eq!(step.to_string().parse::<Step>().as_ref(), Ok(step));
+        }
+    }
+}

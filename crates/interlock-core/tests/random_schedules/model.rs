@@ -1,0 +1,459 @@
+//! The naive reference model: the contract's clauses as scans over one list of messages.
+//!
+//! Written from the contract's text and never from the scheduler, and as plain as it can be: no
+//! index, no counter that could be forgotten, nothing kept that can be worked out again. Whether
+//! a message is ready is asked by looking at every message before it. Each clause's number stands
+//! beside the lines that hold it.
+
+use interlock_core::queue::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
+use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
+
+/// Most that falls due in one call (clause 20).
+const DUE_PER_CALL: usize = 1_000;
+
+/// A key as one message holds it; `key` is its place in [`Model::names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub key: usize,
+    pub exclusive: bool,
+}
+
+/// What a message is in; whether a queued one is waiting or ready is worked out when asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Delayed { due: Time },
+    Queued,
+    Leased { token: u64, since: Time, deadline: Option<Time> },
+    BackingOff { due: Time },
+    Held,
+}
+
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub id: u64,
+    /// In the order named, each key once.
+    pub holds: Vec<Hold>,
+    pub barrier: bool,
+    pub priority: i8,
+    pub size: u64,
+    pub dedup: Option<String>,
+    pub put_at: Time,
+    pub attempt: u32,
+    pub error: String,
+    pub phase: Phase,
+}
+
+/// A settled message's dedup string, and when it was settled.
+struct Remembered {
+    dedup: String,
+    id: u64,
+    settled: Time,
+}
+
+pub struct Model {
+    pub(crate) options: Options,
+    pub(crate) now: Time,
+    /// Unsettled messages that have a place, in sequence.
+    pub(crate) placed: Vec<Message>,
+    /// Delayed messages, in the order of their puts.
+    pub(crate) delayed: Vec<Message>,
+    /// Oldest dead first.
+    pub(crate) dead: Vec<Message>,
+    remembered: Vec<Remembered>,
+    pub(crate) paused: bool,
+    pub(crate) paused_keys: Vec<usize>,
+    /// Every key ever named.
+    pub(crate) names: Vec<Vec<u8>>,
+    /// The last id or sequence drawn; both come from one counter.
+    number: u64,
+    token: u64,
+    /// Only the counts since the queue was made; those of now are worked out.
+    pub(crate) counts: Stats,
+}
+
+impl Model {
+    pub fn new(options: Options) -> Self {
+        assert!(!options.retry.jitter, "the model knows no jitter; use retry.jitter=false");
+        Model {
+            options,
+            now: 0,
+            placed: Vec::new(),
+            delayed: Vec::new(),
+            dead: Vec::new(),
+            remembered: Vec::new(),
+            paused: false,
+            paused_keys: Vec::new(),
+            names: Vec::new(),
+            number: 0,
+            token: 0,
+            counts: Stats::default(),
+        }
+    }
+
+    pub fn apply(&mut self, step: &Step) -> Answer {
+        self.now = self.now.max(step.now);
+        self.apply_due();
+        match &step.call {
+            Call::Put(put) => self.put(std::slice::from_ref(put)),
+            Call::PutMany(puts) => self.put(puts),
+            Call::Lease { kind, limit } => self.lease(*kind, *limit),
+            Call::Ack { token } => self.with_lease(*token, |model, at| {
+                model.counts.acks += 1;
+                model.settle(at);
+            }),
+            Call::Nack { token, delay, error } => {
+                self.with_lease(*token, |model, at| model.fail(at, error, *delay))
+            }
+            Call::Reject { token, reason } => self.with_lease(*token, |model, at| {
+                model.placed[at].error = reason.clone();
+                model.bury_or_hold(at);
+            }),
+            Call::Release { token } => self.with_lease(*token, |model, at| {
+                model.counts.releases += 1;
+                model.placed[at].phase = Phase::Queued;
+            }),
+            Call::Extend { token, by } => self.with_lease(*token, |model, at| {
+                let extended = model.now.saturating_add(*by);
+                if let Phase::Leased { deadline, .. } = &mut model.placed[at].phase {
+                    *deadline = Some(extended);
+                }
+            }),
+            Call::Cancel { id } => Answer::Bool(self.cancel(*id)),
+            Call::Revoke { id, then } => Answer::Bool(self.revoke(*id, *then)),
+            Call::Retry { id } => Answer::Bool(self.retry(*id)),
+            Call::Skip { id } => Answer::Bool(self.skip(*id)),
+            Call::Bury { id } => Answer::Bool(self.bury(*id)),
+            Call::Requeue { id } => self.requeue(*id),
+            Call::Pause { key } => Answer::Bool(self.pause(key.as_deref())),
+            Call::Resume { key } => Answer::Bool(self.resume(key.as_deref())),
+            Call::Explain { .. } | Call::ExplainKey { .. } => {
+                Answer::Explained(self.explain(&step.call, None))
+            }
+            Call::Stats => Answer::Stats(self.stats()),
+            Call::HotKeys { limit } => Answer::Hot(self.hot_keys(*limit)),
+            Call::DeadLetters { limit } => Answer::Dead(
+                self.dead
+                    .iter()
+                    .take(*limit)
+                    .map(|message| (message.id, message.attempt, message.error.clone()))
+                    .collect(),
+            ),
+            Call::Tick => Answer::Done,
+            Call::CancelAll => Answer::Ids(self.cancel_all()),
+        }
+    }
+
+    /// Clause 20: expired leases, then backoffs, then delays, each by due time and id.
+    fn apply_due(&mut self) {
+        let mut left = DUE_PER_CALL;
+        while left > 0 {
+            let expired = first_due(&self.placed, self.now, |phase| match phase {
+                Phase::Leased { deadline, .. } => deadline,
+                _ => None,
+            });
+            let Some(at) = expired else { break };
+            self.counts.expired += 1;
+            self.fail(at, "lease expired", None);
+            left -= 1;
+        }
+        while left > 0 {
+            let over = first_due(&self.placed, self.now, |phase| match phase {
+                Phase::BackingOff { due } => Some(due),
+                _ => None,
+            });
+            let Some(at) = over else { break };
+            self.placed[at].phase = Phase::Queued;
+            left -= 1;
+        }
+        while left > 0 {
+            let due = first_due(&self.delayed, self.now, |phase| match phase {
+                Phase::Delayed { due } => Some(due),
+                _ => None,
+            });
+            let Some(at) = due else { break };
+            // Clause 12: its place is behind everything that has one by now.
+            let mut message = self.delayed.remove(at);
+            message.phase = Phase::Queued;
+            self.draw();
+            self.placed.push(message);
+            left -= 1;
+        }
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Clauses 4, 11 and 13: all of a batch, or nothing of it.
+    fn put(&mut self, puts: &[PutCall]) -> Answer {
+        let new: Vec<&PutCall> = puts
+            .iter()
+            .enumerate()
+            .filter(|(at, put)| {
+                put.dedup.as_deref().is_none_or(|dedup| {
+                    let earlier = &puts[..*at];
+                    self.known(dedup).is_none()
+                        && !earlier.iter().any(|other| other.dedup.as_deref() == Some(dedup))
+                })
+            })
+            .map(|(_, put)| put)
+            .collect();
+        let bytes = new.iter().map(|put| put.size).fold(0, u64::saturating_add);
+        if !self.fits(0, 0, new.len(), bytes) {
+            return Answer::TooLarge;
+        }
+        if !self.has_room(new.len(), bytes) {
+            return Answer::Full;
+        }
+        Answer::Put(puts.iter().map(|put| self.put_one(put)).collect())
+    }
+
+    fn put_one(&mut self, put: &PutCall) -> PutAnswer {
+        if let Some(id) = put.dedup.as_deref().and_then(|dedup| self.known(dedup)) {
+            self.counts.deduplicated += 1;
+            return PutAnswer { id, known: true };
+        }
+        self.counts.puts += 1;
+        let id = self.draw();
+        let mut message = Message {
+            id,
+            holds: self.holds(put),
+            barrier: put.barrier,
+            priority: put.priority,
+            size: put.size,
+            dedup: put.dedup.clone(),
+            put_at: self.now,
+            attempt: 1,
+            error: String::new(),
+            phase: Phase::Queued,
+        };
+        if put.delay == 0 {
+            self.placed.push(message);
+        } else {
+            message.phase = Phase::Delayed { due: self.now.saturating_add(put.delay) };
+            self.delayed.push(message);
+        }
+        PutAnswer { id, known: false }
+    }
+
+    /// A key named in both is exclusive, one named twice counts once.
+    fn holds(&mut self, put: &PutCall) -> Vec<Hold> {
+        let mut holds: Vec<Hold> = Vec::new();
+        let exclusive = put.keys.iter().map(|key| (key, true));
+        let shared = put.shared.iter().map(|key| (key, false));
+        for (name, exclusive) in exclusive.chain(shared) {
+            let key = self.key(name);
+            if !holds.iter().any(|hold| hold.key == key) {
+                holds.push(Hold { key, exclusive });
+            }
+        }
+        holds
+    }
+
+    pub(crate) fn key(&mut self, name: &[u8]) -> usize {
+        self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_vec());
+            self.names.len() - 1
+        })
+    }
+
+    fn fits(&self, messages: usize, bytes: u64, more: usize, more_bytes: u64) -> bool {
+        let Options { max_messages, max_bytes, .. } = self.options;
+        (max_messages == 0 || messages + more <= max_messages)
+            && (max_bytes == 0 || bytes.saturating_add(more_bytes) <= max_bytes)
+    }
+
+    /// Clause 11; what queues nothing needs no room.
+    pub(crate) fn has_room(&self, more: usize, more_bytes: u64) -> bool {
+        let messages = self.unsettled().count();
+        let bytes = self.unsettled().map(|message| message.size).sum();
+        more == 0 || self.fits(messages, bytes, more, more_bytes)
+    }
+
+    pub fn dead(&self) -> impl Iterator<Item = &Message> {
+        self.dead.iter()
+    }
+
+    pub fn unsettled(&self) -> impl Iterator<Item = &Message> {
+        self.placed.iter().chain(&self.delayed)
+    }
+
+    /// Clause 13: the id of the unsettled, or lately settled, message with this string.
+    fn known(&self, dedup: &str) -> Option<u64> {
+        let unsettled = self.unsettled().find(|message| message.dedup.as_deref() == Some(dedup));
+        let settled = || {
+            self.remembered.iter().find(|memory| {
+                let end = memory.settled.saturating_add(self.options.dedup_window);
+                memory.dedup == dedup && self.now < end
+            })
+        };
+        unsettled.map(|message| message.id).or_else(|| settled().map(|memory| memory.id))
+    }
+
+    /// Clauses 1, 2, 3, 7, 14 and 22: nothing before it conflicts, and nothing pauses it.
+    pub(crate) fn ready(&self, at: usize) -> bool {
+        let message = &self.placed[at];
+        message.phase == Phase::Queued
+            && !self.paused
+            && !message.holds.iter().any(|hold| self.paused_keys.contains(&hold.key))
+            && !self.placed[..at].iter().any(|before| conflict(before, message))
+    }
+
+    /// Clauses 6 and 7. The ready do not conflict with each other, so one look serves a batch.
+    fn lease(&mut self, kind: Kind, limit: usize) -> Answer {
+        if limit == 0 || self.paused {
+            return Answer::Leased(Vec::new());
+        }
+        let asked = |message: &Message| {
+            let unkeyed = message.holds.is_empty() && !message.barrier;
+            match kind {
+                Kind::Any => true,
+                Kind::Keyed => !unkeyed,
+                Kind::Unkeyed => unkeyed,
+            }
+        };
+        let mut ready: Vec<usize> = (0..self.placed.len())
+            .filter(|at| asked(&self.placed[*at]) && self.ready(*at))
+            .collect();
+        ready.sort_by_key(|at| (-i16::from(self.placed[*at].priority), *at));
+        ready.truncate(limit);
+        let grant = |at| {
+            // Clause 8: tokens rise with every grant.
+            self.token = (self.token + 1).max(self.now);
+            self.counts.leases += 1;
+            let deadline = self.options.lease.map(|lasts| self.now.saturating_add(lasts));
+            let message: &mut Message = &mut self.placed[at];
+            message.phase = Phase::Leased { token: self.token, since: self.now, deadline };
+            Granted { id: message.id, token: self.token, attempt: message.attempt }
+        };
+        Answer::Leased(ready.into_iter().map(grant).collect())
+    }
+
+    /// Clause 8: a token that is not that of a lease changes nothing.
+    fn with_lease(&mut self, token: u64, act: impl FnOnce(&mut Self, usize)) -> Answer {
+        let leased = |message: &Message| match message.phase {
+            Phase::Leased { token: its, .. } => its == token,
+            _ => false,
+        };
+        match self.placed.iter().position(leased) {
+            Some(at) => {
+                act(self, at);
+                Answer::Done
+            }
+            None => Answer::LeaseLost,
+        }
+    }
+
+    /// Clauses 9 and 10: back to its own place, or, with the attempts used up, what `then` says.
+    pub(crate) fn fail(&mut self, at: usize, error: &str, delay: Option<u64>) {
+        let attempt = self.placed[at].attempt;
+        self.placed[at].error = error.into();
+        let retry = &self.options.retry;
+        if retry.attempts.is_some_and(|attempts| attempt >= attempts) {
+            match retry.then {
+                Then::Dead => self.bury_or_hold(at),
+                Then::Hold => self.placed[at].phase = Phase::Held,
+            }
+            return;
+        }
+        let wait = delay.unwrap_or_else(|| self.backoff(attempt));
+        self.counts.retries += 1;
+        self.placed[at].attempt += 1;
+        self.placed[at].phase = match wait {
+            0 => Phase::Queued,
+            _ => Phase::BackingOff { due: self.now.saturating_add(wait) },
+        };
+    }
+
+    fn backoff(&self, failures: u32) -> u64 {
+        let retry = &self.options.retry;
+        if retry.first == 0 {
+            return 0;
+        }
+        let grown = retry.first as f64 * retry.factor.powi(failures as i32 - 1);
+        if grown >= retry.longest as f64 {
+            retry.longest
+        } else {
+            grown as u64
+        }
+    }
+
+    pub(crate) fn dead_letters_full(&self) -> bool {
+        self.dead.len() >= self.options.max_dead
+    }
+
+    pub(crate) fn bury_or_hold(&mut self, at: usize) {
+        if self.dead_letters_full() {
+            self.placed[at].phase = Phase::Held;
+            return;
+        }
+        self.counts.buried += 1;
+        let message = self.settle(at);
+        self.dead.push(message);
+    }
+
+    /// Only now do its lanes move on.
+    pub(crate) fn settle(&mut self, at: usize) -> Message {
+        let message = self.placed.remove(at);
+        self.remember(&message);
+        message
+    }
+
+    pub(crate) fn remember(&mut self, message: &Message) {
+        let Some(dedup) = message.dedup.clone() else {
+            return;
+        };
+        self.remembered.retain(|memory| memory.dedup != dedup);
+        self.remembered.push(Remembered { dedup, id: message.id, settled: self.now });
+    }
+
+    pub(crate) fn find(&self, id: u64, wanted: impl Fn(Phase) -> bool) -> Option<usize> {
+        self.placed.iter().position(|message| message.id == id && wanted(message.phase))
+    }
+
+    fn stats(&self) -> Stats {
+        let count = |wanted: fn(Phase) -> bool| {
+            self.unsettled().filter(|message| wanted(message.phase)).count() as u64
+        };
+        let queued = count(|phase| phase == Phase::Queued);
+        let ready = (0..self.placed.len()).filter(|at| self.ready(*at)).count() as u64;
+        Stats {
+            unsettled: self.unsettled().count() as u64,
+            bytes: self.unsettled().map(|message| message.size).sum(),
+            delayed: self.delayed.len() as u64,
+            waiting: queued - ready,
+            ready,
+            leased: count(leased),
+            backing_off: count(|phase| matches!(phase, Phase::BackingOff { .. })),
+            held: count(|phase| phase == Phase::Held),
+            dead: self.dead.len() as u64,
+            ..self.counts.clone()
+        }
+    }
+}
+
+/// Two messages conflict when they share a key and at least one holds it exclusively; a barrier
+/// conflicts with everything (clause 14).
+pub(crate) fn conflict(one: &Message, other: &Message) -> bool {
+    one.barrier || other.barrier || {
+        let meets = |a: &Hold, b: &Hold| a.key == b.key && (a.exclusive || b.exclusive);
+        one.holds.iter().any(|a| other.holds.iter().any(|b| meets(a, b)))
+    }
+}
+
+pub(crate) fn leased(phase: Phase) -> bool {
+    matches!(phase, Phase::Leased { .. })
+}
+
+fn first_due(
+    messages: &[Message],
+    now: Time,
+    due: impl Fn(Phase) -> Option<Time>,
+) -> Option<usize> {
+    (0..messages.len())
+        .filter_map(|at| due(messages[at].phase).map(|due| (due, messages[at].id, at)))
+        .filter(|(due, _, _)| *due <= now)
+        .min()
+        .map(|(_, _, at)| at)
+}

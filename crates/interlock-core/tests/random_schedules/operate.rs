@@ -1,0 +1,134 @@
+//! The model's operators: cancel, revoke, what is held, dead letters, pauses.
+
+use interlock_core::queue::trace::Answer;
+use interlock_core::queue::types::RevokeThen;
+
+use crate::model::{leased, Model, Phase};
+
+impl Model {
+    /// Clause 23.
+    pub(crate) fn cancel(&mut self, id: u64) -> bool {
+        if let Some(at) = self.delayed.iter().position(|message| message.id == id) {
+            let message = self.delayed.remove(at);
+            self.remember(&message);
+        } else if let Some(at) = self.find(id, |phase| !leased(phase)) {
+            self.settle(at);
+        } else {
+            return false;
+        }
+        self.counts.cancelled += 1;
+        true
+    }
+
+    /// Clause 15: what is not leased, ids rising.
+    pub(crate) fn cancel_all(&mut self) -> Vec<u64> {
+        let unleased = self.unsettled().filter(|message| !leased(message.phase));
+        let mut ids: Vec<u64> = unleased.map(|message| message.id).collect();
+        ids.sort_unstable();
+        for id in &ids {
+            assert!(self.cancel(*id), "what is not leased can be cancelled");
+        }
+        ids
+    }
+
+    /// Clause 24.
+    pub(crate) fn revoke(&mut self, id: u64, then: RevokeThen) -> bool {
+        let Some(at) = self.find(id, leased) else {
+            return false;
+        };
+        self.counts.revoked += 1;
+        self.placed[at].error = "revoked".into();
+        match then {
+            RevokeThen::Retry => self.fail(at, "revoked", None),
+            RevokeThen::Hold => self.placed[at].phase = Phase::Held,
+            RevokeThen::Dead => self.bury_or_hold(at),
+            RevokeThen::Skip => {
+                self.counts.skipped += 1;
+                self.settle(at);
+            }
+        }
+        true
+    }
+
+    /// Clause 10, the operator's `retry`: a failure that backs off has its attempt raised already.
+    pub(crate) fn retry(&mut self, id: u64) -> bool {
+        let Some(at) = self.find(id, stuck) else {
+            return false;
+        };
+        if self.placed[at].phase == Phase::Held {
+            self.placed[at].attempt += 1;
+        }
+        self.placed[at].phase = Phase::Queued;
+        true
+    }
+
+    pub(crate) fn skip(&mut self, id: u64) -> bool {
+        let Some(at) = self.find(id, stuck) else {
+            return false;
+        };
+        self.counts.skipped += 1;
+        self.settle(at);
+        true
+    }
+
+    pub(crate) fn bury(&mut self, id: u64) -> bool {
+        let Some(at) = self.find(id, stuck) else {
+            return false;
+        };
+        if self.dead_letters_full() {
+            return false;
+        }
+        self.bury_or_hold(at);
+        true
+    }
+
+    /// Clause 10: a new message, free of clause 13.
+    pub(crate) fn requeue(&mut self, id: u64) -> Answer {
+        let Some(at) = self.dead.iter().position(|message| message.id == id) else {
+            return Answer::Id(None);
+        };
+        if !self.has_room(1, self.dead[at].size) {
+            return Answer::Full;
+        }
+        self.counts.puts += 1;
+        self.counts.requeued += 1;
+        let mut message = self.dead.remove(at);
+        message.id = self.draw();
+        message.dedup = None;
+        message.put_at = self.now;
+        message.attempt = 1;
+        message.error.clear();
+        message.phase = Phase::Queued;
+        let id = message.id;
+        self.placed.push(message);
+        Answer::Id(Some(id))
+    }
+
+    /// Clause 22; a pause stays when nothing stands on the key.
+    pub(crate) fn pause(&mut self, key: Option<&[u8]>) -> bool {
+        let Some(name) = key else {
+            return !std::mem::replace(&mut self.paused, true);
+        };
+        let key = self.key(name);
+        let changed = !self.paused_keys.contains(&key);
+        if changed {
+            self.paused_keys.push(key);
+        }
+        changed
+    }
+
+    pub(crate) fn resume(&mut self, key: Option<&[u8]>) -> bool {
+        let Some(name) = key else {
+            return std::mem::replace(&mut self.paused, false);
+        };
+        let key = self.key(name);
+        let before = self.paused_keys.len();
+        self.paused_keys.retain(|paused| *paused != key);
+        self.paused_keys.len() < before
+    }
+}
+
+/// Where an operator's `retry`, `skip` and `bury` reach it.
+fn stuck(phase: Phase) -> bool {
+    matches!(phase, Phase::Held | Phase::BackingOff { .. })
+}

@@ -1,0 +1,134 @@
+//! What one schedule's queue and its puts look like. Numbers are small, so that things meet.
+
+use fastrand::Rng;
+use interlock_core::queue::trace::PutCall;
+use interlock_core::queue::types::{Options, Retry, Then};
+
+/// How one schedule's puts look, in per cent.
+pub struct Taste {
+    unkeyed: usize,
+    shared: usize,
+    many_keys: usize,
+    barrier: usize,
+    priority: usize,
+    delay: usize,
+    dedup: usize,
+    keys: Vec<Vec<u8>>,
+    /// Keys are drawn from the first few more often.
+    skewed: bool,
+    /// From here on, a put becomes a lease or an ack.
+    pub deep: usize,
+    /// Calls, at most.
+    pub longest: usize,
+}
+
+impl Taste {
+    pub fn new(rng: &mut Rng) -> Self {
+        let sometimes = [0, 0, 5, 20, 60];
+        let mut taste = Taste {
+            unkeyed: choose(rng, &[2, 10, 40]),
+            shared: choose(rng, &[0, 20, 50, 80]),
+            many_keys: choose(rng, &[10, 40, 80]),
+            barrier: choose(rng, &[0, 0, 2, 8, 25]),
+            priority: choose(rng, &[0, 0, 30, 90]),
+            delay: choose(rng, &sometimes),
+            dedup: choose(rng, &sometimes),
+            skewed: rng.bool(),
+            deep: choose(rng, &[4, 10, 20, 20, 40]),
+            longest: 400,
+            keys: Vec::new(),
+        };
+        let mut many = rng.usize(1..=8);
+        // Now and then many lanes, and many messages, so that tables grow and places are reused.
+        if rng.usize(0..40) == 0 {
+            many = rng.usize(9..=200);
+            taste = Taste { deep: 150, longest: 1_500, ..taste };
+        }
+        let odd = rng.usize(0..4) == 0;
+        taste.keys = (0..many).map(|number| key(number, odd)).collect();
+        taste
+    }
+
+    pub fn put(&self, rng: &mut Rng) -> PutCall {
+        let size = rng.u64(0..=9);
+        let priority =
+            if per_cent(rng, self.priority) { choose(rng, &[-100, -1, 1, 100]) } else { 0 };
+        let delay =
+            if per_cent(rng, self.delay) { choose(rng, &[1, 2, 5, 30, 500, u64::MAX]) } else { 0 };
+        let dedup = per_cent(rng, self.dedup)
+            .then(|| choose(rng, &["", "one", "two words", "drei=3|%"]).to_string());
+        let plain = PutCall { size, priority, delay, dedup, ..PutCall::default() };
+        if per_cent(rng, self.barrier) {
+            return PutCall { barrier: true, ..plain };
+        }
+        if per_cent(rng, self.unkeyed) {
+            return plain;
+        }
+        let many = if per_cent(rng, self.many_keys) { rng.usize(2..=6) } else { 1 };
+        let (mut keys, mut shared) = (Vec::new(), Vec::new());
+        for _ in 0..many {
+            let key = self.key(rng);
+            if per_cent(rng, self.shared) {
+                shared.push(key);
+            } else {
+                keys.push(key);
+            }
+        }
+        PutCall { keys, shared, ..plain }
+    }
+
+    pub fn key(&self, rng: &mut Rng) -> Vec<u8> {
+        let many = self.keys.len();
+        let at = rng.usize(0..many);
+        let at = if self.skewed { at.min(rng.usize(0..many)) } else { at };
+        self.keys[at].clone()
+    }
+}
+
+/// A queue's options, small bounds and short times mostly.
+pub fn options(rng: &mut Rng) -> Options {
+    let mut one_in = |n: usize| rng.usize(0..n) == 0;
+    let (small_messages, small_bytes, leases) = (one_in(3), one_in(4), !one_in(3));
+    let few_dead = !one_in(3);
+    Options {
+        max_messages: if small_messages { rng.usize(1..=16) } else { 0 },
+        max_bytes: if small_bytes { rng.u64(1..=60) } else { 0 },
+        lease: leases.then(|| choose(rng, &[0, 1, 3, 10, 30, 1_000])),
+        retry: Retry {
+            attempts: choose(rng, &[None, Some(1), Some(2), Some(3), Some(5)]),
+            first: choose(rng, &[0, 0, 1, 3, 20]),
+            factor: choose(rng, &[1.0, 1.5, 2.0, 3.0]),
+            longest: choose(rng, &[0, 2, 15, 1_000]),
+            jitter: false,
+            then: choose(rng, &[Then::Dead, Then::Dead, Then::Hold]),
+        },
+        dedup_window: choose(rng, &[0, 1, 10, 200, 300_000_000]),
+        max_dead: if few_dead { rng.usize(0..=3) } else { 10_000 },
+    }
+}
+
+pub fn choose<T: Copy>(rng: &mut Rng, among: &[T]) -> T {
+    among[rng.usize(0..among.len())]
+}
+
+fn per_cent(rng: &mut Rng, chance: usize) -> bool {
+    rng.usize(0..100) < chance
+}
+
+/// Short ones, or ones that a text or a lane's inline bytes could trip over.
+fn key(number: usize, odd: bool) -> Vec<u8> {
+    if number >= 8 {
+        return number.to_string().into_bytes();
+    }
+    let letter = b'a' + number as u8;
+    if !odd {
+        return vec![letter];
+    }
+    match number % 4 {
+        // 22 and 23 bytes: the longest that lies inline, and the first that does not.
+        0 => [vec![b'i'; 21 + number / 4], vec![letter]].concat(),
+        1 => [vec![b'k'; 60], vec![letter]].concat(),
+        2 => vec![0xFF, 0, letter],
+        _ => vec![b'%', b' ', b',', b'|', letter],
+    }
+}

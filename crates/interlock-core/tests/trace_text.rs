@@ -1,0 +1,70 @@
+//! The text of a schedule: what it looks like, and what is said of a line that is none.
+//!
+//! That whatever is written reads back as it was is held by `random_schedules`, on its schedules.
+
+use interlock_core::queue::trace::{Call, PutCall, Step};
+use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::types::{Options, Retry};
+
+fn error(text: &str) -> String {
+    text.parse::<Schedule>().expect_err("a line of it is wrong").to_string()
+}
+
+#[test]
+fn a_line_says_only_what_is_not_the_default() {
+    let put = PutCall {
+        keys: vec![b"room 1".to_vec(), b"b".to_vec()],
+        shared: vec![b"100%,|\xff".to_vec()],
+        priority: -3,
+        dedup: Some("na\u{ef}ve".into()),
+        ..PutCall::default()
+    };
+    let step = |call| Step { now: 7, call }.to_string();
+    assert_eq!(
+        step(Call::Put(put.clone())),
+        "7 put keys=room%201,b shared=100%25%2C%7C%FF priority=-3 dedup=na%C3%AFve"
+    );
+    assert_eq!(step(Call::Put(PutCall::default())), "7 put");
+    assert_eq!(step(Call::PutMany(vec![])), "7 put_many");
+    assert_eq!(step(Call::PutMany(vec![PutCall::default(); 2])), "7 put_many | |");
+    assert_eq!(step(Call::Pause { key: None }), "7 pause");
+    assert_eq!(step(Call::Pause { key: Some(vec![]) }), "7 pause key=");
+}
+
+#[test]
+fn comments_and_blank_lines_are_passed_over_and_options_may_be_left_out() {
+    let text =
+        "# from a recording\n\n  options max_messages=4 lease=none retry.jitter=false\n7 tick\n";
+    let schedule: Schedule = text.parse().expect("a schedule");
+    let options = Options {
+        max_messages: 4,
+        retry: Retry { jitter: false, ..Retry::default() },
+        ..Options::default()
+    };
+    assert_eq!(schedule, Schedule { options, steps: vec![Step { now: 7, call: Call::Tick }] });
+    assert_eq!("7 tick".parse::<Schedule>().map(|read| read.options), Ok(Options::default()));
+}
+
+#[test]
+fn an_error_names_the_line_and_what_is_wrong() {
+    let cases = [
+        ("1 tick\n\nsoon tick", "line 3: the time is \"soon\"; allowed: a whole number of µs"),
+        ("1", "line 1: no call after the time"),
+        ("1 putt", "line 1: no call is named \"putt\""),
+        ("1 put colour=red", "line 1: put: no field is named \"colour\""),
+        ("1 put keys", "line 1: put: \"keys\" is not of the form field=value"),
+        ("1 put size=1 size=2", "line 1: put: size stands there twice"),
+        ("1 put keys=a%2", "line 1: put: keys: \"a%2\": % wants two hexadecimal digits"),
+        ("1 put dedup=%FF", "line 1: put: dedup: not UTF-8"),
+        ("1 put_many keys=a", "line 1: put_many: \"keys=a\" stands before the first |"),
+        ("1 ack", "line 1: ack: no field token"),
+        ("1 lease kind=all", "line 1: lease: kind: \"all\"; allowed: any, keyed, unkeyed"),
+        ("1 tick\noptions", "line 2: options stand before the first call"),
+        ("options retry.factor=inf", "line 1: options: retry.factor is not finite"),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(error(text), wanted, "{text}");
+    }
+    let number = error("1 put priority=1000");
+    assert!(number.starts_with("line 1: put: priority: \"1000\": "), "{number}");
+}

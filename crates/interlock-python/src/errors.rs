@@ -1,0 +1,92 @@
+//! Errors of the core as exceptions. The tree is written in Python and looked up once.
+
+use interlock_core::queue::lease::LeaseLost;
+use interlock_core::queue::scheduler::Refused;
+use interlock_core::queue::Ended;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+static FULL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static EMPTY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static SHUT_DOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static LEASE_LOST: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static WOULD_DEADLOCK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+fn raise(py: Python<'_>, cell: &PyOnceLock<Py<PyType>>, name: &str, text: String) -> PyErr {
+    match cell.import(py, "interlock.errors", name) {
+        Ok(class) => PyErr::from_type(class.clone(), (text,)),
+        Err(error) => error,
+    }
+}
+
+pub fn full(py: Python<'_>, most: usize, bytes: u64) -> PyErr {
+    let bound = match (most, bytes) {
+        (most, 0) => format!("maxsize={most}"),
+        (0, bytes) => format!("maxbytes={bytes}"),
+        (most, bytes) => format!("maxsize={most}, maxbytes={bytes}"),
+    };
+    raise(py, &FULL, "Full", format!("the queue is full ({bound}; leased messages count)"))
+}
+
+pub fn empty(py: Python<'_>) -> PyErr {
+    raise(py, &EMPTY, "Empty", "no message is ready".to_owned())
+}
+
+pub fn shut_down(py: Python<'_>) -> PyErr {
+    raise(py, &SHUT_DOWN, "ShutDown", "the queue is shut down".to_owned())
+}
+
+pub fn would_deadlock(py: Python<'_>, text: String) -> PyErr {
+    raise(py, &WOULD_DEADLOCK, "WouldDeadlock", text)
+}
+
+pub fn lease_lost(py: Python<'_>, id: u64, token: u64) -> PyErr {
+    let text = format!(
+        "the lease of message {id} (token {token}) was settled, ran out or was revoked; \
+         nothing was changed"
+    );
+    raise(py, &LEASE_LOST, "LeaseLost", text)
+}
+
+pub fn lost(py: Python<'_>, id: u64, token: u64) -> impl FnOnce(LeaseLost) -> PyErr + '_ {
+    move |LeaseLost| lease_lost(py, id, token)
+}
+
+pub fn too_large(most: usize, bytes: u64) -> PyErr {
+    PyValueError::new_err(format!(
+        "the put is larger than the queue's bound and would never find room \
+         (maxsize={most}, maxbytes={bytes}; 0 is no bound)"
+    ))
+}
+
+pub fn refused(py: Python<'_>, refused: Refused, bounds: (usize, u64)) -> PyErr {
+    match refused {
+        Refused::Full => full(py, bounds.0, bounds.1),
+        Refused::TooLarge => too_large(bounds.0, bounds.1),
+    }
+}
+
+/// A put that ended without its message being queued.
+pub fn put_ended(py: Python<'_>, ended: Ended, bounds: (usize, u64)) -> PyErr {
+    match ended {
+        Ended::ShutDown => shut_down(py),
+        Ended::TimedOut => full(py, bounds.0, bounds.1),
+        Ended::TooLarge => too_large(bounds.0, bounds.1),
+    }
+}
+
+/// A get that ended without a message.
+pub fn get_ended(py: Python<'_>, ended: Ended) -> PyErr {
+    match ended {
+        Ended::ShutDown => shut_down(py),
+        _ => empty(py),
+    }
+}
+
+/// `put(): keys[1] is float; allowed: str, bytes, int`
+pub fn wrong_type(argument: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+    let name = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("{argument} is {name}; allowed: {allowed}"))
+}

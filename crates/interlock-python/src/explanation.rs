@@ -1,0 +1,100 @@
+//! Explanations and statistics, as plain tuples and dicts that the Python layer gives their classes.
+
+use interlock_core::queue::types::{Blocker, Explained, Node, State, Stats};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+/// (nodes, truncated); see `interlock.explanation`.
+pub fn to_python<'py>(py: Python<'py>, explained: &Explained) -> PyResult<Bound<'py, PyTuple>> {
+    let nodes: PyResult<Vec<_>> = explained.nodes.iter().map(|node| to_node(py, node)).collect();
+    (nodes?, explained.truncated).into_pyobject(py)
+}
+
+fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    let paused: Vec<_> = node.paused.iter().map(|key| PyBytes::new(py, key)).collect();
+    let blocked: PyResult<Vec<_>> = node.blocked.iter().map(|b| to_blocker(py, b)).collect();
+    (
+        node.id,
+        state_name(node.state),
+        node.attempt,
+        seconds(node.age),
+        node.consumer,
+        node.held_for.map(seconds),
+        node.lease_left.map(seconds),
+        node.due_in.map(seconds),
+        PyTuple::new(py, paused)?,
+        PyTuple::new(py, blocked?)?,
+    )
+        .into_pyobject(py)
+}
+
+fn to_blocker<'py>(py: Python<'py>, blocker: &Blocker) -> PyResult<Bound<'py, PyTuple>> {
+    let key = blocker.key.as_ref().map(|key| PyBytes::new(py, key));
+    let holders = PyTuple::new(py, &blocker.holders)?;
+    (key, holders, blocker.ahead, blocker.exact).into_pyobject(py)
+}
+
+pub fn state_name(state: State) -> &'static str {
+    match state {
+        State::Delayed => "delayed",
+        State::Waiting => "waiting",
+        State::Ready => "ready",
+        State::Leased => "leased",
+        State::BackingOff => "backing_off",
+        State::Held => "held",
+    }
+}
+
+pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let Stats {
+        unsettled,
+        bytes,
+        delayed,
+        waiting,
+        ready,
+        leased,
+        backing_off,
+        held,
+        dead,
+        puts,
+        leases,
+        acks,
+        retries,
+        releases,
+        expired,
+        revoked,
+        buried,
+        cancelled,
+        skipped,
+        requeued,
+        deduplicated,
+    } = *stats;
+    for (name, value) in [
+        ("unsettled", unsettled),
+        ("bytes", bytes),
+        ("delayed", delayed),
+        ("waiting", waiting),
+        ("ready", ready),
+        ("leased", leased),
+        ("backing_off", backing_off),
+        ("held", held),
+        ("dead", dead),
+        ("puts", puts),
+        ("leases", leases),
+        ("acks", acks),
+        ("retries", retries),
+        ("releases", releases),
+        ("expired", expired),
+        ("revoked", revoked),
+        ("buried", buried),
+        ("cancelled", cancelled),
+        ("skipped", skipped),
+        ("requeued", requeued),
+        ("deduplicated", deduplicated),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    Ok(dict)
+}

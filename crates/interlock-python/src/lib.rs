@@ -1,0 +1,41 @@
+//! The native module of Interlock. It converts arguments, waits without the GIL, and calls the core.
+//!
+//! All calls into the core are made with the GIL held, waits alone without it. So payloads enter and
+//! leave a queue only under the GIL (the garbage collector, which holds it, sees each of them in
+//! exactly one place), nobody waits for the GIL under the core's lock, and at a fork the lock is free.
+
+use pyo3::prelude::*;
+
+mod aio;
+mod arguments;
+mod clock;
+mod convert;
+mod errors;
+mod explanation;
+mod fork;
+mod future;
+mod lease;
+mod queue;
+mod queue_operate;
+mod wait;
+mod watching;
+mod work;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+    module.add_class::<clock::ManualClock>()?;
+    module.add_class::<queue::Queue>()?;
+    module.add_class::<lease::Lease>()?;
+    module.add_class::<aio::AsyncLease>()?;
+    module.add_class::<aio::Waiter>()?;
+    module.add_class::<aio::Done>()?;
+    module.add_class::<future::Future>()?;
+    module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;
+    module.add_function(wrap_pyfunction!(work::fail, module)?)?;
+    module.add_function(wrap_pyfunction!(work::current_grant, module)?)?;
+    module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::canonical, module)?)?;
+    Ok(())
+}

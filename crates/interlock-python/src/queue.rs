@@ -1,0 +1,482 @@
+//! The queue as Python holds it: put and get.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use interlock_core::clock::Clock;
+use interlock_core::queue::scheduler::{Grant, Placed};
+use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
+use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::watch::{Limits, Watch};
+use interlock_core::queue::{self as core, Ended};
+use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use crate::arguments::{Named, PutArguments};
+use crate::clock::ManualClock;
+use crate::convert::micros;
+use crate::errors;
+use crate::fork;
+use crate::lease::Lease;
+use crate::wait;
+
+/// What `interlock.KeyedQueue` is made of. See there.
+#[pyclass(subclass, frozen, weakref, generic, module = "interlock._core")]
+pub struct Queue {
+    pub core: core::Queue<Py<PyAny>>,
+    pub keys_of: Option<Py<PyAny>>,
+    pub shared_of: Option<Py<PyAny>>,
+    pub sizeof: Option<Py<PyAny>>,
+    /// Messages and bytes; 0 is no bound.
+    pub bounds: (usize, u64),
+    name: String,
+    forks: AtomicU32,
+    /// The thread that got last, and how many different ones there were (2: two or more).
+    getter: AtomicU64,
+    getters: AtomicU32,
+}
+
+/// Up to 2^53, so that a number survives every language a queue is read from.
+const LARGEST: u64 = 1 << 53;
+
+#[pymethods]
+impl Queue {
+    #[new]
+    #[pyo3(signature = (
+        maxsize, maxbytes, sizeof, keys, shared, retry, lease, clock, maxdead, dedup_window, name,
+        slow_wait, warn_depth, warn_lane_depth,
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        maxsize: usize,
+        maxbytes: u64,
+        sizeof: Option<Py<PyAny>>,
+        keys: Option<Py<PyAny>>,
+        shared: Option<Py<PyAny>>,
+        retry: (Option<u32>, u64, f64, u64, bool, bool),
+        lease: Option<&Bound<'_, PyAny>>,
+        clock: Option<&Bound<'_, ManualClock>>,
+        maxdead: usize,
+        dedup_window: &Bound<'_, PyAny>,
+        name: String,
+        slow_wait: &Bound<'_, PyAny>,
+        warn_depth: u64,
+        warn_lane_depth: u32,
+    ) -> PyResult<Self> {
+        let (attempts, first, factor, longest, jitter, dead) = retry;
+        let lease = lease.map(|lease| micros(lease, "KeyedQueue(): lease")).transpose()?;
+        if lease == Some(0) {
+            return Err(PyValueError::new_err(
+                "KeyedQueue(): lease is 0; allowed: more than 0 seconds, or None for no deadline",
+            ));
+        }
+        let options = Options {
+            max_messages: maxsize,
+            max_bytes: maxbytes,
+            lease,
+            retry: Retry {
+                attempts,
+                first,
+                factor,
+                longest,
+                jitter,
+                then: if dead { Then::Dead } else { Then::Hold },
+            },
+            dedup_window: micros(dedup_window, "KeyedQueue(): dedup_window")?.min(LARGEST),
+            max_dead: maxdead,
+        };
+        let slow_wait = micros(slow_wait, "KeyedQueue(): slow_wait")?.min(LARGEST);
+        let watch =
+            Watch::new(Limits { depth: warn_depth, lane_depth: warn_lane_depth, slow_wait });
+        let clock = clock.map_or(Clock::System, |clock| clock.get().clock.clone());
+        Ok(Queue {
+            core: core::Queue::with(options, watch, clock),
+            keys_of: keys,
+            shared_of: shared,
+            sizeof,
+            bounds: (maxsize, maxbytes),
+            name,
+            forks: AtomicU32::new(fork::generation()),
+            getter: AtomicU64::new(0),
+            getters: AtomicU32::new(0),
+        })
+    }
+
+    /// A manual clock tells the queue when it is moved.
+    fn _follow(slf: &Bound<'_, Self>, clock: &Bound<'_, ManualClock>) -> PyResult<()> {
+        clock.get().follow(slf)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn maxsize(&self) -> usize {
+        self.bounds.0
+    }
+
+    #[getter]
+    fn maxbytes(&self) -> u64 {
+        self.bounds.1
+    }
+
+    #[pyo3(signature = (
+        payload, block = true, timeout = None, *, keys = None, shared = None, priority = None,
+        delay = None, dedup = None, barrier = false, quiet = false,
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn put<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Bound<'py, PyAny>,
+        block: bool,
+        timeout: Option<&Bound<'py, PyAny>>,
+        keys: Option<&Bound<'py, PyAny>>,
+        shared: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        delay: Option<&Bound<'py, PyAny>>,
+        dedup: Option<&Bound<'py, PyAny>>,
+        barrier: bool,
+        quiet: bool,
+    ) -> PyResult<u64> {
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let named = Named::new(self, "put()", payload, &put)?;
+        let timeout = wait_time(block, timeout, "put()")?;
+        self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())
+    }
+
+    /// Waits for room for the whole batch; one element of `named` a payload.
+    #[pyo3(signature = (payloads, named, block, timeout))]
+    fn _put_many<'py>(
+        &self,
+        py: Python<'py>,
+        payloads: Vec<Bound<'py, PyAny>>,
+        named: Vec<OwnedArguments<'py>>,
+        block: bool,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<u64>> {
+        self.check_fork(py);
+        let call = "put_many()";
+        let timeout = wait_time(block, timeout, call)?;
+        let named = payloads
+            .iter()
+            .zip(&named)
+            .enumerate()
+            .map(|(i, (payload, put))| {
+                Named::new(self, &format!("put_many(): items[{i}]"), payload, &put.borrowed())
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let refs: Vec<_> = named.iter().map(Named::refs).collect();
+        let puts: Vec<_> = named.iter().zip(&refs).map(|(named, refs)| named.put(refs)).collect();
+        let mut payloads: Vec<Option<Py<PyAny>>> =
+            payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
+        let size = named.iter().map(Named::size).sum();
+        let deadline = wait::deadline(&self.core, timeout);
+        let mut wait = Wait::new(Want::Room(puts.len(), size), deadline);
+        let placed = wait::until(py, &self.core, &mut wait, |wait, waker| {
+            self.core.put_many_or_wait(&puts, &mut payloads, wait, waker)
+        })?
+        .map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
+        self.say(py)?;
+        Ok(placed.into_iter().map(|placed| placed.id).collect())
+    }
+
+    #[pyo3(signature = (block = true, timeout = None, *, kind = None))]
+    fn get<'py>(
+        slf: &Bound<'py, Self>,
+        block: bool,
+        timeout: Option<&Bound<'py, PyAny>>,
+        kind: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Lease>> {
+        let py = slf.py();
+        let queue = slf.get();
+        queue.check_fork(py);
+        let kind = to_kind(kind, "get()")?;
+        let consumer = wait::consumer();
+        queue.note_getter(consumer);
+        let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
+        let found = queue.core.try_get(kind, consumer, view);
+        let found = match found.map_err(|ended| errors::get_ended(py, ended))? {
+            Some(found) => found,
+            None => {
+                let timeout = wait_time(block, timeout, "get()")?;
+                let deadline = wait::deadline(&queue.core, timeout);
+                let mut wait = Wait::new(Want::Message(kind), deadline);
+                wait::until(py, &queue.core, &mut wait, |wait, waker| {
+                    queue.core.get_or_wait(kind, consumer, view, wait, waker)
+                })?
+                .map_err(|ended| errors::get_ended(py, ended))?
+            }
+        };
+        queue.say(py)?;
+        Lease::make(slf, found.0, found.1)
+    }
+
+    /// At least one message, at most `limit`.
+    #[pyo3(signature = (limit, block = true, timeout = None, *, kind = None))]
+    fn get_many<'py>(
+        slf: &Bound<'py, Self>,
+        limit: usize,
+        block: bool,
+        timeout: Option<&Bound<'py, PyAny>>,
+        kind: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Bound<'py, Lease>>> {
+        let py = slf.py();
+        let queue = slf.get();
+        queue.check_fork(py);
+        if limit == 0 {
+            let text = "get_many(): limit is 0; allowed: 1 or more";
+            return Err(PyValueError::new_err(text));
+        }
+        let kind = to_kind(kind, "get_many()")?;
+        let timeout = wait_time(block, timeout, "get_many()")?;
+        let consumer = wait::consumer();
+        queue.note_getter(consumer);
+        let mut found: Vec<(Grant, Py<PyAny>)> = Vec::new();
+        let mut wait = Wait::new(Want::Message(kind), wait::deadline(&queue.core, timeout));
+        wait::until(py, &queue.core, &mut wait, |wait, waker| {
+            let view =
+                |payload: &Py<PyAny>, grant: &Grant| found.push((*grant, payload.clone_ref(py)));
+            queue.core.get_many_or_wait(kind, limit, consumer, view, wait, waker)
+        })?
+        .map_err(|ended| errors::get_ended(py, ended))?;
+        queue.say(py)?;
+        found.into_iter().map(|(grant, payload)| Lease::make(slf, grant, payload)).collect()
+    }
+
+    /// Settles all these leases; the first one that is lost is raised after the others are settled.
+    fn ack_many(&self, py: Python<'_>, leases: Vec<Bound<'_, Lease>>) -> PyResult<()> {
+        let mut first = Ok(());
+        for lease in &leases {
+            let acked = lease.get().ack(py);
+            if first.is_ok() {
+                first = acked;
+            }
+        }
+        first
+    }
+
+    /// Messages that are not leased.
+    fn qsize(&self, py: Python<'_>) -> u64 {
+        self.check_fork(py);
+        self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.queued()
+        })
+    }
+
+    fn empty(&self, py: Python<'_>) -> bool {
+        self.qsize(py) == 0
+    }
+
+    fn full(&self, py: Python<'_>) -> bool {
+        self.check_fork(py);
+        self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.room(1, 0).is_err()
+        })
+    }
+
+    /// Waits until nothing is unsettled. False: the time was up.
+    #[pyo3(signature = (timeout = None))]
+    fn _join(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        self.check_fork(py);
+        let timeout = wait_time(true, timeout, "join()")?;
+        let mut wait = Wait::new(Want::Drained, wait::deadline(&self.core, timeout));
+        let drained = wait::until(py, &self.core, &mut wait, |wait, waker| {
+            self.core.drained_or_wait(wait, waker)
+        })?;
+        Ok(drained.is_ok())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for callable in [&self.keys_of, &self.shared_of, &self.sizeof] {
+            visit.call(callable)?;
+        }
+        // The lock is free: it is held under the GIL only, and never while Python code runs.
+        let mut result = Ok(());
+        self.core.for_each_payload(|payload| {
+            if result.is_ok() {
+                result = visit.call(payload);
+            }
+        });
+        result
+    }
+
+    fn __clear__(&self) {
+        // What comes back is dropped here, outside the lock.
+        let _old = self.core.start_afresh();
+    }
+}
+
+impl Queue {
+    pub fn put_named(
+        &self,
+        py: Python<'_>,
+        payload: Py<PyAny>,
+        named: &Named<'_>,
+        timeout: Option<u64>,
+        placed_as: impl FnOnce(u64),
+    ) -> PyResult<u64> {
+        self.check_fork(py);
+        let refs = named.refs();
+        let put = named.put(&refs);
+        let mut payload = Some(payload);
+        let placed = match self.core.try_put(&put, &mut payload) {
+            Ok(Ok(placed)) => Ok(placed),
+            Ok(Err(core::scheduler::Refused::TooLarge)) => Err(Ended::TooLarge),
+            Ok(Err(core::scheduler::Refused::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
+            Ok(Err(core::scheduler::Refused::Full)) => {
+                if timeout.is_none() {
+                    self.check_deadlock(py)?;
+                }
+                let deadline = wait::deadline(&self.core, timeout);
+                let mut wait = Wait::new(Want::Room(1, named.size()), deadline);
+                wait::until(py, &self.core, &mut wait, |wait, waker| {
+                    self.core.put_or_wait(&put, &mut payload, wait, waker)
+                })?
+            }
+            Err(ended) => Err(ended),
+        };
+        let Placed { id, .. } =
+            placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
+        // Before anything else may run: a consumer may already have it.
+        placed_as(id);
+        self.say(py)?;
+        Ok(id)
+    }
+
+    /// A put that would wait for ever: the thread holds a lease of this queue, and is the only one
+    /// that ever took from it (clause 25).
+    fn check_deadlock(&self, py: Python<'_>) -> PyResult<()> {
+        // Relaxed: a hint that only the thread itself can have set to its own identity.
+        let me = wait::consumer();
+        if self.getters.load(Ordering::Relaxed) != 1 || self.getter.load(Ordering::Relaxed) != me {
+            return Ok(());
+        }
+        let mine = self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.leased_by(me)
+        });
+        if mine.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = mine.iter().map(u64::to_string).collect();
+        Err(errors::would_deadlock(
+            py,
+            format!(
+                "put(): queue {:?} is full, and this thread, the only one that takes from it, is \
+                 handling message {}: nobody can make room. Settle first, put with a timeout, or \
+                 let another thread take from the queue",
+                self.name,
+                ids.join(", ")
+            ),
+        ))
+    }
+
+    #[inline]
+    pub fn note_getter(&self, thread: u64) {
+        // Relaxed: every thread writes its own identity; a race only loses a step towards "several".
+        if self.getter.load(Ordering::Relaxed) != thread {
+            self.getter.store(thread, Ordering::Relaxed);
+            let seen = self.getters.load(Ordering::Relaxed);
+            self.getters.store((seen + 1).min(2), Ordering::Relaxed);
+        }
+    }
+
+    /// Tasks share their thread: a task that waits for room does not keep the others from taking.
+    pub fn note_async_getter(&self) {
+        // Relaxed: see `note_getter`.
+        self.getters.store(2, Ordering::Relaxed);
+    }
+
+    pub fn queue_name(&self) -> &str {
+        &self.name
+    }
+
+    /// In the child of a fork the queue starts empty: the parent handles what was in it.
+    #[inline]
+    pub fn check_fork(&self, py: Python<'_>) {
+        // Relaxed: changes only in a child with one thread.
+        if self.forks.load(Ordering::Relaxed) != fork::generation() {
+            self.start_afresh(py);
+        }
+    }
+
+    #[cold]
+    fn start_afresh(&self, _py: Python<'_>) {
+        self.forks.store(fork::generation(), Ordering::Relaxed);
+        self.getters.store(0, Ordering::Relaxed);
+        self.getter.store(0, Ordering::Relaxed);
+        let _old = self.core.start_afresh();
+    }
+}
+
+/// The arguments of one message of a batch.
+#[derive(FromPyObject)]
+pub struct OwnedArguments<'py> {
+    #[pyo3(item)]
+    keys: Option<Bound<'py, PyAny>>,
+    #[pyo3(item)]
+    shared: Option<Bound<'py, PyAny>>,
+    #[pyo3(item)]
+    priority: Option<Bound<'py, PyAny>>,
+    #[pyo3(item)]
+    delay: Option<Bound<'py, PyAny>>,
+    #[pyo3(item)]
+    dedup: Option<Bound<'py, PyAny>>,
+    #[pyo3(item)]
+    barrier: bool,
+    #[pyo3(item)]
+    quiet: bool,
+}
+
+impl<'py> OwnedArguments<'py> {
+    pub fn borrowed(&self) -> PutArguments<'_, 'py> {
+        PutArguments {
+            keys: self.keys.as_ref(),
+            shared: self.shared.as_ref(),
+            priority: self.priority.as_ref(),
+            delay: self.delay.as_ref(),
+            dedup: self.dedup.as_ref(),
+            barrier: self.barrier,
+            quiet: self.quiet,
+        }
+    }
+}
+
+/// µs to wait; `Some(0)`: not at all, `None`: for ever.
+pub fn wait_time(
+    block: bool,
+    timeout: Option<&Bound<'_, PyAny>>,
+    call: &str,
+) -> PyResult<Option<Time>> {
+    match timeout {
+        _ if !block => Ok(Some(0)),
+        None => Ok(None),
+        Some(timeout) => micros(timeout, &format!("{call}: timeout")).map(Some),
+    }
+}
+
+pub fn to_kind(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<Kind> {
+    let Some(value) = value else {
+        return Ok(Kind::Any);
+    };
+    let Ok(text) = value.extract::<&str>() else {
+        return Err(errors::wrong_type(
+            &format!("{call}: kind"),
+            value,
+            "'any', 'keyed', 'unkeyed'",
+        ));
+    };
+    match text {
+        "any" => Ok(Kind::Any),
+        "keyed" => Ok(Kind::Keyed),
+        "unkeyed" => Ok(Kind::Unkeyed),
+        other => Err(PyValueError::new_err(format!(
+            "{call}: kind is {other:?}; allowed: 'any', 'keyed', 'unkeyed'"
+        ))),
+    }
+}

@@ -1,0 +1,264 @@
+//! The queue as an operator holds it: cancel, revoke, dead letters, pause, why, how much.
+
+use interlock_core::key::KeyRef;
+use interlock_core::queue::lease::Failed;
+use interlock_core::queue::types::RevokeThen;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::convert::{self, frozen};
+use crate::errors;
+use crate::explanation;
+use crate::future;
+use crate::queue::Queue;
+
+#[pymethods]
+impl Queue {
+    /// Settles a message that is not leased. False: it is leased or settled.
+    pub fn cancel(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        self.check_fork(py);
+        let payload = self.core.call(|scheduler, now| scheduler.cancel(now, id));
+        self.say(py)?;
+        Ok(payload.is_some())
+    }
+
+    /// Ends the lease of a message as if it had run out.
+    #[pyo3(signature = (id, then = "retry"))]
+    fn revoke(&self, py: Python<'_>, id: u64, then: &str) -> PyResult<bool> {
+        self.check_fork(py);
+        let then = match then {
+            "retry" => RevokeThen::Retry,
+            "hold" => RevokeThen::Hold,
+            "dead" => RevokeThen::Dead,
+            "skip" => RevokeThen::Skip,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "revoke(): then is {other:?}; allowed: 'retry', 'hold', 'dead', 'skip'"
+                )))
+            }
+        };
+        let revoked = self.core.call(|scheduler, now| scheduler.revoke(now, id, then));
+        self.say(py)?;
+        match revoked {
+            None => Ok(false),
+            Some(payload) => {
+                future::settled_without_result(py, payload)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Revokes a lease for a retry, but only this one and none that came after it.
+    fn _revoke_token(&self, py: Python<'_>, token: u64, id: u64) -> PyResult<bool> {
+        self.check_fork(py);
+        let revoked = self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            if scheduler.token_of(id) != Some(token) {
+                return false;
+            }
+            scheduler.revoke(now, id, RevokeThen::Retry).is_some()
+        });
+        self.say(py)?;
+        Ok(revoked)
+    }
+
+    /// Makes a held message, or one that backs off, ready at once.
+    fn retry(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        self.check_fork(py);
+        let done = self.core.call(|scheduler, now| scheduler.retry(now, id));
+        self.say(py)?;
+        Ok(done)
+    }
+
+    /// Settles a held message, or one that backs off.
+    fn skip(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        self.check_fork(py);
+        let payload = self.core.call(|scheduler, now| scheduler.skip(now, id));
+        self.say(py)?;
+        let skipped = payload.is_some();
+        future::settled_without_result(py, payload)?;
+        Ok(skipped)
+    }
+
+    /// Makes a held message, or one that backs off, a dead letter.
+    fn bury(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        self.check_fork(py);
+        let buried = self.core.call(|scheduler, now| {
+            scheduler.bury(now, id).then(|| scheduler.dead_payload(id).map(|p| p.clone_ref(py)))
+        });
+        self.say(py)?;
+        if let Some(Some(payload)) = &buried {
+            future::given_up(py, payload.bind(py))?;
+        }
+        Ok(buried.is_some())
+    }
+
+    fn _requeue(&self, py: Python<'_>, id: u64) -> PyResult<Option<u64>> {
+        self.check_fork(py);
+        let new = self.core.call(|scheduler, now| scheduler.requeue(now, id));
+        self.say(py)?;
+        new.map_err(|refused| errors::refused(py, refused, self.bounds))
+    }
+
+    /// (id, payload, keys, shared, attempts, error, priority) each, oldest dead first.
+    fn _dead_letters<'py>(
+        &self,
+        py: Python<'py>,
+        limit: usize,
+        key: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.check_fork(py);
+        let key = key.map(|k| convert::key(k, || "dead_letters(): key".into())).transpose()?;
+        let on_key = |keys: &[(interlock_core::key::Key, bool)]| {
+            key.as_ref().is_none_or(|key| keys.iter().any(|(k, _)| k.as_bytes() == key.as_bytes()))
+        };
+        let letters = self.core.call(|scheduler, now| {
+            let all = scheduler.dead_letters(now, usize::MAX).filter(|dead| on_key(&dead.keys));
+            let copy = all.take(limit).map(|dead| {
+                let payload = dead.payload.clone_ref(py);
+                (
+                    dead.id,
+                    payload,
+                    dead.keys.clone(),
+                    dead.attempts,
+                    dead.error.clone(),
+                    dead.priority,
+                )
+            });
+            copy.collect::<Vec<_>>()
+        });
+        let letter = |(id, payload, keys, attempts, error, priority): (
+            u64,
+            Py<PyAny>,
+            Vec<(interlock_core::key::Key, bool)>,
+            u32,
+            String,
+            i8,
+        )| {
+            let names = |shared: bool| {
+                let keys = keys.iter().filter(move |(_, s)| *s == shared);
+                frozen(py, keys.map(|(key, _)| key.as_bytes().to_vec()))
+            };
+            (id, payload, names(false)?, names(true)?, attempts, error, priority).into_pyobject(py)
+        };
+        letters.into_iter().map(letter).collect()
+    }
+
+    /// Nothing is handed out any more, or nothing that holds the key. True: it was not paused.
+    #[pyo3(signature = (key = None))]
+    fn pause(&self, py: Python<'_>, key: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        self.check_fork(py);
+        let key = key.map(|k| convert::key(k, || "pause(): key".into())).transpose()?;
+        let key = key.as_ref().map(|key| KeyRef::new(key.as_bytes()));
+        Ok(self.core.call(|scheduler, now| scheduler.pause(now, key)))
+    }
+
+    /// Undoes a pause. False: there was none.
+    #[pyo3(signature = (key = None))]
+    fn resume(&self, py: Python<'_>, key: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        self.check_fork(py);
+        let key = key.map(|k| convert::key(k, || "resume(): key".into())).transpose()?;
+        let key = key.as_ref().map(|key| KeyRef::new(key.as_bytes()));
+        let resumed = self.core.call(|scheduler, now| scheduler.resume(now, key));
+        self.say(py)?;
+        Ok(resumed)
+    }
+
+    fn _explain<'py>(
+        &self,
+        py: Python<'py>,
+        id: Option<u64>,
+        key: Option<&Bound<'py, PyAny>>,
+        limit: usize,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.check_fork(py);
+        let key = key.map(|k| convert::key(k, || "explain(): key".into())).transpose()?;
+        let explained = self.core.call(|scheduler, now| match (id, &key) {
+            (Some(id), _) => scheduler.explain(now, id, limit),
+            (None, Some(key)) => scheduler.explain_key(now, KeyRef::new(key.as_bytes()), limit),
+            (None, None) => None,
+        });
+        explained.map(|explained| explanation::to_python(py, &explained)).transpose()
+    }
+
+    /// (key, depth), deepest first.
+    fn _hot_keys<'py>(
+        &self,
+        py: Python<'py>,
+        limit: usize,
+    ) -> PyResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+        self.check_fork(py);
+        let hot = self.core.call(|scheduler, now| scheduler.hot_keys(now, limit));
+        Ok(hot.into_iter().map(|hot| (PyBytes::new(py, &hot.key), hot.depth)).collect())
+    }
+
+    fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.check_fork(py);
+        let stats = self.core.call(|scheduler, now| scheduler.stats(now));
+        explanation::stats_to_python(py, &stats)
+    }
+
+    /// (held ids, paused keys, delayed ids, leased ids), each at most `limit` long.
+    fn _undrained<'py>(
+        &self,
+        py: Python<'py>,
+        limit: usize,
+    ) -> PyResult<(Vec<u64>, Vec<Bound<'py, PyBytes>>, Vec<u64>, Vec<u64>)> {
+        let (held, paused, delayed, leased) =
+            self.core.call(|scheduler, _| scheduler.undrained(limit));
+        let paused = paused.iter().map(|key| PyBytes::new(py, key)).collect();
+        Ok((held, paused, delayed, leased))
+    }
+
+    /// No more puts; gets go on until nothing unsettled is left. With `immediate`, what is not leased
+    /// is cancelled: (id, payload, keys, shared, priority, attempt) each, in the order of ids.
+    fn _shutdown<'py>(
+        &self,
+        py: Python<'py>,
+        immediate: bool,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.check_fork(py);
+        self.core.shut_down();
+        if !immediate {
+            return Ok(Vec::new());
+        }
+        let cancelled = self.core.call(|scheduler, now| scheduler.cancel_all(now));
+        let message = |c: interlock_core::queue::operate::Cancelled<Py<PyAny>>| {
+            let names = |shared: bool| {
+                let keys = c.keys.iter().filter(move |(_, s)| *s == shared);
+                frozen(py, keys.map(|(key, _)| key.as_bytes().to_vec()))
+            };
+            let (keys, shared) = (names(false)?, names(true)?);
+            (c.id, c.payload, keys, shared, c.priority, c.attempt).into_pyobject(py)
+        };
+        cancelled.into_iter().map(message).collect()
+    }
+
+    #[getter]
+    fn _is_shut_down(&self) -> bool {
+        self.core.is_shut_down()
+    }
+
+    /// Starts to record every call; `_recording` ends it and gives the schedule as text.
+    fn _record(&self) -> PyResult<()> {
+        if self.core.call(|scheduler, _| scheduler.record()) {
+            return Ok(());
+        }
+        let text = "record(): a recording begins before the first put, so that it can be replayed";
+        Err(PyValueError::new_err(text))
+    }
+
+    fn _recording(&self) -> Option<String> {
+        Some(self.core.call(|scheduler, _| scheduler.recording())?.to_string())
+    }
+}
+
+/// (what, attempt, after in seconds): what became of a message whose handling failed.
+pub fn failed_to_python(failed: Failed) -> (&'static str, u32, f64) {
+    match failed {
+        Failed::Again { attempt, after } => ("again", attempt, after as f64 / 1e6),
+        Failed::Dead => ("dead", 0, 0.0),
+        Failed::Held => ("held", 0, 0.0),
+    }
+}

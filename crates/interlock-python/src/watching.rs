@@ -1,0 +1,79 @@
+//! Says what the queue noted: outside the lock, in Python, where the loggers are.
+
+use interlock_core::queue::watch::Event;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::explanation;
+use crate::queue::Queue;
+use crate::queue_operate::failed_to_python;
+
+static REPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Messages of the explanation that goes with a note about something slow.
+const CHAIN: usize = 20;
+
+impl Queue {
+    /// Says what was noted since the last time.
+    #[inline]
+    pub fn say(&self, py: Python<'_>) -> PyResult<()> {
+        if self.core.has_events() {
+            self.say_all(py)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn say_all(&self, py: Python<'_>) -> PyResult<()> {
+        let report = REPORT.get_or_try_init(py, || {
+            Ok::<_, PyErr>(py.import("interlock.watch")?.getattr("report")?.unbind())
+        })?;
+        let events = PyList::empty(py);
+        for event in self.core.take_events() {
+            if let Some(event) = self.to_python(py, event)? {
+                events.append(event)?;
+            }
+        }
+        let debug: bool = report.call1(py, (self.queue_name(), events))?.extract(py)?;
+        self.core.call(|scheduler, _| scheduler.watch().wants_handled = debug);
+        Ok(())
+    }
+
+    /// `None`: only a reason to look whether the debug log is wanted.
+    fn to_python<'py>(
+        &self,
+        py: Python<'py>,
+        event: Event,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        let explain = |id: u64| {
+            let explained = self.core.call(|scheduler, now| scheduler.explain(now, id, CHAIN));
+            explained.map(|explained| explanation::to_python(py, &explained)).transpose()
+        };
+        let tuple = match event {
+            Event::Second => return Ok(None),
+            Event::Depth { depth, serialised_by } => {
+                let key = serialised_by.map(|key| PyBytes::new(py, &key));
+                ("depth", depth, key).into_pyobject(py)
+            }
+            Event::LaneDepth { key, depth } => {
+                ("lane_depth", PyBytes::new(py, &key), depth).into_pyobject(py)
+            }
+            Event::SlowWait { id, waited, others } => {
+                ("slow_wait", id, seconds(waited), others, explain(id)?).into_pyobject(py)
+            }
+            Event::SlowLease { id, consumer, held } => {
+                ("slow_lease", id, consumer, seconds(held), explain(id)?).into_pyobject(py)
+            }
+            Event::Failed { id, attempt, failed, error } => {
+                ("failed", id, attempt, failed_to_python(failed), error).into_pyobject(py)
+            }
+            Event::Handled { id, keys, attempt, waited, handled } => {
+                let keys: Vec<_> = keys.iter().map(|key| PyBytes::new(py, key)).collect();
+                ("handled", id, keys, attempt, seconds(waited), seconds(handled)).into_pyobject(py)
+            }
+        };
+        tuple.map(Some)
+    }
+}

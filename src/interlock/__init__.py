@@ -1,0 +1,93 @@
+"""Interlock: messages that share a key are handled in order, never at the same time.
+
+Everything else runs in parallel; a message may carry several keys; nothing deadlocks; and one can
+ask why a message waits.
+
+>>> from interlock import KeyedQueue
+>>> queue = KeyedQueue()
+>>> queue.put("debit", keys=["account:1", "account:2"])
+1
+>>> with queue.get() as payload:
+...     print(payload)
+debit
+"""
+
+from __future__ import annotations
+
+import os as _os
+
+from interlock import _core
+from interlock.aio import AsyncQueue
+from interlock.consumer import Consumer
+from interlock.errors import (
+    Empty,
+    Full,
+    InterlockError,
+    LeaseLost,
+    NotDrained,
+    Reject,
+    RetryAfter,
+    ShutDown,
+    WouldDeadlock,
+)
+from interlock.executor import Future, KeyedExecutor
+from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.message import (
+    AsyncLease,
+    DeadLetter,
+    HotKey,
+    Key,
+    Keys,
+    Lease,
+    Message,
+    Stats,
+    current_lease,
+)
+from interlock.queue import KeyedQueue
+from interlock.retry import Retry, Seconds
+from interlock.taskgroup import KeyedTaskGroup
+
+__all__ = [
+    "AsyncLease",
+    "AsyncQueue",
+    "Blocker",
+    "Consumer",
+    "DeadLetter",
+    "Empty",
+    "ExplainNode",
+    "Explanation",
+    "Full",
+    "Future",
+    "HotKey",
+    "InterlockError",
+    "Key",
+    "KeyedExecutor",
+    "KeyedQueue",
+    "KeyedTaskGroup",
+    "Keys",
+    "Lease",
+    "LeaseLost",
+    "Message",
+    "NotDrained",
+    "Reject",
+    "Retry",
+    "RetryAfter",
+    "Seconds",
+    "ShutDown",
+    "Stats",
+    "WouldDeadlock",
+    "current_lease",
+]
+
+__version__: str = _core.__version__
+
+_os.register_at_fork(after_in_child=_core.forked)
+
+if _core.DEBUG_BUILD:
+    import warnings as _warnings
+
+    _warnings.warn(
+        "interlock's core was built without optimisation; build with --release before measuring",
+        RuntimeWarning,
+        stacklevel=2,
+    )

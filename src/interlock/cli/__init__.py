@@ -1,0 +1,47 @@
+"""The `interlock` command. A module a subcommand; each flag is declared once, in its module."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from interlock.cli import replay
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and answer its exit code: 0 well, 1 violations were found or the run broke,
+    2 wrong usage or bad input, 130 Ctrl-C. Data goes to standard output, all else to standard
+    error. Wrong flags end by SystemExit, as argparse does."""
+    given = parser().parse_args(arguments)
+    try:
+        code = int(given.run(given))
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print("interlock: interrupted", file=sys.stderr, flush=True)
+        if arguments is None:
+            # As a program: the interpreter's end waits for handlers, and one may never return.
+            os._exit(INTERRUPTED)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away, as `head` does; what it wanted it has. Python would complain
+        # once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
+    whole = argparse.ArgumentParser(
+        prog="interlock",
+        description="Messages that share a key are handled in order, never at the same time; "
+        "the rest runs in parallel.",
+    )
+    commands = whole.add_subparsers(metavar="COMMAND", required=True)
+    replay.add_to(commands)
+    return whole
+
+
+INTERRUPTED = 130

@@ -1,0 +1,53 @@
+"""How a flag is declared: once, with all that help and parsing need."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a subcommand."""
+
+    name: str
+    """With its dashes."""
+
+    help: str
+    """One line for `--help`."""
+
+    metavar: str | None = None
+    """What stands for its value; None for a flag without one."""
+
+    parse: Callable[[str], Any] = str
+    """Makes the value; raises ArgumentTypeError for a wrong one."""
+
+    default: Any = None
+    choices: Sequence[str] | None = None
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Declare it to a parser."""
+        if self.metavar is None and self.choices is None:
+            parser.add_argument(self.name, action="store_true", help=self.help)
+            return
+        parser.add_argument(
+            self.name,
+            metavar=self.metavar,
+            type=self.parse,
+            default=self.default,
+            choices=self.choices,
+            help=self.help,
+        )
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number from 1")
+    return number

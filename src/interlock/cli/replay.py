@@ -1,0 +1,154 @@
+"""`interlock replay TRACE`: run recorded messages in order per key, and check that it was so."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.cli.flags import Flag, positive
+from interlock.replay.trace import Trace, TraceError, read, read_git
+
+if TYPE_CHECKING:
+    from interlock.replay.measure import Outcome
+    from interlock.replay.ways import Pool
+    from interlock.replay.work import Work
+
+FLAGS = (
+    Flag("--git", "replay the history of a repository: commits, keyed by the files they touched",
+         "REPO"),
+    Flag("--workers", "how many messages may be handled at the same time (8)", "N", positive, 8),
+    Flag("--work", "what a handler does: sleep:1ms, spin:100us, hash, or module:function, called "
+         "with the message (sleep:1ms)", "WORK", default="sleep:1ms"),
+    Flag("--way", "what runs the messages: queue, executor or taskgroup (queue)",
+         choices=("queue", "executor", "taskgroup"), default="queue"),
+    Flag("--pool", "where handlers run (thread; for taskgroup only asyncio)",
+         choices=("thread", "process", "asyncio")),
+    Flag("--compare", "run the trace in the ways of today too: one thread, static hash, "
+         "rendezvous, scanning registry"),
+    Flag("--json", "print one object instead of text"),
+    Flag("--picture", "draw the run: who handled what, when, and what waited", "FILE.html|.svg"),
+    Flag("--skip-bad", "count bad lines and go on"),
+    Flag("--limit", "replay the first N messages only", "N", positive),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "replay",
+        help="replay recorded messages and check their order",
+        description="Replay recorded messages: in order per key, never two conflicting ones at "
+        "the same time, all else in parallel; then check from outside that it was so.",
+        epilog="TRACE has one JSON object a line, with id, keys, and optionally shared, time, "
+        "payload. Exit codes: 0 order was kept, 1 it was not or the run broke, 2 wrong usage or "
+        "bad input, 130 Ctrl-C.",
+    )
+    parser.add_argument(
+        "trace", metavar="TRACE", nargs="?", help="JSON lines, plain or gzip; - for standard input"
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run, fail=parser.error)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Replay as the flags say; the exit code is 0 if order was kept, else 1."""
+    from interlock.replay import work as works
+    from interlock.replay.ways import way
+
+    pools = way(given.way).pools
+    given.pool = given.pool or pools[0]
+    if given.pool not in pools:
+        given.fail(f"--pool {given.pool}; allowed with --way {given.way}: {', '.join(pools)}")
+    if (given.trace is None) == (given.git is None):
+        given.fail("give either TRACE or --git REPO")
+    _check_picture(given)
+    try:
+        work = works.parse(given.work)
+        if given.pool == "process":
+            works.check_picklable(work)
+        trace = _read(given)
+    except (TraceError, works.WorkError) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.filename or given.trace or given.git}: {error.strerror or error}")
+    return _replay(given, trace, work)
+
+
+def _read(given: argparse.Namespace) -> Trace:
+    if given.git is not None:
+        return read_git(given.git, skip_bad=given.skip_bad, limit=given.limit)
+    return read(given.trace, skip_bad=given.skip_bad, limit=given.limit)
+
+
+def _replay(given: argparse.Namespace, trace: Trace, work: Work) -> int:
+    from interlock.replay import report
+    from interlock.replay.measure import measure
+    from interlock.replay.progress import Progress
+    from interlock.replay.watch import serial_digest
+    from interlock.replay.ways import PEERS, way
+
+    progress = Progress(sys.stderr)
+
+    def run_way(name: str, pool: Pool) -> Outcome:
+        return measure(way(name), trace, work, workers=given.workers, pool=pool, progress=progress)
+
+    # The whole trace is put at once: that queues are deep and messages wait is no news here, and
+    # how long they waited and behind what is reported at the end.
+    logging.getLogger("interlock.queue").setLevel(logging.CRITICAL)
+    try:
+        outcome = run_way(given.way, given.pool)
+        # The ways of today know threads and processes; a coroutine runs on a loop of each thread.
+        pool: Pool = "process" if given.pool == "process" else "thread"
+        peers = [run_way(name, pool) for name in PEERS] if given.compare else []
+    except Exception as error:
+        log.debug("the run broke", exc_info=True)
+        print(f"interlock: the run broke: {type(error).__name__}: {error}", file=sys.stderr)
+        return BROKEN
+    finally:
+        logging.getLogger("interlock.queue").setLevel(logging.NOTSET)
+    summary = report.summarise(
+        trace,
+        outcome,
+        peers,
+        workers=given.workers,
+        work=work.spec,
+        serial_digest=serial_digest(trace.messages),
+    )
+    if given.json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+    else:
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print(report.text(summary, color=color), end="")
+    if given.picture is not None:
+        from interlock.replay import picture
+
+        picture.write(Path(given.picture), outcome.run)
+        print(f"picture in {given.picture}", file=sys.stderr)
+    return 0 if not summary["violations"] and summary["digest_matches"] else BROKEN
+
+
+def _check_picture(given: argparse.Namespace) -> None:
+    """Before the run: it may take minutes, and should not be for nothing."""
+    if given.picture is None:
+        return
+    path = Path(given.picture)
+    if path.suffix not in (".html", ".svg"):
+        given.fail(f"--picture {given.picture}; allowed: a file that ends in .html or .svg")
+    if not path.parent.is_dir():
+        given.fail(f"--picture {given.picture}: there is no folder {path.parent}")
+
+
+def _refuse(message: str) -> int:
+    print(f"interlock: {message}", file=sys.stderr)
+    return BAD_INPUT
+
+
+log = logging.getLogger("interlock.replay")
+BROKEN = 1
+BAD_INPUT = 2

@@ -1,0 +1,148 @@
+"""Why a message waits (contract, clause 17): what the engine found, and the tree drawn of it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Blocker", "ExplainNode", "Explanation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One key that holds a message up."""
+
+    key: bytes | None
+    """``None``: a barrier stands between, or the message is one."""
+    holders: tuple[int, ...]
+    """Ids of the messages now in front on that key."""
+    ahead: int
+    """How many unsettled messages stand before on that key."""
+    exact: bool
+    """False: there are at least so many; counting stopped there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainNode:
+    """One message of an explanation. Times are in seconds."""
+
+    id: int
+    state: str
+    """``delayed``, ``waiting``, ``ready``, ``leased``, ``backing_off`` or ``held``."""
+    attempt: int
+    age: float
+    """Since the put, to within 5 ms."""
+    consumer: str
+    """The thread that leases it; empty if none does."""
+    held_for: float | None
+    lease_left: float | None
+    """None where the lease has no deadline."""
+    due_in: float | None
+    """Of a delayed message, or one that backs off."""
+    paused: tuple[bytes, ...]
+    """Its keys that are paused; ``b""`` is the queue itself."""
+    blocked: tuple[Blocker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The message asked for (or, of a key, those that stand on it) and all that it waits for.
+
+    ``nodes`` are breadth first, each message once. ``str()`` draws the tree.
+    """
+
+    nodes: tuple[ExplainNode, ...]
+    truncated: bool
+    """The limit was reached before the roots were."""
+
+    def __str__(self) -> str:
+        by_id = {node.id: node for node in self.nodes}
+        lines: list[str] = []
+        drawn: set[int] = set()
+        for node in self.nodes:
+            if node.id not in drawn:
+                _draw(node, by_id, drawn, lines, "", "")
+        if self.truncated:
+            lines.append("... cut here; ask with a higher limit for more")
+        return "\n".join(lines)
+
+
+def from_native(found: tuple[Any, ...]) -> Explanation:
+    """Gives what the core answered its classes."""
+    nodes, truncated = found
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+
+    def node(raw: tuple[Any, ...]) -> ExplainNode:
+        consumer = names.get(raw[4], f"thread {raw[4]}") if raw[4] else ""
+        blocked = tuple(Blocker(*one) for one in raw[9])
+        return ExplainNode(*raw[:4], consumer, *raw[5:9], blocked)
+
+    return Explanation(tuple(node(raw) for raw in nodes), truncated)
+
+
+def key_text(key: bytes) -> str:
+    """A key for people: text where it is text."""
+    return key.decode(errors="backslashreplace") if key else "the queue"
+
+
+def _draw(
+    node: ExplainNode,
+    by_id: dict[int, ExplainNode],
+    drawn: set[int],
+    lines: list[str],
+    first: str,
+    rest: str,
+) -> None:
+    drawn.add(node.id)
+    lines.append(first + _line(node))
+    children = [(blocker, holder) for blocker in node.blocked for holder in blocker.holders]
+    # A walk of its own, for chains may be longer than Python's stack is deep.
+    stack = [(node, children, 0, rest)]
+    while stack:
+        parent, children, at, indent = stack.pop()
+        if at == len(children):
+            continue
+        stack.append((parent, children, at + 1, indent))
+        blocker, holder = children[at]
+        last = at == len(children) - 1
+        branch, onward = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        why = _why(blocker)
+        child = by_id.get(holder)
+        if child is None or holder in drawn:
+            seen = "" if child is None else " (above)"
+            lines.append(f"{indent}{branch}{why}message {holder}{seen}")
+            continue
+        drawn.add(holder)
+        lines.append(f"{indent}{branch}{why}{_line(child)}")
+        below = [(b, h) for b in child.blocked for h in b.holders]
+        stack.append((child, below, 0, indent + onward))
+
+
+def _why(blocker: Blocker) -> str:
+    ahead = f"{blocker.ahead}{'' if blocker.exact else '+'} ahead"
+    if blocker.key is None:
+        return f"barrier, {ahead}: "
+    return f"key {key_text(blocker.key)}, {ahead}: "
+
+
+def _line(node: ExplainNode) -> str:
+    parts = [f"message {node.id} {node.state.replace('_', ' ')}"]
+    if node.attempt > 1:
+        parts.append(f"attempt {node.attempt}")
+    if node.consumer:
+        parts.append(f"by {node.consumer}")
+    if node.held_for is not None:
+        parts.append(f"for {_seconds(node.held_for)}")
+    if node.lease_left is not None:
+        parts.append(f"lease left {_seconds(node.lease_left)}")
+    if node.due_in is not None:
+        parts.append(f"due in {_seconds(node.due_in)}")
+    if node.paused:
+        parts.append("paused: " + ", ".join(key_text(key) for key in node.paused))
+    parts.append(f"age {_seconds(node.age)}")
+    return ", ".join(parts)
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -1,0 +1,119 @@
+"""Messages as users see them, and the lease under which one is being handled."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from interlock import _core
+from interlock._core import AsyncLease, Lease
+
+__all__ = [
+    "AsyncLease",
+    "DeadLetter",
+    "HotKey",
+    "Key",
+    "Keys",
+    "Lease",
+    "Message",
+    "Stats",
+    "current_lease",
+]
+
+T = TypeVar("T")
+
+Key = str | int | bytes
+Keys = Key | Iterable[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Generic[T]):
+    """A message that was taken back: ``shutdown(immediate=True)`` returns these."""
+
+    id: int
+    payload: T
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+    priority: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter(Generic[T]):
+    """A message that was given up, with all that is known of it."""
+
+    id: int
+    payload: T
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+    attempts: int
+    error: str
+    """The last failure: an exception's name and text, or the reason of a ``reject``."""
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key and how many unsettled messages stand on it."""
+
+    key: bytes
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of a queue: of this moment, then since it was made.
+
+    ``unsettled`` is the sum of delayed, waiting, ready, leased, backing_off and held.
+    """
+
+    unsettled: int
+    bytes: int
+    """Bytes of the unsettled messages; 0 where the queue has no ``maxbytes``."""
+    delayed: int
+    waiting: int
+    """Something before them conflicts, or they or their keys are paused."""
+    ready: int
+    leased: int
+    backing_off: int
+    held: int
+    dead: int
+    puts: int
+    leases: int
+    acks: int
+    retries: int
+    """Messages put back with their attempt raised: nacks, lost leases, revocations."""
+    releases: int
+    expired: int
+    revoked: int
+    buried: int
+    """Dead letters ever made."""
+    cancelled: int
+    skipped: int
+    requeued: int
+    deduplicated: int
+    """Puts that named a known dedup string."""
+
+
+# Set by ``with lease`` and by those who call handlers; the executor's workers keep theirs natively.
+_current: contextvars.ContextVar[Any] = contextvars.ContextVar("interlock_lease")
+
+
+def current_lease() -> Lease[Any]:
+    """The lease under which the calling handler runs: its message's id, keys, attempt and token.
+
+    Raises:
+        LookupError: the caller is not a handler.
+    """
+    lease = _current.get(None)
+    if lease is None:
+        lease = _core.current_grant()
+    if lease is None:
+        raise LookupError(
+            "current_lease(): no message is being handled here; it works inside 'with lease', "
+            "handlers of consume(), and functions run by KeyedExecutor and KeyedTaskGroup"
+        )
+    found: Lease[Any] = lease
+    return found

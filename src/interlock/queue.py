@@ -1,0 +1,299 @@
+"""``KeyedQueue``: a queue whose messages carry keys, in one process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, NoReturn, TypeVar
+
+from interlock import _core
+from interlock.aio import AsyncQueue
+from interlock.consumer import Consumer, consume
+from interlock.errors import NotDrained
+from interlock.explanation import Explanation, from_native
+from interlock.message import DeadLetter, HotKey, Key, Keys, Lease, Message, Stats
+from interlock.retry import Retry, Seconds
+
+__all__ = ["KeyedQueue"]
+
+T = TypeVar("T")
+
+_DEFAULT_RETRY = Retry()
+_numbers = itertools.count(1)
+_UNDRAINED = 1000
+
+
+class KeyedQueue(_core.Queue[T], Generic[T]):
+    """A queue: messages that share a key are handed out in order and never at the same time.
+
+    A message carries zero, one or many keys, named at the put, or found by ``keys`` and ``shared``,
+    callables of the payload. ``get`` gives a lease; until that is settled nothing that conflicts
+    with the message is handed out. Everything else runs in parallel. ``aio`` is the asyncio face of
+    the same queue; both may be used at once, from any thread.
+
+    Args:
+        maxsize: most unsettled messages, leased ones too; 0 is no bound.
+        maxbytes: most bytes of unsettled payloads; 0 is no bound. Payloads must then be bytes or
+            str, or ``sizeof`` be given.
+        sizeof: bytes of a payload.
+        keys, shared: the keys of a payload whose put names none. ``shared`` keys are held together
+            with other readers.
+        retry: what happens to a message whose handling failed. Default: 5 attempts, then dead.
+        lease: seconds after which a lease that was not extended runs out. Default: never.
+        clock: time, for tests: an ``interlock.testing.ManualClock``.
+        maxdead: most dead letters; when it is reached messages are held instead.
+        dedup_window: seconds for which a settled message's ``dedup`` string stays known.
+        name: for logs and leases. Default ``queue-1``, ``queue-2``, ...
+        slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
+            an error, with the chain of what it waits for; 0 switches it off.
+        warn_depth, warn_lane_depth: unsettled messages, in all and on one key, at which a warning
+            is logged, and again when they have doubled; 0 switches it off.
+
+    Raises:
+        TypeError, ValueError: an argument is of a wrong type or out of its range.
+
+    In a process made by ``fork`` the queue starts empty: its messages are handled in the parent.
+    """
+
+    _retry_on: tuple[type[Exception], ...]
+
+    def __new__(
+        cls,
+        maxsize: int = 0,
+        *,
+        maxbytes: int = 0,
+        sizeof: Callable[[T], int] | None = None,
+        keys: Callable[[T], Keys] | None = None,
+        shared: Callable[[T], Keys] | None = None,
+        retry: Retry = _DEFAULT_RETRY,
+        lease: Seconds | None = None,
+        clock: _core.ManualClock | None = None,
+        maxdead: int = 10_000,
+        dedup_window: Seconds = 300,
+        name: str | None = None,
+        slow_wait: Seconds = 60,
+        warn_depth: int = 1000,
+        warn_lane_depth: int = 100,
+    ) -> KeyedQueue[T]:
+        for argument, number in (
+            ("maxsize", maxsize),
+            ("maxbytes", maxbytes),
+            ("maxdead", maxdead),
+            ("warn_depth", warn_depth),
+            ("warn_lane_depth", warn_lane_depth),
+        ):
+            _check_count(argument, number)
+        for argument, function in (("sizeof", sizeof), ("keys", keys), ("shared", shared)):
+            if function is not None and not callable(function):
+                raise TypeError(
+                    f"KeyedQueue(): {argument} is {type(function).__name__}; allowed: a callable "
+                    f"of the payload"
+                )
+        if not isinstance(retry, Retry):
+            raise TypeError(f"KeyedQueue(): retry is {type(retry).__name__}; allowed: Retry")
+        if clock is not None and not isinstance(clock, _core.ManualClock):
+            raise TypeError(
+                f"KeyedQueue(): clock is {type(clock).__name__}; allowed: "
+                f"interlock.testing.ManualClock"
+            )
+        if name is None:
+            name = f"queue-{next(_numbers)}"
+        self = super().__new__(
+            cls,
+            maxsize,
+            maxbytes,
+            sizeof,
+            keys,
+            shared,
+            retry._native(),
+            lease,
+            clock,
+            maxdead,
+            dedup_window,
+            name,
+            slow_wait,
+            warn_depth,
+            warn_lane_depth,
+        )
+        if clock is not None:
+            self._follow(clock)
+        self._retry_on = retry.on
+        return self
+
+    @property
+    def aio(self) -> AsyncQueue[T]:
+        """The asyncio face of this queue."""
+        return AsyncQueue(self)
+
+    def put_nowait(self, payload: T, **options: Any) -> int:
+        """``put(payload, block=False, ...)``."""
+        return self.put(payload, False, **options)
+
+    def get_nowait(self, *, kind: Literal["any", "keyed", "unkeyed"] = "any") -> Lease[T]:
+        """``get(block=False, ...)``."""
+        return self.get(False, kind=kind)
+
+    def put_many(
+        self,
+        items: Iterable[T],
+        block: bool = True,
+        timeout: Seconds | None = None,
+        *,
+        keys: Keys | Callable[[T], Keys] | None = None,
+        shared: Keys | Callable[[T], Keys] | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: Callable[[T], str | None] | None = None,
+        quiet: bool = False,
+    ) -> list[int]:
+        """Puts a batch, whole or not at all, in order. Returns the ids.
+
+        ``keys`` and ``shared`` are one value for all or a callable of each payload; likewise
+        ``dedup``, a callable. The rest is as for ``put``, and holds for all.
+
+        Raises:
+            Full: there was no room for the whole batch in time; nothing was put.
+            ValueError: the batch is larger than the bounds of the queue.
+            ShutDown: the queue is shut down.
+        """
+        payloads = list(items)
+        named = batch_options(payloads, keys, shared, priority, delay, dedup, quiet)
+        return self._put_many(payloads, named, block, timeout)
+
+    def consume(
+        self,
+        handler: Callable[[T], object],
+        *,
+        threads: int = 1,
+        timeout: Seconds | None = None,
+        kind: Literal["any", "keyed", "unkeyed"] = "any",
+    ) -> Consumer:
+        """Runs ``handler(payload)`` for every message, on threads of its own, and goes on.
+
+        What the handler raises is logged, and the message comes again by the retry policy. A
+        handler may ``raise RetryAfter(30)`` or ``raise Reject("why")``. ``timeout``: seconds after
+        which a handler's lease is revoked and its stack logged, so that a hung one holds no keys.
+
+        Returns:
+            a running ``Consumer``; its ``stop()`` ends it, as does ``shutdown()`` of the queue.
+        """
+        return consume(self, handler, self._retry_on, threads=threads, timeout=timeout, kind=kind)
+
+    def explain(
+        self, id: int | None = None, *, key: Key | None = None, limit: int = 100
+    ) -> Explanation:
+        """Why a message waits, or what stands on a key; at most ``limit`` messages of it.
+
+        Raises:
+            KeyError: the message is settled or was never put, or nothing stands on the key.
+        """
+        if (id is None) == (key is None):
+            raise TypeError("explain(): give an id or key=, one of them")
+        if limit < 1:
+            raise ValueError(f"explain(): limit is {limit}; allowed: 1 or more")
+        found = self._explain(id, key, limit)
+        if found is None:
+            if key is not None:
+                raise KeyError(f"no unsettled message stands on the key {key!r}")
+            raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
+        return from_native(found)
+
+    def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
+        """The messages that were given up, oldest dead first; with ``key`` only those on it."""
+        return [DeadLetter(*letter) for letter in self._dead_letters(limit, key)]
+
+    def requeue(self, id: int) -> int:
+        """Puts a dead letter again, as a new message at the end of its lanes. Returns the new id.
+
+        Raises:
+            KeyError: there is no such dead letter.
+            Full: there is no room; the dead letter stays.
+        """
+        new = self._requeue(id)
+        if new is None:
+            raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
+        return new
+
+    def stats(self) -> Stats:
+        """Counts of this moment, and since the queue was made."""
+        return Stats(**self._stats())
+
+    def hot_keys(self, n: int = 10) -> list[HotKey]:
+        """The ``n`` keys on which most unsettled messages stand, deepest first."""
+        return [HotKey(key, depth) for key, depth in self._hot_keys(n)]
+
+    def join(self, timeout: Seconds | None = None) -> None:
+        """Waits until nothing is unsettled.
+
+        Raises:
+            NotDrained: the time was up; it names what is held, paused, delayed or leased.
+        """
+        if not self._join(timeout):
+            raise not_drained(self)
+
+    def shutdown(self, immediate: bool = False) -> list[Message[T]]:
+        """Refuses puts from now on, and lets the rest drain.
+
+        ``get`` raises ``ShutDown`` once nothing unsettled is left. With ``immediate`` everything
+        that is not leased is cancelled and returned, in the order of its puts.
+        """
+        return [Message(*message) for message in self._shutdown(immediate)]
+
+    def task_done(self) -> NoReturn:
+        """Not here: a message is settled through its lease."""
+        raise TypeError(
+            "task_done(): a KeyedQueue is told which message is done: lease = queue.get(); ...; "
+            "lease.ack(), or 'with queue.get() as payload: ...'"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, {self.qsize()} queued>"
+
+
+def batch_options(
+    payloads: list[Any],
+    keys: Any = None,
+    shared: Any = None,
+    priority: int = 0,
+    delay: Seconds = 0,
+    dedup: Callable[[Any], str | None] | None = None,
+    quiet: bool = False,
+) -> list[dict[str, Any]]:
+    """What each message of a batch is put with, as the core takes it."""
+
+    def of(value: Any, payload: Any) -> Any:
+        return value(payload) if callable(value) else value
+
+    if dedup is not None and not callable(dedup):
+        raise TypeError(
+            f"put_many(): dedup is {type(dedup).__name__}; allowed: a callable of the payload"
+        )
+    # An iterator of keys would be used up by the first message.
+    keys, shared = (
+        tuple(value) if hasattr(value, "__next__") else value for value in (keys, shared)
+    )
+    return [
+        {
+            "keys": of(keys, payload),
+            "shared": of(shared, payload),
+            "priority": priority,
+            "delay": delay,
+            "dedup": of(dedup, payload),
+            "barrier": False,
+            "quiet": quiet,
+        }
+        for payload in payloads
+    ]
+
+
+def not_drained(queue: _core.Queue[Any]) -> NotDrained:
+    """Says what keeps the queue from draining."""
+    held, paused, delayed, leased = queue._undrained(_UNDRAINED)
+    return NotDrained(tuple(held), tuple(paused), tuple(delayed), tuple(leased))
+
+
+def _check_count(argument: str, number: object) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"KeyedQueue(): {argument} is {type(number).__name__}; allowed: int")
+    if not 0 <= number < 2**32:
+        raise ValueError(f"KeyedQueue(): {argument} is {number}; allowed: 0 (none) to 2**32 - 1")

@@ -1,0 +1,125 @@
+"""Running a trace in one way and measuring it."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+
+from interlock.auditor import Verdict
+from interlock.replay.limit import Limit, limit, waited_for
+from interlock.replay.progress import Progress
+from interlock.replay.run import Record, Run
+from interlock.replay.trace import Trace
+from interlock.replay.watch import Watch
+from interlock.replay.ways import Job, Pool, Shape, Way
+from interlock.replay.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run and what was found out about it."""
+
+    way: Way
+    pool: Pool
+    shape: Shape
+    run: Run
+    limit: Limit
+    verdict: Verdict
+    digest: str
+    """The ledger's digest of all keys after the run."""
+
+    failures: tuple[tuple[str, str], ...]
+    """Id and error of each message whose handler raised; such a message is handled all the same."""
+
+
+def measure(
+    way: Way,
+    trace: Trace,
+    work: Work,
+    *,
+    workers: int,
+    pool: Pool = "thread",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run the whole trace once in this way.
+
+    ValueError if the way has no such pool. What breaks the run itself is raised; what a handler
+    raises is counted in `Outcome.failures`.
+    """
+    if pool not in way.pools:
+        raise ValueError(f"pool {pool!r}; allowed for {way.name}: {', '.join(way.pools)}")
+    watch = Watch(trace.messages, work)
+    shape = way.shape(trace.messages, workers, pool)
+    with _processes(shape.processes) as executor:
+        job = Job(trace.messages, workers, watch, pool, executor)
+        # Every way starts with the same heap: none pays for the one before it.
+        gc.collect()
+        with (progress or Progress()).of(way.name, len(trace.messages), lambda: watch.finished):
+            way.run(job)
+    return _outcome(way, pool, shape, trace, work, workers, watch)
+
+
+def _outcome(
+    way: Way, pool: Pool, shape: Shape, trace: Trace, work: Work, workers: int, watch: Watch
+) -> Outcome:
+    messages = trace.messages
+    begin = watch.puts[0] if messages else 0
+    puts, starts, ends = (
+        [(moment - begin) / 1e9 for moment in moments]
+        for moments in (watch.puts, watch.starts, watch.ends)
+    )
+    durations = [end - start for start, end in zip(starts, ends, strict=True)]
+    at_once = workers if pool == "asyncio" else shape.processes or shape.threads
+    shortest = limit(messages, durations, at_once)
+    blockers = waited_for(messages, puts, ends)
+    run = Run(
+        title=f"{trace.name}: {way.title}, {workers} workers, {work.spec}",
+        workers=max(workers, max(watch.workers, default=0) + 1),
+        seconds=max(ends, default=0.0),
+        limit_seconds=shortest.seconds,
+        records=[
+            Record(index, m.id, m.keys, m.shared, worker, put, start, end, blocker)
+            for index, (m, worker, put, start, end, blocker) in enumerate(
+                zip(messages, watch.workers, puts, starts, ends, blockers, strict=True)
+            )
+        ],
+    )
+    failures = tuple((messages[index].id, error) for index, error in sorted(watch.failures))
+    return Outcome(
+        way, pool, shape, run, shortest, watch.verdict(), watch.ledger.digest(), failures
+    )
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor | None]:
+    """A process pool of so many processes, all of them up; None for none."""
+    if not count:
+        yield None
+        return
+    # Never fork: threads may be running, and a child would have their locks without them.
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(count)
+    with ProcessPoolExecutor(count, context, _meet, (barrier,)) as pool:
+        # No process takes a call before all are there, so each of these starts another one.
+        for up in [pool.submit(int) for _ in range(count)]:
+            up.result()
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _meet(barrier: Barrier) -> None:
+    # Ctrl-C goes to the whole group of processes; the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    barrier.wait(LONGEST_SPAWN)
+
+
+LONGEST_SPAWN = 60.0

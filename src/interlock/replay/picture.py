@@ -1,0 +1,146 @@
+"""A run as a picture: one HTML file that needs nothing else, or a still SVG.
+
+The HTML file holds the run's messages as columns of small integers and the script that draws
+them, joined from the parts under `static/`. Nothing is fetched when it is opened, and its
+content policy names the hashes of its own style and script, so that nothing else could run in
+it: ids and keys come from a trace, and a trace is data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from interlock.replay.picture_svg import drawing
+from interlock.replay.run import Run
+
+UNIT = 1e-7
+"""Seconds in one step of a written time."""
+
+PARTS = ("data.js", "tracks.js", "draw.js", "marks.js", "panel.js", "start.js")
+"""The script, in the order in which its parts use one another."""
+
+
+def write(path: Path, run: Run) -> None:
+    """Draws `run` into the file at `path`, over what is there.
+
+    `.html` gives the picture to look around in, `.svg` a still one of bounded size.
+
+    Raises ValueError for any other suffix, or for a record that names as `waited_for` a message
+    that was not put before it, and OSError where the file cannot be written.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (".html", ".svg"):
+        raise ValueError(f"picture: {path.name!r} ends in {suffix!r}; allowed: .html, .svg")
+    text = page(run) if suffix == ".html" else drawing(run)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def page(run: Run) -> str:
+    """The whole HTML file as text."""
+    style = _part("picture.css")
+    script = '(() => {\n"use strict";\n' + "\n".join(map(_part, PARTS)) + "})();\n"
+    policy = (
+        f"default-src 'none'; base-uri 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
+    )
+    # An id in a title could hold what UTF-8 cannot; the data itself is written as plain ASCII.
+    title = run.title.encode(errors="replace").decode()
+    values = {
+        "policy": policy,
+        "title": html.escape(title),
+        "style": style,
+        "script": script,
+        "data": script_data(columns(run)),
+    }
+    # One pass, so that a value that looks like a place to fill in stays what it is.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], _part("picture.html"))
+
+
+def columns(run: Run) -> dict[str, object]:
+    """The run as it stands in the page: a list or a packed column for each property.
+
+    Times are whole steps of `UNIT`: `put` against the put before, `wait` from put to start,
+    `handled` from start to end. `width` counts a message's keys and `holds` gives them, twice
+    the key's number and one more if it is shared. `behind` is how many messages back the one
+    stands that it waited for, 0 for none.
+    """
+    numbers: dict[str, int] = {}
+    puts: list[int] = []
+    waits: list[int] = []
+    handled: list[int] = []
+    widths: list[int] = []
+    holds: list[int] = []
+    behind: list[int] = []
+    last = 0
+    for place, record in enumerate(run.records):
+        put = round(record.put_time / UNIT)
+        start = round(record.start / UNIT)
+        puts.append(signed(put - last))
+        waits.append(signed(start - put))
+        handled.append(max(0, round(record.end / UNIT) - start))
+        last = put
+        widths.append(len(record.keys) + len(record.shared))
+        holds.extend(2 * numbers.setdefault(key, len(numbers)) for key in record.keys)
+        holds.extend(2 * numbers.setdefault(key, len(numbers)) + 1 for key in record.shared)
+        if record.waited_for is not None and not 0 <= record.waited_for < place:
+            raise ValueError(
+                f"records[{place}].waited_for is {record.waited_for}; "
+                f"allowed: None, or the index of a record before it"
+            )
+        behind.append(0 if record.waited_for is None else place - record.waited_for)
+    return {
+        "title": run.title,
+        "workers": run.workers,
+        "seconds": run.seconds,
+        "limit": run.limit_seconds,
+        "unit": UNIT,
+        "ids": [record.id for record in run.records],
+        "keys": list(numbers),
+        "worker": pack(record.worker for record in run.records),
+        "put": pack(puts),
+        "wait": pack(waits),
+        "handled": pack(handled),
+        "width": pack(widths),
+        "holdCount": len(holds),
+        "holds": pack(holds),
+        "behind": pack(behind),
+    }
+
+
+def signed(value: int) -> int:
+    """A signed number as one that is not, small staying small: 0, -1, 1, -2 give 0, 1, 2, 3."""
+    return 2 * value if value >= 0 else -2 * value - 1
+
+
+def pack(values: Iterable[int]) -> str:
+    """Numbers of 0 or more in base64: 7 bits a byte, lowest first, the top bit meaning more."""
+    packed = bytearray()
+    for value in values:
+        while value > 127:
+            packed.append(value & 127 | 128)
+            value >>= 7
+        packed.append(value)
+    return base64.b64encode(packed).decode("ascii")
+
+
+def script_data(value: object) -> str:
+    """JSON that can stand inside a script element: no `<`, `>` or `&` in it, and only ASCII."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
+
+
+@cache
+def _part(name: str) -> str:
+    return (files("interlock.replay") / "static" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

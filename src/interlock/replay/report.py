@@ -1,0 +1,246 @@
+"""What a replay found, as one object for `--json` and as text made from that object."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.replay.measure import Outcome
+from interlock.replay.run import Record, Run
+from interlock.replay.trace import Trace
+
+Summary = dict[str, Any]
+
+
+def summarise(
+    trace: Trace,
+    outcome: Outcome,
+    peers: Sequence[Outcome],
+    *,
+    workers: int,
+    work: str,
+    serial_digest: str,
+) -> Summary:
+    """All that is reported, in JSON's types. Times are seconds.
+
+    `serial_seconds` is the measured time of the serial way when it is among `peers`, else the
+    sum of the handlers' durations; `serial_source` says which. `compared` has a row for each way
+    that ran, ours first, and is empty when there were no peers.
+    """
+    run, verdict = outcome.run, outcome.verdict
+    serial = next((peer.run.seconds for peer in peers if peer.way.name == "serial"), None)
+    rows = [_row(one, serial_digest) for one in (outcome, *peers)] if peers else []
+    return {
+        "trace": trace.name,
+        "messages": len(trace.messages),
+        "keys": verdict.keys,
+        "several_keys": sum(len(m.keys) + len(m.shared) > 1 for m in trace.messages),
+        "unkeyed": sum(not m.keys and not m.shared for m in trace.messages),
+        "skipped": len(trace.skipped),
+        "skipped_lines": trace.skipped[:SHOWN],
+        "workers": workers,
+        "way": outcome.way.name,
+        "pool": outcome.pool,
+        "work": work,
+        "threads": outcome.shape.threads,
+        "processes": outcome.shape.processes,
+        "lanes": outcome.shape.lanes,
+        "violations": verdict.violations,
+        "violations_by_kind": {
+            "order": verdict.order,
+            "overlap": verdict.overlap,
+            "lost": verdict.lost,
+            "unfinished": verdict.unfinished,
+        },
+        "violations_found": [_told(violation, trace) for violation in verdict.examples],
+        "repeated": verdict.repeated,
+        "digest": outcome.digest,
+        "digest_matches": outcome.digest == serial_digest,
+        "failures": len(outcome.failures),
+        "failures_found": [list(failure) for failure in outcome.failures[:SHOWN]],
+        "seconds": run.seconds,
+        "serial_seconds": outcome.limit.work if serial is None else serial,
+        "serial_source": "sum of the handlers' durations" if serial is None else "measured",
+        "limit_seconds": run.limit_seconds,
+        "critical_path_seconds": outcome.limit.critical_path,
+        "work_seconds": outcome.limit.work,
+        "of_limit": _ratio(run.seconds, run.limit_seconds),
+        "compared": rows,
+        "busiest": _busiest(run),
+        "longest_waits": _longest_waits(run),
+    }
+
+
+def text(summary: Summary, *, color: bool = False) -> str:
+    """The summary for a reader, with a line end at the end."""
+    good, bad = ("\x1b[32m", "\x1b[31m") if color else ("", "")
+    plain = "\x1b[0m" if color else ""
+    kept = summary["violations"] == 0
+    kinds = summary["violations_by_kind"]
+    lines = [
+        f"{summary['trace']}: {summary['messages']:,} messages on {summary['keys']:,} keys; "
+        f"{summary['several_keys']:,} have several keys, {summary['unkeyed']:,} none",
+        f"{summary['way']}, {summary['workers']} workers ({summary['pool']}), {summary['work']}",
+        "",
+        f"violations  {good if kept else bad}{summary['violations']:,}{plain} (order "
+        f"{kinds['order']:,}, overlap {kinds['overlap']:,}, lost "
+        f"{kinds['lost'] + kinds['unfinished']:,}), each key checked from outside",
+    ]
+    lines += [f"            {bad}{found}{plain}" for found in summary["violations_found"][:SHOWN]]
+    equal = "equals the serial run's"
+    lines += [
+        "digest      "
+        + (f"{good}{equal}" if summary["digest_matches"] else f"{bad}differs from the serial run's")
+        + plain,
+        f"time        {summary['seconds']:.3f} s; one thread {summary['serial_seconds']:.3f} s "
+        f"({summary['serial_source']}), "
+        f"{_times(summary['serial_seconds'], summary['seconds'])} as long",
+        f"limit       {summary['limit_seconds']:.3f} s: critical path "
+        f"{summary['critical_path_seconds']:.3f} s, work / workers "
+        f"{_per_worker(summary):.3f} s; "
+        f"{_times(summary['seconds'], summary['limit_seconds'])} the limit",
+    ]
+    if summary["failures"]:
+        lines.append(f"failures    {bad}{summary['failures']:,} handlers raised{plain}")
+        lines += [f"            {id}: {error}" for id, error in summary["failures_found"]]
+    if summary["skipped"]:
+        lines.append(f"skipped     {bad}{summary['skipped']:,} bad lines{plain}")
+        lines += [f"            {line}" for line in summary["skipped_lines"]]
+    if summary["compared"]:
+        lines += ["", *_compared_lines(summary["compared"], good, bad, plain)]
+    if summary["busiest"]:
+        lines += ["", f"{'busiest keys':<42}{'messages':>10}{'held':>10}{'of the time':>13}"]
+    for key in summary["busiest"][:SHOWN]:
+        lines.append(
+            f"  {_short(key['key'], 40):<40}{key['messages']:>10,}{key['seconds']:>8.3f} s"
+            f"{key['share']:>13.0%}"
+        )
+    if summary["longest_waits"]:
+        lines += ["", "longest waits for another message"]
+    for wait in summary["longest_waits"][:SHOWN]:
+        lines.append(
+            f"  {_short(wait['id'], 16):<16} {wait['seconds']:>8.3f} s behind "
+            f"{_short(wait['behind'], 16)} on {_short(wait['on'], 40)}, {wait['ahead']:,} ahead"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _row(outcome: Outcome, serial_digest: str) -> Summary:
+    return {
+        "way": outcome.way.name,
+        "title": outcome.way.title,
+        "threads": outcome.shape.threads,
+        "processes": outcome.shape.processes,
+        "lanes": outcome.shape.lanes,
+        "seconds": outcome.run.seconds,
+        "violations": outcome.verdict.violations,
+        "order": outcome.verdict.order,
+        "overlap": outcome.verdict.overlap,
+        "digest_matches": outcome.digest == serial_digest,
+        "failures": len(outcome.failures),
+    }
+
+
+def _compared_lines(rows: Sequence[Summary], good: str, bad: str, plain: str) -> list[str]:
+    processes = any(row["processes"] for row in rows)
+    head = f"{'compared ways':<34} threads {'processes ' if processes else ''}  lanes  seconds"
+    lines = [f"{head}  violations  digest"]
+    for row in rows:
+        color = bad if row["violations"] or not row["digest_matches"] else good
+        cells = f"  {_short(row['title'], 32):<32} {row['threads']:>7} "
+        cells += f"{row['processes']:>9} " if processes else ""
+        cells += f"{row['lanes']:>7,} {row['seconds']:>8.3f}  "
+        cells += f"{color}{row['violations']:>10,}  "
+        lines.append(cells + ("equal" if row["digest_matches"] else "differs") + plain)
+    if any(row["violations"] for row in rows):
+        lines.append("  What breaks the order may be faster than the limit: it waits for less.")
+    return lines
+
+
+def _busiest(run: Run) -> list[Summary]:
+    counts: dict[str, int] = defaultdict(int)
+    held: dict[str, float] = defaultdict(float)
+    for record in run.records:
+        for key in (*record.keys, *record.shared):
+            counts[key] += 1
+            held[key] += record.end - record.start
+    first = sorted(counts, key=lambda key: (-held[key], key))[:LISTED]
+    return [
+        {
+            "key": key,
+            "messages": counts[key],
+            "seconds": held[key],
+            # Readers hold a key together, so this may pass 1.
+            "share": _ratio(held[key], run.seconds) or 0.0,
+        }
+        for key in first
+    ]
+
+
+def _longest_waits(run: Run) -> list[Summary]:
+    waits = [
+        (run.records[record.waited_for].end - record.put_time, record)
+        for record in run.records
+        if record.waited_for is not None
+    ]
+    waits.sort(key=lambda wait: (-wait[0], wait[1].index))
+    return [_wait(run, seconds, record) for seconds, record in waits[:LISTED]]
+
+
+def _wait(run: Run, seconds: float, record: Record) -> Summary:
+    assert record.waited_for is not None
+    behind = run.records[record.waited_for]
+    on = next(
+        key
+        for key in (*record.keys, *record.shared)
+        if key in behind.keys or (key in behind.shared and key in record.keys)
+    )
+    ahead = sum(
+        1
+        for other in run.records[: record.index]
+        if other.end > record.put_time
+        and (on in other.keys or (on in other.shared and on in record.keys))
+    )
+    return {
+        "id": record.id,
+        "keys": list(record.keys[:LISTED]),
+        "shared": list(record.shared[:LISTED]),
+        "seconds": seconds,
+        "started_after": record.start - record.put_time,
+        "behind": behind.id,
+        "on": on,
+        "ahead": ahead,
+    }
+
+
+def _told(violation: Any, trace: Trace) -> str:
+    messages = trace.messages
+    id = messages[violation.id].id
+    if violation.other is None:
+        return f"{id} was never handled" if violation.kind == "lost" else f"{id} never ended"
+    key = violation.key.decode("utf-8", "replace")
+    how = "before" if violation.kind == "order" else "during"
+    return f"{violation.kind}: {id} started {how} {messages[violation.other].id} on {key}"
+
+
+def _per_worker(summary: Summary) -> float:
+    at_once = summary["processes"] or summary["workers"]
+    return float(summary["work_seconds"]) / float(at_once)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _times(part: float, whole: float) -> str:
+    ratio = _ratio(part, whole)
+    return "–" if ratio is None else f"{ratio:.2f} ×"
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[-(width - 1) :]
+
+
+LISTED = 10
+SHOWN = 5

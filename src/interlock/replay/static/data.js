@@ -1,0 +1,157 @@
+// The run, unpacked: one typed array per column, messages numbered in the order of their puts.
+
+const run = JSON.parse(document.getElementById("run").textContent);
+
+/** The integers of one column: base64, then 7 bits a byte, lowest first, the top bit meaning more. */
+function unpack(text, count) {
+  const bytes = atob(text);
+  const values = new Float64Array(count);
+  for (let at = 0, i = 0; i < count; i++) {
+    let value = 0;
+    let scale = 1;
+    let byte;
+    do {
+      byte = bytes.charCodeAt(at++);
+      value += (byte & 127) * scale;
+      scale *= 128;
+    } while (byte > 127);
+    values[i] = value;
+  }
+  return values;
+}
+
+/** Signed numbers are packed as 0, -1, 1, -2, 2, …, so that small ones stay short. */
+const signed = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
+
+const total = run.ids.length;
+const put = new Float64Array(total);
+const start = new Float64Array(total);
+const end = new Float64Array(total);
+const workerOf = Uint32Array.from(unpack(run.worker, total));
+const behind = new Int32Array(total); // the message it waited for last, or -1
+const held = new Uint32Array(total + 1); // where a message's keys begin in `holds`
+const holds = Uint32Array.from(unpack(run.holds, run.holdCount)); // key × 2, and 1 if shared
+
+{
+  const puts = unpack(run.put, total);
+  const waits = unpack(run.wait, total);
+  const handled = unpack(run.handled, total);
+  const widths = unpack(run.width, total);
+  const steps = unpack(run.behind, total);
+  for (let i = 0, clock = 0; i < total; i++) {
+    clock += signed(puts[i]);
+    put[i] = clock * run.unit;
+    start[i] = (clock + signed(waits[i])) * run.unit;
+    end[i] = (clock + signed(waits[i]) + handled[i]) * run.unit;
+    held[i + 1] = held[i] + widths[i];
+    behind[i] = steps[i] ? i - steps[i] : -1;
+  }
+}
+
+const keyTotal = run.keys.length;
+const keyCount = new Uint32Array(keyTotal); // messages that hold the key
+const keyBusy = new Float64Array(keyTotal); // seconds handled while holding it
+const workerCount = new Uint32Array(run.workers);
+const workerBusy = new Float64Array(run.workers);
+let unkeyed = 0;
+let lastEnd = 0;
+
+for (let i = 0; i < total; i++) {
+  for (let h = held[i]; h < held[i + 1]; h++) {
+    keyCount[holds[h] >> 1]++;
+    keyBusy[holds[h] >> 1] += end[i] - start[i];
+  }
+  if (held[i] === held[i + 1]) unkeyed++;
+  workerCount[workerOf[i]]++;
+  workerBusy[workerOf[i]] += end[i] - start[i];
+  if (end[i] > lastEnd) lastEnd = end[i];
+}
+lastEnd = Math.max(lastEnd, run.seconds, 1e-6);
+
+/** Keys from the busiest down, and each key's place in that order. */
+const keyOrder = Uint32Array.from({ length: keyTotal }, (_, key) => key);
+keyOrder.sort((a, b) => keyBusy[b] - keyBusy[a] || keyCount[b] - keyCount[a] || a - b);
+const keyRank = new Uint32Array(keyTotal);
+keyOrder.forEach((key, rank) => { keyRank[key] = rank; });
+
+const byStart = Uint32Array.from({ length: total }, (_, i) => i);
+byStart.sort((a, b) => start[a] - start[b] || a - b);
+
+/** Seconds of handlers one after another that end with this message, along what each waited for. */
+const chainBusy = new Float64Array(total);
+const chainLength = new Uint32Array(total);
+for (let i = 0; i < total; i++) {
+  const before = behind[i];
+  chainBusy[i] = end[i] - start[i] + (before < 0 ? 0 : chainBusy[before]);
+  chainLength[i] = 1 + (before < 0 ? 0 : chainLength[before]);
+}
+
+const waited = (i) => Math.max(0, start[i] - put[i]);
+
+/** When the last message that held it up had ended; until its start it waited for a worker. */
+const freeAt = (i) =>
+  behind[i] < 0 ? put[i] : Math.min(Math.max(end[behind[i]], put[i]), Math.max(start[i], put[i]));
+
+const blocked = (i) => freeAt(i) - put[i];
+
+/** The message, what it waited for, what that waited for, and so on to the root. */
+function chainOf(i) {
+  const chain = [];
+  for (let at = i; at >= 0; at = behind[at]) chain.push(at);
+  return chain;
+}
+
+/** The busiest key on which message `i` conflicts with message `before`; -1 if there is none. */
+function linkKey(i, before) {
+  const mine = new Map();
+  for (let h = held[i]; h < held[i + 1]; h++) mine.set(holds[h] >> 1, holds[h] & 1);
+  let found = -1;
+  for (let h = held[before]; h < held[before + 1]; h++) {
+    const key = holds[h] >> 1;
+    if (!mine.has(key) || (mine.get(key) & holds[h] & 1)) continue;
+    if (found < 0 || keyRank[key] < keyRank[found]) found = key;
+  }
+  return found;
+}
+
+/** The busiest of a message's keys; -1 if it has none. */
+function busiestKey(i) {
+  let best = -1;
+  for (let h = held[i]; h < held[i + 1]; h++) {
+    if (best < 0 || keyRank[holds[h] >> 1] < keyRank[best]) best = holds[h] >> 1;
+  }
+  return best;
+}
+
+function holdsKey(i, key) {
+  for (let h = held[i]; h < held[i + 1]; h++) if (holds[h] >> 1 === key) return true;
+  return false;
+}
+
+/** The `count` messages for which `measure` is largest, largest first, none at 0. */
+function largest(count, measure) {
+  const best = [];
+  for (let i = 0; i < total; i++) {
+    const value = measure(i);
+    if (value <= 0 || (best.length === count && value <= best[count - 1].value)) continue;
+    best.push({ i, value });
+    best.sort((a, b) => b.value - a.value);
+    if (best.length > count) best.pop();
+  }
+  return best.map((one) => one.i);
+}
+
+const number = new Intl.NumberFormat("en");
+
+/** A length of time to three figures: 1.23 s, 45.6 ms, 789 µs. */
+function lasting(seconds) {
+  const size = Math.abs(seconds);
+  const [scale, unit] = size >= 1 ? [1, "s"] : size >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
+  const value = seconds * scale;
+  if (!value) return "0 s";
+  const digits = Math.max(0, 2 - Math.max(0, Math.floor(Math.log10(Math.abs(value)))));
+  return `${value.toFixed(digits)} ${unit}`;
+}
+
+const percent = (part) => `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`;
+const counted = (count, noun) => `${number.format(count)} ${noun}${count === 1 ? "" : "s"}`;

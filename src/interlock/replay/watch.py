@@ -1,0 +1,164 @@
+"""What is noted of one run while it runs: times, worker, order and effect of each message.
+
+All lists are as long as the trace and written at one place by one handler, so handlers on many
+threads need no lock of ours. Times are nanoseconds of the monotonic clock, which all processes
+of a machine share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from time import monotonic_ns
+
+from interlock.auditor import Auditor, Ledger, Verdict
+from interlock.replay.trace import Message
+from interlock.replay.work import Work
+
+Seen = list[tuple[bytes, list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """One message handled in another process."""
+
+    index: int
+    process: int
+    start: int
+    end: int
+    error: str | None
+
+
+class Watch:
+    """Runs the handler of each message and notes it. Messages are named by their place."""
+
+    def __init__(self, messages: Sequence[Message], work: Work) -> None:
+        self.messages = messages
+        self.puts = [0] * len(messages)
+        self.starts = [0] * len(messages)
+        self.ends = [0] * len(messages)
+        self.workers = [0] * len(messages)
+        self.failures: list[tuple[int, str]] = []
+        self.auditor = Auditor()
+        self.ledger = Ledger()
+        self.function = work.function
+        self.away = 0
+        self._coroutine = work.coroutine
+        for index, message in enumerate(messages):
+            self.auditor.expect(index, message.keys, message.shared)
+
+    @property
+    def finished(self) -> int:
+        """About how many messages have been handled so far."""
+        return max(self.auditor.ends, self.away)
+
+    def put(self, index: int) -> None:
+        """The message is about to be put."""
+        self.puts[index] = monotonic_ns()
+
+    def handle(self, index: int, worker: int) -> None:
+        """Handle a message on this thread. What the handler raises is noted, not raised."""
+        message = self.messages[index]
+        seen = self._begin(index, worker, message)
+        try:
+            self.function(message)
+        except BaseException as error:
+            self._fail(index, error)
+        self._finish(index, message, seen)
+
+    async def handle_on_loop(self, index: int, worker: int) -> None:
+        """Handle a message on the running loop; a handler that is no coroutine function holds
+        up the loop, as it would in any asyncio program."""
+        message = self.messages[index]
+        seen = self._begin(index, worker, message)
+        try:
+            if self._coroutine is not None:
+                await self._coroutine(message)
+            else:
+                self.function(message)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._fail(index, error)
+        self._finish(index, message, seen)
+
+    def handle_away(self, index: int, worker: int, pool: Executor) -> None:
+        """Handle a message in a process of the pool while this thread waits for it. Its times
+        are those of the process: the way there and back is no work."""
+        message = self.messages[index]
+        seen = self._begin(index, worker, message)
+        handled = pool.submit(timed, self.function, index, message).result()
+        if handled.error is not None:
+            self.failures.append((index, handled.error))
+        self._finish(index, message, seen)
+        self.starts[index], self.ends[index] = handled.start, handled.end
+
+    def came_back(self, _: object) -> None:
+        """A message that is handled elsewhere is through; `take_in` will note it."""
+        self.away += 1
+
+    def take_in(self, handled: Iterable[Handled]) -> None:
+        """Note what was handled in other processes with no thread of this one beside it, in the
+        order in which it happened."""
+        processes: dict[int, int] = {}
+        seen: dict[int, Seen] = {}
+        events = [(one.start, 1, one) for one in handled]
+        # At one time ends come first: what ended at the moment another began did not overlap.
+        # But a handler that took no measurable time begins before it ends.
+        events += [(one.end, 0 if one.start < one.end else 2, one) for _, _, one in events]
+        for _, phase, one in sorted(events, key=lambda event: event[:2]):
+            message = self.messages[one.index]
+            if phase == 1:
+                worker = processes.setdefault(one.process, len(processes))
+                seen[one.index] = self._begin(one.index, worker, message)
+                continue
+            if one.error is not None:
+                self.failures.append((one.index, one.error))
+            self._finish(one.index, message, seen.pop(one.index))
+            self.starts[one.index], self.ends[one.index] = one.start, one.end
+
+    def verdict(self) -> Verdict:
+        """The auditor's judgement of the run."""
+        return self.auditor.check()
+
+    def _begin(self, index: int, worker: int, message: Message) -> Seen:
+        self.auditor.started(index)
+        self.workers[index] = worker
+        self.starts[index] = monotonic_ns()
+        return self.ledger.begin(message.keys, message.shared)
+
+    def _finish(self, index: int, message: Message, seen: Seen) -> None:
+        self.ledger.finish(message.id, message.keys, message.shared, seen)
+        self.ends[index] = monotonic_ns()
+        self.auditor.ended(index)
+
+    def _fail(self, index: int, error: BaseException) -> None:
+        self.failures.append((index, _last_line(error)))
+
+
+def timed(function: Callable[[Message], object], index: int, message: Message) -> Handled:
+    """Handle a message in this process and say when; runs in a process pool's workers."""
+    error: str | None = None
+    start = monotonic_ns()
+    try:
+        function(message)
+    except BaseException as raised:
+        error = _last_line(raised)
+    return Handled(index, os.getpid(), start, monotonic_ns(), error)
+
+
+def serial_digest(messages: Sequence[Message]) -> str:
+    """The ledger's digest after all messages were handled one by one in the trace's order."""
+    ledger = Ledger()
+    for message in messages:
+        seen = ledger.begin(message.keys, message.shared)
+        ledger.finish(message.id, message.keys, message.shared, seen)
+    return ledger.digest()
+
+
+def _last_line(error: BaseException) -> str:
+    return traceback.format_exception_only(error)[-1].strip()

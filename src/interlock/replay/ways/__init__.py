@@ -1,0 +1,29 @@
+"""The ways of running a trace: ours, and what people do today.
+
+A module a way, each with a `WAY`. The module is imported when its way is asked for, so that
+`interlock --help` loads none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from interlock.replay.ways.base import Job, Pool, Shape, Way
+
+OURS = ("queue", "executor", "taskgroup")
+"""What `--way` may name; the first is the default."""
+
+PEERS = ("serial", "hash", "rendezvous", "registry")
+"""What `--compare` runs beside, in this order."""
+
+
+def way(name: str) -> Way:
+    """The way of this name; KeyError if there is none."""
+    found = import_module(f"{__name__}.{_MODULES[name]}").WAY
+    assert isinstance(found, Way)
+    return found
+
+
+_MODULES = {name: name for name in (*OURS, *PEERS)} | {"hash": "hash_static"}
+
+__all__ = ["OURS", "PEERS", "Job", "Pool", "Shape", "Way", "way"]

@@ -1,0 +1,153 @@
+"""What a handler does with each message of a trace: `sleep:1ms`, `spin:100us`, `hash`, or a
+function of one's own, `module:function`.
+
+A `Work` can be pickled, so that a process pool's workers are given the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import pickle
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from interlock.replay.trace import Message
+
+
+class WorkError(ValueError):
+    """A `--work` that cannot be understood or found; says what is allowed."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to do with a message. Made by `parse`."""
+
+    spec: str
+    """As it was given, such as "sleep:1ms"."""
+
+    function: Callable[[Message], object]
+    """Handles one message on a thread or in a process."""
+
+    coroutine: Callable[[Message], Coroutine[Any, Any, object]] | None = None
+    """Handles one message on an event loop without holding it up, where there is such a way."""
+
+
+def parse(spec: str) -> Work:
+    """The work that `spec` names; WorkError if there is none.
+
+    sleep:TIME waits, spin:TIME computes for that much processor time, hash digests 256 KiB made
+    from the message (hashlib releases the GIL), module:function calls it with the `Message`.
+    TIME is a number with ns, us, ms or s. An `async def` function runs on event loops.
+    """
+    name, colon, rest = spec.partition(":")
+    if spec == "hash":
+        return Work(spec, hash_message)
+    if name == "sleep" and colon:
+        seconds = duration(rest)
+        return Work(spec, partial(sleep, seconds), partial(sleep_on_loop, seconds))
+    if name == "spin" and colon:
+        return Work(spec, partial(spin, duration(rest)))
+    if colon and name and rest:
+        return _found(spec, name, rest)
+    raise WorkError(f"work {spec!r}; allowed: sleep:1ms, spin:100us, hash, module:function")
+
+
+def check_picklable(work: Work) -> None:
+    """WorkError if the work cannot be sent to a process pool."""
+    try:
+        pickle.dumps(work.function)
+    except Exception as error:
+        raise WorkError(f"work {work.spec!r} cannot go to another process: {error}") from error
+
+
+def duration(text: str) -> float:
+    """Seconds from a text such as "1ms", "100us", "0.5s"; WorkError if it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s)", text.strip())
+    if match is None:
+        raise WorkError(f"time {text!r}; allowed: a number with ns, us, ms or s, such as 1ms")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def sleep(seconds: float, message: Message) -> None:
+    """Wait, as a handler does that calls another service."""
+    time.sleep(seconds)
+
+
+async def sleep_on_loop(seconds: float, message: Message) -> None:
+    """The same on an event loop."""
+    # Imported here: a process pool's workers and `--help` need no asyncio.
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+def spin(seconds: float, message: Message) -> None:
+    """Compute in Python for that much processor time, so that threads really share the GIL:
+    by the clock on the wall, waiting for it would count as work."""
+    end = time.thread_time_ns() + int(seconds * 1e9)
+    while time.thread_time_ns() < end:
+        pass
+
+
+def hash_message(message: Message) -> str:
+    """Digest 256 KiB made from the message."""
+    seed = repr((message.id, message.keys, message.shared)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(seed * (HASHED_BYTES // len(seed) + 1)).hexdigest()
+
+
+def _found(spec: str, module: str, name: str) -> Work:
+    # A console script has its own folder first on the path, not the one it is called in.
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        # A module may raise anything while it is imported.
+        raise WorkError(f"work {spec!r}: cannot import {module!r}: {error}") from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise WorkError(f"work {spec!r}: {module!r} has no {name!r}") from None
+    if not callable(found):
+        raise WorkError(f"work {spec!r}: {name!r} is {type(found).__name__}; allowed: a callable")
+    if inspect.iscoroutinefunction(found):
+        return Work(spec, partial(run_coroutine, found), found)
+    return Work(spec, found)
+
+
+def run_coroutine(
+    function: Callable[[Message], Coroutine[Any, Any, object]], message: Message
+) -> object:
+    """Run a coroutine function to its end on a loop that this thread keeps."""
+    kept = getattr(_thread, "kept", None)
+    if kept is None:
+        kept = _thread.kept = _Loop()
+    return kept.loop.run_until_complete(function(message))
+
+
+class _Loop:
+    """An event loop that is closed when its thread ends and drops it."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.loop = asyncio.new_event_loop()
+
+    def __del__(self) -> None:
+        self.loop.close()
+
+
+HASHED_BYTES = 256 * 1024
+_thread = threading.local()
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}

@@ -1,0 +1,102 @@
+"""The retry policy (contract, clause 10): validated here, applied by the engine."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Retry", "Seconds"]
+
+Seconds = float | dt.timedelta
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry:
+    """What happens to a message whose handling failed.
+
+    Args:
+        attempts: attempts in all, 1 or more; ``None`` tries for ever. Default 5.
+        first: seconds of backoff after the first failure. Default 1.
+        factor: by how much each further backoff is longer, 1 or more. Default 2.
+        longest: the longest backoff, seconds. Default 60.
+        jitter: whether a backoff lies anywhere between half and all of its plain length, so that
+            messages that failed together do not come back together. Default True.
+        on: exceptions that are retried; any other one gives the message up at once. Default all
+            of ``Exception``.
+        then: what becomes of a message whose attempts are used up: ``"dead"`` (a dead letter, and
+            its lanes move on) or ``"hold"`` (its lanes stay closed until somebody calls ``retry``,
+            ``skip`` or ``bury``). Default ``"dead"``.
+
+    Raises:
+        ValueError, TypeError: an argument is out of its range; the message names it.
+
+    ``Retry(attempts=None, first=0)`` retries at once and for ever.
+    """
+
+    attempts: int | None
+    first: float
+    factor: float
+    longest: float
+    jitter: bool
+    on: tuple[type[Exception], ...]
+    then: Literal["dead", "hold"]
+
+    def __init__(
+        self,
+        attempts: int | None = 5,
+        *,
+        first: Seconds = 1,
+        factor: float = 2,
+        longest: Seconds = 60,
+        jitter: bool = True,
+        on: tuple[type[Exception], ...] = (Exception,),
+        then: Literal["dead", "hold"] = "dead",
+    ) -> None:
+        if attempts is not None and (not isinstance(attempts, int) or isinstance(attempts, bool)):
+            raise TypeError(f"Retry(): attempts is {type(attempts).__name__}; allowed: int or None")
+        if attempts is not None and not 1 <= attempts < 2**31:
+            raise ValueError(
+                f"Retry(): attempts is {attempts}; allowed: 1 or more, or None for ever"
+            )
+        if not factor >= 1:
+            raise ValueError(f"Retry(): factor is {factor}; allowed: 1 or more")
+        if then not in ("dead", "hold"):
+            raise ValueError(f"Retry(): then is {then!r}; allowed: 'dead', 'hold'")
+        on = tuple(on)
+        for kind in on:
+            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+                raise TypeError(f"Retry(): on holds {kind!r}; allowed: classes of exceptions")
+        for name, value in (
+            ("attempts", attempts),
+            ("first", seconds(first, "Retry(): first")),
+            ("factor", float(factor)),
+            ("longest", seconds(longest, "Retry(): longest")),
+            ("jitter", bool(jitter)),
+            ("on", on),
+            ("then", then),
+        ):
+            object.__setattr__(self, name, value)
+
+    def _native(self) -> tuple[int | None, int, float, int, bool, bool]:
+        """As the core takes it: times in µs."""
+        dead = self.then == "dead"
+        first, longest = _micros(self.first), _micros(self.longest)
+        return self.attempts, first, self.factor, longest, self.jitter, dead
+
+
+def seconds(value: Seconds, name: str) -> float:
+    """A time as a number of seconds; ``name`` says in the error which argument it was."""
+    if isinstance(value, dt.timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(
+            f"{name} is {type(value).__name__}; allowed: seconds as a number, or a timedelta"
+        )
+    if not value >= 0:
+        raise ValueError(f"{name} is {value}; allowed: 0 or more")
+    return float(value)
+
+
+def _micros(value: float) -> int:
+    return round(min(value, 1e12) * 1e6)

@@ -1,0 +1,136 @@
+"""Clause 10: dead letters, putting them again, and their own bound."""
+
+from interlock import Full, Retry
+from interlock.testing.contract.faces import QueueFace
+from interlock.testing.contract.registry import clause
+from interlock.testing.contract.trial import Trial, raises
+
+
+async def _dead(q: QueueFace, payload: str, **options: object) -> int:
+    """Puts a message and rejects it; nothing else may be ready."""
+    id = await q.put(payload, **options)
+    await (await q.one()).reject(f"{payload} is bad")
+    return id
+
+
+@clause(10)
+async def a_requeued_letter_is_a_new_message_at_the_end(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=2, first=0))
+    id = await _dead(q, "poison", keys="a", shared="s", priority=7)
+    await q.put("before", keys="a")
+    new = await q.requeue(id)
+    await q.put("after", keys="a")
+    assert new > id
+    assert await q.dead_letters() == []
+    before = await q.one()
+    assert before.payload == "before"
+    await before.ack()
+    lease = await q.one()
+    assert (lease.id, lease.payload, lease.attempt) == (new, "poison", 1)
+    assert lease.keys == {b"a"} and lease.shared == {b"s"}
+    await lease.nack()
+    await (await q.one()).nack()
+    (letter,) = await q.dead_letters()
+    assert (letter.id, letter.priority, letter.attempts) == (new, 7, 2)
+    assert await q.handle() == ["after"]
+    assert (await q.stats()).requeued == 1
+
+
+@clause(10)
+async def a_requeue_is_free_of_deduplication(t: Trial) -> None:
+    q = t.queue()
+    id = await _dead(q, "poison", dedup="once")
+    new = await q.requeue(id)
+    assert new != id
+    assert (await q.one()).id == new
+    assert await q.put("poison", dedup="once") == id
+
+
+@clause(10)
+async def a_requeue_wakes_who_waits_for_work(t: Trial) -> None:
+    q = t.queue()
+    id = await _dead(q, "poison", keys="a")
+    assert (await t.wakes(q.get(), q.requeue(id))).payload == "poison"
+
+
+@clause(10)
+async def a_requeued_barrier_is_a_barrier_again(t: Trial) -> None:
+    q = t.queue()
+    id = await _dead(q, "barrier", barrier=True)
+    await q.put("before", keys="a")
+    await q.requeue(id)
+    await q.put("after", keys="b")
+    before = await q.one()
+    assert before.payload == "before"
+    await before.ack()
+    assert (await q.one()).payload == "barrier"
+
+
+@clause(10)
+async def a_requeue_needs_room(t: Trial) -> None:
+    q = t.queue(maxsize=1)
+    id = await _dead(q, "poison")
+    await q.put("fills")
+    with raises(Full):
+        await q.requeue(id)
+    assert [letter.id for letter in await q.dead_letters()] == [id]
+    assert await q.handle() == ["fills"]
+    assert await q.requeue(id) > id
+
+
+@clause(10)
+async def dead_letters_are_listed_oldest_first(t: Trial) -> None:
+    q = t.queue()
+    first = await q.put("put first", keys="a")
+    second = await q.put("put second", keys="b")
+    leases = await q.ready()
+    await leases[1].reject("dies first")
+    await leases[0].reject("dies second")
+    assert [letter.id for letter in await q.dead_letters()] == [second, first]
+    assert [letter.id for letter in await q.dead_letters(1)] == [second]
+    assert [letter.id for letter in await q.dead_letters(limit=2)] == [second, first]
+
+
+@clause(10)
+async def dead_letters_may_be_asked_for_by_key(t: Trial) -> None:
+    q = t.queue()
+    await _dead(q, "writes a", keys=["a", "b"])
+    await _dead(q, "unkeyed")
+    await _dead(q, "reads a", shared="a")
+    await _dead(q, "writes 7", keys="7")
+    assert [letter.payload for letter in await q.dead_letters(key="a")] == ["writes a", "reads a"]
+    assert [letter.payload for letter in await q.dead_letters(key=7)] == ["writes 7"]
+    assert [letter.payload for letter in await q.dead_letters(1, key="a")] == ["writes a"]
+    assert await q.dead_letters(key="nobody") == []
+
+
+@clause(10)
+async def when_dead_letters_reach_their_bound_the_policy_is_hold(t: Trial) -> None:
+    q = t.queue(maxdead=1, retry=Retry(attempts=1))
+    await q.put("first", keys="a")
+    await (await q.one()).nack()
+    second = await q.put("second", keys="a")
+    third = await q.put("third", keys="b")
+    await q.put("behind", keys="a")
+    leases = {lease.id: lease for lease in await q.ready()}
+    await leases[second].nack()
+    await leases[third].reject("no")
+    assert [letter.payload for letter in await q.dead_letters()] == ["first"]
+    assert (await q.state(second), await q.state(third)) == ("held", "held")
+    assert await q.payloads() == []
+    assert not await q.bury(second)
+    assert await q.state(second) == "held"
+
+
+@clause(10)
+async def room_among_the_dead_letters_lifts_the_hold_for_later_ones(t: Trial) -> None:
+    q = t.queue(maxdead=1)
+    first = await _dead(q, "first")
+    second = await _dead(q, "second", keys="a")
+    assert await q.state(second) == "held"
+    new = await q.requeue(first)
+    assert await q.state(second) == "held"
+    assert await q.bury(second)
+    assert [letter.id for letter in await q.dead_letters()] == [second]
+    await (await q.one()).reject("full again")
+    assert await q.state(new) == "held"

@@ -1,0 +1,51 @@
+"""What the contract suite asks of an engine: a `Harness`.
+
+A harness makes queues on one engine, all of them on one clock that the test moves, and names the
+clauses that the engine cannot hold. The suite needs nothing else; tests/contract/test_memory.py is
+the shortest example.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+Face = Literal["sync", "aio"]
+FACES: tuple[Face, ...] = ("sync", "aio")
+
+
+class SteppedClock(Protocol):
+    """A clock that stands still until it is advanced, such as `interlock.testing.ManualClock`."""
+
+    def now(self) -> float:
+        """Seconds since the clock's own zero."""
+
+    def advance(self, seconds: float) -> None:
+        """Moves on by `seconds`, and wakes whatever sleeps on this clock and is due by then."""
+
+
+class Harness(Protocol):
+    """One engine as the suite sees it. Each run of a case is given a fresh one."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name, for reports."""
+
+    @property
+    def capabilities(self) -> Mapping[int | str, str]:
+        """What the engine cannot hold: a clause's number, or the name of one case, and why."""
+
+    @property
+    def clock(self) -> SteppedClock:
+        """The clock of every queue that this harness makes."""
+
+    def queue(self, **options: Any) -> Any:
+        """A new, empty queue.
+
+        Options are those of `KeyedQueue` but `clock`: maxsize, maxbytes, sizeof, keys, shared,
+        retry, lease, maxdead, dedup_window. A wrong one raises what `KeyedQueue` raises.
+        """
+
+    def aio(self, queue: Any) -> Any:
+        """The asyncio face of a queue that `queue()` made; called on the running loop."""
+
+    def close(self) -> None:
+        """Gives back what the queues hold; the last call, after a failed case too."""

@@ -1,0 +1,47 @@
+"""Every link from page to page, file or heading leads somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.running import ROOT
+from tests.docs.test_pages import PAGES
+
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
+IMAGE = re.compile(r"(?:src|href)=\"([^\"]+)\"")
+FENCED = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`[^`\n]+`")
+HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    text = INLINE.sub("", FENCED.sub("", page.read_text(encoding="utf-8")))
+    dead = [link for link in LINK.findall(text) + IMAGE.findall(text) if not leads(page, link)]
+    assert not dead
+
+
+def leads(page: Path, link: str) -> bool:
+    if re.match(r"[a-z][a-z0-9+.-]*:", link):
+        # Another host's page: no test of ours depends on it.
+        return True
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists():
+        return False
+    return not anchor or target.suffix != ".md" or anchor in anchors(target)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives the headings of a page."""
+    names: set[str] = set()
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for heading in HEADING.findall(text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        count = 0
+        while (f"{name}-{count}" if count else name) in names:
+            count += 1
+        names.add(f"{name}-{count}" if count else name)
+    return names

@@ -1,0 +1,60 @@
+"""Every snippet of the pages at the root and in docs/ runs, and so does every example."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.running import ROOT, run, run_python
+from tests.docs.snippets import Program, blocks, commands, programs
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+EXAMPLES = sorted(ROOT.glob("examples/**/*.py"))
+PROGRAMS = [pytest.param(program, id=program.name) for page in PAGES for program in programs(page)]
+COMMANDS = [
+    pytest.param(words, id=f"{page.relative_to(ROOT)}:{line}")
+    for page in PAGES
+    for line, words in commands(page)
+]
+# What a page may tell a reader to type that a test does not: it would install, fetch or build.
+NOT_RUN = {"apt", "cargo", "cd", "git", "pip", "python", "python3", "rustup", "sh", "xdg-open"}
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_snippets_of_a_page_run_and_print_what_it_says(
+    program: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / f"{Path(program.name).stem}.py"
+    file.write_text(program.source(), encoding="utf-8")
+    printed = program.outputs(run_python(file, tmp_path))
+    for block in program.blocks:
+        if block.output is not None:
+            assert printed[block.line] == block.output, f"{program.name}:{block.line}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    run_python(example, tmp_path)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_of_a_page_works(words: list[str], tmp_path: Path) -> None:
+    name, *arguments = words
+    if name == "interlock":
+        run([Path(sys.executable).with_name("interlock"), *arguments], tmp_path)
+    elif name == "make":
+        targets = [word for word in arguments if "=" not in word]
+        assert set(targets) <= TARGETS, f"the Makefile has no target {set(targets) - TARGETS}"
+    elif name.startswith((".", "scripts/")):
+        assert (ROOT / name).exists() or name.startswith(".venv/"), f"{name} does not exist"
+    else:
+        assert name in NOT_RUN or shutil.which(name), f"{name} is no known command"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_output_belongs_to_a_snippet_that_runs(page: Path) -> None:
+    for block in blocks(page):
+        assert block.output is None or "not-run" not in block.marks, f"{page}:{block.line}"

@@ -1,0 +1,71 @@
+"""`import interlock`: what it offers, and what it must not load."""
+
+import inspect
+import subprocess
+import sys
+import types
+
+import pytest
+
+import interlock
+
+# A program that only puts and gets pays for none of these.
+NOT_LOADED = [
+    "aio_pika",
+    "argparse",
+    "asyncio",
+    "confluent_kafka",
+    "interlock.cli",
+    "interlock.replay",
+    "interlock.testing",
+    "kafka",
+    "multiprocessing",
+    "nats",
+    "pytest",
+    "redis",
+    "subprocess",
+]
+
+
+def loaded_by(program: str) -> set[str]:
+    command = [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def added() -> set[str]:
+    """The modules that `import interlock` adds to those of a bare interpreter."""
+    return loaded_by("import interlock") - loaded_by("")
+
+
+@pytest.mark.parametrize("module", NOT_LOADED)
+def test_import_does_not_load(module: str, added: set[str]) -> None:
+    assert module not in added
+
+
+def test_all_names_everything_public() -> None:
+    # dir() rather than vars(): a name may be loaded when it is first asked for.
+    public = {
+        name
+        for name in dir(interlock)
+        if not name.startswith("_") and not isinstance(getattr(interlock, name), types.ModuleType)
+    }
+    assert sorted(public) == sorted(set(interlock.__all__) - {"__version__"})
+    assert len(interlock.__all__) == len(set(interlock.__all__))
+
+
+def test_every_public_class_and_function_is_described() -> None:
+    for name in interlock.__all__:
+        value = getattr(interlock, name)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            assert inspect.getdoc(value), f"{name} has no docstring"
+
+
+def test_every_public_class_is_found_where_it_says_it_is() -> None:
+    # Pickle and tracebacks go by this name; an own name of a public class must not be a secret one.
+    for name in interlock.__all__:
+        value = getattr(interlock, name)
+        if inspect.isclass(value) and value.__module__.partition(".")[0] == "interlock":
+            module = sys.modules[value.__module__]
+            assert getattr(module, value.__qualname__) is value, name

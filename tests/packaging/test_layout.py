@@ -1,0 +1,30 @@
+"""Rules of the sources that no linter knows."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(
+    path
+    for folder in ("src", "crates", "tests", "scripts", "examples", "benchmarks")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".pyi", ".rs", ".js", ".css"} and path.is_file()
+)
+LONGEST = 600
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_is_too_long_to_be_read_at_once(source: Path) -> None:
+    assert len(source.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+def test_no_module_is_called_by_a_word_that_says_nothing() -> None:
+    vague = {"common", "helpers", "misc", "util", "utils"}
+    assert not [str(path) for path in SOURCES if path.stem in vague]
+
+
+def test_the_core_knows_no_python() -> None:
+    manifest = (ROOT / "crates" / "interlock-core" / "Cargo.toml").read_text()
+    assert not re.search(r"^(pyo3|interlock-python)\b", manifest, re.MULTILINE)

@@ -1,0 +1,74 @@
+"""What a user installs: everything needed, nothing else, one file for every Python from 3.11 on."""
+
+import email
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "interlock"
+
+pytestmark = pytest.mark.watchdog(300)  # the fixture may compile
+
+
+def test_one_wheel_serves_every_python_from_3_11(wheel_path: Path) -> None:
+    assert "-cp311-abi3-" in wheel_path.name
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:
+    sources = {
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("_core.")
+    }
+    assert {"interlock/py.typed", "interlock/_core.pyi"} <= set(wheel.namelist())
+    assert sources <= set(wheel.namelist())
+
+
+def test_the_wheel_holds_one_native_module(wheel: zipfile.ZipFile) -> None:
+    native = [name for name in wheel.namelist() if name.endswith((".so", ".pyd"))]
+    assert native == ["interlock/_core.abi3.so"]
+
+
+def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
+    others = [
+        name
+        for name in wheel.namelist()
+        if not name.startswith("interlock/") and ".dist-info/" not in name
+    ]
+    assert not others
+    assert not [name for name in wheel.namelist() if "__pycache__" in name]
+
+
+def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
+    (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = email.message_from_bytes(wheel.read(name))
+    assert metadata["Name"] == "interlock"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "MIT"
+    assert [line for line in wheel.namelist() if line.endswith("licenses/LICENSE")]
+    assert metadata.get_payload(), "the README is the long description"
+    assert metadata.get_all("Requires-Dist") is None, "the package depends on nothing"
+
+
+def test_the_installed_wheel_works_without_the_sources(wheel_path: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel_path) as opened:
+        opened.extractall(site)
+    program = (
+        "import interlock\n"
+        "queue = interlock.KeyedQueue()\n"
+        "queue.put('order', keys='account:7')\n"
+        "with queue.get() as payload:\n"
+        "    assert payload == 'order'\n"
+        "print(interlock.__file__)\n"
+    )
+    # -I: neither the folder nor the environment adds a path, so that only the wheel is there.
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(site)!r})\n"]
+    command[-1] += program
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(site))

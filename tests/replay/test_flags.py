@@ -1,0 +1,127 @@
+"""Every flag has a test here, called test_<flag>_..., or the first of these fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from interlock.cli import main, parser
+from interlock.cli.replay import FLAGS
+from tests.replay.traces import KEPT, written
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    return str(written(tmp_path / "small.jsonl", list(KEPT)))
+
+
+@pytest.fixture
+def replayed(capsys: pytest.CaptureFixture[str]) -> Replayed:
+    return Replayed(capsys)
+
+
+class Replayed:
+    """Calls the command with --json and gives its object."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, *flags: str, work: str = "sleep:0s") -> dict[str, object]:
+        assert main(["replay", *flags, "--work", work, "--json"]) == 0
+        found = json.loads(self.capsys.readouterr().out)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
+def test_every_flag_has_a_test_and_a_line_of_help(flag: object) -> None:
+    assert hasattr(flag, "name")
+    assert hasattr(flag, "help")
+    start = "test_" + flag.name.removeprefix("--").replace("-", "_") + "_"
+    assert [name for name in globals() if name.startswith(start)]
+    assert len(flag.help) > 20
+
+
+def test_the_parser_has_no_flag_that_is_not_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["replay", "--help"])
+    assert ended.value.code == 0
+    words = capsys.readouterr().out.replace("[", " ").replace("]", " ").split()
+    flags = {word for word in words if word.startswith("--")}
+    assert flags == {flag.name for flag in FLAGS} | {"--help"}
+
+
+def test_git_replays_a_repository(replayed: Replayed, tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        settings = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *settings, *arguments], check=True)
+
+    git("init", "-q")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-q", "-m", "one")
+    found = replayed("--git", str(tmp_path))
+    assert (found["messages"], found["keys"], found["trace"]) == (1, 1, tmp_path.name)
+
+
+def test_workers_sets_how_many_threads_there_are(replayed: Replayed, trace: str) -> None:
+    assert replayed(trace)["threads"] == 8
+    assert replayed(trace, "--workers", "3")["threads"] == 3
+
+
+def test_work_chooses_the_handler(replayed: Replayed, trace: str) -> None:
+    assert replayed(trace, work="hash")["work"] == "hash"
+    failed = replayed(trace, work="tests.replay.handlers:fail_on_3")
+    assert failed["failures_found"] == [["3", "ValueError: not this one"]]
+
+
+@pytest.mark.parametrize("way", ["queue", "executor", "taskgroup"])
+def test_way_chooses_what_runs_the_messages(replayed: Replayed, trace: str, way: str) -> None:
+    found = replayed(trace, "--way", way)
+    assert (found["way"], found["violations"], found["digest_matches"]) == (way, 0, True)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "asyncio"])
+def test_pool_chooses_where_handlers_run(replayed: Replayed, trace: str, pool: str) -> None:
+    found = replayed(trace, "--pool", pool, "--workers", "2")
+    assert found["pool"] == pool
+    assert (found["threads"], found["processes"]) == {
+        "thread": (2, 0),
+        "process": (2, 2),
+        "asyncio": (1, 0),
+    }[pool]
+
+
+def test_compare_runs_the_ways_of_today_too(replayed: Replayed, trace: str) -> None:
+    rows = replayed(trace, "--compare")["compared"]
+    assert isinstance(rows, list)
+    assert [row["way"] for row in rows] == ["queue", "serial", "hash", "rendezvous", "registry"]
+
+
+def test_json_prints_one_object_and_nothing_else(replayed: Replayed, trace: str) -> None:
+    assert replayed(trace)["messages"] == 4
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg"])
+def test_picture_draws_the_run_into_a_file(
+    replayed: Replayed, trace: str, tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"run{suffix}"
+    replayed(trace, "--picture", str(path))
+    assert suffix[1:] in path.read_text()[:200]
+
+
+def test_skip_bad_counts_bad_lines_and_goes_on(replayed: Replayed, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text('{"id": 1, "keys": []}\nnothing\n')
+    found = replayed(str(path), "--skip-bad")
+    assert (found["messages"], found["skipped"]) == (1, 1)
+    assert "line 2: not JSON" in str(found["skipped_lines"])
+
+
+def test_limit_replays_the_first_messages_only(replayed: Replayed, trace: str) -> None:
+    assert replayed(trace, "--limit", "2")["messages"] == 2
+    assert replayed(trace, "--limit", "200")["messages"] == 4
