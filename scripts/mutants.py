@@ -12,6 +12,8 @@ prove nothing.
 
 import argparse
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,7 +30,6 @@ TREE = WORK / "tree"
 LIMIT_SECONDS = 300.0
 # Link-time optimisation would cost a minute a fault and finds nothing more.
 QUICK_BUILD = {
-    "CARGO_TARGET_DIR": str(WORK / "build"),
     "CARGO_PROFILE_RELEASE_LTO": "off",
     "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
     "CARGO_PROFILE_RELEASE_DEBUG": "0",
@@ -46,8 +47,8 @@ class StaleFault(Exception):
 class Fault:
     """One deliberate break: in `file`, the text `find`, there once, becomes `replace`.
 
-    `cargo` holds the words for `cargo test` that run the test which must notice; or `pytest` holds
-    the test's path and name.
+    The test that must notice is named by one of three: `cargo`, words for `cargo test`; `shuttle`,
+    the same of a test that runs under the model checker; `pytest`, words for pytest.
     """
 
     name: str
@@ -55,15 +56,32 @@ class Fault:
     find: str
     replace: str
     cargo: str = ""
+    shuttle: str = ""
     pytest: str = ""
 
     def __post_init__(self) -> None:
-        if bool(self.cargo) == bool(self.pytest):
-            raise SystemExit(f"tests/mutants.toml: {self.name}: name either cargo or pytest")
+        if [self.cargo, self.shuttle, self.pytest].count("") != 2:
+            raise SystemExit(f"tests/mutants.toml: {self.name}: name one test")
 
     @property
     def test(self) -> str:
-        return f"cargo test {self.cargo}" if self.cargo else f"pytest {self.pytest}"
+        if self.pytest:
+            return f"pytest {self.pytest}"
+        return f"cargo test {self.cargo}" if self.cargo else f"shuttle {self.shuttle}"
+
+    @property
+    def cargo_words(self) -> list[str]:
+        chosen = self.cargo or f"--test shuttle {self.shuttle}"
+        return ["--release", "--locked", "--package", "interlock-core", *chosen.split()]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the build and the test run with, beside what this process has."""
+        build = WORK / ("build-shuttle" if self.shuttle else "build")
+        more = {"CARGO_TARGET_DIR": str(build), "PYTHONPATH": str(TREE / "src")}
+        if self.shuttle:
+            more["RUSTFLAGS"] = "--cfg shuttle"
+        return {**QUICK_BUILD, **more}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -152,43 +170,38 @@ def require_pass(fault: Fault) -> None:
     done = run_test(fault)
     if done.returncode != 0:
         raise SystemExit(f"{fault.test} fails on the unbroken code:\n{done.stdout}\n{done.stderr}")
-    ran = done.stdout.replace("running 0 tests", "")
-    if fault.cargo and "running " not in ran:
+    if not fault.pytest and not re.search(r"^running [1-9]", done.stdout, re.MULTILINE):
         raise SystemExit(f"{fault.test} runs no test at all")
 
 
 def build(fault: Fault) -> None:
     """Compile what the test needs. Raises StaleFault if it does not compile."""
-    if fault.cargo:
-        command = ["cargo", "test", "--no-run", *cargo_words(fault)]
-    else:
+    if fault.pytest:
         command = ["cargo", "build", "--release", "--locked", "--package", "interlock-python"]
         command += ["--features", "pyo3/extension-module"]
-    done = run(command)
+    else:
+        command = ["cargo", "test", "--no-run", *fault.cargo_words]
+    done = run(command, fault)
     if done.returncode != 0:
         raise StaleFault(f"{fault.name}: the code does not compile:\n{done.stderr}")
-    if not fault.cargo:
+    if fault.pytest:
         suffix = "dylib" if sys.platform == "darwin" else "so"
         native = WORK / "build" / "release" / f"lib_core.{suffix}"
         shutil.copy2(native, TREE / "src" / "interlock" / "_core.abi3.so")
 
 
 def run_test(fault: Fault) -> subprocess.CompletedProcess[str]:
-    if fault.cargo:
-        return run(["cargo", "test", *cargo_words(fault)])
-    return run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", fault.pytest])
+    if fault.pytest:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        return run([*command, *shlex.split(fault.pytest)], fault)
+    return run(["cargo", "test", *fault.cargo_words], fault)
 
 
-def cargo_words(fault: Fault) -> list[str]:
-    return ["--release", "--locked", "--package", "interlock-core", *fault.cargo.split()]
-
-
-def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **QUICK_BUILD, "PYTHONPATH": str(TREE / "src")}
+def run(command: Sequence[str], fault: Fault) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         cwd=TREE,
-        env=environment,
+        env={**os.environ, **fault.environment},
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,

@@ -1,15 +1,19 @@
-"""For all tests: a watchdog that ends a run in which a test hangs.
+"""For all tests: a watchdog, so that a test which waits for a lost wake-up does not hold up the CI.
 
-A test that waits for a lost wake-up must not hold up the CI, and a thread stuck in the native
-module cannot be interrupted from Python. faulthandler's timer is a thread in C that needs neither
-the GIL nor the cooperation of the one that hangs: it prints every stack and ends the process.
-The order of the tests is random: pytest-randomly prints its seed, `--randomly-seed=N` repeats it.
+At its limit the main thread is interrupted, and the test fails with the stacks of all threads.
+Where that does not help, for a thread may be stuck in native code and even hold the GIL,
+faulthandler's timer ends the whole run at one and a half times the limit: a thread in C that needs
+nobody's cooperation. The order of the tests is random: pytest-randomly prints its seed, and
+`--randomly-seed=N` repeats it.
 """
 
 import faulthandler
 import os
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -26,24 +30,44 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[STDERR])
-    note_running("")
+    RUNNING.write_text("")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    note_running(item.nodeid)
-    stderr = item.config.stash[STDERR]
-    faulthandler.dump_traceback_later(allowed_seconds(item), exit=True, file=stderr)
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    RUNNING.write_text(item.nodeid)
+    with watched(item):
+        yield
 
 
-def allowed_seconds(item: pytest.Item) -> float:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with watched(item):
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with watched(item):
+        yield
+
+
+@contextmanager
+def watched(item: pytest.Item) -> Iterator[None]:
     marker = item.get_closest_marker("watchdog")
-    return float(marker.args[0]) if marker else DEFAULT_SECONDS
+    limit = float(marker.args[0]) if marker else DEFAULT_SECONDS
 
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        # Captured, so the report of this test shows it.
+        faulthandler.dump_traceback(2)
+        pytest.fail(f"not ended after {limit:g} s")
 
-def note_running(nodeid: str) -> None:
-    RUNNING.write_text(nodeid)
+    faulthandler.dump_traceback_later(1.5 * limit, exit=True, file=item.config.stash[STDERR])
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        faulthandler.cancel_dump_traceback_later()

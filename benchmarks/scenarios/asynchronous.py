@@ -47,7 +47,8 @@ def into_a_loop() -> Sample:
         async def receive() -> int:
             lease = await get()
             await lease.ack()
-            return lease.payload
+            number: int = lease.payload
+            return number
 
         def put(number: int) -> None:
             queue.put(number, keys="room")

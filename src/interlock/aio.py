@@ -6,12 +6,14 @@ import asyncio
 import collections
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from interlock import _core
-from interlock.message import AsyncLease, Keys
-from interlock.retry import Seconds
+from interlock.consumer import consume_async
+from interlock.errors import Empty, NotDrained
+from interlock.message import AsyncLease, Keys, Kind, Message, batch_options
+from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
@@ -21,15 +23,13 @@ __all__ = ["AsyncQueue"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-Kind = Literal["any", "keyed", "unkeyed"]
-
 
 class AsyncQueue(Generic[T]):
     """A queue's asyncio face: the same messages, awaited.
 
     Cancelling a call that waits loses nothing. Any number of event loops, and threads on the other
     face, may use one queue. What never waits (``explain``, ``cancel``, ``pause``, ``stats``, ...) is
-    on the queue itself.
+    on the queue itself. Calls mean what they mean there, and raise the same errors.
     """
 
     __slots__ = ("queue",)
@@ -44,87 +44,116 @@ class AsyncQueue(Generic[T]):
         timeout: Seconds | None = None,
         keys: Keys | None = None,
         shared: Keys | None = None,
-        priority: int | None = None,
-        delay: Seconds | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
     ) -> int:
-        """Puts a message, waiting for room; see ``KeyedQueue.put``."""
+        """Puts a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
+        _check(timeout, "put()")
         queue = self.queue
-        id = queue._try_put(payload, keys, shared, priority, delay, dedup, barrier, quiet)
-        if id is not None:
-            return id
-        named = {
-            "keys": _kept(keys),
-            "shared": _kept(shared),
-            "priority": priority,
-            "delay": delay,
-            "dedup": dedup,
-            "barrier": barrier,
-            "quiet": quiet,
-        }
-        return (await _wait(queue, lambda wait: wait.put_many([payload], [named]), timeout))[0]
+        put = queue._try_put(payload, keys, shared, priority, delay, dedup, barrier, quiet)
+        if isinstance(put, int):
+            return put
+        return (await _put(queue, put, timeout))[0]
 
-    def put_nowait(self, payload: T, **options: Any) -> int:
+    def put_nowait(
+        self,
+        payload: T,
+        *,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+    ) -> int:
         """See ``KeyedQueue.put_nowait``."""
-        return self.queue.put_nowait(payload, **options)
+        return self.queue.put(
+            payload,
+            False,
+            keys=keys,
+            shared=shared,
+            priority=priority,
+            delay=delay,
+            dedup=dedup,
+            barrier=barrier,
+            quiet=quiet,
+        )
 
     async def put_many(
-        self, items: Iterable[T], *, timeout: Seconds | None = None, **options: Any
+        self,
+        items: Iterable[T],
+        *,
+        timeout: Seconds | None = None,
+        keys: Keys | Callable[[T], Keys] | None = None,
+        shared: Keys | Callable[[T], Keys] | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: Callable[[T], str | None] | None = None,
+        quiet: bool = False,
     ) -> list[int]:
-        """Puts a batch, whole or not at all; see ``KeyedQueue.put_many``."""
-        from interlock.queue import batch_options
-
+        """Puts a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
+        _check(timeout, "put_many()")
         payloads = list(items)
-        named = batch_options(payloads, **options)
-        return await _wait(self.queue, lambda wait: wait.put_many(payloads, named), timeout)
+        named = batch_options(payloads, keys, shared, priority, delay, dedup, quiet)
+        return await _put(self.queue, self.queue._batch(payloads, named), timeout)
 
-    async def get(
-        self, *, kind: Kind | None = None, timeout: Seconds | None = None
-    ) -> AsyncLease[T]:
+    async def get(self, *, timeout: Seconds | None = None, kind: Kind = "any") -> AsyncLease[T]:
         """Waits for a message; see ``KeyedQueue.get``."""
+        _check(timeout, "get()")
         queue = self.queue
         lease = queue._try_get_async(kind)
         if lease is not None:
             return lease
-        return await _wait(queue, lambda wait: wait.get_async(kind or "any"), timeout)
+        return await _wait(queue, lambda wait: wait.get_async(kind), timeout)
 
-    def get_nowait(self, *, kind: Kind | None = None) -> AsyncLease[T]:
+    def get_nowait(self, *, kind: Kind = "any") -> AsyncLease[T]:
         """See ``KeyedQueue.get_nowait``."""
         lease = self.queue._try_get_async(kind)
         if lease is None:
-            from interlock.errors import Empty
-
             raise Empty("no message is ready")
         return lease
 
     async def get_many(
-        self, limit: int, *, kind: Kind | None = None, timeout: Seconds | None = None
+        self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
     ) -> list[AsyncLease[T]]:
         """Waits for at least one message, and takes at most ``limit``."""
-        if limit < 1:
-            raise ValueError(f"get_many(): limit is {limit}; allowed: 1 or more")
-        return await _wait(
-            self.queue, lambda wait: wait.get_many_async(limit, kind or "any"), timeout
-        )
+        _check(timeout, "get_many()")
+        return await _wait(self.queue, lambda wait: wait.get_many_async(limit, kind), timeout)
 
     async def ack_many(self, leases: Iterable[AsyncLease[T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
-        self.queue.ack_many(list(leases))
+        self.queue.ack_many(leases)  # type: ignore[arg-type]
+
+    async def consume(
+        self,
+        handler: Callable[[T], Awaitable[object]],
+        *,
+        threads: int = 1,
+        timeout: Seconds | None = None,
+        kind: Kind = "any",
+    ) -> None:
+        """Awaits ``handler(payload)`` for every message, until the queue is shut down and drained.
+
+        As ``KeyedQueue.consume``, with a task where that has a thread: ``threads`` is how many
+        handlers run at once. Cancelling it cancels the handlers; their messages come again.
+        """
+        await consume_async(self.queue, handler, threads=threads, timeout=timeout, kind=kind)
 
     async def join(self, timeout: Seconds | None = None) -> None:
         """Waits until nothing is unsettled; see ``KeyedQueue.join``."""
-        from interlock.queue import not_drained
-
+        _check(timeout, "join()")
+        if timeout is None:
+            self.queue._check_join()
         try:
             await _wait(self.queue, lambda wait: wait.drained() or None, timeout)
-        except Exception as error:
-            from interlock.errors import Empty
-
-            if isinstance(error, Empty):
-                raise not_drained(self.queue) from None
+        except NotDrained:
             raise
+        except TimeoutError:
+            raise NotDrained(*self.queue._undrained(1000)) from None
 
     def qsize(self) -> int:
         """Messages that are not leased."""
@@ -138,17 +167,42 @@ class AsyncQueue(Generic[T]):
         """A put would have to wait."""
         return self.queue.full()
 
-    def shutdown(self, immediate: bool = False) -> list[Any]:
+    def shutdown(self, immediate: bool = False) -> list[Message[T]]:
         """See ``KeyedQueue.shutdown``."""
         return self.queue.shutdown(immediate)
 
+    def task_done(self) -> NoReturn:
+        """Not here: a message is settled through its lease."""
+        self.queue.task_done()
+
+    @property
+    def maxsize(self) -> int:
+        """Most unsettled messages; 0 is no bound."""
+        return self.queue.maxsize
+
     def __repr__(self) -> str:
-        return f"<AsyncQueue of {self.queue!r}>"
+        return f"<{type(self).__name__} of {self.queue!r}>"
 
 
-def _kept(keys: Keys | None) -> Keys | None:
-    # An iterator was used up by the first look; whoever waits must be able to look again.
-    return tuple(keys) if hasattr(keys, "__next__") else keys  # type: ignore[arg-type]
+def _check(timeout: Seconds | None, call: str) -> None:
+    if timeout is not None:
+        seconds(timeout, f"{call}: timeout")
+
+
+async def _put(queue: KeyedQueue[Any], batch: _core.Batch, timeout: Seconds | None) -> list[int]:
+    if timeout is None:
+        task = asyncio.current_task()
+        checked = batch
+
+        def look(wait: _core.Waiter) -> list[int] | None:
+            ids = wait.put(checked)
+            if ids is None:
+                # Where it would wait, not before: a put that finds room never deadlocks.
+                queue._check_room(checked.call, id(task))
+            return ids
+
+        return await _wait(queue, look, None)
+    return await _wait(queue, lambda wait: wait.put(batch), timeout)
 
 
 async def _wait(
@@ -181,16 +235,20 @@ async def _wait(
 class _Place:
     """Where a queue calls one waiting coroutine, from whatever thread."""
 
-    __slots__ = ("_bridge", "_thread", "future")
+    __slots__ = ("_bridge", "_loop", "_thread", "future")
 
     future: asyncio.Future[None]
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bridge = _bridge_of(loop)
+        self._loop = loop
         self._thread = threading.get_ident()
 
     def call(self) -> None:
-        if threading.get_ident() == self._thread:
+        # The short way only out of a task of this loop. A handler of a signal, or a destructor,
+        # also runs in this thread while the loop sleeps, which would not notice.
+        here = threading.get_ident() == self._thread
+        if here and asyncio.current_task(self._loop) is not None:
             _resume(self.future)
         else:
             self._bridge.post(self.future)
@@ -202,25 +260,23 @@ class _Bridge:
     ``call_soon_threadsafe`` writes to a pipe each time; here only the first of a burst does.
     """
 
-    __slots__ = ("_armed", "_futures", "_loop", "__weakref__")
+    __slots__ = ("__weakref__", "_armed", "_futures", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
+        self._loop = loop
         self._armed = False
         self._futures: collections.deque[asyncio.Future[None]] = collections.deque()
 
     def post(self, future: asyncio.Future[None]) -> None:
-        self._futures.append(future)
-        if self._armed:
+        if self._armed and not self._loop.is_closed():
+            self._futures.append(future)
             return
+        # A closed loop raises RuntimeError here: the queue learns of it and calls somebody else.
         self._armed = True
-        loop = self._loop()
+        self._futures.append(future)
         try:
-            if loop is None:
-                raise RuntimeError("the event loop is gone")
-            loop.call_soon_threadsafe(self._run)
-        except RuntimeError:
-            # Closed: the queue learns of it and calls somebody else.
+            self._loop.call_soon_threadsafe(self._run)
+        except BaseException:
             self._armed = False
             self._futures.clear()
             raise
@@ -237,13 +293,13 @@ def _resume(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-_bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = (
-    weakref.WeakKeyDictionary()
-)
+# By the loop's identity, which is its own as long as the bridge is there. Those who wait keep their
+# bridge, and nothing else keeps a loop that was closed with some of them.
+_bridges: weakref.WeakValueDictionary[int, _Bridge] = weakref.WeakValueDictionary()
 
 
 def _bridge_of(loop: asyncio.AbstractEventLoop) -> _Bridge:
-    bridge = _bridges.get(loop)
+    bridge = _bridges.get(id(loop))
     if bridge is None:
-        bridge = _bridges.setdefault(loop, _Bridge(loop))
+        bridge = _bridges[id(loop)] = _Bridge(loop)
     return bridge

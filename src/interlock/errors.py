@@ -3,19 +3,24 @@
 ::
 
     InterlockError
-    ├── Full            also queue.Full
-    ├── Empty           also queue.Empty
-    ├── ShutDown        also queue.ShutDown, where Python has it (3.13)
+    ├── Full            also queue.Full and asyncio.QueueFull
+    ├── Empty           also queue.Empty and asyncio.QueueEmpty
+    ├── ShutDown        also queue.ShutDown and asyncio.QueueShutDown, where Python has them (3.13)
     ├── LeaseLost
     ├── WouldDeadlock
-    └── NotDrained      also TimeoutError
+    ├── NotDrained      also TimeoutError
+    ├── RetryAfter      raised by handlers
+    └── Reject          raised by handlers
 
 Bad arguments are ``TypeError`` and ``ValueError``, as everywhere in Python.
 """
 
 from __future__ import annotations
 
+import asyncio as _asyncio
+import datetime as _dt
 import queue as _queue
+import sys as _sys
 
 __all__ = [
     "Empty",
@@ -34,20 +39,23 @@ class InterlockError(Exception):
     """The root of all errors of Interlock."""
 
 
-class Full(InterlockError, _queue.Full):
+class Full(InterlockError, _queue.Full, _asyncio.QueueFull):
     """The queue has no room for the put (leased messages count)."""
 
 
-class Empty(InterlockError, _queue.Empty):
+class Empty(InterlockError, _queue.Empty, _asyncio.QueueEmpty):
     """No message is ready."""
 
 
-# ``queue.ShutDown`` came with Python 3.13; before that there is nothing to be caught as.
-_StandardShutDown: type[Exception] = getattr(_queue, "ShutDown", Exception)
+if _sys.version_info >= (3, 13):
 
+    class ShutDown(InterlockError, _queue.ShutDown, _asyncio.QueueShutDown):
+        """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
 
-class ShutDown(InterlockError, _StandardShutDown):  # type: ignore[valid-type, misc]
-    """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
+else:
+
+    class ShutDown(InterlockError):
+        """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
 
 
 class LeaseLost(InterlockError):
@@ -91,9 +99,19 @@ class NotDrained(InterlockError, TimeoutError):
 
 
 class RetryAfter(InterlockError):
-    """Raised by a handler: try this message again, after so many seconds, in its place."""
+    """Raised by a handler: try this message again, in its place, after ``seconds``.
 
-    def __init__(self, seconds: float) -> None:
+    The attempt counts as failed, so that the retry policy's ``attempts`` still hold.
+    """
+
+    def __init__(self, seconds: float | _dt.timedelta) -> None:
+        if isinstance(seconds, _dt.timedelta):
+            seconds = seconds.total_seconds()
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise TypeError(
+                f"RetryAfter(): seconds is {type(seconds).__name__}; allowed: seconds as a "
+                f"number, or a timedelta"
+            )
         if not seconds >= 0:
             raise ValueError(f"RetryAfter(): seconds is {seconds}; allowed: 0 or more")
         self.seconds = seconds
@@ -107,6 +125,8 @@ class Reject(InterlockError):
     """Raised by a handler: this message cannot be handled; make it a dead letter at once."""
 
     def __init__(self, reason: str) -> None:
+        if not isinstance(reason, str):
+            raise TypeError(f"Reject(): reason is {type(reason).__name__}; allowed: str")
         self.reason = reason
         super().__init__(reason)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from interlock import _core
 from interlock._core import AsyncLease, Lease
@@ -16,6 +16,7 @@ __all__ = [
     "HotKey",
     "Key",
     "Keys",
+    "Kind",
     "Lease",
     "Message",
     "Stats",
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 Key = str | int | bytes
 Keys = Key | Iterable[Key]
+Kind = Literal["any", "keyed", "unkeyed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +119,39 @@ def current_lease() -> Lease[Any]:
         )
     found: Lease[Any] = lease
     return found
+
+
+def batch_options(
+    payloads: Sequence[Any],
+    keys: Any,
+    shared: Any,
+    priority: int,
+    delay: Any,
+    dedup: Callable[[Any], str | None] | None,
+    quiet: bool,
+) -> list[dict[str, Any]]:
+    """What each message of a batch is put with, as the core takes it."""
+
+    def of(value: Any, payload: Any) -> Any:
+        return value(payload) if callable(value) else value
+
+    if dedup is not None and not callable(dedup):
+        raise TypeError(
+            f"put_many(): dedup is {type(dedup).__name__}; allowed: a callable of the payload"
+        )
+    # An iterator of keys would be used up by the first message.
+    keys, shared = (
+        tuple(value) if hasattr(value, "__next__") else value for value in (keys, shared)
+    )
+    return [
+        {
+            "keys": of(keys, payload),
+            "shared": of(shared, payload),
+            "priority": priority,
+            "delay": delay,
+            "dedup": of(dedup, payload),
+            "barrier": False,
+            "quiet": quiet,
+        }
+        for payload in payloads
+    ]

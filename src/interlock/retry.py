@@ -59,11 +59,17 @@ class Retry:
             raise ValueError(
                 f"Retry(): attempts is {attempts}; allowed: 1 or more, or None for ever"
             )
-        if not factor >= 1:
+        if isinstance(factor, bool) or not isinstance(factor, int | float):
+            raise TypeError(f"Retry(): factor is {type(factor).__name__}; allowed: a number")
+        if not 1 <= factor < float("inf"):
             raise ValueError(f"Retry(): factor is {factor}; allowed: 1 or more")
         if then not in ("dead", "hold"):
             raise ValueError(f"Retry(): then is {then!r}; allowed: 'dead', 'hold'")
-        on = tuple(on)
+        if not isinstance(on, tuple):
+            raise TypeError(
+                f"Retry(): on is {on!r}; allowed: a tuple of classes of exceptions, such as "
+                f"(OSError,)"
+            )
         for kind in on:
             if not (isinstance(kind, type) and issubclass(kind, Exception)):
                 raise TypeError(f"Retry(): on holds {kind!r}; allowed: classes of exceptions")

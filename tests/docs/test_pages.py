@@ -27,7 +27,8 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MUL
 def test_the_snippets_of_a_page_run_and_print_what_it_says(
     program: Program, tmp_path: Path
 ) -> None:
-    file = tmp_path / f"{Path(program.name).stem}.py"
+    # Not the page's own name: a page called asyncio.md would be imported in asyncio's stead.
+    file = tmp_path / f"page_{Path(program.name).stem}.py"
     file.write_text(program.source(), encoding="utf-8")
     printed = program.outputs(run_python(file, tmp_path))
     for block in program.blocks:

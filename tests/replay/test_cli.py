@@ -160,7 +160,6 @@ def test_the_module_runs_as_the_command_does(trace: str) -> None:
         ["--work", "tests.replay.handlers:hang_on_loop"],
         ["--work", "tests.replay.handlers:hang", "--way", "executor"],
         ["--work", "tests.replay.handlers:hang", "--pool", "process"],
-        ["--work", "tests.replay.handlers:hang", "--pool", "process", "--way", "executor"],
     ],
 )
 def test_ctrl_c_ends_a_run_whose_handlers_never_return_with_130(

@@ -16,29 +16,18 @@ const BATCH: u64 = 1_000;
 
 /// Names of keys, short enough to lie in the key itself.
 pub fn names(count: usize) -> Vec<String> {
-    (0..count)
-        .map(|number| format!("account:{number}"))
-        .collect()
+    (0..count).map(|number| format!("account:{number}")).collect()
 }
 
 /// A put with these keys and nothing else; the message's id.
 pub fn put(queue: &Queue<u64>, keys: &[KeyRef<'_>], payload: u64) -> u64 {
-    let put = Put {
-        keys,
-        ..Put::default()
-    };
-    queue
-        .try_put(&put, &mut Some(payload))
-        .expect("open")
-        .expect("unbounded")
-        .id
+    let put = Put { keys, ..Put::default() };
+    queue.try_put(&put, &mut Some(payload)).expect("open").expect("unbounded").id
 }
 
 /// Takes the next message and settles it; its payload.
 pub fn get_and_ack(queue: &Queue<u64>) -> Option<u64> {
-    let (grant, payload) = queue
-        .try_get(Kind::Any, 0, |payload, _| *payload)
-        .expect("open")?;
+    let (grant, payload) = queue.try_get(Kind::Any, 0, |payload, _| *payload).expect("open")?;
     queue.ack(grant.handle).expect("leased");
     Some(payload)
 }
@@ -49,11 +38,7 @@ pub fn behind(depth: u64, lanes: u64) -> Sample {
     let names = names(lanes as usize);
     let queue = Queue::new(Options::default());
     let enter = |number: u64| {
-        put(
-            &queue,
-            &[KeyRef::new(names[(number % lanes) as usize].as_bytes())],
-            number,
-        )
+        put(&queue, &[KeyRef::new(names[(number % lanes) as usize].as_bytes())], number)
     };
     for number in 0..depth {
         enter(number);
@@ -77,10 +62,7 @@ pub fn ours(keys: usize) -> Sample {
     for number in 0..BESIDE {
         let held: [KeyRef<'_>; 4] = std::array::from_fn(|step| match step < keys {
             true => KeyRef::new(names[nth(number, step)].as_bytes()),
-            false => KeyRef {
-                bytes: b"",
-                hash: 0,
-            },
+            false => KeyRef { bytes: b"", hash: 0 },
         });
         put(&queue, &held[..keys], number);
         wrong += u64::from(get_and_ack(&queue) != Some(number));
@@ -99,11 +81,7 @@ pub fn channel(keys: usize) -> Sample {
     let mut spent = Duration::ZERO;
     for first in (0..BESIDE).step_by(BATCH as usize) {
         let batch: Vec<Vec<String>> = (first..first + BATCH)
-            .map(|number| {
-                (0..keys)
-                    .map(|step| names[nth(number, step)].clone())
-                    .collect()
-            })
+            .map(|number| (0..keys).map(|step| names[nth(number, step)].clone()).collect())
             .collect();
         let start = Instant::now();
         for (number, held) in (first..).zip(batch) {

@@ -49,12 +49,7 @@ pub fn slowest() -> Sample {
         missing += u64::from(nodes != LIMIT);
         slowest = slowest.max(milliseconds);
     }
-    Sample {
-        value: slowest,
-        messages: MILLION,
-        lost: missing,
-        misordered: 0,
-    }
+    Sample { value: slowest, messages: MILLION, lost: missing, misordered: 0 }
 }
 
 fn best(call: impl Fn() -> usize) -> (usize, f64) {

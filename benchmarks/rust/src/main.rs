@@ -49,11 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn pending(lanes: u64, repeat: usize) {
-    alternating(
-        repeat,
-        || cycle::behind(1_000_000, lanes),
-        || cycle::behind(1_000, lanes),
-    );
+    alternating(repeat, || cycle::behind(1_000_000, lanes), || cycle::behind(1_000, lanes));
 }
 
 fn beside_channel(keys: usize, repeat: usize) {

@@ -19,27 +19,13 @@ const FEW: u64 = 1_000;
 /// Takes one sample of this row in another process: the figure, and for `drained` what stood before.
 pub fn apart(row: &str) -> (Sample, f64) {
     let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program)
-        .arg(row)
-        .output()
-        .expect("this program starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new(program).arg(row).output().expect("this program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("digits");
-    let mut fields = text
-        .split_whitespace()
-        .map(|field| field.parse::<f64>().expect("a number"));
+    let mut fields = text.split_whitespace().map(|field| field.parse::<f64>().expect("a number"));
     let mut next = || fields.next().expect("three numbers");
     let (value, before, misordered) = (next(), next(), next());
-    let sample = Sample {
-        value,
-        messages: MILLION,
-        lost: 0,
-        misordered: misordered as u64,
-    };
+    let sample = Sample { value, messages: MILLION, lost: 0, misordered: misordered as u64 };
     (sample, before)
 }
 
@@ -48,13 +34,7 @@ pub fn drained(repeat: usize) {
     for pair in 0..repeat {
         let (after, before) = apart("core/memory-drained");
         after.print(pair, "ours");
-        Sample {
-            value: before,
-            messages: FEW,
-            misordered: 0,
-            ..after
-        }
-        .print(pair, "peer");
+        Sample { value: before, messages: FEW, misordered: 0, ..after }.print(pair, "peer");
     }
 }
 
@@ -99,9 +79,7 @@ fn fill(queue: &Queue<u64>, messages: u64, lanes: u64) {
 /// How many came back out of their order.
 fn fill_and_drain(queue: &Queue<u64>, messages: u64, lanes: u64) -> u64 {
     fill(queue, messages, lanes);
-    let wrong = (0..messages)
-        .filter(|&number| get_and_ack(queue) != Some(number))
-        .count();
+    let wrong = (0..messages).filter(|&number| get_and_ack(queue) != Some(number)).count();
     assert!(get_and_ack(queue).is_none(), "drained");
     wrong as u64
 }
@@ -110,10 +88,7 @@ fn fill_and_drain(queue: &Queue<u64>, messages: u64, lanes: u64) -> u64 {
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status")
         .expect("memory is read from /proc, which only Linux has");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .expect("VmRSS");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
     let kilobytes = line.split_whitespace().nth(1).expect("a number");
     kilobytes.parse::<f64>().expect("a number") * 1024.0
 }

@@ -13,21 +13,11 @@ pub struct Sample {
 impl Sample {
     /// `seconds` for all messages, as nanoseconds of one.
     pub fn each(seconds: f64, messages: u64, misordered: u64) -> Self {
-        Sample {
-            value: seconds / messages as f64 * 1e9,
-            messages,
-            lost: 0,
-            misordered,
-        }
+        Sample { value: seconds / messages as f64 * 1e9, messages, lost: 0, misordered }
     }
 
     pub fn print(&self, pair: usize, side: &str) {
-        let Sample {
-            value,
-            messages,
-            lost,
-            misordered,
-        } = self;
+        let Sample { value, messages, lost, misordered } = self;
         println!(
             "{{\"pair\": {pair}, \"side\": \"{side}\", \"value\": {value}, \
              \"messages\": {messages}, \"lost\": {lost}, \"misordered\": {misordered}}}"

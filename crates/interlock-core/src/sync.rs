@@ -7,6 +7,16 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
+/// Asks the allocator to return what a peak has left behind: glibc keeps freed blocks of the size of our
+/// segments (61 MB of 64 after a million messages), where others return them by themselves.
+pub fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: takes no pointer; may be called by any thread at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(not(shuttle))]
 pub use parking_lot::{Mutex, MutexGuard};
 

@@ -2,22 +2,25 @@
 //! settling is awaited. The coroutines themselves are Python's; consumers on threads, which must be
 //! able to stop, wait in the same way.
 
-use std::sync::{Arc, Mutex};
-use std::task::{Wake, Waker};
+use std::sync::Mutex;
+use std::task::Waker;
 
-use interlock_core::queue::scheduler::Grant;
+use interlock_core::queue::scheduler::{Grant, Refused};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::Look;
+use pyo3::exceptions::{PyBaseException, PyStopIteration, PyTimeoutError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use crate::arguments::{Named, PutArguments};
+use crate::batch::Batch;
+use crate::call::Call;
 use crate::convert::micros;
 use crate::errors;
 use crate::lease::Lease;
 use crate::queue::{to_kind, OwnedArguments, Queue};
+use crate::queue_operate::at_least_one;
 use crate::wait;
 
 /// A lease whose settling is awaited; see `interlock.AsyncLease`.
@@ -35,7 +38,8 @@ impl AsyncLease {
     }
 }
 
-/// Something already done, to be awaited: settling in process takes no time.
+/// Something already done, to be awaited: settling in process takes no time. It is what a coroutine
+/// is, so that it may be made a task, too.
 #[pyclass(frozen, module = "interlock._core")]
 pub struct Done {
     result: Option<Py<PyAny>>,
@@ -43,31 +47,43 @@ pub struct Done {
 
 #[pymethods]
 impl Done {
-    fn __await__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &self.result {
-            None => Ok(PyTuple::empty(py).try_iter()?.into_any()),
-            Some(result) => {
-                let done = DoneIterator { result: Mutex::new(Some(result.clone_ref(py))) };
-                Ok(Bound::new(py, done)?.into_any())
-            }
-        }
+    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
     }
-}
 
-#[pyclass(frozen, module = "interlock._core")]
-struct DoneIterator {
-    result: Mutex<Option<Py<PyAny>>>,
-}
-
-#[pymethods]
-impl DoneIterator {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    fn __next__(&self) -> PyResult<()> {
-        let result = self.result.lock().expect("never poisoned").take();
-        Err(pyo3::exceptions::PyStopIteration::new_err((result,)))
+    fn __next__(&self, py: Python<'_>) -> PyResult<()> {
+        let result = self.result.as_ref().map(|result| result.clone_ref(py));
+        Err(PyStopIteration::new_err((result,)))
+    }
+
+    fn send(&self, py: Python<'_>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.__next__(py)
+    }
+
+    #[pyo3(signature = (error, value = None, _traceback = None))]
+    fn throw(
+        &self,
+        error: &Bound<'_, PyAny>,
+        value: Option<Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let raised = match value {
+            Some(value) if value.is_instance_of::<PyBaseException>() => value,
+            Some(value) => error.call1((value,))?,
+            None if error.is_instance_of::<PyBaseException>() => error.clone(),
+            None => error.call0()?,
+        };
+        Err(PyErr::from_value(raised))
+    }
+
+    fn close(&self) {}
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.result)
     }
 }
 
@@ -117,7 +133,7 @@ impl AsyncLease {
 
     fn __enter__(&self) -> PyResult<()> {
         let text = "an AsyncLease is entered with 'async with'";
-        Err(pyo3::exceptions::PyTypeError::new_err(text))
+        Err(PyTypeError::new_err(text))
     }
 
     fn __exit__(
@@ -146,33 +162,14 @@ impl AsyncLease {
     }
 }
 
-/// Calls Python when a waiter is called. Calls into the core are made with the GIL held, so is this.
-struct Callback {
-    wait: Py<Waiter>,
-}
-
-impl Wake for Callback {
-    fn wake(self: Arc<Self>) {
-        Python::attach(|py| {
-            let wait = self.wait.get();
-            if let Err(error) = wait.call.call0(py) {
-                // The loop is closed: nobody will come back for what this waiter was called for.
-                wait.give_up(py);
-                if !error.is_instance_of::<pyo3::exceptions::PyRuntimeError>(py) {
-                    error.write_unraisable(py, None);
-                }
-            }
-        });
-    }
-}
-
-/// One wait of a coroutine or a consumer: looks, and in between calls `call` when it is worth to look again.
+/// One wait of a coroutine or a consumer: looks, and in between calls `call` when it is worth to look
+/// again. `call` may be called from any thread, and within any call into the queue.
 #[pyclass(frozen, module = "interlock._core")]
 pub struct Waiter {
     queue: Py<Queue>,
     wait: Mutex<Wait>,
     until: Mutex<Time>,
-    call: Py<PyAny>,
+    pub call: Py<PyAny>,
 }
 
 impl Waiter {
@@ -185,7 +182,7 @@ impl Waiter {
     ) -> PyResult<Option<T>> {
         let this = slf.get();
         let queue = this.queue.get();
-        let waker = Waker::from(Arc::new(Callback { wait: slf.clone().unbind() }));
+        let waker = Call::waker(slf.clone().unbind());
         // Taken out while looking: a wake of another waiter runs Python code, which may look here.
         let mut wait = {
             let mut kept = this.wait.lock().expect("never poisoned");
@@ -216,14 +213,12 @@ impl Waiter {
         let py = slf.py();
         let kind = to_kind(Some(kind), "get()")?;
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
-        let found = Waiter::look(
+        Waiter::look(
             slf,
             || Want::Message(kind),
             |queue, wait, waker| queue.core.get_or_wait(kind, wait::consumer(), view, wait, waker),
             |ended| errors::get_ended(py, ended),
-        )?;
-        slf.get().queue.get().say(py)?;
-        Ok(found)
+        )
     }
 }
 
@@ -259,8 +254,7 @@ impl Waiter {
         kind: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, Lease>>> {
         let found = Waiter::look_for_message(slf, kind)?;
-        let queue = slf.get().queue.bind(slf.py());
-        found.map(|(grant, payload)| Lease::make(queue, grant, payload)).transpose()
+        thread_lease(slf.get().queue.bind(slf.py()), found)
     }
 
     fn get_async<'py>(
@@ -268,16 +262,16 @@ impl Waiter {
         kind: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, AsyncLease>>> {
         let found = Waiter::look_for_message(slf, kind)?;
-        let queue = slf.get().queue.bind(slf.py());
-        found.map(|(grant, payload)| AsyncLease::make(queue, grant, payload)).transpose()
+        async_lease(slf.get().queue.bind(slf.py()), found)
     }
 
     fn get_many_async<'py>(
         slf: &Bound<'py, Self>,
-        limit: usize,
+        limit: &Bound<'py, PyAny>,
         kind: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Vec<Bound<'py, AsyncLease>>>> {
         let py = slf.py();
+        let limit = at_least_one(limit, "get_many(): limit")?;
         let kind = to_kind(Some(kind), "get_many()")?;
         let mut found: Vec<(Grant, Py<PyAny>)> = Vec::new();
         let some = Waiter::look(
@@ -292,55 +286,44 @@ impl Waiter {
             |ended| errors::get_ended(py, ended),
         )?;
         let queue = slf.get().queue.bind(py);
-        queue.get().say(py)?;
         if some.is_none() {
+            queue.get().say(py)?;
             return Ok(None);
         }
         let lease = |(grant, payload)| AsyncLease::make(queue, grant, payload);
-        found.into_iter().map(lease).collect::<PyResult<Vec<_>>>().map(Some)
+        let leases = found.into_iter().map(lease).collect::<PyResult<Vec<_>>>()?;
+        said(queue.get(), py, leases.iter().map(|lease| lease.as_super().get()))?;
+        Ok(Some(leases))
     }
 
-    /// One element of `named` a payload; the ids, or `None` to sleep.
-    fn put_many<'py>(
-        slf: &Bound<'py, Self>,
-        payloads: Vec<Bound<'py, PyAny>>,
-        named: Vec<OwnedArguments<'py>>,
-    ) -> PyResult<Option<Vec<u64>>> {
+    /// The ids, or `None` to sleep.
+    fn put(slf: &Bound<'_, Self>, batch: &Bound<'_, Batch>) -> PyResult<Option<Vec<u64>>> {
         let py = slf.py();
         let queue = slf.get().queue.get();
-        let named = payloads
-            .iter()
-            .zip(&named)
-            .map(|(payload, put)| Named::new(queue, "put()", payload, &put.borrowed()))
-            .collect::<PyResult<Vec<_>>>()?;
-        let refs: Vec<_> = named.iter().map(Named::refs).collect();
-        let puts: Vec<_> = named.iter().zip(&refs).map(|(named, refs)| named.put(refs)).collect();
-        let mut payloads: Vec<Option<Py<PyAny>>> =
-            payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
-        let size = named.iter().map(Named::size).sum();
+        let batch = batch.get();
         let placed = Waiter::look(
             slf,
-            || Want::Room(puts.len(), size),
-            |queue, wait, waker| queue.core.put_many_or_wait(&puts, &mut payloads, wait, waker),
+            || batch.want(),
+            |queue, wait, waker| batch.look(&queue.core, wait, waker),
             |ended| errors::put_ended(py, ended, queue.bounds),
         )?;
         queue.say(py)?;
         Ok(placed.map(|placed| placed.into_iter().map(|placed| placed.id).collect()))
     }
 
-    /// True: nothing is unsettled. False: sleep.
+    /// True: nothing is unsettled. False: sleep. Raises TimeoutError when the time is up.
     fn drained(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let found = Waiter::look(
             slf,
             || Want::Drained,
             |queue, wait, waker| queue.core.drained_or_wait(wait, waker),
-            |ended| errors::get_ended(slf.py(), ended),
+            |_| PyTimeoutError::new_err("not drained in time"),
         )?;
         Ok(found.is_some())
     }
 
     /// The wait is over without what it was for.
-    fn give_up(&self, py: Python<'_>) {
+    pub fn give_up(&self, py: Python<'_>) {
         let mut wait = {
             let mut kept = self.wait.lock().expect("never poisoned");
             std::mem::replace(&mut *kept, Wait::new(Want::Drained, Time::MAX))
@@ -356,23 +339,61 @@ impl Waiter {
     }
 }
 
+/// Says what the queue noted. What that raises (Ctrl-C while it is being logged) reaches the caller,
+/// who then does not get the leases: they are given back.
+pub fn said<'a>(
+    queue: &Queue,
+    py: Python<'_>,
+    leases: impl Iterator<Item = &'a Lease>,
+) -> PyResult<()> {
+    queue.say(py).inspect_err(|_| {
+        leases.for_each(|lease| drop(lease.release(py)));
+    })
+}
+
+type Found = Option<(Grant, Py<PyAny>)>;
+
+fn thread_lease<'py>(
+    queue: &Bound<'py, Queue>,
+    found: Found,
+) -> PyResult<Option<Bound<'py, Lease>>> {
+    let make = |(grant, payload)| Lease::make(queue, grant, payload);
+    let lease = found.map(make).transpose()?;
+    said(queue.get(), queue.py(), lease.iter().map(|lease| lease.get()))?;
+    Ok(lease)
+}
+
+fn async_lease<'py>(
+    queue: &Bound<'py, Queue>,
+    found: Found,
+) -> PyResult<Option<Bound<'py, AsyncLease>>> {
+    let make = |(grant, payload)| AsyncLease::make(queue, grant, payload);
+    let lease = found.map(make).transpose()?;
+    said(queue.get(), queue.py(), lease.iter().map(|lease| lease.as_super().get()))?;
+    Ok(lease)
+}
+
 #[pymethods]
 impl Queue {
-    /// A message if one is ready, else `None`; what `AsyncQueue.get` tries before it waits.
+    /// A message if one is ready, else `None`; what `AsyncQueue.get` tries before it waits. `me`: a
+    /// consumer that waits for each of its handlers, by a number of its own.
+    #[pyo3(signature = (kind, me = None))]
     fn _try_get_async<'py>(
         slf: &Bound<'py, Self>,
         kind: Option<&Bound<'py, PyAny>>,
+        me: Option<u64>,
     ) -> PyResult<Option<Bound<'py, AsyncLease>>> {
         let py = slf.py();
         let queue = slf.get();
         queue.check_fork(py);
         let kind = to_kind(kind, "get()")?;
+        match me {
+            Some(me) => queue.note_getter(me),
+            None => queue.note_async_getter(),
+        }
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
         let found = queue.core.try_get(kind, wait::consumer(), view);
-        queue.note_async_getter();
-        let found = found.map_err(|ended| errors::get_ended(py, ended))?;
-        queue.say(py)?;
-        found.map(|(grant, payload)| AsyncLease::make(slf, grant, payload)).transpose()
+        async_lease(slf, found.map_err(|ended| errors::get_ended(py, ended))?)
     }
 
     /// As `_try_get_async`, a lease for threads.
@@ -388,12 +409,11 @@ impl Queue {
         queue.note_getter(consumer);
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
         let found = queue.core.try_get(kind, consumer, view);
-        let found = found.map_err(|ended| errors::get_ended(py, ended))?;
-        queue.say(py)?;
-        found.map(|(grant, payload)| Lease::make(slf, grant, payload)).transpose()
+        thread_lease(slf, found.map_err(|ended| errors::get_ended(py, ended))?)
     }
 
-    /// The id if there was room, else `None`.
+    /// The id if there was room, else what to wait for room with: named once, for naming runs code
+    /// of the user's, and an iterator of keys cannot be read twice.
     #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet))]
     #[allow(clippy::too_many_arguments)]
     fn _try_put<'py>(
@@ -407,20 +427,36 @@ impl Queue {
         dedup: Option<&Bound<'py, PyAny>>,
         barrier: bool,
         quiet: bool,
-    ) -> PyResult<Option<u64>> {
-        use interlock_core::queue::scheduler::Refused;
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.check_fork(py);
         let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
         let named = Named::new(self, "put()", payload, &put)?;
         let refs = named.refs();
+        let put = named.put(&refs);
         let mut payload = Some(payload.clone().unbind());
-        let placed = self.core.try_put(&named.put(&refs), &mut payload);
-        let id = match placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))? {
-            Ok(placed) => Some(placed.id),
-            Err(Refused::Full) => None,
+        let placed = self.core.try_put(&put, &mut payload);
+        let answer = match placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))? {
+            Ok(placed) => placed.id.into_pyobject(py)?.into_any(),
+            Err(Refused::Full) => {
+                let batch = Batch::new("put()", &[put], vec![payload]);
+                Bound::new(py, batch)?.into_any()
+            }
             Err(refused) => return Err(errors::refused(py, refused, self.bounds)),
         };
         self.say(py)?;
-        Ok(id)
+        Ok(answer)
+    }
+
+    /// What to put a batch with; one element of `named` a payload.
+    fn _batch<'py>(
+        &self,
+        payloads: Vec<Bound<'py, PyAny>>,
+        named: Vec<OwnedArguments<'py>>,
+    ) -> PyResult<Batch> {
+        let named = self.named_each(&payloads, &named)?;
+        let refs: Vec<_> = named.iter().map(Named::refs).collect();
+        let puts: Vec<_> = named.iter().zip(&refs).map(|(named, refs)| named.put(refs)).collect();
+        let payloads = payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
+        Ok(Batch::new("put_many()", &puts, payloads))
     }
 }

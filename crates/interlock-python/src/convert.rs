@@ -2,10 +2,12 @@
 
 use interlock_core::key::{KeyRef, MAX_KEY, MAX_KEYS};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyBytes, PyDelta, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple,
 };
+use pyo3::Borrowed;
 use smallvec::SmallVec;
 
 use crate::errors::wrong_type;
@@ -37,6 +39,54 @@ impl KeyBytes<'_> {
 
 pub fn refs<'a>(keys: &'a [KeyBytes<'_>]) -> KeyRefs<'a> {
     keys.iter().map(|key| KeyRef::new(key.as_bytes())).collect()
+}
+
+/// The keys of the usual calls, borrowed where they lie: none, a str, or a tuple of a few of them.
+/// `None`: look closer. Nothing of Python may run while they are used.
+#[inline]
+pub fn quick<'a>(value: &'a Bound<'_, PyAny>) -> Option<KeyRefs<'a>> {
+    #[inline]
+    fn push<'a>(keys: &mut KeyRefs<'a>, text: Borrowed<'a, '_, PyAny>) -> bool {
+        // SAFETY: an exact str, held by the caller; its UTF-8 form lives as long as it does.
+        let bytes: &'a [u8] = unsafe {
+            if ffi::PyUnicode_CheckExact(text.as_ptr()) == 0 {
+                return false;
+            }
+            let mut length = 0;
+            let start = ffi::PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut length);
+            if start.is_null() {
+                ffi::PyErr_Clear();
+                return false;
+            }
+            std::slice::from_raw_parts(start.cast(), length as usize)
+        };
+        if bytes.is_empty() || bytes.len() > MAX_KEY {
+            return false;
+        }
+        keys.push(KeyRef::new(bytes));
+        true
+    }
+    let mut keys = KeyRefs::new();
+    if push(&mut keys, value.as_borrowed()) {
+        return Some(keys);
+    }
+    let tuple = value.cast_exact::<PyTuple>().ok()?;
+    if tuple.len() > 16 {
+        return None;
+    }
+    for i in 0..tuple.len() {
+        // SAFETY: within the length of a tuple, which cannot change and is held by the caller.
+        let item = unsafe {
+            Borrowed::from_ptr(
+                value.py(),
+                ffi::PyTuple_GetItem(tuple.as_ptr(), i as ffi::Py_ssize_t),
+            )
+        };
+        if !push(&mut keys, item) {
+            return None;
+        }
+    }
+    Some(keys)
 }
 
 const ALLOWED: &str = "str, bytes, int";

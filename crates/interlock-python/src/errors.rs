@@ -1,6 +1,5 @@
 //! Errors of the core as exceptions. The tree is written in Python and looked up once.
 
-use interlock_core::queue::lease::LeaseLost;
 use interlock_core::queue::scheduler::Refused;
 use interlock_core::queue::Ended;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -50,8 +49,8 @@ pub fn lease_lost(py: Python<'_>, id: u64, token: u64) -> PyErr {
     raise(py, &LEASE_LOST, "LeaseLost", text)
 }
 
-pub fn lost(py: Python<'_>, id: u64, token: u64) -> impl FnOnce(LeaseLost) -> PyErr + '_ {
-    move |LeaseLost| lease_lost(py, id, token)
+pub fn lease_lost_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    LEASE_LOST.import(py, "interlock.errors", "LeaseLost")
 }
 
 pub fn too_large(most: usize, bytes: u64) -> PyErr {

@@ -1,23 +1,28 @@
 //! A lease as Python holds it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use interlock_core::key::Key;
+use interlock_core::queue::lease::LeaseLost;
 use interlock_core::queue::scheduler::{Grant, Handle};
-use pyo3::exceptions::PyResourceWarning;
+use interlock_core::queue::types::{RevokeThen, Then};
+use pyo3::exceptions::{PyException, PyResourceWarning};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyFrozenSet, PyString};
+use pyo3::types::{PyFrozenSet, PyString, PyType};
+use smallvec::SmallVec;
 
 use crate::convert::{frozen, micros};
 use crate::errors;
 use crate::queue::Queue;
 
-type NamedKeys = Vec<(Key, bool)>;
+/// One key lies in the lease itself.
+type NamedKeys = SmallVec<[(Key, bool); 1]>;
 
 /// The right to handle one message. See `interlock.Lease`.
-#[pyclass(frozen, subclass, weakref, generic, module = "interlock")]
+#[pyclass(frozen, subclass, generic, freelist = 64, module = "interlock")]
 pub struct Lease {
     pub queue: Py<Queue>,
     payload: Py<PyAny>,
@@ -25,13 +30,21 @@ pub struct Lease {
     pub id: u64,
     attempt: u32,
     /// Settled through this object, or given away: its end is not an abandonment.
-    settled: AtomicBool,
+    state: AtomicU8,
     /// What `__enter__` set the context variable with.
-    context: std::sync::Mutex<Option<Py<PyAny>>>,
-    keys: PyOnceLock<NamedKeys>,
+    context: OnceLock<Box<Mutex<Option<Py<PyAny>>>>>,
+    /// Kept when first asked for, and at the settlement, after which the queue has forgotten them.
+    keys: OnceLock<NamedKeys>,
 }
 
+const OPEN: u8 = 0;
+const SETTLED: u8 = 1;
+/// An attempt to settle it was refused.
+const LOST: u8 = 2;
+
 pub static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static RETRY_AFTER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static REJECT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The context variable that `interlock.current_lease` reads.
 pub fn current_variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
@@ -49,9 +62,9 @@ impl Lease {
             handle: grant.handle,
             id: grant.id,
             attempt: grant.attempt,
-            settled: AtomicBool::new(false),
-            context: std::sync::Mutex::new(None),
-            keys: PyOnceLock::new(),
+            state: AtomicU8::new(OPEN),
+            context: OnceLock::new(),
+            keys: OnceLock::new(),
         }
     }
 
@@ -64,28 +77,77 @@ impl Lease {
         Bound::new(queue.py(), Lease::new(queue, grant, payload))
     }
 
-    /// Marks it settled; an error if it was so already.
-    #[inline]
-    fn settle(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed: under the GIL; the flag guards nothing but itself.
-        match self.settled.swap(true, Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(errors::lease_lost(py, self.id, self.handle.token)),
+    /// Settles it, once; an error if it is lost or was settled already.
+    fn settle<T>(
+        &self,
+        py: Python<'_>,
+        settle: impl FnOnce() -> Result<T, LeaseLost>,
+    ) -> PyResult<T> {
+        self.queue.get().check_fork(py);
+        let settled = if self.is_settled() { Err(LeaseLost) } else { settle() };
+        // Relaxed: under the GIL; the state guards nothing but itself.
+        match settled {
+            Ok(settled) => {
+                self.state.store(SETTLED, Ordering::Relaxed);
+                Ok(settled)
+            }
+            Err(LeaseLost) => {
+                self.refused();
+                Err(errors::lease_lost(py, self.id, self.handle.token))
+            }
         }
     }
 
-    /// Its end will not count as abandonment: somebody else settles it.
+    pub fn refused(&self) {
+        if !self.is_settled() {
+            self.state.store(LOST, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != OPEN
+    }
+
+    /// Neither settled through this object nor lost.
+    pub fn stands(&self) -> bool {
+        let holds = |handle| {
+            self.queue.get().core.call(|scheduler, now| {
+                scheduler.tick(now);
+                scheduler.holds(handle)
+            })
+        };
+        !self.is_settled() && holds(self.handle)
+    }
+
+    /// Its end will not count as abandonment: it is settled, or somebody else settles it.
+    #[inline]
     pub fn given_away(&self) {
-        self.settled.store(true, Ordering::Relaxed);
+        self.state.store(SETTLED, Ordering::Relaxed);
+    }
+
+    /// Acknowledges it in the queue, and keeps its keys.
+    #[inline]
+    pub fn ack_in_core(&self) -> Result<Option<Py<PyAny>>, LeaseLost> {
+        let core = &self.queue.get().core;
+        if self.keys.get().is_some() {
+            return core.ack(self.handle);
+        }
+        let mut keys = NamedKeys::new();
+        let acked = core.ack_showing(self.handle, |key, shared| keys.push((key.clone(), shared)));
+        if acked.is_ok() {
+            let _ = self.keys.set(keys);
+        }
+        acked
     }
 
     fn named_keys(&self, py: Python<'_>) -> PyResult<&NamedKeys> {
-        if let Some(keys) = self.keys.get(py) {
+        if let Some(keys) = self.keys.get() {
             return Ok(keys);
         }
         let found = self.queue.get().core.call(|scheduler, _| scheduler.keys_of_id(self.id));
         let keys = found.ok_or_else(|| errors::lease_lost(py, self.id, self.handle.token))?;
-        Ok(self.keys.get_or_init(py, || keys))
+        Ok(self.keys.get_or_init(|| keys.into()))
     }
 
     fn set_of_keys<'py>(&self, py: Python<'py>, shared: bool) -> PyResult<Bound<'py, PyFrozenSet>> {
@@ -95,9 +157,7 @@ impl Lease {
 
     /// Keys are read from the queue, where they are gone once the message is settled.
     fn keep_keys(&self, py: Python<'_>) {
-        if self.keys.get(py).is_none() {
-            let _ = self.named_keys(py);
-        }
+        let _ = self.named_keys(py);
     }
 }
 
@@ -141,8 +201,10 @@ impl Lease {
     /// It ran out or was revoked, as far as the queue knows at this moment.
     #[getter]
     fn lost(&self, py: Python<'_>) -> bool {
-        if self.settled.load(Ordering::Relaxed) {
-            return false;
+        match self.state.load(Ordering::Relaxed) {
+            SETTLED => return false,
+            LOST => return true,
+            _ => {}
         }
         let queue = self.queue.get();
         queue.check_fork(py);
@@ -150,16 +212,6 @@ impl Lease {
             scheduler.tick(now);
             !scheduler.holds(self.handle)
         })
-    }
-
-    #[inline]
-    pub fn ack(&self, py: Python<'_>) -> PyResult<()> {
-        self.settle(py)?;
-        let queue = self.queue.get();
-        queue.check_fork(py);
-        let settled = queue.core.ack(self.handle);
-        drop(settled.map_err(errors::lost(py, self.id, self.handle.token))?);
-        queue.say(py)
     }
 
     #[pyo3(signature = (delay = None, error = None))]
@@ -172,11 +224,8 @@ impl Lease {
         let delay = delay.map(|delay| micros(delay, "nack(): delay")).transpose()?;
         let error = error.map_or(Ok(String::new()), error_text)?;
         self.keep_keys(py);
-        self.settle(py)?;
         let queue = self.queue.get();
-        queue.check_fork(py);
-        let failed = queue.core.nack(self.handle, delay, &error);
-        failed.map_err(errors::lost(py, self.id, self.handle.token))?;
+        self.settle(py, || queue.core.nack(self.handle, delay, &error))?;
         queue.say(py)
     }
 
@@ -186,34 +235,48 @@ impl Lease {
         };
         let reason = text.to_string_lossy();
         self.keep_keys(py);
-        self.settle(py)?;
         let queue = self.queue.get();
-        queue.check_fork(py);
-        let rejected =
-            queue.core.call(|scheduler, now| scheduler.reject(now, self.handle, &reason));
-        rejected.map_err(errors::lost(py, self.id, self.handle.token))?;
+        self.settle(py, || queue.core.call(|s, now| s.reject(now, self.handle, &reason)))?;
+        queue.say(py)
+    }
+
+    /// The handler raised what is not retried: as if the attempts were used up.
+    fn _give_up(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let error = error_text(error)?;
+        self.keep_keys(py);
+        let queue = self.queue.get();
+        let give_up = || {
+            queue.core.call(|scheduler, now| {
+                if scheduler.options().retry.then == Then::Dead {
+                    return scheduler.reject(now, self.handle, &error).map(drop);
+                }
+                scheduler.tick(now);
+                let held = scheduler.holds(self.handle)
+                    && scheduler.revoke(now, self.id, RevokeThen::Hold).is_some();
+                held.then_some(()).ok_or(LeaseLost)
+            })
+        };
+        self.settle(py, give_up)?;
         queue.say(py)
     }
 
     pub fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.keep_keys(py);
-        self.settle(py)?;
         let queue = self.queue.get();
-        queue.check_fork(py);
-        let released = queue.core.call(|scheduler, now| scheduler.release(now, self.handle));
-        released.map_err(errors::lost(py, self.id, self.handle.token))?;
+        self.settle(py, || queue.core.call(|s, now| s.release(now, self.handle)))?;
         queue.say(py)
     }
 
     pub fn extend(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let by = micros(seconds, "extend(): seconds")?;
-        if self.settled.load(Ordering::Relaxed) {
-            return Err(errors::lease_lost(py, self.id, self.handle.token));
-        }
         let queue = self.queue.get();
         queue.check_fork(py);
-        let extended = queue.core.call(|scheduler, now| scheduler.extend(now, self.handle, by));
-        extended.map_err(errors::lost(py, self.id, self.handle.token))
+        let extend = || queue.core.call(|scheduler, now| scheduler.extend(now, self.handle, by));
+        let extended = if self.is_settled() { Err(LeaseLost) } else { extend() };
+        extended.map_err(|LeaseLost| {
+            self.refused();
+            errors::lease_lost(py, self.id, self.handle.token)
+        })
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -245,16 +308,26 @@ impl Lease {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.queue)?;
-        visit.call(&self.payload)
+        visit.call(&self.payload)?;
+        // What `__enter__` kept holds the context, which holds this lease.
+        let context = self.context.get().and_then(|context| context.try_lock().ok());
+        context.map_or(Ok(()), |context| visit.call(&*context))
     }
 }
 
 impl Lease {
+    /// The message was handled; see `hot` for how Python comes here.
+    pub fn ack(&self, py: Python<'_>) -> PyResult<()> {
+        drop(self.settle(py, || self.ack_in_core())?);
+        self.queue.get().say(py)
+    }
+
     /// The lease is the current one of its context; gives the payload.
     pub fn enter<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let token = current_variable(py)?.call_method1("set", (slf,))?;
-        *slf.get().context.lock().expect("never poisoned") = Some(token.unbind());
+        let context = slf.get().context.get_or_init(Box::default);
+        *context.lock().expect("never poisoned") = Some(token.unbind());
         Ok(slf.get().payload.bind(py).clone())
     }
 
@@ -265,19 +338,40 @@ impl Lease {
         error: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.leave_context(py);
-        if !self.settled.load(Ordering::Relaxed) {
-            if kind.is_none() {
-                self.ack(py)?;
-            } else if let Err(lost) = self.nack(py, None, Some(error)) {
-                // The handler's own exception says more than that its lease is gone.
-                drop(lost);
-            }
+        if self.is_settled() {
+            return Ok(());
         }
-        Ok(())
+        if kind.is_none() {
+            return self.ack(py);
+        }
+        match self.fail(py, error) {
+            // The handler's own exception says more than that its lease is gone.
+            Err(lost) if lost.get_type(py).is(errors::lease_lost_type(py)?) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// A handler raised: it may steer, and the policy says what is retried at all.
+    fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let steers = |cell: &'static PyOnceLock<Py<PyType>>, name| {
+            error.is_instance(cell.import(py, "interlock.errors", name)?)
+        };
+        if steers(&RETRY_AFTER, "RetryAfter")? {
+            return self.nack(py, Some(&error.getattr("seconds")?), Some(error));
+        }
+        if steers(&REJECT, "Reject")? {
+            return self.reject(py, &error.getattr("reason")?);
+        }
+        let on = self.queue.bind(py).getattr("_retry_on")?;
+        if error.is_instance_of::<PyException>() && !error.is_instance(&on)? {
+            return self._give_up(py, error);
+        }
+        self.nack(py, None, Some(error))
     }
 
     fn leave_context(&self, py: Python<'_>) {
-        let token = self.context.lock().expect("never poisoned").take();
+        let Some(context) = self.context.get() else { return };
+        let token = context.lock().expect("never poisoned").take();
         if let (Some(token), Ok(variable)) = (token, current_variable(py)) {
             // Entered in another context (a generator that moved): there is nothing to reset there.
             let _ = variable.call_method1("reset", (token,));
@@ -304,7 +398,7 @@ pub fn error_text(error: &Bound<'_, PyAny>) -> PyResult<String> {
 impl Drop for Lease {
     /// Dropped without a word: counts as a nack, never as an ack (clause 16).
     fn drop(&mut self) {
-        if *self.settled.get_mut() {
+        if *self.state.get_mut() != OPEN {
             return;
         }
         Python::attach(|py| {

@@ -8,12 +8,17 @@ use pyo3::prelude::*;
 
 mod aio;
 mod arguments;
+mod batch;
+mod call;
 mod clock;
 mod convert;
+mod deadlock;
 mod errors;
+mod exit;
 mod explanation;
 mod fork;
 mod future;
+mod hot;
 mod lease;
 mod queue;
 mod queue_operate;
@@ -31,11 +36,14 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<aio::AsyncLease>()?;
     module.add_class::<aio::Waiter>()?;
     module.add_class::<aio::Done>()?;
+    module.add_class::<batch::Batch>()?;
     module.add_class::<future::Future>()?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;
     module.add_function(wrap_pyfunction!(work::fail, module)?)?;
     module.add_function(wrap_pyfunction!(work::current_grant, module)?)?;
     module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
+    let exiting = wrap_pyfunction!(exit::exiting, module)?;
+    module.py().import("atexit")?.call_method1("register", (exiting,))?;
     module.add_function(wrap_pyfunction!(convert::canonical, module)?)?;
-    Ok(())
+    hot::install(module.py())
 }

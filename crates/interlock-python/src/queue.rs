@@ -1,23 +1,27 @@
 //! The queue as Python holds it: put and get.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
 
 use interlock_core::clock::Clock;
 use interlock_core::queue::scheduler::{Grant, Placed};
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::{Limits, Watch};
-use interlock_core::queue::{self as core, Ended};
+use interlock_core::queue::{self as core, Ended, Look};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
+use crate::aio::said;
 use crate::arguments::{Named, PutArguments};
+use crate::call::Call;
 use crate::clock::ManualClock;
 use crate::convert::micros;
 use crate::errors;
 use crate::fork;
 use crate::lease::Lease;
+use crate::queue_operate::at_least_one;
 use crate::wait;
 
 /// What `interlock.KeyedQueue` is made of. See there.
@@ -30,6 +34,8 @@ pub struct Queue {
     /// Messages and bytes; 0 is no bound.
     pub bounds: (usize, u64),
     name: String,
+    /// No callables, no bound in bytes: a put that names only keys needs no more than those.
+    pub plain: bool,
     forks: AtomicU32,
     /// The thread that got last, and how many different ones there were (2: two or more).
     getter: AtomicU64,
@@ -89,7 +95,9 @@ impl Queue {
         let watch =
             Watch::new(Limits { depth: warn_depth, lane_depth: warn_lane_depth, slow_wait });
         let clock = clock.map_or(Clock::System, |clock| clock.get().clock.clone());
+        let plain = keys.is_none() && shared.is_none() && maxbytes == 0;
         Ok(Queue {
+            plain,
             core: core::Queue::with(options, watch, clock),
             keys_of: keys,
             shared_of: shared,
@@ -127,7 +135,7 @@ impl Queue {
         delay = None, dedup = None, barrier = false, quiet = false,
     ))]
     #[allow(clippy::too_many_arguments)]
-    fn put<'py>(
+    fn _put<'py>(
         &self,
         py: Python<'py>,
         payload: &Bound<'py, PyAny>,
@@ -160,31 +168,36 @@ impl Queue {
         self.check_fork(py);
         let call = "put_many()";
         let timeout = wait_time(block, timeout, call)?;
-        let named = payloads
-            .iter()
-            .zip(&named)
-            .enumerate()
-            .map(|(i, (payload, put))| {
-                Named::new(self, &format!("put_many(): items[{i}]"), payload, &put.borrowed())
-            })
-            .collect::<PyResult<Vec<_>>>()?;
+        let named = self.named_each(&payloads, &named)?;
         let refs: Vec<_> = named.iter().map(Named::refs).collect();
         let puts: Vec<_> = named.iter().zip(&refs).map(|(named, refs)| named.put(refs)).collect();
         let mut payloads: Vec<Option<Py<PyAny>>> =
             payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
         let size = named.iter().map(Named::size).sum();
-        let deadline = wait::deadline(&self.core, timeout);
-        let mut wait = Wait::new(Want::Room(puts.len(), size), deadline);
-        let placed = wait::until(py, &self.core, &mut wait, |wait, waker| {
-            self.core.put_many_or_wait(&puts, &mut payloads, wait, waker)
-        })?
-        .map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
+        let want = Want::Room(puts.len(), size);
+        let mut at_once = Wait::new(want, 0);
+        let first = self.core.put_many_or_wait(&puts, &mut payloads, &mut at_once, Waker::noop());
+        let placed = match first {
+            Look::Found(placed) => Ok(placed),
+            Look::Ended(Ended::TimedOut) | Look::Sleep(_) if timeout != Some(0) => {
+                if timeout.is_none() {
+                    self.check_room(py, call, wait::consumer())?;
+                }
+                let mut wait = Wait::new(want, wait::deadline(&self.core, timeout));
+                wait::until(py, &self.core, &mut wait, |wait, waker| {
+                    self.core.put_many_or_wait(&puts, &mut payloads, wait, waker)
+                })?
+            }
+            Look::Ended(ended) => Err(ended),
+            Look::Sleep(_) => Err(Ended::TimedOut),
+        };
+        let placed = placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
         self.say(py)?;
         Ok(placed.into_iter().map(|placed| placed.id).collect())
     }
 
     #[pyo3(signature = (block = true, timeout = None, *, kind = None))]
-    fn get<'py>(
+    fn _get<'py>(
         slf: &Bound<'py, Self>,
         block: bool,
         timeout: Option<&Bound<'py, PyAny>>,
@@ -210,15 +223,16 @@ impl Queue {
                 .map_err(|ended| errors::get_ended(py, ended))?
             }
         };
-        queue.say(py)?;
-        Lease::make(slf, found.0, found.1)
+        let lease = Lease::make(slf, found.0, found.1)?;
+        said(queue, py, std::iter::once(lease.get()))?;
+        Ok(lease)
     }
 
     /// At least one message, at most `limit`.
     #[pyo3(signature = (limit, block = true, timeout = None, *, kind = None))]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
-        limit: usize,
+        limit: &Bound<'py, PyAny>,
         block: bool,
         timeout: Option<&Bound<'py, PyAny>>,
         kind: Option<&Bound<'py, PyAny>>,
@@ -226,10 +240,7 @@ impl Queue {
         let py = slf.py();
         let queue = slf.get();
         queue.check_fork(py);
-        if limit == 0 {
-            let text = "get_many(): limit is 0; allowed: 1 or more";
-            return Err(PyValueError::new_err(text));
-        }
+        let limit = at_least_one(limit, "get_many(): limit")?;
         let kind = to_kind(kind, "get_many()")?;
         let timeout = wait_time(block, timeout, "get_many()")?;
         let consumer = wait::consumer();
@@ -242,8 +253,10 @@ impl Queue {
             queue.core.get_many_or_wait(kind, limit, consumer, view, wait, waker)
         })?
         .map_err(|ended| errors::get_ended(py, ended))?;
-        queue.say(py)?;
-        found.into_iter().map(|(grant, payload)| Lease::make(slf, grant, payload)).collect()
+        let make = |(grant, payload)| Lease::make(slf, grant, payload);
+        let leases = found.into_iter().map(make).collect::<PyResult<Vec<_>>>()?;
+        said(queue, py, leases.iter().map(|lease| lease.get()))?;
+        Ok(leases)
     }
 
     /// Settles all these leases; the first one that is lost is raised after the others are settled.
@@ -284,6 +297,9 @@ impl Queue {
     fn _join(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.check_fork(py);
         let timeout = wait_time(true, timeout, "join()")?;
+        if timeout.is_none() {
+            self.check_join(py)?;
+        }
         let mut wait = Wait::new(Want::Drained, wait::deadline(&self.core, timeout));
         let drained = wait::until(py, &self.core, &mut wait, |wait, waker| {
             self.core.drained_or_wait(wait, waker)
@@ -302,6 +318,12 @@ impl Queue {
                 result = visit.call(payload);
             }
         });
+        // A parked coroutine is held by the queue alone.
+        self.core.for_each_waker(|waker| {
+            if let (Ok(()), Some(call)) = (&result, Call::of(waker)) {
+                result = visit.call(&call.wait);
+            }
+        });
         result
     }
 
@@ -312,6 +334,17 @@ impl Queue {
 }
 
 impl Queue {
+    pub fn named_each<'py>(
+        &self,
+        payloads: &[Bound<'py, PyAny>],
+        named: &[OwnedArguments<'py>],
+    ) -> PyResult<Vec<Named<'py>>> {
+        let one = |(i, (payload, put)): (usize, (&Bound<'py, PyAny>, &OwnedArguments<'py>))| {
+            Named::new(self, &format!("put_many(): items[{i}]"), payload, &put.borrowed())
+        };
+        payloads.iter().zip(named).enumerate().map(one).collect()
+    }
+
     pub fn put_named(
         &self,
         py: Python<'_>,
@@ -330,7 +363,7 @@ impl Queue {
             Ok(Err(core::scheduler::Refused::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
             Ok(Err(core::scheduler::Refused::Full)) => {
                 if timeout.is_none() {
-                    self.check_deadlock(py)?;
+                    self.check_room(py, "put()", wait::consumer())?;
                 }
                 let deadline = wait::deadline(&self.core, timeout);
                 let mut wait = Wait::new(Want::Room(1, named.size()), deadline);
@@ -348,32 +381,11 @@ impl Queue {
         Ok(id)
     }
 
-    /// A put that would wait for ever: the thread holds a lease of this queue, and is the only one
-    /// that ever took from it (clause 25).
-    fn check_deadlock(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed: a hint that only the thread itself can have set to its own identity.
-        let me = wait::consumer();
-        if self.getters.load(Ordering::Relaxed) != 1 || self.getter.load(Ordering::Relaxed) != me {
-            return Ok(());
-        }
-        let mine = self.core.call(|scheduler, now| {
-            scheduler.tick(now);
-            scheduler.leased_by(me)
-        });
-        if mine.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<String> = mine.iter().map(u64::to_string).collect();
-        Err(errors::would_deadlock(
-            py,
-            format!(
-                "put(): queue {:?} is full, and this thread, the only one that takes from it, is \
-                 handling message {}: nobody can make room. Settle first, put with a timeout, or \
-                 let another thread take from the queue",
-                self.name,
-                ids.join(", ")
-            ),
-        ))
+    /// The only one that ever took from this queue, if it was only one.
+    pub fn only_getter(&self) -> Option<u64> {
+        // Relaxed: a hint that only the getter itself can have set to its own identity.
+        let one = self.getters.load(Ordering::Relaxed) == 1;
+        one.then(|| self.getter.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -399,10 +411,15 @@ impl Queue {
     /// In the child of a fork the queue starts empty: the parent handles what was in it.
     #[inline]
     pub fn check_fork(&self, py: Python<'_>) {
-        // Relaxed: changes only in a child with one thread.
-        if self.forks.load(Ordering::Relaxed) != fork::generation() {
+        if self.is_forked() {
             self.start_afresh(py);
         }
+    }
+
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        // Relaxed: changes only in a child with one thread.
+        self.forks.load(Ordering::Relaxed) != fork::generation()
     }
 
     #[cold]

@@ -5,7 +5,8 @@ use interlock_core::queue::lease::Failed;
 use interlock_core::queue::types::RevokeThen;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyTuple};
+use pyo3::Borrowed;
 
 use crate::convert::{self, frozen};
 use crate::errors;
@@ -16,7 +17,8 @@ use crate::queue::Queue;
 #[pymethods]
 impl Queue {
     /// Settles a message that is not leased. False: it is leased or settled.
-    pub fn cancel(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+    pub fn cancel(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
+        let id = id.0;
         self.check_fork(py);
         let payload = self.core.call(|scheduler, now| scheduler.cancel(now, id));
         self.say(py)?;
@@ -25,7 +27,8 @@ impl Queue {
 
     /// Ends the lease of a message as if it had run out.
     #[pyo3(signature = (id, then = "retry"))]
-    fn revoke(&self, py: Python<'_>, id: u64, then: &str) -> PyResult<bool> {
+    fn revoke(&self, py: Python<'_>, id: Id, then: &str) -> PyResult<bool> {
+        let id = id.0;
         self.check_fork(py);
         let then = match then {
             "retry" => RevokeThen::Retry,
@@ -64,7 +67,8 @@ impl Queue {
     }
 
     /// Makes a held message, or one that backs off, ready at once.
-    fn retry(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+    fn retry(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
+        let id = id.0;
         self.check_fork(py);
         let done = self.core.call(|scheduler, now| scheduler.retry(now, id));
         self.say(py)?;
@@ -72,7 +76,8 @@ impl Queue {
     }
 
     /// Settles a held message, or one that backs off.
-    fn skip(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+    fn skip(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
+        let id = id.0;
         self.check_fork(py);
         let payload = self.core.call(|scheduler, now| scheduler.skip(now, id));
         self.say(py)?;
@@ -82,7 +87,8 @@ impl Queue {
     }
 
     /// Makes a held message, or one that backs off, a dead letter.
-    fn bury(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+    fn bury(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
+        let id = id.0;
         self.check_fork(py);
         let buried = self.core.call(|scheduler, now| {
             scheduler.bury(now, id).then(|| scheduler.dead_payload(id).map(|p| p.clone_ref(py)))
@@ -94,7 +100,8 @@ impl Queue {
         Ok(buried.is_some())
     }
 
-    fn _requeue(&self, py: Python<'_>, id: u64) -> PyResult<Option<u64>> {
+    fn _requeue(&self, py: Python<'_>, id: Id) -> PyResult<Option<u64>> {
+        let id = id.0;
         self.check_fork(py);
         let new = self.core.call(|scheduler, now| scheduler.requeue(now, id));
         self.say(py)?;
@@ -105,9 +112,10 @@ impl Queue {
     fn _dead_letters<'py>(
         &self,
         py: Python<'py>,
-        limit: usize,
+        limit: &Bound<'py, PyAny>,
         key: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let limit = at_least_one(limit, "dead_letters(): limit")?;
         self.check_fork(py);
         let key = key.map(|k| convert::key(k, || "dead_letters(): key".into())).transpose()?;
         let on_key = |keys: &[(interlock_core::key::Key, bool)]| {
@@ -168,10 +176,12 @@ impl Queue {
     fn _explain<'py>(
         &self,
         py: Python<'py>,
-        id: Option<u64>,
+        id: Option<Id>,
         key: Option<&Bound<'py, PyAny>>,
-        limit: usize,
+        limit: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let limit = at_least_one(limit, "explain(): limit")?;
+        let id = id.map(|id| id.0);
         self.check_fork(py);
         let key = key.map(|k| convert::key(k, || "explain(): key".into())).transpose()?;
         let explained = self.core.call(|scheduler, now| match (id, &key) {
@@ -186,8 +196,9 @@ impl Queue {
     fn _hot_keys<'py>(
         &self,
         py: Python<'py>,
-        limit: usize,
+        n: &Bound<'py, PyAny>,
     ) -> PyResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+        let limit = at_least_one(n, "hot_keys(): n")?;
         self.check_fork(py);
         let hot = self.core.call(|scheduler, now| scheduler.hot_keys(now, limit));
         Ok(hot.into_iter().map(|hot| (PyBytes::new(py, &hot.key), hot.depth)).collect())
@@ -235,6 +246,21 @@ impl Queue {
         cancelled.into_iter().map(message).collect()
     }
 
+    /// Looks for what is slow. Seconds until it is worth to look again; `None`: there is nothing to
+    /// look for, or a manual clock tells when.
+    fn _look(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.check_fork(py);
+        if self.core.clock().is_manual() {
+            return Ok(None);
+        }
+        let next = self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.watch().next_look()
+        });
+        self.say(py)?;
+        Ok(self.core.time_left(next).map(|left| left.as_secs_f64()))
+    }
+
     #[getter]
     fn _is_shut_down(&self) -> bool {
         self.core.is_shut_down()
@@ -252,6 +278,32 @@ impl Queue {
     fn _recording(&self) -> Option<String> {
         Some(self.core.call(|scheduler, _| scheduler.recording())?.to_string())
     }
+}
+
+/// A message's id from Python: a number that no message can have is the id of none.
+pub struct Id(u64);
+
+impl<'py> FromPyObject<'_, 'py> for Id {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
+            return Err(errors::wrong_type("id", &value, "int, as put() returned it"));
+        }
+        Ok(Id(value.extract::<u64>().unwrap_or(0)))
+    }
+}
+
+/// How many; more than there can be is as many as there are.
+pub fn at_least_one(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<usize> {
+    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
+        return Err(errors::wrong_type(argument, value, "int"));
+    }
+    if value.lt(1)? {
+        let text = format!("{argument} is {}; allowed: 1 or more", value.repr()?);
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(value.extract().unwrap_or(usize::MAX))
 }
 
 /// (what, attempt, after in seconds): what became of a message whose handling failed.

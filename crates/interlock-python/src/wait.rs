@@ -10,6 +10,8 @@ use interlock_core::queue::{Ended, Look, Queue};
 use interlock_core::sync::{Parker, Unparked};
 use pyo3::prelude::*;
 
+use crate::exit;
+
 thread_local! {
     static PARKER: (Arc<Parker>, Waker) = {
         let parker = Parker::new();
@@ -66,7 +68,17 @@ pub fn sleep(
     main: bool,
 ) -> PyResult<Unparked> {
     let left = if main { Some(left.map_or(MAIN_SLICE, |left| left.min(MAIN_SLICE))) } else { left };
-    let unparked = py.detach(|| parker.park(left));
+    let unparked = py.detach(|| {
+        let unparked = parker.park(left);
+        // The main thread is the one that ends the interpreter.
+        match main {
+            true => unparked,
+            false => exit::may_come_back(parker, unparked),
+        }
+    });
+    if !main {
+        exit::came_back();
+    }
     if unparked != Unparked::Woken {
         py.check_signals()?;
     }

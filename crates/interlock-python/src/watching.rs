@@ -1,6 +1,7 @@
 //! Says what the queue noted: outside the lock, in Python, where the loggers are.
 
 use interlock_core::queue::watch::Event;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -35,9 +36,20 @@ impl Queue {
                 events.append(event)?;
             }
         }
-        let debug: bool = report.call1(py, (self.queue_name(), events))?.extract(py)?;
-        self.core.call(|scheduler, _| scheduler.watch().wants_handled = debug);
-        Ok(())
+        match report.call1(py, (self.queue_name(), events)) {
+            Ok(debug) => {
+                let debug = debug.is_truthy(py)?;
+                self.core.call(|scheduler, _| scheduler.watch().wants_handled = debug);
+                Ok(())
+            }
+            // A filter or handler of the log that raises must not make a call fail that was made; but
+            // Ctrl-C is for the caller.
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                error.write_unraisable(py, None);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// `None`: only a reason to look whether the debug log is wanted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 from interlock.cli import replay
@@ -21,15 +22,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         print("interlock: interrupted", file=sys.stderr, flush=True)
-        if arguments is None:
-            # As a program: the interpreter's end waits for handlers, and one may never return.
-            os._exit(INTERRUPTED)
-        return INTERRUPTED
     except BrokenPipeError:
         # The reader went away, as `head` does; what it wanted it has. Python would complain
         # once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if arguments is None:
+        # As a program: the interpreter's end waits for handlers, and one may never return.
+        end = threading.Timer(LONGEST_END, os._exit, (INTERRUPTED,))
+        end.daemon = True
+        end.start()
+    return INTERRUPTED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,3 +48,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 INTERRUPTED = 130
+LONGEST_END = 2.0

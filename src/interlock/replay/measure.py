@@ -104,16 +104,21 @@ def _processes(count: int) -> Iterator[Executor | None]:
         return
     # Never fork: threads may be running, and a child would have their locks without them.
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(count)
-    with ProcessPoolExecutor(count, context, _meet, (barrier,)) as pool:
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),))
+    try:
         # No process takes a call before all are there, so each of these starts another one.
         for up in [pool.submit(int) for _ in range(count)]:
             up.result()
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        yield pool
+    except BaseException:
+        # A handler that never returns would be waited for.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown()
 
 
 def _meet(barrier: Barrier) -> None:

@@ -13,7 +13,11 @@ pub struct Dedup {
     known: HashMap<Arc<str>, Entry, foldhash::fast::RandomState>,
     /// Settled ones by the time they are forgotten, which rises, for the window is one length.
     leaving: VecDeque<(Time, Arc<str>)>,
+    inserted: u64,
 }
+
+/// Strings forgotten at most by one call: more than it can add, so that they become fewer (clause 21).
+const FORGOTTEN: usize = 4;
 
 #[derive(Debug)]
 struct Entry {
@@ -24,7 +28,7 @@ struct Entry {
 
 impl Dedup {
     pub fn new(window: u64) -> Self {
-        Dedup { window, known: HashMap::default(), leaving: VecDeque::new() }
+        Dedup { window, known: HashMap::default(), leaving: VecDeque::new(), inserted: 0 }
     }
 
     /// The id of the first put of this string, if it is still known.
@@ -35,9 +39,15 @@ impl Dedup {
 
     pub fn insert(&mut self, name: &str, id: u64, now: Time) -> Arc<str> {
         self.forget(now);
+        self.inserted += 1;
         let name: Arc<str> = name.into();
         self.known.insert(name.clone(), Entry { id, until: None });
         name
+    }
+
+    /// How many strings became known so far.
+    pub fn inserted(&self) -> u64 {
+        self.inserted
     }
 
     /// The message of this string was settled.
@@ -47,10 +57,14 @@ impl Dedup {
             entry.until = Some(until);
             self.leaving.push_back((until, name));
         }
+        self.forget(now);
     }
 
     fn forget(&mut self, now: Time) {
-        while self.leaving.front().is_some_and(|(until, _)| *until <= now) {
+        for _ in 0..FORGOTTEN {
+            if self.leaving.front().is_none_or(|(until, _)| *until > now) {
+                break;
+            }
             let (until, name) = self.leaving.pop_front().expect("just seen");
             // The string may have been put again since.
             if self.known.get(&name).is_some_and(|entry| entry.until == Some(until)) {
@@ -59,6 +73,8 @@ impl Dedup {
         }
         if self.known.len() * 8 < self.known.capacity() && self.known.capacity() > 1024 {
             self.known.shrink_to(self.known.len() * 2);
+        }
+        if self.leaving.len() * 8 < self.leaving.capacity() && self.leaving.capacity() > 1024 {
             self.leaving.shrink_to(self.leaving.len() * 2);
         }
     }

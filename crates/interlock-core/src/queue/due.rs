@@ -2,7 +2,7 @@
 
 use crate::key::{Key, KeyRef};
 use crate::queue::lease::Failure;
-use crate::queue::scheduler::{Put, Scheduler, CALL_LIMIT};
+use crate::queue::scheduler::{Budget, Put, Scheduler, CALL_LIMIT};
 use crate::queue::slab::NONE;
 use crate::queue::timers::Due;
 use crate::queue::trace::Call;
@@ -23,12 +23,12 @@ impl<P> Scheduler<P> {
     /// Starts a call: the time, what is due, what earlier calls left. Answers how many successors this
     /// call may ready.
     #[inline]
-    pub(super) fn begin(&mut self, now: Time, call: impl FnOnce() -> Call) -> u32 {
+    pub(super) fn begin(&mut self, now: Time, call: impl FnOnce() -> Call) -> Budget {
         self.now = self.now.max(now);
         if let Some(recorder) = &mut self.recorder {
             recorder.note(self.now, call());
         }
-        let mut budget = CALL_LIMIT;
+        let mut budget = Budget::ONE_CALL;
         if self.next_due().is_some_and(|due| due <= self.now) {
             self.catch_up(&mut budget);
         }
@@ -53,13 +53,17 @@ impl<P> Scheduler<P> {
     /// Whether a call would go on with what an earlier one left (clause 21).
     #[inline]
     pub fn has_leftovers(&self) -> bool {
-        self.lanes.has_unfinished() || self.barriers.is_opening() || self.pauses.is_returning()
+        self.lanes.has_unfinished()
+            || !self.late.is_empty()
+            || self.barriers.is_opening()
+            || self.pauses.is_returning()
     }
 
     #[cold]
-    fn catch_up(&mut self, budget: &mut u32) {
-        self.lanes.go_on(&mut self.granted, budget);
-        self.unblock_granted();
+    fn catch_up(&mut self, budget: &mut Budget) {
+        self.ready_late(budget);
+        self.lanes.go_on(&mut self.granted, &mut budget.steps);
+        self.unblock_granted(budget);
         self.open_gates(budget);
         self.unpark(budget);
         for _ in 0..CALL_LIMIT {
@@ -71,7 +75,7 @@ impl<P> Scheduler<P> {
     }
 
     /// Applies the first thing due: leases, then backoffs, then delays.
-    fn apply_next(&mut self, budget: &mut u32) -> bool {
+    fn apply_next(&mut self, budget: &mut Budget) -> bool {
         let now = self.now;
         let due = |due: Option<&Due>| due.filter(|due| due.at <= now).copied();
         if let Some(due) = due(self.deadlines.first()) {
@@ -116,7 +120,11 @@ impl<P> Scheduler<P> {
         let message = &messages[at];
         let timer = extras[message.extra].timer;
         self.delays.remove(timer, |owner, position| extras[messages[owner].extra].timer = position);
-        self.away.remove(&message.id).expect("a delayed message's keys")
+        let away = self.away.remove(&message.id).expect("a delayed message's keys");
+        if self.away.len() * 8 < self.away.capacity() && self.away.capacity() > 1024 {
+            self.away.shrink_to(self.away.len() * 2);
+        }
+        away
     }
 
     /// A delay is over: the message takes its sequence and its place.

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 
 use crate::key::KeyRef;
-use crate::queue::scheduler::{Scheduler, BARRIER, GATED};
+use crate::queue::message::{BARRIER, GATED};
+use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
 use crate::queue::trace::Call;
 use crate::queue::types::{Blocker, Explained, Node, State, Time};
 
-/// Edges walked in all to count how many stand before: at a million on one key, well below 1 ms.
+/// Edges, leases and ids looked at in all, beyond the messages that are named: with a million pending,
+/// well below 1 ms.
 const STEPS: u32 = 20_000;
 
 /// Messages named that hold a barrier up, beyond those that are leased.
@@ -27,6 +29,11 @@ struct Walk {
 }
 
 impl Walk {
+    fn new(limit: usize) -> Self {
+        let (queue, seen) = Default::default();
+        Walk { queue, seen, limit, truncated: false, steps: STEPS }
+    }
+
     fn add(&mut self, at: u32) {
         if self.seen.contains(&at) {
             return;
@@ -44,6 +51,7 @@ impl<P> Scheduler<P> {
     /// Why this message waits, at most `limit` messages of it. `None`: it is settled, or never was.
     pub fn explain(&mut self, now: Time, id: u64, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::Explain { id, limit });
+        self.advance_oldest(self.next);
         let at = self.find(id)?;
         Some(self.walk([at].into_iter(), limit.max(1)))
     }
@@ -51,6 +59,7 @@ impl<P> Scheduler<P> {
     /// What stands on a key, in sequence, and what that waits for. `None`: nothing stands on it.
     pub fn explain_key(&mut self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
+        self.advance_oldest(self.next);
         let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0)?;
         let standing = self.lanes.standing(lane).map(|edge| edge.message);
         Some(self.walk(standing, limit.max(1)))
@@ -78,13 +87,10 @@ impl<P> Scheduler<P> {
     }
 
     fn walk(&self, from: impl Iterator<Item = u32>, limit: usize) -> Explained {
-        let mut walk = Walk {
-            queue: VecDeque::new(),
-            seen: Default::default(),
-            limit,
-            truncated: false,
-            steps: STEPS,
-        };
+        self.walk_in(&mut Walk::new(limit), from)
+    }
+
+    fn walk_in(&self, walk: &mut Walk, from: impl Iterator<Item = u32>) -> Explained {
         for at in from {
             walk.add(at);
             if walk.truncated {
@@ -93,7 +99,7 @@ impl<P> Scheduler<P> {
         }
         let mut nodes = Vec::new();
         while let Some(at) = walk.queue.pop_front() {
-            nodes.push(self.node(at, &mut walk));
+            nodes.push(self.node(at, walk));
         }
         Explained { nodes, truncated: walk.truncated }
     }
@@ -153,8 +159,7 @@ impl<P> Scheduler<P> {
             }
             let front = self.lanes.standing(edge.lane()).take_while(|edge| edge.granted());
             let front: Vec<u32> = front.map(|edge| edge.message).take(walk.limit).collect();
-            let (ahead, exact) = self.lanes.ahead(number, walk.steps);
-            walk.steps -= walk.steps.min(ahead as u32);
+            let (ahead, exact) = self.lanes.ahead(number, &mut walk.steps);
             let holders = front.iter().map(|&at| self.messages[at].id).collect();
             let key = Some(self.lanes.lane(edge.lane()).key.as_bytes().to_vec());
             blocked.push(Blocker { key, holders, ahead, exact });
@@ -166,21 +171,21 @@ impl<P> Scheduler<P> {
     /// All that was put before a barrier holds it up; what is leased says most, so it comes first.
     fn before_barrier(&self, at: u32, walk: &mut Walk) -> Blocker {
         let sequence = self.sequence(at);
-        let leased = self.leases.places().filter(|(_, l)| l.token != 0).map(|(_, l)| l.message);
+        let looked_at = self.leases.places().take(walk.steps as usize);
+        let leased = looked_at.filter(|(_, lease)| lease.token != 0).map(|(_, l)| l.message);
         let mut holders: Vec<u32> =
             leased.filter(|&at| self.sequence(at) < sequence).take(walk.limit).collect();
         let mut from = self.oldest;
         let most = walk.limit.min(SHOWN_BEFORE_BARRIER);
-        for _ in 0..LONGEST_CHAIN {
-            if holders.len() >= most {
-                break;
-            }
+        while holders.len() < most {
             let messages = &self.messages;
             let (id, found) =
-                self.index.next_from(from, self.next, u32::MAX, |place| messages[place].id);
+                self.index.next_from(from, self.next, walk.steps, |place| messages[place].id);
             if found == NONE {
+                walk.steps -= (id - from) as u32;
                 break;
             }
+            walk.steps -= (id - from) as u32 + 1;
             from = id + 1;
             let state = self.messages[found].state;
             let placed = !matches!(state, Some(State::Delayed | State::Leased));
@@ -192,5 +197,46 @@ impl<P> Scheduler<P> {
         let holders = holders.into_iter().map(|at| self.messages[at].id).collect();
         let ahead = self.barriers.messages_before(sequence);
         Blocker { key: None, holders, ahead, exact: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::scheduler::Put;
+    use crate::queue::types::{Kind, Options};
+    use crate::queue::watch::Watch;
+
+    /// Steps an explanation of this message takes.
+    fn steps(scheduler: &Scheduler<()>, id: u64) -> u32 {
+        let mut walk = Walk::new(100);
+        scheduler.walk_in(&mut walk, scheduler.find(id).into_iter());
+        STEPS - walk.steps
+    }
+
+    /// Counted in steps, never in time; beyond them go at most `limit` messages and their keys.
+    #[test]
+    fn an_explanation_at_a_million_pending_takes_a_bounded_number_of_steps() {
+        let million = 1_000_000;
+        let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+        let keys = [KeyRef::new(b"a")];
+        let put = Put { keys: &keys, ..Put::default() };
+        (0..million).for_each(|_| assert!(scheduler.put(1, &put, &mut Some(())).is_ok()));
+        assert!(steps(&scheduler, million) < 10, "counted from the end");
+        assert_eq!(steps(&scheduler, million / 2), STEPS);
+        // Nearly all are settled, but for the first, so that only a gap of ids lies between.
+        let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+        let held = scheduler.put(1, &Put::default(), &mut Some(())).unwrap().id;
+        scheduler.lease(1, Kind::Any, 0).expect("it is ready");
+        for _ in 0..million {
+            scheduler.put(1, &Put::default(), &mut Some(())).unwrap();
+            let grant = scheduler.lease(1, Kind::Any, 0).expect("it is ready");
+            scheduler.ack(1, grant.handle).unwrap();
+        }
+        let barrier = Put { barrier: true, ..Put::default() };
+        let barrier = scheduler.put(1, &barrier, &mut Some(())).unwrap().id;
+        assert_eq!(steps(&scheduler, barrier), STEPS);
+        let explained = scheduler.explain(1, barrier, 100).expect("it is unsettled");
+        assert_eq!(explained.nodes[0].blocked[0].holders, [held]);
     }
 }

@@ -99,6 +99,8 @@ impl Index {
 pub struct PutTimes {
     /// (first number given at that time, the time), rising.
     entries: VecDeque<(u64, Time)>,
+    /// Puts before this time share the last entry.
+    until: Time,
 }
 
 /// µs within which puts share a time.
@@ -108,13 +110,12 @@ impl PutTimes {
     /// True: this made an entry.
     #[inline]
     pub fn note(&mut self, number: u64, now: Time) -> bool {
-        match self.entries.back() {
-            Some(&(_, last)) if now < last + GRAIN => false,
-            _ => {
-                self.entries.push_back((number, now));
-                true
-            }
+        if now < self.until {
+            return false;
         }
+        self.until = now + GRAIN;
+        self.entries.push_back((number, now));
+        true
     }
 
     /// The time `number` was given at, to within a tenth of a millisecond (never later).

@@ -15,7 +15,7 @@ const GRANTED: u32 = 1 << 30;
 const LANE: u32 = GRANTED - 1;
 
 /// One message on one key.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Edge {
     /// Number of the lane, with the marks for shared and granted above.
     word: u32,
@@ -48,6 +48,9 @@ impl Edge {
 }
 
 impl Record for Edge {
+    fn clear(&mut self) {
+        self.message = NONE;
+    }
     fn link(&self) -> u32 {
         self.next
     }
@@ -92,6 +95,11 @@ impl Default for Lane {
 }
 
 impl Record for Lane {
+    fn clear(&mut self) {
+        if matches!(self.key, Key::Heap(_)) {
+            self.key = Key::default();
+        }
+    }
     fn link(&self) -> u32 {
         self.head
     }
@@ -185,7 +193,8 @@ impl Lanes {
     pub fn unlink(&mut self, first: u32, granted: &mut Vec<u32>, budget: &mut u32) {
         let mut at = first;
         while at != NONE {
-            let edge = self.edges.remove(at);
+            let edge = self.edges[at];
+            self.edges.remove(at);
             let number = edge.lane();
             let lane = &mut self.lanes[number];
             if edge.prev == NONE {
@@ -352,12 +361,14 @@ impl Lanes {
         })
     }
 
-    /// How many stand before an edge, counted from whichever end is nearer, at most `steps` from each:
+    /// How many stand before an edge, counted from whichever end is nearer, while `steps` last:
     /// (count, whether it was counted to its end).
-    pub fn ahead(&self, edge: u32, steps: u32) -> (u64, bool) {
+    pub fn ahead(&self, edge: u32, steps: &mut u32) -> (u64, bool) {
         let lane = &self.lanes[self.edges[edge].lane()];
         let (mut back, mut on) = (edge, edge);
-        for walked in 0..steps {
+        let mut walked = 0;
+        while *steps > 0 {
+            *steps -= 1;
             back = self.edges[back].prev;
             if back == NONE {
                 return (u64::from(walked), true);
@@ -366,8 +377,9 @@ impl Lanes {
             if on == NONE {
                 return (u64::from(lane.depth - walked - 1), true);
             }
+            walked += 1;
         }
-        (u64::from(steps), false)
+        (u64::from(walked), false)
     }
 
     pub fn lane(&self, number: u32) -> &Lane {

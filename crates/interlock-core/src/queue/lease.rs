@@ -1,7 +1,9 @@
 //! Leases: tokens, deadlines, and what a consumer says of one (clauses 8, 9, 10, 24).
 
+use crate::key::Key;
 use crate::queue::dead::Dead;
-use crate::queue::scheduler::{Handle, Scheduler, BARRIER, QUIET};
+use crate::queue::message::{BARRIER, QUIET};
+use crate::queue::scheduler::{Budget, Handle, Scheduler};
 use crate::queue::slab::{Record, NONE};
 use crate::queue::timers::Due;
 use crate::queue::trace::Call;
@@ -9,7 +11,7 @@ use crate::queue::types::{Retry, State, Then, Time};
 use crate::queue::watch::Event;
 
 /// The right to handle one message, as the scheduler keeps it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Lease {
     /// 0: free.
     pub token: u64,
@@ -39,6 +41,9 @@ impl Default for Lease {
 }
 
 impl Record for Lease {
+    fn clear(&mut self) {
+        self.token = 0;
+    }
     fn link(&self) -> u32 {
         self.message
     }
@@ -89,7 +94,8 @@ impl<P> Scheduler<P> {
     /// Ends the lease of a message.
     #[inline]
     pub(super) fn end_lease(&mut self, place: u32) -> Lease {
-        let lease = self.leases.remove(place);
+        let lease = self.leases[place];
+        self.leases.remove(place);
         if lease.deadline != 0 {
             let leases = &mut self.leases;
             self.deadlines.remove(lease.timer, |owner, position| leases[owner].timer = position);
@@ -100,8 +106,22 @@ impl<P> Scheduler<P> {
     /// The message was handled. Gives back the payload.
     #[inline]
     pub fn ack(&mut self, now: Time, handle: Handle) -> Result<Option<P>, LeaseLost> {
+        self.ack_showing(now, handle, |_, _| ())
+    }
+
+    /// As `ack`; shows the message's keys, and whether each is shared, before they are forgotten.
+    #[inline]
+    pub fn ack_showing(
+        &mut self,
+        now: Time,
+        handle: Handle,
+        mut show: impl FnMut(&Key, bool),
+    ) -> Result<Option<P>, LeaseLost> {
         let mut budget = self.begin(now, || Call::Ack { token: handle.token });
         let at = self.leased(handle)?;
+        for (_, edge) in self.lanes.edges_of(self.messages[at].first_edge) {
+            show(&self.lanes.lane(edge.lane()).key, edge.shared());
+        }
         let lease = self.end_lease(handle.place);
         self.stats.acks += 1;
         if self.watch.wants_handled {
@@ -164,7 +184,7 @@ impl<P> Scheduler<P> {
     }
 
     /// An attempt failed: the retry policy decides.
-    pub(super) fn fail(&mut self, at: u32, failure: Failure<'_>, budget: &mut u32) -> Failed {
+    pub(super) fn fail(&mut self, at: u32, failure: Failure<'_>, budget: &mut Budget) -> Failed {
         let error = match failure {
             Failure::Nack { error, .. } => error,
             Failure::Expired => "lease expired",
@@ -202,7 +222,7 @@ impl<P> Scheduler<P> {
     }
 
     /// A message becomes a dead letter, or is held if policy or the room for dead letters say so.
-    pub(super) fn give_up(&mut self, at: u32, then: Then, budget: &mut u32) -> Failed {
+    pub(super) fn give_up(&mut self, at: u32, then: Then, budget: &mut Budget) -> Failed {
         let attempt = self.attempt(at);
         let failed = if then == Then::Hold || self.dead.full() {
             let message = &mut self.messages[at];
@@ -221,7 +241,7 @@ impl<P> Scheduler<P> {
     }
 
     /// Takes a message out of its lanes and keeps it as a dead letter.
-    pub(super) fn bury_message(&mut self, at: u32, budget: &mut u32) {
+    pub(super) fn bury_message(&mut self, at: u32, budget: &mut Budget) {
         let message = &self.messages[at];
         let lanes = &self.lanes;
         let keys = lanes

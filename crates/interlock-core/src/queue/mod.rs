@@ -19,13 +19,17 @@ pub mod dead;
 mod dedup;
 mod due;
 mod explain;
+mod grant;
 mod index;
 mod lane;
 pub mod lease;
+mod look_up;
+mod message;
 pub mod operate;
 mod ready;
 pub mod record;
 pub mod scheduler;
+mod settle;
 mod slab;
 mod timers;
 pub mod trace;
@@ -39,7 +43,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::sync::{Mutex, Parker};
+use crate::key::Key;
+use crate::sync::{give_memory_back, Mutex, Parker};
 use lease::{Failed, LeaseLost};
 use scheduler::{Grant, Handle, Placed, Put, Refused, Scheduler};
 use types::{Kind, Options, Time};
@@ -118,6 +123,12 @@ impl<P> Queue<P> {
             // Relaxed: only a hint to look; the events themselves are read under the lock.
             self.noted.store(true, Ordering::Relaxed);
         }
+        if inner.scheduler.roomy {
+            inner.scheduler.roomy = false;
+            drop(inner);
+            give_memory_back();
+            inner = self.inner.lock();
+        }
         if inner.waiters.none_parked() && inner.waiters.wakes.is_empty() {
             return result;
         }
@@ -156,14 +167,17 @@ impl<P> Queue<P> {
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<Placed> {
-        self.look(wait, waker, |inner, now| {
+        self.look(wait, waker, |inner, now, wait| {
             if inner.closed {
                 return Some(Err(Ended::ShutDown));
             }
             match inner.scheduler.put(now, put, payload) {
                 Ok(placed) => Some(Ok(placed)),
                 Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
-                Err(Refused::Full) => None,
+                Err(Refused::Full) => {
+                    wait.wants_room(1, put.size, put.dedup.is_some());
+                    None
+                }
             }
         })
     }
@@ -176,14 +190,18 @@ impl<P> Queue<P> {
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<Vec<Placed>> {
-        self.look(wait, waker, |inner, now| {
+        self.look(wait, waker, |inner, now, wait| {
             if inner.closed {
                 return Some(Err(Ended::ShutDown));
             }
             match inner.scheduler.put_many(now, puts, payloads) {
                 Ok(placed) => Some(Ok(placed)),
                 Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
-                Err(Refused::Full) => None,
+                Err(Refused::Full) => {
+                    let (count, size) = inner.scheduler.needs(puts);
+                    wait.wants_room(count, size, puts.iter().any(|put| put.dedup.is_some()));
+                    None
+                }
             }
         })
     }
@@ -211,7 +229,7 @@ impl<P> Queue<P> {
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<(Grant, R)> {
-        self.look(wait, waker, |inner, now| match inner.grant(now, kind, consumer, view) {
+        self.look(wait, waker, |inner, now, _| match inner.grant(now, kind, consumer, view) {
             None if inner.closed && inner.scheduler.unsettled() == 0 => Some(Err(Ended::ShutDown)),
             found => found.map(Ok),
         })
@@ -227,7 +245,7 @@ impl<P> Queue<P> {
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<()> {
-        self.look(wait, waker, |inner, now| {
+        self.look(wait, waker, |inner, now, _| {
             let mut grants = Vec::new();
             inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
             while grants.is_empty() && inner.scheduler.has_leftovers() {
@@ -246,7 +264,7 @@ impl<P> Queue<P> {
 
     /// Waits for the queue to have nothing unsettled.
     pub fn drained_or_wait(&self, wait: &mut Wait, waker: &Waker) -> Look<()> {
-        self.look(wait, waker, |inner, now| {
+        self.look(wait, waker, |inner, now, _| {
             inner.scheduler.tick(now);
             (inner.scheduler.unsettled() == 0).then_some(Ok(()))
         })
@@ -256,12 +274,12 @@ impl<P> Queue<P> {
         &self,
         wait: &mut Wait,
         waker: &Waker,
-        mut_look: impl FnOnce(&mut Inner<P>, Time) -> Option<Result<T, Ended>>,
+        look: impl FnOnce(&mut Inner<P>, Time, &mut Wait) -> Option<Result<T, Ended>>,
     ) -> Look<T> {
         self.locked(|inner, clock| {
             let now = clock.now();
             inner.waiters.back(wait);
-            match mut_look(inner, now) {
+            match look(inner, now, wait) {
                 Some(found) => {
                     *wait = Wait::new(wait.want(), wait.deadline);
                     found.map_or_else(Look::Ended, Look::Found)
@@ -291,6 +309,16 @@ impl<P> Queue<P> {
         self.quick(|inner, now| inner.scheduler.ack(now, handle))
     }
 
+    /// As `ack`; shows the message's keys before they are forgotten.
+    #[inline]
+    pub fn ack_showing(
+        &self,
+        handle: Handle,
+        show: impl FnMut(&Key, bool),
+    ) -> Result<Option<P>, LeaseLost> {
+        self.quick(|inner, now| inner.scheduler.ack_showing(now, handle, show))
+    }
+
     pub fn nack(
         &self,
         handle: Handle,
@@ -318,7 +346,8 @@ impl<P> Queue<P> {
     pub fn start_afresh(&self) -> impl Sized {
         let mut inner = self.inner.lock();
         let fresh = inner.scheduler.afresh();
-        let waiters = std::mem::take(&mut inner.waiters);
+        let fresh_waiters = inner.waiters.afresh();
+        let waiters = std::mem::replace(&mut inner.waiters, fresh_waiters);
         (std::mem::replace(&mut inner.scheduler, fresh), waiters)
     }
 
@@ -346,6 +375,11 @@ impl<P> Queue<P> {
     /// Shows every unsettled payload, and those of the dead letters, under the lock.
     pub fn for_each_payload(&self, visit: impl FnMut(&P)) {
         self.inner.lock().scheduler.for_each_payload(visit);
+    }
+
+    /// Shows the wakers of all who are parked, under the lock.
+    pub fn for_each_waker(&self, visit: impl FnMut(&Waker)) {
+        self.inner.lock().waiters.for_each_waker(visit);
     }
 
     /// Waiters parked in a get.

@@ -8,10 +8,9 @@ use hashbrown::HashMap;
 use crate::key::{Key, KeyRef};
 use crate::queue::dead::Dead;
 use crate::queue::lease::Failure;
+use crate::queue::message::{is_ready, sequence, Extra, Message, KEYED, PARKED};
 use crate::queue::ready::Ticket;
-use crate::queue::scheduler::{
-    is_ready, sequence, Extra, Message, Put, Refused, Scheduler, KEYED, PARKED,
-};
+use crate::queue::scheduler::{Budget, Put, Refused, Scheduler};
 use crate::queue::slab::Slab;
 use crate::queue::trace::Call;
 use crate::queue::types::{Hot, RevokeThen, State, Stats, Then, Time};
@@ -53,7 +52,7 @@ impl<P> Scheduler<P> {
         self.cancel_at(at, &mut budget)
     }
 
-    fn cancel_at(&mut self, at: u32, budget: &mut u32) -> Option<P> {
+    fn cancel_at(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
         let message = &self.messages[at];
         let (state, flags) = (message.state?, message.flags);
         match state {
@@ -90,7 +89,7 @@ impl<P> Scheduler<P> {
             let keys = self.keys_of(at);
             let (priority, attempt) = (self.messages[at].priority, self.attempt(at));
             // No limit: whatever this readies is itself cancelled.
-            let payload = self.cancel_at(at, &mut { u32::MAX })?;
+            let payload = self.cancel_at(at, &mut { Budget::NO_LIMIT })?;
             Some(Cancelled { id, keys, priority, attempt, payload })
         };
         places.into_iter().filter_map(cancel).collect()
@@ -254,12 +253,12 @@ impl<P> Scheduler<P> {
         }
     }
 
-    pub(super) fn unpark(&mut self, budget: &mut u32) {
-        while *budget > 0 {
+    pub(super) fn unpark(&mut self, budget: &mut Budget) {
+        while budget.steps > 0 {
             let Some(ticket) = self.pauses.returning.pop_front() else {
                 return;
             };
-            *budget -= 1;
+            budget.steps -= 1;
             if is_parked(&self.messages, &self.extras, &ticket) {
                 let message = &mut self.messages[ticket.message];
                 message.flags &= !PARKED;

@@ -52,6 +52,9 @@ impl Ready {
     /// The first ticket for which `valid` holds.
     #[inline]
     pub fn peek(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        if self.live == 0 {
+            return None;
+        }
         let fresh = loop {
             let Some(&(sequence, message)) = self.fresh.front() else {
                 break None;
@@ -98,9 +101,16 @@ impl Ready {
     pub fn cancelled(&mut self, valid: impl Fn(&Ticket) -> bool) {
         self.live -= 1;
         let entries = self.fresh.len() + self.later.len();
-        if entries > 64 && entries > self.live * 2 {
+        if self.live == 0 {
+            self.fresh.clear();
+            self.later.clear();
+        } else if entries > 64 && entries > self.live * 2 {
             self.fresh.retain(|&(sequence, message)| valid(&Ticket::new(0, sequence, message)));
             self.later.retain(|Reverse(ticket)| valid(ticket));
+        } else {
+            return;
         }
+        self.fresh.shrink_to(2 * self.live);
+        self.later.shrink_to(2 * self.live);
     }
 }

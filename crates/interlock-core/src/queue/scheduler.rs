@@ -6,15 +6,19 @@
 //!
 //! | file | what of the scheduler it holds |
 //! |---|---|
-//! | `scheduler` | the state, put, lease, settlement |
+//! | `scheduler` | the state, put |
+//! | `message` | an unsettled message |
+//! | `grant` | handing out |
+//! | `settle` | settlement, and what it readies |
 //! | `lease` | what a consumer says of a lease: ack, nack, reject, release, extend |
 //! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | what falls due |
+//! | `look_up` | what can be asked without a change |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 
-use crate::key::{Key, KeyRef};
+use crate::key::KeyRef;
 use crate::queue::barrier::Barriers;
 use crate::queue::dead::DeadLetters;
 use crate::queue::dedup::Dedup;
@@ -22,18 +26,36 @@ use crate::queue::due::Away;
 use crate::queue::index::{Index, PutTimes};
 use crate::queue::lane::Lanes;
 use crate::queue::lease::Lease;
+use crate::queue::message::{sequence, Extra, Message, BARRIER, GATED, KEYED, QUIET};
 use crate::queue::operate::Pauses;
 use crate::queue::ready::{Ready, Ticket};
 use crate::queue::record::Recorder;
-use crate::queue::slab::{Record, Slab, NONE};
-use crate::queue::timers::{Due, Timers};
+use crate::queue::slab::{Slab, NONE};
+use crate::queue::timers::Timers;
 use crate::queue::trace::{Call, PutCall};
 use crate::queue::trace_text::Schedule;
-use crate::queue::types::{Kind, Options, State, Stats, Time};
+use crate::queue::types::{Options, State, Stats, Time};
 use crate::queue::watch::Watch;
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
 pub const CALL_LIMIT: u32 = 1000;
+
+/// A peak of so many messages is worth giving its memory back.
+const FLOOD: u64 = 1 << 16;
+
+/// What one call may still do (clause 21).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// Successors made ready.
+    pub ready: u32,
+    /// Readers granted beyond the first of a lane, gates opened, tickets returned.
+    pub steps: u32,
+}
+
+impl Budget {
+    pub const ONE_CALL: Budget = Budget { ready: CALL_LIMIT, steps: CALL_LIMIT };
+    pub const NO_LIMIT: Budget = Budget { ready: u32::MAX, steps: u32::MAX };
+}
 
 #[derive(Debug)]
 pub struct Scheduler<P> {
@@ -65,78 +87,15 @@ pub struct Scheduler<P> {
     /// Every unsettled id is at or above it.
     pub(super) oldest: u64,
     pub(super) last_token: u64,
+    /// Most unsettled messages since memory was last given back, and how few say that it should be.
+    pub(super) peak: u64,
+    pub(super) ebb: u64,
+    /// Segments enough were freed for the allocator to be asked to return them.
+    pub(super) roomy: bool,
     /// Messages whose edge was granted by the call under way; kept for its room.
     pub(super) granted: Vec<u32>,
-}
-
-/// An unsettled message; 32 bytes for a payload of 8.
-#[derive(Debug)]
-pub struct Message<P> {
-    pub id: u64,
-    pub payload: Option<P>,
-    pub first_edge: u32,
-    /// While it waits: on how many keys, and gates, something stands before it. While it is leased:
-    /// the place of its lease.
-    pub hold: u32,
-    /// Place of what only few messages have.
-    pub extra: u32,
-    pub state: Option<State>,
-    pub priority: i8,
-    pub flags: u8,
-}
-
-pub const KEYED: u8 = 1;
-pub const BARRIER: u8 = 2;
-/// Behind a barrier that is not settled, or whose gates are still opening.
-pub const GATED: u8 = 4;
-/// Ready, but set aside because a key of it is paused.
-pub const PARKED: u8 = 8;
-pub const QUIET: u8 = 16;
-
-/// What only some messages have: delay, more than one attempt, a size, a dedup string.
-#[derive(Debug, Default)]
-pub struct Extra {
-    /// Its sequence, if that is not its id: it was delayed.
-    pub sequence: u64,
-    pub size: u64,
-    pub attempt: u32,
-    /// Its place among the timers, or the next free record.
-    pub timer: u32,
-    pub dedup: Option<Arc<str>>,
-    pub error: Option<Box<str>>,
-}
-
-impl Record for Extra {
-    fn link(&self) -> u32 {
-        self.timer
-    }
-    fn set_link(&mut self, next: u32) {
-        self.timer = next;
-    }
-}
-
-impl<P> Default for Message<P> {
-    fn default() -> Self {
-        Message {
-            id: 0,
-            payload: None,
-            first_edge: NONE,
-            hold: 0,
-            extra: NONE,
-            state: None,
-            priority: 0,
-            flags: 0,
-        }
-    }
-}
-
-impl<P> Record for Message<P> {
-    fn link(&self) -> u32 {
-        self.first_edge
-    }
-    fn set_link(&mut self, next: u32) {
-        self.first_edge = next;
-    }
+    /// Messages that nothing holds up any more and that one call more could not ready: (message, id).
+    pub(super) late: VecDeque<(u32, u64)>,
 }
 
 /// What a put names.
@@ -215,7 +174,11 @@ impl<P> Scheduler<P> {
             next: 1,
             oldest: 1,
             last_token: 0,
+            peak: 0,
+            ebb: 0,
+            roomy: false,
             granted: Vec::new(),
+            late: VecDeque::new(),
         }
     }
 
@@ -261,14 +224,8 @@ impl<P> Scheduler<P> {
         Ok(Placed { id, known: false })
     }
 
-    /// Queues a batch whole or not at all (clause 11).
-    pub fn put_many(
-        &mut self,
-        now: Time,
-        puts: &[Put<'_>],
-        payloads: &mut [Option<P>],
-    ) -> Result<Vec<Placed>, Refused> {
-        self.begin(now, || Call::PutMany(puts.iter().map(PutCall::from).collect()));
+    /// The messages of a batch that are not known by their dedup string, and their bytes.
+    pub(super) fn needs(&self, puts: &[Put<'_>]) -> (usize, u64) {
         let (mut count, mut size) = (0, 0u64);
         let mut names = hashbrown::HashSet::<&str, foldhash::fast::RandomState>::default();
         for put in puts {
@@ -280,6 +237,23 @@ impl<P> Scheduler<P> {
                 size = put.size.saturating_add(size);
             }
         }
+        (count, size)
+    }
+
+    /// How many dedup strings became known so far.
+    pub(super) fn names(&self) -> u64 {
+        self.dedup.inserted()
+    }
+
+    /// Queues a batch whole or not at all (clause 11).
+    pub fn put_many(
+        &mut self,
+        now: Time,
+        puts: &[Put<'_>],
+        payloads: &mut [Option<P>],
+    ) -> Result<Vec<Placed>, Refused> {
+        self.begin(now, || Call::PutMany(puts.iter().map(PutCall::from).collect()));
+        let (count, size) = self.needs(puts);
         self.room(count, size)?;
         let placed = puts.iter().zip(payloads).map(|(put, payload)| {
             match put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
@@ -300,6 +274,12 @@ impl<P> Scheduler<P> {
         self.next += 1;
         self.stats.puts += 1;
         self.stats.unsettled += 1;
+        if self.stats.unsettled > self.peak {
+            self.peak = self.stats.unsettled;
+            if self.peak >= FLOOD {
+                self.ebb = self.peak / 8;
+            }
+        }
         if self.put_times.note(id, self.now) {
             self.advance_oldest(id);
         }
@@ -380,188 +360,6 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Hands out the first ready message of the kind asked for (clauses 3, 6, 7, 8, 22).
-    #[inline]
-    pub fn lease(&mut self, now: Time, kind: Kind, consumer: u64) -> Option<Grant> {
-        self.begin(now, || Call::Lease { kind, limit: 1 });
-        self.grant(kind, consumer)
-    }
-
-    /// Hands out up to `limit` messages, appended to `grants`.
-    pub fn lease_many(
-        &mut self,
-        now: Time,
-        kind: Kind,
-        limit: usize,
-        consumer: u64,
-        grants: &mut Vec<Grant>,
-    ) {
-        self.begin(now, || Call::Lease { kind, limit });
-        grants.extend(std::iter::from_fn(|| self.grant(kind, consumer)).take(limit));
-    }
-
-    #[inline]
-    fn grant(&mut self, kind: Kind, consumer: u64) -> Option<Grant> {
-        if self.pauses.queue {
-            return None;
-        }
-        let at = loop {
-            let ticket = self.choose(kind)?;
-            let message = &self.messages[ticket.message];
-            let keyed = message.flags & KEYED != 0;
-            let first = message.first_edge;
-            if keyed { &mut self.keyed } else { &mut self.unkeyed }.pop(ticket);
-            if self.lanes.paused > 0 {
-                if let Some(lane) = self.lanes.paused_lane(first) {
-                    self.park(ticket, lane);
-                    continue;
-                }
-            }
-            break ticket.message;
-        };
-        let token = self.now.max(self.last_token + 1);
-        self.last_token = token;
-        let id = self.messages[at].id;
-        let deadline = self.options.lease.map(|length| self.now.saturating_add(length).max(1));
-        let place = self.leases.insert(Lease {
-            token,
-            at: self.now,
-            deadline: deadline.unwrap_or(0),
-            consumer,
-            message: at,
-            timer: NONE,
-            noted: false,
-        });
-        if let Some(at) = deadline {
-            let leases = &mut self.leases;
-            let due = Due { at, id, owner: place };
-            self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
-        }
-        let attempt = self.attempt(at);
-        let message = &mut self.messages[at];
-        message.state = Some(State::Leased);
-        message.hold = place;
-        self.stats.leases += 1;
-        Some(Grant { handle: Handle { place, token }, id, attempt, message: at })
-    }
-
-    #[inline]
-    fn choose(&mut self, kind: Kind) -> Option<Ticket> {
-        let (messages, extras) = (&self.messages, &self.extras);
-        let valid = |ticket: &Ticket| is_ready(messages, extras, ticket);
-        match kind {
-            Kind::Keyed => self.keyed.peek(valid),
-            Kind::Unkeyed => self.unkeyed.peek(valid),
-            Kind::Any => match (self.keyed.peek(valid), self.unkeyed.peek(valid)) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            },
-        }
-    }
-
-    /// The payload of a message that was just handed out.
-    #[inline]
-    pub fn payload(&self, grant: &Grant) -> &P {
-        self.messages[grant.message].payload.as_ref().expect("a leased message has its payload")
-    }
-
-    /// Ready messages of a kind, as far as is known without looking at pauses of keys.
-    #[inline]
-    pub fn ready(&self, kind: Kind) -> usize {
-        if self.pauses.queue {
-            return 0;
-        }
-        match kind {
-            Kind::Keyed => self.keyed.len(),
-            Kind::Unkeyed => self.unkeyed.len(),
-            Kind::Any => self.keyed.len() + self.unkeyed.len(),
-        }
-    }
-
-    /// Takes a message out of its lanes and of the queue; readies what it held up (clause 21).
-    #[inline]
-    pub(super) fn settle(&mut self, at: u32, budget: &mut u32) -> Option<P> {
-        let sequence = self.sequence(at);
-        let message = self.messages.remove(at);
-        let messages = &self.messages;
-        self.index.remove(message.id, at, |place| messages[place].id);
-        self.stats.unsettled -= 1;
-        let placed = message.state != Some(State::Delayed);
-        if message.extra != NONE {
-            let extra = self.extras.remove(message.extra);
-            self.stats.bytes = self.stats.bytes.wrapping_sub(extra.size);
-            if let Some(name) = extra.dedup {
-                self.dedup.settled(name, self.now);
-            }
-        }
-        if placed {
-            let barrier = if message.flags & BARRIER != 0 {
-                let next = self.barriers.barrier_settled(sequence);
-                self.open_gates(budget);
-                next
-            } else {
-                self.lanes.unlink(message.first_edge, &mut self.granted, budget);
-                self.unblock_granted();
-                self.barriers.settled(sequence)
-            };
-            if let Some(barrier) = barrier {
-                self.unblock(barrier);
-            }
-        }
-        if self.stats.unsettled <= self.watch.calm_depth {
-            self.watch.calmed(self.stats.unsettled);
-            if self.stats.unsettled == 0 {
-                self.oldest = self.next;
-                self.put_times.forget(self.next);
-            }
-        }
-        message.payload
-    }
-
-    pub(super) fn open_gates(&mut self, budget: &mut u32) {
-        while *budget > 0 {
-            let Some((at, id)) = self.barriers.next_opening() else {
-                return;
-            };
-            *budget -= 1;
-            let Some(message) = self.messages.get(at) else {
-                continue;
-            };
-            // It may have been cancelled, and its place used again.
-            if message.id == id && message.flags & GATED != 0 {
-                self.messages[at].flags &= !GATED;
-                self.unblock(at);
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn unblock_granted(&mut self) {
-        while let Some(at) = self.granted.pop() {
-            self.unblock(at);
-        }
-    }
-
-    /// One thing less stands before a message.
-    #[inline]
-    fn unblock(&mut self, at: u32) {
-        let message = &mut self.messages[at];
-        message.hold -= 1;
-        if message.hold == 0 {
-            self.make_ready(at);
-        }
-    }
-
-    #[inline]
-    pub(super) fn make_ready(&mut self, at: u32) {
-        let sequence = self.sequence(at);
-        let message = &mut self.messages[at];
-        message.state = Some(State::Ready);
-        let ticket = Ticket::new(message.priority, sequence, at);
-        let keyed = message.flags & KEYED != 0;
-        if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, false);
-    }
-
     #[inline]
     pub(super) fn sequence(&self, at: u32) -> u64 {
         sequence(&self.messages, &self.extras, at)
@@ -590,80 +388,12 @@ impl<P> Scheduler<P> {
     }
 
     /// Lets go of put times that nobody can ask for any more.
-    fn advance_oldest(&mut self, newest: u64) {
+    pub(super) fn advance_oldest(&mut self, newest: u64) {
         let messages = &self.messages;
         let (oldest, _) =
             self.index.next_from(self.oldest, newest, 4096, |place| messages[place].id);
         self.oldest = oldest;
         self.put_times.forget(oldest);
-    }
-
-    /// The keys of an unsettled message, in the order the put named them, with whether shared.
-    pub fn keys_of_id(&self, id: u64) -> Option<Vec<(Key, bool)>> {
-        self.find(id).map(|at| self.keys_of(at))
-    }
-
-    /// The token of the lease of a message, if it is leased.
-    pub fn token_of(&self, id: u64) -> Option<u64> {
-        let message = &self.messages[self.find(id)?];
-        (message.state == Some(State::Leased)).then(|| self.leases[message.hold].token)
-    }
-
-    /// What keeps the queue from draining: held ids, what is paused, delayed ids, leased ids; each at
-    /// most `limit` long, ids rising.
-    pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, Vec<u64>, Vec<u64>) {
-        let of = |state: State| {
-            let places = self.messages.places().filter(|(_, m)| m.state == Some(state));
-            let mut ids: Vec<u64> = places.map(|(_, message)| message.id).collect();
-            ids.sort_unstable();
-            ids.truncate(limit);
-            ids
-        };
-        let mut paused = self.paused();
-        paused.truncate(limit);
-        (of(State::Held), paused, of(State::Delayed), of(State::Leased))
-    }
-
-    /// Ids of what a consumer leases, rising.
-    pub fn leased_by(&self, consumer: u64) -> Vec<u64> {
-        let leases = self.leases.places().filter(|(_, l)| l.token != 0 && l.consumer == consumer);
-        let mut ids: Vec<u64> = leases.map(|(_, l)| self.messages[l.message].id).collect();
-        ids.sort_unstable();
-        ids
-    }
-
-    /// Unsettled messages.
-    #[inline]
-    pub fn unsettled(&self) -> u64 {
-        self.stats.unsettled
-    }
-
-    /// Unsettled messages that are not leased.
-    #[inline]
-    pub fn queued(&self) -> u64 {
-        self.stats.unsettled - self.leases.len() as u64
-    }
-
-    /// Whether the exact time matters to the next call.
-    #[inline]
-    pub fn timed(&self) -> bool {
-        self.options.lease.is_some()
-            || self.watch.wants_handled
-            || self.deadlines.len() + self.backoffs.len() + self.delays.len() > 0
-    }
-
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    pub fn watch(&mut self) -> &mut Watch {
-        &mut self.watch
-    }
-
-    /// The next message in order of choice is left alone; every unsettled payload is shown to `visit`.
-    pub fn for_each_payload(&self, mut visit: impl FnMut(&P)) {
-        self.messages.places().filter_map(|(_, m)| m.payload.as_ref()).for_each(&mut visit);
-        self.dead.iter().for_each(|dead| visit(&dead.payload));
     }
 
     /// Starts a recording of all calls from now on (clause 20). False: there were calls before, without
@@ -684,31 +414,5 @@ impl<P> Scheduler<P> {
 
     pub fn dead_payload(&self, id: u64) -> Option<&P> {
         self.dead.get(id).map(|dead| &dead.payload)
-    }
-}
-
-/// A ticket stands for the message at its place, and that is ready and not set aside.
-#[inline]
-pub(super) fn is_ready<P>(
-    messages: &Slab<Message<P>>,
-    extras: &Slab<Extra>,
-    ticket: &Ticket,
-) -> bool {
-    messages.get(ticket.message).is_some_and(|message| {
-        message.state == Some(State::Ready)
-            && message.flags & PARKED == 0
-            && sequence(messages, extras, ticket.message) == ticket.sequence
-    })
-}
-
-#[inline]
-pub(super) fn sequence<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, at: u32) -> u64 {
-    let message = &messages[at];
-    match message.extra {
-        NONE => message.id,
-        extra => match extras[extra].sequence {
-            0 => message.id,
-            sequence => sequence,
-        },
     }
 }

@@ -8,6 +8,8 @@
 pub trait Record: Default {
     fn link(&self) -> u32;
     fn set_link(&mut self, next: u32);
+    /// Drops what the record owns, and leaves it so that an old handle finds nothing in it.
+    fn clear(&mut self);
 }
 
 /// No place.
@@ -77,15 +79,15 @@ impl<T: Record> Slab<T> {
         at
     }
 
-    /// Frees a place and gives back what lay there.
+    /// Frees a place.
     #[inline]
-    pub fn remove(&mut self, at: u32) -> T {
+    pub fn remove(&mut self, at: u32) {
         let number = at >> BITS;
         let segment = self.segments[number as usize].as_mut().expect("a used place");
         let meta = &mut self.meta[number as usize];
-        let mut free = T::default();
-        free.set_link(meta.first_free);
-        let value = std::mem::replace(&mut segment[(at & MASK) as usize], free);
+        let place = &mut segment[(at & MASK) as usize];
+        place.clear();
+        place.set_link(meta.first_free);
         meta.first_free = at;
         meta.free += 1;
         self.len -= 1;
@@ -93,18 +95,17 @@ impl<T: Record> Slab<T> {
             meta.position = self.open.len() as u32;
             self.open.push(number);
         } else if meta.free == SEGMENT as u32 {
-            self.emptied(number);
+            // One empty segment is kept, so that a queue that breathes around a border does not allocate.
+            self.spare += 1;
+            if self.spare > 1 {
+                self.give_back(number);
+            }
         }
-        value
     }
 
-    /// One empty segment is kept, so that a queue that breathes around a border does not allocate.
     #[cold]
-    fn emptied(&mut self, number: u32) {
-        if self.spare == 0 {
-            self.spare = 1;
-            return;
-        }
+    fn give_back(&mut self, number: u32) {
+        self.spare -= 1;
         let position = self.meta[number as usize].position as usize;
         self.open.swap_remove(position);
         if let Some(&moved) = self.open.get(position) {
@@ -197,6 +198,9 @@ mod tests {
         fn set_link(&mut self, next: u32) {
             self.1 = next;
         }
+        fn clear(&mut self) {
+            self.0 = u64::MAX;
+        }
     }
 
     #[test]
@@ -210,7 +214,8 @@ mod tests {
                 held.push((slab.insert(Number(round, 0)), round));
             } else {
                 let (at, value) = held.swap_remove(rng.usize(..held.len()));
-                assert_eq!(slab.remove(at).0, value);
+                assert_eq!(slab[at].0, value);
+                slab.remove(at);
             }
             assert_eq!(slab.len(), held.len());
         }
@@ -218,7 +223,8 @@ mod tests {
             assert_eq!(slab[*at].0, *value);
         }
         for (at, value) in held.drain(..) {
-            assert_eq!(slab.remove(at).0, value);
+            assert_eq!(slab[at].0, value);
+            slab.remove(at);
         }
         assert_eq!(slab.segments.iter().flatten().count(), 1);
         assert_eq!((slab.open.len(), slab.spare), (1, 1));

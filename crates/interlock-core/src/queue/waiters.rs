@@ -4,7 +4,8 @@
 //! that whoever is quicker may take what it was called for. Two things hold after every change:
 //!
 //! 1. while a message is ready and a parked waiter would take it, a called waiter that would take it
-//!    is on its way; the same for room, one waiter at a time;
+//!    is on its way; the same for room, one waiter at a time; a put that waits with a dedup string is
+//!    called when any string becomes known, for a known one needs no room (clause 13);
 //! 2. while something falls due later, one parked waiter, the timekeeper, sleeps no longer than that.
 //!
 //! A called waiter that leaves without taking anything (its time was up, its thread was interrupted)
@@ -33,11 +34,12 @@ pub struct Wait {
     /// When to give up; `Time::MAX`: never.
     pub deadline: Time,
     number: Option<u64>,
+    named: bool,
 }
 
 impl Wait {
     pub fn new(want: Want, deadline: Time) -> Self {
-        Wait { want, deadline, number: None }
+        Wait { want, deadline, number: None, named: false }
     }
 
     /// It slept at least once and has not come to its end.
@@ -48,6 +50,12 @@ impl Wait {
     pub fn want(&self) -> Want {
         self.want
     }
+
+    /// What a put still lacks; `named`: a dedup string of it may become known, and then it lacks less.
+    pub(super) fn wants_room(&mut self, count: usize, size: u64, named: bool) {
+        self.want = Want::Room(count, size);
+        self.named = named;
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +63,8 @@ struct Parked {
     want: Want,
     waker: Waker,
     deadline: Time,
+    /// It waits for room with a dedup string.
+    named: bool,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +74,10 @@ pub(super) struct Waiters {
     called: [usize; LINES],
     parked: usize,
     next: u64,
+    /// Waits up to this number are of the process this one was forked from.
+    foreign: u64,
+    /// Dedup strings put so far, as far as those who wait for room with one were told.
+    names: u64,
     /// The parked waiter that wakes when something falls due, and when.
     timekeeper: Option<(u64, Time)>,
     /// Waiters to be woken once the lock is free.
@@ -88,6 +102,11 @@ fn line(want: Want) -> usize {
 }
 
 impl Waiters {
+    /// Nobody waits; a wait of those before, should it come back, is nobody's.
+    pub fn afresh(&self) -> Self {
+        Waiters { next: self.next, foreign: self.next, ..Waiters::default() }
+    }
+
     #[inline]
     pub fn none_parked(&self) -> bool {
         self.parked == 0
@@ -97,9 +116,17 @@ impl Waiters {
         self.lines[..ROOM].iter().map(BTreeMap::len).sum()
     }
 
+    pub fn for_each_waker(&self, visit: impl FnMut(&Waker)) {
+        self.lines.iter().flat_map(BTreeMap::values).map(|parked| &parked.waker).for_each(visit);
+    }
+
     /// The waiter is back, called or not.
-    pub fn back(&mut self, wait: &Wait) {
+    pub fn back(&mut self, wait: &mut Wait) {
         let Some(number) = wait.number else { return };
+        if number <= self.foreign {
+            wait.number = None;
+            return;
+        }
         let line = line(wait.want);
         if self.lines[line].remove(&number).is_some() {
             self.parked -= 1;
@@ -115,8 +142,8 @@ impl Waiters {
             self.next += 1;
             self.next
         });
-        let Wait { want, deadline, .. } = *wait;
-        self.lines[line(want)].insert(number, Parked { want, waker, deadline });
+        let Wait { want, deadline, named, .. } = *wait;
+        self.lines[line(want)].insert(number, Parked { want, waker, deadline, named });
         self.parked += 1;
         match due {
             Some(due) if self.timekeeper.is_none_or(|(_, at)| at > due) => {
@@ -154,11 +181,13 @@ impl Waiters {
 
     /// Those whose time is up by a clock that has no alarm.
     pub fn call_late(&mut self, now: Time) {
-        for line in 0..LINES {
-            let late = self.lines[line].iter().filter(|(_, parked)| parked.deadline <= now);
-            for number in late.map(|(&number, _)| number).collect::<Vec<_>>() {
-                self.call(line, number);
-            }
+        (0..LINES).for_each(|line| self.call_those(line, |parked| parked.deadline <= now));
+    }
+
+    fn call_those(&mut self, line: usize, which: impl Fn(&Parked) -> bool) {
+        let those = self.lines[line].iter().filter(|(_, parked)| which(parked));
+        for number in those.map(|(&number, _)| number).collect::<Vec<_>>() {
+            self.call(line, number);
         }
     }
 
@@ -188,6 +217,10 @@ impl Waiters {
             if closed {
                 (ANY..ROOM).for_each(|line| self.call_all(line));
             }
+        }
+        if self.names != scheduler.names() {
+            self.names = scheduler.names();
+            self.call_those(ROOM, |parked| parked.named);
         }
         if closed {
             self.call_all(ROOM);

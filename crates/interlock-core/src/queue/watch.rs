@@ -6,7 +6,8 @@
 
 use crate::queue::lane::Lanes;
 use crate::queue::lease::{Failed, Lease};
-use crate::queue::scheduler::{Scheduler, QUIET};
+use crate::queue::message::QUIET;
+use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
 use crate::queue::types::{State, Time};
 
@@ -124,6 +125,11 @@ impl Watch {
 
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// When to look for what is slow; `Time::MAX`: there is nothing to look for.
+    pub fn next_look(&self) -> Time {
+        self.next_look
     }
 
     pub(super) fn push(&mut self, event: Event) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import count
 from threading import get_ident
@@ -57,11 +57,18 @@ def _submit_all(job: Job, executor: KeyedExecutor, handle: Callable[[int, Messag
                 futures.append(executor.submit_keyed(message.keys, handle, index, message))
             if job.executor is not None:
                 futures[-1].add_done_callback(job.watch.came_back)
-        executor.shutdown(wait=True)
+        executor.shutdown(wait=False)
+        return [_result(future) for future in futures]
     except BaseException:
         executor.shutdown(wait=False, cancel_futures=True)
         raise
-    return [future.result() for future in futures]
+
+
+def _result(future: Future[T]) -> T:
+    # Bounded for the sake of Ctrl-C, as in `run_threads`.
+    while not future.done():
+        wait([future], timeout=0.2)
+    return future.result()
 
 
 WAY = Way("executor", "KeyedExecutor", ("thread", "process"), run, one_lane_a_key)

@@ -86,7 +86,7 @@ async def a_priority_is_an_int_from_minus_100_to_100(t: Trial) -> None:
     q = t.queue()
     for wrong in (101, -101, 10**30):
         await _refused(q, ValueError, ("priority", "-100", "100"), q.put(priority=wrong))
-    for wrong_type, name in (("high", "str"), (1.5, "float"), (None, "NoneType")):
+    for wrong_type, name in (("high", "str"), (1.5, "float"), (True, "bool")):
         await _refused(q, TypeError, ("priority", name, "int"), q.put(priority=wrong_type))
 
 

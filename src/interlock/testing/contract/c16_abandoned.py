@@ -42,6 +42,18 @@ async def a_dropped_lease_is_a_nack_and_warns(t: Trial) -> None:
 
 
 @clause(16)
+async def a_lease_in_a_cycle_of_garbage_is_dropped_too(t: Trial) -> None:
+    q = t.queue(retry=_AT_ONCE)
+    await q.put(keys="a")
+    with _warned() as texts:
+        cycle: list[object] = [await q.loose()]
+        cycle.append(cycle)
+        del cycle
+    assert len(texts) == 1
+    assert (await q.one()).attempt == 2
+
+
+@clause(16)
 async def a_dropped_lease_follows_the_retry_policy(t: Trial) -> None:
     q = t.queue(retry=Retry(attempts=2, first=5, jitter=False))
     await q.put("poison", keys="a")

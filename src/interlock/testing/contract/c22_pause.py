@@ -106,6 +106,17 @@ async def unkeyed_messages_pass_a_paused_key(t: Trial) -> None:
 
 
 @clause(22)
+async def thousands_that_are_paused_hide_nobody(t: Trial) -> None:
+    q = t.queue()
+    await q.pause("a")
+    await q.put_many(range(4_500), shared="a", priority=1)
+    await q.put("keyed", keys="b")
+    await q.put("unkeyed")
+    assert await q.payloads() == ["keyed", "unkeyed"]
+    assert (await t.wakes(q.get(), q.put("later"))).payload == "later"
+
+
+@clause(22)
 async def leases_already_out_go_on(t: Trial) -> None:
     q = t.queue(retry=Retry(first=0, jitter=False))
     await q.put("ack", keys="a")

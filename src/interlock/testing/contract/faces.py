@@ -182,7 +182,6 @@ class QueueFace:
         return payloads
 
     async def consume(self, handler: Callable[[Any], Any], **options: Any) -> Any:
-        assert self.aio is None or hasattr(self.aio, "consume"), "AsyncQueue has no consume()"
         return await self._call("consume", handler, **options)
 
     # Watching.

@@ -109,6 +109,7 @@ class Trial:
         The handler is written for both faces: the sync face runs it on threads of the consumer,
         the asyncio face as a task.
         """
+        assert not self.aio or hasattr(q.aio, "consume"), "AsyncQueue.consume() is missing"
         called = handler if self.aio else lambda payload: step(handler(payload))
         consumer = await self.start(q.consume(called, **options))
         await self.until_ended(await self.start(q.join()))
@@ -149,13 +150,14 @@ def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 @contextmanager
 def raises(kind: type[BaseException], *words: str) -> Iterator[list[Any]]:
-    """The block raises `kind` with each of `words` in its message; gives a list to find it in."""
+    """The block raises `kind` and speaks of each of `words`; gives a list to find the error in."""
     caught: list[Any] = []
     try:
         yield caught
     except kind as error:
-        missing = [word for word in words if word not in str(error)]
-        assert not missing, f"{kind.__name__} should speak of {missing}: {error}"
+        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        missing = [word for word in words if word not in text]
+        assert not missing, f"{kind.__name__} should speak of {missing}: {text}"
         caught.append(error)
     else:
         raise AssertionError(f"{kind.__name__} was not raised")
@@ -217,9 +219,9 @@ class _Task(Running):
 
 
 _STUCK = "a call that should have ended is still blocked"
-_PATIENCE = 20.0
+_PATIENCE = 10.0
 """Real seconds until a call that should have woken counts as stuck."""
-_STEPS = 2_000
-"""How often a clock is advanced in wait of a timeout: ten real seconds or more."""
+_STEPS = 1_000
+"""How often a clock is advanced in wait of a timeout: five real seconds or more."""
 _TURNS = 5
 """Turns of the loop that a new task gets before the case goes on."""

@@ -1,0 +1,110 @@
+//! Handing out: what is chosen of the ready, and the lease that is made of it (clauses 3, 6, 7, 8, 22).
+
+use crate::queue::lease::Lease;
+use crate::queue::message::{is_ready, KEYED};
+use crate::queue::ready::Ticket;
+use crate::queue::scheduler::{Grant, Handle, Scheduler};
+use crate::queue::slab::NONE;
+use crate::queue::timers::Due;
+use crate::queue::trace::Call;
+use crate::queue::types::{Kind, State, Time};
+
+impl<P> Scheduler<P> {
+    /// Hands out the first ready message of the kind asked for (clauses 3, 6, 7, 8, 22).
+    #[inline]
+    pub fn lease(&mut self, now: Time, kind: Kind, consumer: u64) -> Option<Grant> {
+        self.begin(now, || Call::Lease { kind, limit: 1 });
+        self.grant(kind, consumer)
+    }
+
+    /// Hands out up to `limit` messages, appended to `grants`.
+    pub fn lease_many(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        limit: usize,
+        consumer: u64,
+        grants: &mut Vec<Grant>,
+    ) {
+        self.begin(now, || Call::Lease { kind, limit });
+        grants.extend(std::iter::from_fn(|| self.grant(kind, consumer)).take(limit));
+    }
+
+    #[inline]
+    fn grant(&mut self, kind: Kind, consumer: u64) -> Option<Grant> {
+        if self.pauses.queue {
+            return None;
+        }
+        let at = loop {
+            let ticket = self.choose(kind)?;
+            let message = &self.messages[ticket.message];
+            let keyed = message.flags & KEYED != 0;
+            let first = message.first_edge;
+            if keyed { &mut self.keyed } else { &mut self.unkeyed }.pop(ticket);
+            if self.lanes.paused > 0 {
+                if let Some(lane) = self.lanes.paused_lane(first) {
+                    self.park(ticket, lane);
+                    continue;
+                }
+            }
+            break ticket.message;
+        };
+        let token = self.now.max(self.last_token + 1);
+        self.last_token = token;
+        let id = self.messages[at].id;
+        let deadline = self.options.lease.map(|length| self.now.saturating_add(length).max(1));
+        let place = self.leases.insert(Lease {
+            token,
+            at: self.now,
+            deadline: deadline.unwrap_or(0),
+            consumer,
+            message: at,
+            timer: NONE,
+            noted: false,
+        });
+        if let Some(at) = deadline {
+            let leases = &mut self.leases;
+            let due = Due { at, id, owner: place };
+            self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
+        }
+        let attempt = self.attempt(at);
+        let message = &mut self.messages[at];
+        message.state = Some(State::Leased);
+        message.hold = place;
+        self.stats.leases += 1;
+        Some(Grant { handle: Handle { place, token }, id, attempt, message: at })
+    }
+
+    #[inline]
+    fn choose(&mut self, kind: Kind) -> Option<Ticket> {
+        let (messages, extras) = (&self.messages, &self.extras);
+        let valid = |ticket: &Ticket| is_ready(messages, extras, ticket);
+        match kind {
+            Kind::Keyed => self.keyed.peek(valid),
+            Kind::Unkeyed => self.unkeyed.peek(valid),
+            Kind::Any => match (self.keyed.peek(valid), self.unkeyed.peek(valid)) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+
+    /// The payload of a message that was just handed out.
+    #[inline]
+    pub fn payload(&self, grant: &Grant) -> &P {
+        self.messages[grant.message].payload.as_ref().expect("a leased message has its payload")
+    }
+
+    /// Ready messages of a kind, as far as is known without looking at pauses of keys.
+    #[inline]
+    pub fn ready(&self, kind: Kind) -> usize {
+        if self.pauses.queue {
+            return 0;
+        }
+        match kind {
+            Kind::Keyed => self.keyed.len(),
+            Kind::Unkeyed => self.unkeyed.len(),
+            Kind::Any => self.keyed.len() + self.unkeyed.len(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a scheduler can be asked without being changed.
+
+use crate::key::Key;
+use crate::queue::scheduler::Scheduler;
+use crate::queue::types::{Options, State};
+use crate::queue::watch::Watch;
+
+impl<P> Scheduler<P> {
+    /// The keys of an unsettled message or a dead letter, in the order the put named them, with whether
+    /// shared.
+    pub fn keys_of_id(&self, id: u64) -> Option<Vec<(Key, bool)>> {
+        let dead = || self.dead.get(id).map(|dead| dead.keys.clone());
+        self.find(id).map(|at| self.keys_of(at)).or_else(dead)
+    }
+
+    /// The token of the lease of a message, if it is leased.
+    pub fn token_of(&self, id: u64) -> Option<u64> {
+        let message = &self.messages[self.find(id)?];
+        (message.state == Some(State::Leased)).then(|| self.leases[message.hold].token)
+    }
+
+    /// What keeps the queue from draining: held ids, what is paused, delayed ids, leased ids; each at
+    /// most `limit` long, ids rising.
+    pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, Vec<u64>, Vec<u64>) {
+        let of = |state: State| {
+            let places = self.messages.places().filter(|(_, m)| m.state == Some(state));
+            let mut ids: Vec<u64> = places.map(|(_, message)| message.id).collect();
+            ids.sort_unstable();
+            ids.truncate(limit);
+            ids
+        };
+        let mut paused = self.paused();
+        paused.truncate(limit);
+        (of(State::Held), paused, of(State::Delayed), of(State::Leased))
+    }
+
+    /// Ids of what a consumer leases, rising.
+    pub fn leased_by(&self, consumer: u64) -> Vec<u64> {
+        let leases = self.leases.places().filter(|(_, l)| l.token != 0 && l.consumer == consumer);
+        let mut ids: Vec<u64> = leases.map(|(_, l)| self.messages[l.message].id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Unsettled messages.
+    #[inline]
+    pub fn unsettled(&self) -> u64 {
+        self.stats.unsettled
+    }
+
+    /// Unsettled messages that are not leased.
+    #[inline]
+    pub fn queued(&self) -> u64 {
+        self.stats.unsettled - self.leases.len() as u64
+    }
+
+    /// Whether the exact time matters to the next call.
+    #[inline]
+    pub fn timed(&self) -> bool {
+        self.options.lease.is_some()
+            || self.watch.wants_handled
+            || self.deadlines.len() + self.backoffs.len() + self.delays.len() > 0
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub fn watch(&mut self) -> &mut Watch {
+        &mut self.watch
+    }
+
+    /// The next message in order of choice is left alone; every unsettled payload is shown to `visit`.
+    pub fn for_each_payload(&self, mut visit: impl FnMut(&P)) {
+        self.messages.places().filter_map(|(_, m)| m.payload.as_ref()).for_each(&mut visit);
+        self.dead.iter().for_each(|dead| visit(&dead.payload));
+    }
+}

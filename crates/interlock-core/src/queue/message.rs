@@ -1,0 +1,111 @@
+//! An unsettled message as the scheduler keeps it.
+
+use std::sync::Arc;
+
+use crate::queue::ready::Ticket;
+use crate::queue::slab::{Record, Slab, NONE};
+use crate::queue::types::State;
+
+/// An unsettled message; 32 bytes for a payload of 8.
+#[derive(Debug)]
+pub struct Message<P> {
+    pub id: u64,
+    pub payload: Option<P>,
+    pub first_edge: u32,
+    /// While it waits: on how many keys, and gates, something stands before it. While it is leased:
+    /// the place of its lease.
+    pub hold: u32,
+    /// Place of what only few messages have.
+    pub extra: u32,
+    pub state: Option<State>,
+    pub priority: i8,
+    pub flags: u8,
+}
+
+pub const KEYED: u8 = 1;
+pub const BARRIER: u8 = 2;
+/// Behind a barrier that is not settled, or whose gates are still opening.
+pub const GATED: u8 = 4;
+/// Ready, but set aside because a key of it is paused.
+pub const PARKED: u8 = 8;
+pub const QUIET: u8 = 16;
+
+/// What only some messages have: delay, more than one attempt, a size, a dedup string.
+#[derive(Debug, Default)]
+pub struct Extra {
+    /// Its sequence, if that is not its id: it was delayed.
+    pub sequence: u64,
+    pub size: u64,
+    pub attempt: u32,
+    /// Its place among the timers, or the next free record.
+    pub timer: u32,
+    pub dedup: Option<Arc<str>>,
+    pub error: Option<Box<str>>,
+}
+
+impl Record for Extra {
+    fn clear(&mut self) {
+        *self = Extra::default();
+    }
+    fn link(&self) -> u32 {
+        self.timer
+    }
+    fn set_link(&mut self, next: u32) {
+        self.timer = next;
+    }
+}
+
+impl<P> Default for Message<P> {
+    fn default() -> Self {
+        Message {
+            id: 0,
+            payload: None,
+            first_edge: NONE,
+            hold: 0,
+            extra: NONE,
+            state: None,
+            priority: 0,
+            flags: 0,
+        }
+    }
+}
+
+impl<P> Record for Message<P> {
+    fn clear(&mut self) {
+        debug_assert!(self.payload.is_none(), "a payload is taken out, never dropped here");
+        self.id = 0;
+        self.state = None;
+    }
+    fn link(&self) -> u32 {
+        self.first_edge
+    }
+    fn set_link(&mut self, next: u32) {
+        self.first_edge = next;
+    }
+}
+
+/// A ticket stands for the message at its place, and that is ready and not set aside.
+#[inline]
+pub(super) fn is_ready<P>(
+    messages: &Slab<Message<P>>,
+    extras: &Slab<Extra>,
+    ticket: &Ticket,
+) -> bool {
+    messages.get(ticket.message).is_some_and(|message| {
+        message.state == Some(State::Ready)
+            && message.flags & PARKED == 0
+            && sequence(messages, extras, ticket.message) == ticket.sequence
+    })
+}
+
+#[inline]
+pub(super) fn sequence<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, at: u32) -> u64 {
+    let message = &messages[at];
+    match message.extra {
+        NONE => message.id,
+        extra => match extras[extra].sequence {
+            0 => message.id,
+            sequence => sequence,
+        },
+    }
+}

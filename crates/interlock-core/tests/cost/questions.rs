@@ -1,0 +1,65 @@
+//! What an explanation takes does not grow with what is pending.
+
+use interlock_core::queue::types::{Explained, RevokeThen};
+
+use super::*;
+
+/// What an explanation allocates, and the explanation.
+fn explained(subject: &mut Subject, id: u64) -> (usize, Explained) {
+    let before = MADE.get();
+    let explained = subject.scheduler.explain(subject.now, id, 100).expect("it is unsettled");
+    (MADE.get() - before, explained)
+}
+
+#[test]
+fn an_explanation_takes_as_much_of_a_million_as_of_a_thousand() {
+    let ask = |pending: u64| {
+        let mut subject = Subject::new(endless());
+        let ids: Vec<u64> = (0..pending).map(|_| subject.put_on(1)).collect();
+        let (last, explanation) = explained(&mut subject, ids[ids.len() - 1]);
+        let blocked = &explanation.nodes[0].blocked[0];
+        assert_eq!((blocked.ahead, blocked.exact), (pending - 1, true), "counted from the end");
+        assert_eq!(blocked.holders, [ids[0]]);
+        let (middle, explanation) = explained(&mut subject, ids[ids.len() / 2]);
+        let blocked = &explanation.nodes[0].blocked[0];
+        assert_eq!(blocked.exact, pending < 10_000, "counted only so far");
+        assert!(blocked.ahead <= pending / 2);
+        (last, middle)
+    };
+    assert_eq!(ask(1_000), ask(MILLION));
+}
+
+/// The count from the nearer end costs what was walked, not what was found.
+#[test]
+fn each_key_of_a_message_behind_a_million_is_counted() {
+    let mut subject = Subject::new(endless());
+    for _ in 0..MILLION / 2 {
+        subject.put_on(1);
+        subject.put_on(2);
+    }
+    let names = [1_u64, 2].map(u64::to_be_bytes);
+    let keys = [KeyRef::new(&names[0]), KeyRef::new(&names[1])];
+    let id = subject.put(&Put { keys: &keys, ..Put::default() });
+    let (_, explanation) = explained(&mut subject, id);
+    let blocked = &explanation.nodes[0].blocked;
+    let counts: Vec<_> = blocked.iter().map(|blocker| (blocker.ahead, blocker.exact)).collect();
+    assert_eq!(counts, [(MILLION / 2, true), (MILLION / 2, true)]);
+}
+
+/// Ids that are settled lie between the held one and the barrier: they are not all walked through.
+#[test]
+fn a_barrier_behind_a_million_settled_ones_names_who_holds_it_up() {
+    let mut subject = Subject::new(endless());
+    let held = subject.put_on(0);
+    let grant = subject.lease().expect("it stands alone");
+    assert!(subject.scheduler.revoke(subject.now, grant.id, RevokeThen::Hold).is_some());
+    for key in 1..MILLION {
+        subject.put_on(key);
+        let grant = subject.lease().expect("nothing waits for the held one");
+        subject.ack(&grant);
+    }
+    let barrier = subject.put(&Put { barrier: true, ..Put::default() });
+    let (_, explanation) = explained(&mut subject, barrier);
+    let blocked = &explanation.nodes[0].blocked[0];
+    assert_eq!((blocked.ahead, &blocked.holders[..]), (1, &[held][..]));
+}

@@ -1,0 +1,186 @@
+//! Who is called, and how often: seen through wakers that count.
+//!
+//! That no wake is lost in any order of threads is held by `shuttle`; here, that none is needless.
+
+#![cfg(not(shuttle))]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use interlock_core::clock::Clock;
+use interlock_core::queue::scheduler::Put;
+use interlock_core::queue::types::{Kind, Options, Time};
+use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::watch::Watch;
+use interlock_core::queue::{Ended, Look, Queue};
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A waiter that looks only when it is told to.
+struct Waiter {
+    wait: Wait,
+    count: Arc<Count>,
+    waker: Waker,
+}
+
+impl Waiter {
+    fn new(want: Want, deadline: Time) -> Self {
+        let count = Arc::new(Count::default());
+        Waiter { wait: Wait::new(want, deadline), waker: Waker::from(count.clone()), count }
+    }
+
+    fn getter(queue: &Queue<u32>, kind: Kind) -> Self {
+        let mut waiter = Waiter::new(Want::Message(kind), Time::MAX);
+        assert!(matches!(waiter.get(queue), Look::Sleep(_)), "there is a message already");
+        waiter
+    }
+
+    fn get(&mut self, queue: &Queue<u32>) -> Look<u32> {
+        let Want::Message(kind) = self.wait.want() else { panic!("a putter gets nothing") };
+        match queue.get_or_wait(kind, 0, |p, _| *p, &mut self.wait, &self.waker) {
+            Look::Found((_, payload)) => Look::Found(payload),
+            Look::Ended(ended) => Look::Ended(ended),
+            Look::Sleep(until) => Look::Sleep(until),
+        }
+    }
+
+    fn calls(&self) -> usize {
+        self.count.0.load(Ordering::Relaxed)
+    }
+}
+
+fn queue(options: Options) -> Queue<u32> {
+    Queue::with(options, Watch::off(), Clock::manual(1))
+}
+
+fn put(queue: &Queue<u32>, payload: u32) {
+    let placed = queue.try_put(&Put::default(), &mut Some(payload));
+    assert!(matches!(placed, Ok(Ok(_))), "{placed:?}");
+}
+
+#[test]
+fn a_message_calls_one_waiter_the_one_that_waits_longest() {
+    let queue = queue(Options::default());
+    let mut waiters: Vec<_> = (0..3).map(|_| Waiter::getter(&queue, Kind::Any)).collect();
+    put(&queue, 1);
+    assert_eq!(waiters.iter().map(Waiter::calls).collect::<Vec<_>>(), [1, 0, 0]);
+    put(&queue, 2);
+    assert_eq!(waiters.iter().map(Waiter::calls).collect::<Vec<_>>(), [1, 1, 0]);
+    assert!(matches!(waiters[1].get(&queue), Look::Found(1)));
+    assert!(matches!(waiters[0].get(&queue), Look::Found(2)));
+    assert_eq!(waiters[2].calls(), 0);
+}
+
+#[test]
+fn who_was_called_in_vain_keeps_its_place_in_line() {
+    let queue = queue(Options::default());
+    let mut first = Waiter::getter(&queue, Kind::Any);
+    let second = Waiter::getter(&queue, Kind::Any);
+    put(&queue, 1);
+    assert!(queue.try_get(Kind::Any, 0, |p, _| *p).unwrap().is_some());
+    assert!(matches!(first.get(&queue), Look::Sleep(_)));
+    put(&queue, 2);
+    assert_eq!((first.calls(), second.calls()), (2, 0));
+}
+
+#[test]
+fn a_message_calls_nobody_who_cannot_take_it() {
+    let queue = queue(Options::default());
+    let keyed = Waiter::getter(&queue, Kind::Keyed);
+    let putter = Waiter::new(Want::Room(1, 0), Time::MAX);
+    put(&queue, 1);
+    assert_eq!((keyed.calls(), putter.calls()), (0, 0));
+    let unkeyed = Waiter::getter(&queue, Kind::Keyed);
+    queue.try_put(&Put { barrier: true, ..Put::default() }, &mut Some(2)).unwrap().unwrap();
+    let (grant, _) = queue.try_get(Kind::Unkeyed, 0, |p, _| *p).unwrap().unwrap();
+    queue.ack(grant.handle).unwrap();
+    assert_eq!((keyed.calls(), unkeyed.calls()), (1, 0), "the barrier is ready now");
+}
+
+#[test]
+fn room_calls_one_putter_and_none_for_which_it_is_too_little() {
+    let queue = queue(Options { max_bytes: 4, ..Options::default() });
+    let sized = |size| Put { size, ..Put::default() };
+    let ids = [1, 2, 1].map(|size| queue.try_put(&sized(size), &mut Some(0)).unwrap().unwrap().id);
+    let [mut large, mut small] = [3, 1].map(|size| {
+        let mut waiter = Waiter::new(Want::Room(1, size), Time::MAX);
+        let look = queue.put_or_wait(&sized(size), &mut Some(0), &mut waiter.wait, &waiter.waker);
+        assert!(matches!(look, Look::Sleep(_)));
+        waiter
+    });
+    let cancel = |id| queue.call(|scheduler, now| scheduler.cancel(now, id)).is_some();
+    assert!(cancel(ids[0]));
+    assert_eq!((large.calls(), small.calls()), (0, 0), "the first in line needs more");
+    assert!(cancel(ids[1]));
+    assert_eq!((large.calls(), small.calls()), (1, 0));
+    let look = queue.put_or_wait(&sized(3), &mut Some(0), &mut large.wait, &large.waker);
+    assert!(matches!(look, Look::Found(_)));
+    assert_eq!(small.calls(), 0);
+    assert!(cancel(ids[2]));
+    assert_eq!(small.calls(), 1);
+    queue.give_up(&mut small.wait);
+}
+
+#[test]
+fn a_shutdown_calls_everybody_once() {
+    let queue = queue(Options { max_messages: 1, ..Options::default() });
+    let mut getter = Waiter::getter(&queue, Kind::Keyed);
+    put(&queue, 1);
+    let mut putter = Waiter::new(Want::Room(1, 0), Time::MAX);
+    let mut look =
+        || queue.put_or_wait(&Put::default(), &mut Some(2), &mut putter.wait, &putter.waker);
+    assert!(matches!(look(), Look::Sleep(_)));
+    queue.shut_down();
+    assert!(matches!(look(), Look::Ended(Ended::ShutDown)));
+    assert_eq!((getter.calls(), putter.calls()), (0, 1));
+    let (grant, _) = queue.try_get(Kind::Any, 0, |p, _| *p).unwrap().unwrap();
+    queue.ack(grant.handle).unwrap();
+    assert_eq!(getter.calls(), 1);
+    assert!(matches!(getter.get(&queue), Look::Ended(Ended::ShutDown)));
+}
+
+/// In a child process threads are gone, but futures that waited are still there and are dropped.
+#[test]
+fn a_wait_of_before_the_fork_takes_no_part_afterwards() {
+    let queue = queue(Options::default());
+    let mut called = Waiter::getter(&queue, Kind::Any);
+    let mut parked = Waiter::getter(&queue, Kind::Any);
+    put(&queue, 1);
+    drop(queue.start_afresh());
+    let fresh = Waiter::getter(&queue, Kind::Any);
+    queue.give_up(&mut called.wait);
+    assert!(matches!(parked.get(&queue), Look::Sleep(_)));
+    put(&queue, 2);
+    assert_eq!((fresh.calls(), parked.calls()), (1, 0));
+    put(&queue, 3);
+    assert_eq!((fresh.calls(), parked.calls()), (1, 1));
+    assert!(matches!(parked.get(&queue), Look::Found(2)));
+}
+
+#[test]
+fn the_timekeeper_alone_sleeps_no_longer_than_to_what_falls_due() {
+    let queue: Queue<u32> = Queue::new(Options::default());
+    let hour = 3_600_000_000;
+    queue.try_put(&Put { delay: hour, ..Put::default() }, &mut Some(1)).unwrap().unwrap();
+    let sleep = |waiter: &mut Waiter| match waiter.get(&queue) {
+        Look::Sleep(until) => until,
+        look => panic!("{look:?} of a message that is not due"),
+    };
+    let mut waiters = [0, 1].map(|_| Waiter::new(Want::Message(Kind::Any), Time::MAX));
+    assert_ne!(sleep(&mut waiters[0]), Time::MAX);
+    assert_eq!(sleep(&mut waiters[1]), Time::MAX);
+    queue.give_up(&mut waiters[0].wait);
+    assert_eq!(waiters[1].calls(), 1, "it keeps the time now");
+    assert_ne!(sleep(&mut waiters[1]), Time::MAX);
+    let before = waiters[1].calls();
+    queue.try_put(&Put { delay: hour / 2, ..Put::default() }, &mut Some(2)).unwrap().unwrap();
+    assert_eq!(waiters[1].calls(), before + 1, "something falls due sooner");
+}

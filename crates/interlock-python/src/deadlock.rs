@@ -1,0 +1,71 @@
+//! A handler that would wait for itself gets `WouldDeadlock` (clause 25).
+
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::lease::{current_variable, Lease};
+use crate::queue::Queue;
+
+impl Queue {
+    /// A put that would wait for ever: its caller handles a message of this queue, and is the only one
+    /// that ever took from it. `me`: who took, as it was noted then.
+    pub fn check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {
+        if self.only_getter() != Some(me) {
+            return Ok(());
+        }
+        match self.handled(py)? {
+            None => Ok(()),
+            Some(id) => Err(errors::would_deadlock(
+                py,
+                format!(
+                    "{call}: queue {:?} is full, and the caller, the only one that takes from it, is \
+                     handling message {id}: nobody can make room. Return first, put with a timeout, \
+                     or let another consumer take from the queue too",
+                    self.queue_name(),
+                ),
+            )),
+        }
+    }
+
+    /// A join that would wait for ever: its caller handles a message of this queue.
+    pub fn check_join(&self, py: Python<'_>) -> PyResult<()> {
+        match self.handled(py)? {
+            None => Ok(()),
+            Some(id) => Err(errors::would_deadlock(
+                py,
+                format!(
+                    "join(): the caller is handling message {id} of queue {:?}, which is not settled \
+                     before the handler returns. Return first, or join with a timeout",
+                    self.queue_name(),
+                ),
+            )),
+        }
+    }
+
+    /// The message of this queue that the caller's context handles, if its lease still stands. Whoever
+    /// only holds a lease may have given it to another thread; inside `with`, or in the handler of a
+    /// consumer, it is the caller who must come to its end first.
+    fn handled(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let current = current_variable(py)?.call_method1("get", (py.None(),))?;
+        let Ok(lease) = current.cast::<Lease>() else { return Ok(None) };
+        let lease = lease.get();
+        let mine = std::ptr::eq(lease.queue.get(), self) && lease.stands();
+        Ok(mine.then_some(lease.id))
+    }
+}
+
+#[pymethods]
+impl Queue {
+    fn _check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {
+        self.check_room(py, call, me)
+    }
+
+    fn _check_join(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_join(py)
+    }
+
+    /// Several consumers will take from this queue.
+    fn _several_getters(&self) {
+        self.note_async_getter();
+    }
+}

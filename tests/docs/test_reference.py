@@ -1,0 +1,151 @@
+"""The reference says what the code has: every flag, name, method, parameter and field."""
+
+import dataclasses
+import importlib.util
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+import interlock
+from interlock import auditor, testing
+from interlock.testing import contract
+from tests.docs.running import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in sorted(REFERENCE.glob("*.md")))
+BLOCK = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SIGNATURE = re.compile(
+    r"^([A-Za-z_]\w*(?:\.\w+)?)\((.*?)\)(?: -> [^\n]+)?$", re.MULTILINE | re.DOTALL
+)
+
+# Documented method by method. What `concurrent.futures` and `asyncio` give beyond that is theirs.
+CLASSES = {
+    "KeyedQueue": interlock.KeyedQueue,
+    "AsyncQueue": interlock.AsyncQueue,
+    "Lease": interlock.Lease,
+    "AsyncLease": interlock.AsyncLease,
+    "Consumer": interlock.Consumer,
+    "KeyedExecutor": interlock.KeyedExecutor,
+    "Future": interlock.Future,
+    "KeyedTaskGroup": interlock.KeyedTaskGroup,
+    "ManualClock": testing.ManualClock,
+    "Auditor": auditor.Auditor,
+}
+# Made by a call, never by their users.
+NOT_MADE = {"AsyncQueue", "Lease", "AsyncLease", "Consumer", "Future"}
+OTHERS = {
+    "Retry": interlock.Retry,
+    "RetryAfter": interlock.RetryAfter,
+    "Reject": interlock.Reject,
+    "current_lease": interlock.current_lease,
+    "cases": contract.cases,
+    "run": contract.run,
+}
+
+
+STARS: dict[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+RECORDS = ["Explanation", "ExplainNode", "Blocker", "Stats", "HotKey", "DeadLetter", "Message"]
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "scripts" / "reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def documented() -> dict[str, list[str]]:
+    """The parameters of each signature that the reference shows, `*` and `/` among them."""
+    found = {}
+    for block in BLOCK.findall(TEXT):
+        for name, inside in SIGNATURE.findall(block):
+            parts = [part.strip() for part in re.split(r",(?![^(\[]*[)\]])", inside)]
+            found[name] = [part.partition("=")[0] for part in parts if part]
+    return found
+
+
+def parameters(of: object) -> list[str]:
+    """What a caller may name, as `documented` gives it; without self and the mark behind it."""
+    shown: list[str] = []
+    keyword_only = False
+    for parameter in inspect.signature(of).parameters.values():  # type: ignore[arg-type]
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            if not any(name.startswith("*") for name in shown):
+                shown.append("*")
+        star = STARS.get(parameter.kind, "")
+        shown.append(star + parameter.name)
+    return shown
+
+
+def methods() -> Iterator[str]:
+    for name, kind in CLASSES.items():
+        for method in dir(kind):
+            if method.startswith("_") or not callable(inspect.getattr_static(kind, method)):
+                continue
+            # What a task group has from asyncio is not ours to describe.
+            if name == "KeyedTaskGroup" and method not in vars(kind):
+                continue
+            yield f"{name}.{method}"
+
+
+SHOWN = documented()
+
+
+def test_the_page_of_the_command_line_is_what_the_flags_say() -> None:
+    module = script()
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run scripts/reference.py"
+
+
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_every_method_is_documented_with_every_parameter(method: str) -> None:
+    kind, name = method.split(".")
+    assert method in SHOWN, f"no page of docs/reference shows {method}"
+    shown = [part for part in SHOWN[method] if part != "/"]
+    assert shown == parameters(getattr(CLASSES[kind], name))
+
+
+@pytest.mark.parametrize("name", sorted({*OTHERS, *CLASSES} - NOT_MADE))
+def test_everything_that_is_called_is_documented_with_every_parameter(name: str) -> None:
+    assert name in SHOWN, f"no page of docs/reference shows {name}"
+    assert SHOWN[name] == parameters(OTHERS.get(name) or CLASSES[name])
+
+
+def test_nothing_is_documented_that_is_not_there() -> None:
+    gone = [name for name in SHOWN if name not in {*OTHERS, *CLASSES, *methods()}]
+    assert not gone
+
+
+@pytest.mark.parametrize("name", interlock.__all__)
+def test_every_public_name_stands_in_the_reference(name: str) -> None:
+    assert re.search(rf"\b{name}\b", TEXT)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_field_of_a_record_is_documented(name: str) -> None:
+    text = (REFERENCE / "records.md").read_text(encoding="utf-8")
+    # Stats has two tables under its heading; the others are as long as to the next heading.
+    section = re.search(rf"^#+ {name}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    missing = [
+        field.name
+        for field in dataclasses.fields(getattr(interlock, name))
+        if f"`{field.name}`" not in section[1]
+    ]
+    assert not missing
+
+
+def test_every_clause_of_the_suite_stands_in_the_contract() -> None:
+    text = (REFERENCE / "contract.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^### Clause (\d+):", text, re.MULTILINE)]
+    assert numbers == list(range(1, 26))
+    assert {case.clause for case in contract.cases()} <= {*numbers, contract.BAD_CALL}
