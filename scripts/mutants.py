@@ -3,6 +3,7 @@
     make mutants                      every fault of tests/mutants.toml
     make mutants ARGS="barrier token" those whose name contains one of the words
     make mutants ARGS=--list          what there is
+    make mutants ARGS=--write         every fault, and the table into scripts/mutants/RESULT.md
 
 Each fault is made in a copy of the tree under target/mutants, never in the tree itself. A fault is
 caught when its test fails, dies or hangs; it survives when the test passes, and then this exits
@@ -15,16 +16,19 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
+FAULTS = ROOT / "tests" / "mutants.toml"
+RESULT = ROOT / "scripts" / "mutants" / "RESULT.md"
 WORK = ROOT / "target" / "mutants"
 TREE = WORK / "tree"
 LIMIT_SECONDS = 300.0
@@ -36,7 +40,9 @@ QUICK_BUILD = {
     "CARGO_PROFILE_RELEASE_INCREMENTAL": "true",
 }
 
-Verdict = Literal["caught", "caught, it hung", "SURVIVED"]
+HUNG = "hung"
+# Names of failed tests beyond these say nothing more.
+SHOWN_TESTS = 3
 
 
 class StaleFault(Exception):
@@ -84,14 +90,36 @@ class Fault:
         return {**QUICK_BUILD, **more}
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one fault: the tests that failed, `HUNG` for one that did not end; or none."""
+
+    fault: Fault
+    caught_by: tuple[str, ...]
+    seconds: float
+
+    @property
+    def survived(self) -> bool:
+        return not self.caught_by
+
+    @property
+    def summary(self) -> str:
+        more = len(self.caught_by) - SHOWN_TESTS
+        names = ", ".join(self.caught_by[:SHOWN_TESTS]) + (f" and {more} more" if more > 0 else "")
+        return "SURVIVED" if self.survived else names
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Break the code on purpose; a test must notice.")
     parser.add_argument("words", nargs="*", help="only faults whose name contains one of these")
     parser.add_argument("--list", action="store_true", help="name the faults and their tests")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
+    if options.words and options.write:
+        parser.error("--write wants all faults, not some")
     faults = [
         fault
-        for fault in read(ROOT / "tests" / "mutants.toml")
+        for fault in read(FAULTS)
         if not options.words or any(word in fault.name for word in options.words)
     ]
     if options.list:
@@ -104,12 +132,42 @@ def main(arguments: Sequence[str]) -> int:
     for fault in {fault.test: fault for fault in faults}.values():
         print(f"unbroken: {fault.test}", flush=True)
         require_pass(fault)
-    results = [(fault, *judge(fault)) for fault in faults]
-    survivors = [fault.name for fault, verdict, _ in results if verdict == "SURVIVED"]
-    print(f"\n{len(results) - len(survivors)} of {len(results)} faults caught")
-    for name in survivors:
-        print(f"SURVIVED: {name}")
+    verdicts = [judge(fault) for fault in faults]
+    survivors = [verdict for verdict in verdicts if verdict.survived]
+    print(f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} faults caught")
+    for verdict in survivors:
+        print(f"SURVIVED: {verdict.fault.name}")
+    if options.write:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(table(verdicts), encoding="utf-8")
     return 1 if survivors else 0
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """The result as a page: when, of what, and a row for each fault."""
+    commit = output("git", "rev-parse", "--short", "HEAD")
+    dirty = " with changes" if output("git", "status", "--porcelain", "crates", "src") else ""
+    caught = sum(not verdict.survived for verdict in verdicts)
+    lines = [
+        "# Deliberate faults, and the tests that catch them",
+        "",
+        f"`make mutants ARGS=--write`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}{dirty},",
+        f"{output('rustc', '--version')}: {caught} of {len(verdicts)} faults caught.",
+        "The seconds include the build of the broken code.",
+        "",
+        "| fault | caught by | seconds |",
+        "|---|---|---|",
+    ]
+    for verdict in verdicts:
+        runner = verdict.fault.test.split()[0]
+        lines.append(f"| {verdict.fault.name} | {runner}: {verdict.summary} | {verdict.seconds:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def output(*command: str) -> str:
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def read(path: Path) -> list[Fault]:
@@ -143,7 +201,7 @@ def copy_tree() -> None:
             shutil.copyfile(ROOT / name, target)
 
 
-def judge(fault: Fault) -> tuple[Verdict, float]:
+def judge(fault: Fault) -> Verdict:
     """Make the fault, run its test, undo the fault; say what happened and how long it took."""
     file = TREE / fault.file
     sound = file.read_text(encoding="utf-8")
@@ -155,14 +213,23 @@ def judge(fault: Fault) -> tuple[Verdict, float]:
     file.write_text(sound.replace(fault.find, fault.replace), encoding="utf-8")
     try:
         build(fault)
-        verdict: Verdict = "SURVIVED" if run_test(fault).returncode == 0 else "caught"
+        caught_by = failed_tests(run_test(fault))
     except subprocess.TimeoutExpired:
-        verdict = "caught, it hung"
+        caught_by = (HUNG,)
     finally:
         file.write_text(sound, encoding="utf-8")
-    seconds = time.monotonic() - start
-    print(f"{verdict}: {fault.name} ({fault.test}, {seconds:.0f} s)", flush=True)
-    return verdict, seconds
+    verdict = Verdict(fault, caught_by, time.monotonic() - start)
+    print(f"{fault.name}: {verdict.summary} ({verdict.seconds:.0f} s)", flush=True)
+    return verdict
+
+
+def failed_tests(done: subprocess.CompletedProcess[str]) -> tuple[str, ...]:
+    """Their names; where a run failed without naming one, it died: how."""
+    if done.returncode == 0:
+        return ()
+    pattern = r"^(?:test (\S+) \.\.\. FAILED|FAILED (\S+))"
+    found = re.findall(pattern, done.stdout, re.MULTILINE)
+    return tuple(one or other for one, other in found) or (f"died with {done.returncode}",)
 
 
 def require_pass(fault: Fault) -> None:
@@ -198,15 +265,23 @@ def run_test(fault: Fault) -> subprocess.CompletedProcess[str]:
 
 
 def run(command: Sequence[str], fault: Fault) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    """Run to the end or to the limit; then what it started must go too, or it holds our pipes."""
+    process = subprocess.Popen(
         command,
         cwd=TREE,
         env={**os.environ, **fault.environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
+        start_new_session=True,
     )
+    try:
+        out, errors = process.communicate(timeout=LIMIT_SECONDS)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
 
 if __name__ == "__main__":

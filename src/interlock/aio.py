@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from interlock import _core
 from interlock.consumer import consume_async
-from interlock.errors import Empty, NotDrained
+from interlock.errors import Empty
 from interlock.message import AsyncLease, Keys, Kind, Message, batch_options
 from interlock.retry import Seconds, seconds
 
@@ -110,6 +110,10 @@ class AsyncQueue(Generic[T]):
             return lease
         return await _wait(queue, lambda wait: wait.get_async(kind), timeout)
 
+    async def _next(self, kind: Kind) -> AsyncLease[T]:
+        """For consumers, who tried already."""
+        return await _wait(self.queue, lambda wait: wait.get_async(kind), None)
+
     def get_nowait(self, *, kind: Kind = "any") -> AsyncLease[T]:
         """See ``KeyedQueue.get_nowait``."""
         lease = self.queue._try_get_async(kind)
@@ -150,10 +154,8 @@ class AsyncQueue(Generic[T]):
             self.queue._check_join()
         try:
             await _wait(self.queue, lambda wait: wait.drained() or None, timeout)
-        except NotDrained:
-            raise
         except TimeoutError:
-            raise NotDrained(*self.queue._undrained(1000)) from None
+            raise self.queue._not_drained() from None
 
     def qsize(self) -> int:
         """Messages that are not leased."""
@@ -190,19 +192,16 @@ def _check(timeout: Seconds | None, call: str) -> None:
 
 
 async def _put(queue: KeyedQueue[Any], batch: _core.Batch, timeout: Seconds | None) -> list[int]:
-    if timeout is None:
-        task = asyncio.current_task()
-        checked = batch
+    task = asyncio.current_task()
 
-        def look(wait: _core.Waiter) -> list[int] | None:
-            ids = wait.put(checked)
-            if ids is None:
-                # Where it would wait, not before: a put that finds room never deadlocks.
-                queue._check_room(checked.call, id(task))
-            return ids
+    def look(wait: _core.Waiter) -> list[int] | None:
+        ids = wait.put(batch)
+        if ids is None and timeout is None:
+            # Where it would wait, not before: a put that finds room never deadlocks.
+            queue._check_room(batch.call, id(task))
+        return ids
 
-        return await _wait(queue, look, None)
-    return await _wait(queue, lambda wait: wait.put(batch), timeout)
+    return await _wait(queue, look, timeout)
 
 
 async def _wait(
@@ -211,7 +210,7 @@ async def _wait(
     """Looks, and looks again when called, until there is something or the time is up."""
     loop = asyncio.get_running_loop()
     place = _Place(loop)
-    wait = _core.Waiter(queue, place.call, timeout)
+    wait = place.wait = _core.Waiter(queue, place.call, timeout)
     try:
         while True:
             # Made before the look: a call may come from another thread at once.
@@ -235,9 +234,10 @@ async def _wait(
 class _Place:
     """Where a queue calls one waiting coroutine, from whatever thread."""
 
-    __slots__ = ("_bridge", "_loop", "_thread", "future")
+    __slots__ = ("_bridge", "_loop", "_thread", "future", "wait")
 
     future: asyncio.Future[None]
+    wait: _core.Waiter
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bridge = _bridge_of(loop)
@@ -251,7 +251,7 @@ class _Place:
         if here and asyncio.current_task(self._loop) is not None:
             _resume(self.future)
         else:
-            self._bridge.post(self.future)
+            self._bridge.post(self)
 
 
 class _Bridge:
@@ -260,32 +260,35 @@ class _Bridge:
     ``call_soon_threadsafe`` writes to a pipe each time; here only the first of a burst does.
     """
 
-    __slots__ = ("__weakref__", "_armed", "_futures", "_loop")
+    __slots__ = ("__weakref__", "_armed", "_loop", "_places")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._armed = False
-        self._futures: collections.deque[asyncio.Future[None]] = collections.deque()
+        self._places: collections.deque[_Place] = collections.deque()
 
-    def post(self, future: asyncio.Future[None]) -> None:
+    def post(self, place: _Place) -> None:
+        self._places.append(place)
         if self._armed and not self._loop.is_closed():
-            self._futures.append(future)
             return
-        # A closed loop raises RuntimeError here: the queue learns of it and calls somebody else.
         self._armed = True
-        self._futures.append(future)
         try:
             self._loop.call_soon_threadsafe(self._run)
         except BaseException:
+            # Closed. The queue learns of it from what is raised, and calls somebody else; so it
+            # must for those who were called before and did not come.
             self._armed = False
-            self._futures.clear()
+            while self._places:
+                other = self._places.popleft()
+                if other is not place:
+                    other.wait.give_up()
             raise
 
     def _run(self) -> None:
         # Disarm first: what is posted from here on arms again, and nothing is left lying.
         self._armed = False
-        while self._futures:
-            _resume(self._futures.popleft())
+        while self._places:
+            _resume(self._places.popleft().future)
 
 
 def _resume(future: asyncio.Future[None]) -> None:

@@ -1,53 +1,69 @@
-"""``KeyedQueue.consume``: a handler run for every message, on threads of its own."""
+"""``consume``: a handler run for every message, on threads of its own or in tasks."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
+import io
 import logging
+import queue as _queue
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock import _core
 from interlock.errors import LeaseLost, Reject, RetryAfter, ShutDown
-from interlock.message import Lease, _current
+from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
 
-__all__ = ["Consumer", "consume"]
+__all__ = ["Consumer", "consume", "consume_async"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("interlock.worker")
+# A lock cannot be waited for longer than 292 years; who wakes early only looks again.
+_LONGEST_SLEEP = 3600.0
+_BREATHE = 16
 
 
 class Consumer:
     """A handler that runs for every message of a queue, until ``stop``.
 
-    As a context manager it stops at the end, letting handlers that run finish.
+    As a context manager it stops at the end, letting handlers that run finish. It ends by itself
+    when its queue is shut down and drained. Its threads are daemons.
     """
 
     def __init__(
         self,
         queue: KeyedQueue[Any],
         handler: Callable[[Any], object],
-        on: tuple[type[Exception], ...],
         threads: int,
         timeout: float | None,
-        kind: str,
+        kind: Kind,
     ) -> None:
         self._queue = queue
         self._handler = handler
-        self._on = on
-        self._kind = kind
+        self._kind: Kind = kind
         self._stopping = False
-        self._called: list[threading.Event] = []
         self._watchdog = _Watchdog(queue, timeout) if timeout is not None else None
         name = getattr(handler, "__name__", type(handler).__name__)
+        # What rings is called out of destructors and signal handlers too, which may interrupt the
+        # very thread that rings: a SimpleQueue bears that, an Event would wait for itself.
+        self._bells: list[_queue.SimpleQueue[None]] = [
+            _queue.SimpleQueue() for _ in range(threads)
+        ]
         self._threads = [
-            threading.Thread(target=self._run, name=f"{queue.name}-{name}-{n}", daemon=True)
-            for n in range(threads)
+            threading.Thread(
+                target=self._run, args=(bell,), name=f"{queue.name}-{name}-{n}", daemon=True
+            )
+            for n, bell in enumerate(self._bells)
         ]
         for thread in self._threads:
             thread.start()
@@ -56,24 +72,29 @@ class Consumer:
         """Takes no more messages, and waits for the handlers that run.
 
         Returns:
-            True if all have ended; False if ``timeout`` seconds were not enough.
+            True if all have ended; False if ``timeout`` seconds were not enough. A handler that
+            stops its own consumer is not waited for.
         """
         self._stopping = True
-        for event in self._called:
-            event.set()
+        for bell in self._bells:
+            bell.put(None)
         return self.join(timeout)
 
     def join(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the consumer has ended: it was stopped, or its queue shut down and drained."""
-        import time
+        """Waits until the consumer has ended: it was stopped, or its queue shut down and drained.
 
+        Returns:
+            True if it has; False if ``timeout`` seconds were not enough.
+        """
         left = None if timeout is None else seconds(timeout, "join(): timeout")
         until = None if left is None else time.monotonic() + left
+        own = threading.current_thread()
         for thread in self._threads:
-            thread.join(None if until is None else max(0.0, until - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
+            if thread is not own:
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads if thread is not own):
             return False
-        if self._watchdog is not None:
+        if self._watchdog is not None and own not in self._threads:
             self._watchdog.stop()
         return True
 
@@ -83,68 +104,144 @@ class Consumer:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    def _run(self) -> None:
-        called = threading.Event()
-        self._called.append(called)
+    def __repr__(self) -> str:
+        alive = sum(thread.is_alive() for thread in self._threads)
+        return f"<{type(self).__name__} of {self._queue!r}, {alive} threads>"
+
+    def _run(self, bell: _queue.SimpleQueue[None]) -> None:
         try:
-            while not self._stopping:
-                lease = self._queue._try_get(self._kind) or self._wait(called)
-                if lease is None:
-                    return
-                self._handle(lease)
+            while self._handle_next(bell):
+                pass
         except ShutDown:
             return
 
-    def _wait(self, called: threading.Event) -> Lease[Any] | None:
+    def _handle_next(self, bell: _queue.SimpleQueue[None]) -> bool:
+        # A function of its own, so that no name holds the last message while the next is awaited.
+        if self._stopping:
+            return False
+        lease = self._queue._try_get(self._kind) or self._wait(bell)
+        if lease is None:
+            return False
+        self._handle(lease)
+        return True
+
+    def _wait(self, bell: _queue.SimpleQueue[None]) -> Lease[Any] | None:
         """The next message; None: the consumer was stopped."""
-        wait = _core.Waiter(self._queue, called.set)
+        wait = _core.Waiter(self._queue, functools.partial(bell.put, None))
         try:
-            while True:
-                called.clear()
+            while not self._stopping:
                 lease = wait.get(self._kind)
-                if lease is not None or self._stopping:
+                if lease is not None:
                     return lease
-                called.wait(wait.left)
+                left = wait.left
+                try:
+                    bell.get(timeout=None if left is None else min(left, _LONGEST_SLEEP))
+                except _queue.Empty:
+                    pass
+            return None
         finally:
             wait.give_up()
 
     def _handle(self, lease: Lease[Any]) -> None:
         token = _current.set(lease)
-        watched = self._watchdog and self._watchdog.begin(lease)
+        if self._watchdog is not None:
+            self._watchdog.begin(lease)
         try:
             self._handler(lease.payload)
-        except RetryAfter as steer:
-            _settle(lease.nack, steer.seconds, steer)
-        except Reject as steer:
-            _settle(lease.reject, steer.reason)
-        except self._on as error:
-            _log.warning("handler of message %d raised", lease.id, exc_info=True, extra=_of(lease))
-            _settle(lease.nack, None, error)
         except BaseException as error:
-            _log.error("handler of message %d raised", lease.id, exc_info=True, extra=_of(lease))
-            if isinstance(error, Exception):
-                # Not among those that are retried.
-                _settle(lease.reject, f"{type(error).__name__}: {error}")
-            else:
-                _settle(lease.nack, None, error)
+            _failed(self._queue, lease, error)
         else:
             _settle(lease.ack)
         finally:
-            if watched:
-                watched()
+            if self._watchdog is not None:
+                self._watchdog.end(lease)
             _current.reset(token)
 
 
 def consume(
     queue: KeyedQueue[Any],
     handler: Callable[[Any], object],
-    on: tuple[type[Exception], ...],
     *,
     threads: int,
     timeout: Seconds | None,
-    kind: str,
+    kind: Kind,
 ) -> Consumer:
     """See ``KeyedQueue.consume``."""
+    limit = _checked(handler, threads, timeout, kind)
+    if threads > 1:
+        queue._several_getters()
+    return Consumer(queue, handler, threads, limit, kind)
+
+
+async def consume_async(
+    queue: KeyedQueue[T],
+    handler: Callable[[T], Awaitable[object]],
+    *,
+    threads: int,
+    timeout: Seconds | None,
+    kind: Kind,
+) -> None:
+    """See ``AsyncQueue.consume``."""
+    limit = _checked(handler, threads, timeout, kind)
+    if threads > 1:
+        queue._several_getters()
+
+    async def work() -> None:
+        done = 0
+        while await _handle_next_async(queue, handler, limit, kind):
+            done += 1
+            if done % _BREATHE == 0:
+                # A handler that awaits nothing must not keep its whole loop from running.
+                await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(threads):
+            group.create_task(work())
+
+
+async def _handle_next_async(
+    queue: KeyedQueue[T],
+    handler: Callable[[T], Awaitable[object]],
+    timeout: float | None,
+    kind: Kind,
+) -> bool:
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        lease = queue._try_get_async(kind, id(task)) or await queue.aio._next(kind)
+    except ShutDown:
+        return False
+    token = _current.set(lease)
+    alarm = None
+    if timeout is not None:
+        loop = asyncio.get_running_loop()
+        alarm = loop.call_later(timeout, _revoke_from_task, queue, lease, timeout, task)
+    try:
+        done = handler(lease.payload)
+        if inspect.isawaitable(done):
+            await done
+    except (KeyboardInterrupt, SystemExit) as error:
+        _failed(queue, lease, error)
+        raise
+    except asyncio.CancelledError as error:
+        _failed(queue, lease, error)
+        # What a handler awaited may have been cancelled; the consumer goes on unless it was itself.
+        if task.cancelling():
+            raise
+    except BaseException as error:
+        _failed(queue, lease, error)
+    else:
+        _settle(lease.ack)
+    finally:
+        if alarm is not None:
+            alarm.cancel()
+        _current.reset(token)
+    return True
+
+
+def _checked(
+    handler: object, threads: int, timeout: Seconds | None, kind: object
+) -> float | None:
     if not callable(handler):
         raise TypeError(f"consume(): handler is {type(handler).__name__}; allowed: a callable")
     if not isinstance(threads, int) or isinstance(threads, bool):
@@ -153,25 +250,77 @@ def consume(
         raise ValueError(f"consume(): threads is {threads}; allowed: 1 or more")
     if kind not in ("any", "keyed", "unkeyed"):
         raise ValueError(f"consume(): kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
-    limit = None if timeout is None else seconds(timeout, "consume(): timeout")
-    return Consumer(queue, handler, on, threads, limit, kind)
+    return None if timeout is None else seconds(timeout, "consume(): timeout")
 
 
-def _of(lease: Lease[Any]) -> dict[str, Any]:
+AnyLease = Lease[Any] | AsyncLease[Any]
+
+
+def _failed(queue: KeyedQueue[Any], lease: AnyLease, error: BaseException) -> None:
+    """A handler raised: says so, and settles by the policy, or as the handler steered."""
+    if isinstance(error, RetryAfter):
+        _settle(lease.nack, error.seconds, error)
+        return
+    if isinstance(error, Reject):
+        _settle(lease.reject, error.reason)
+        return
+    policy = queue._retry
+    retried = isinstance(error, policy.on) or not isinstance(error, Exception)
+    again = retried and (policy.attempts is None or lease.attempt < policy.attempts)
+    if isinstance(error, asyncio.CancelledError):
+        text = "the handler of message %d in queue %r was cancelled"
+        _log.warning(text, lease.id, lease.queue, extra=_of(lease))
+    else:
+        level = logging.WARNING if again else logging.ERROR
+        text = "the handler of message %d in queue %r raised, attempt %d"
+        args = (lease.id, lease.queue, lease.attempt)
+        _log.log(level, text, *args, exc_info=error, extra=_of(lease))
+    if retried:
+        _settle(lease.nack, None, error)
+    else:
+        _settle(lease._give_up, error)
+
+
+def _of(lease: AnyLease) -> dict[str, Any]:
+    try:
+        keys = sorted(lease.keys | lease.shared)
+    except LeaseLost:
+        keys = []
     return {
         "queue": lease.queue,
         "id": lease.id,
+        "keys": keys,
         "attempt": lease.attempt,
         "token": lease.token,
     }
 
 
-def _settle(settle: Callable[..., None], *args: Any) -> None:
+def _settle(settle: Callable[..., object], *args: Any) -> None:
     try:
         settle(*args)
     except LeaseLost as lost:
         # Revoked or run out while the handler ran: somebody decided already.
         _log.warning("%s", lost)
+
+
+def _revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) -> None:
+    if queue._revoke_token(lease.token, lease.id):
+        _log.error(
+            "message %d was handled for more than %.3g s; its lease is revoked. "
+            "The handler stands at\n%s",
+            lease.id,
+            timeout,
+            stack,
+            extra=_of(lease),
+        )
+
+
+def _revoke_from_task(
+    queue: KeyedQueue[Any], lease: AnyLease, timeout: float, task: asyncio.Task[Any]
+) -> None:
+    stack = io.StringIO()
+    task.print_stack(file=stack)
+    _revoke(queue, lease, timeout, stack.getvalue())
 
 
 class _Watchdog:
@@ -188,18 +337,15 @@ class _Watchdog:
         )
         self._thread.start()
 
-    def begin(self, lease: Lease[Any]) -> Callable[[], None]:
-        import time
-
+    def begin(self, lease: Lease[Any]) -> None:
         entry = (time.monotonic() + self._timeout, lease, threading.get_ident())
         with self._changed:
             self._running[lease.token] = entry
             self._changed.notify()
-        return lambda: self._end(lease.token)
 
-    def _end(self, token: int) -> None:
+    def end(self, lease: Lease[Any]) -> None:
         with self._changed:
-            self._running.pop(token, None)
+            self._running.pop(lease.token, None)
 
     def stop(self) -> None:
         with self._changed:
@@ -208,32 +354,25 @@ class _Watchdog:
         self._thread.join()
 
     def _run(self) -> None:
-        import time
-
         while True:
             with self._changed:
                 if self._stopped:
                     return
                 now = time.monotonic()
-                late = [entry for entry in self._running.values() if entry[0] <= now]
-                for _, lease, _ in late:
-                    del self._running[lease.token]
+                late = [token for token, entry in self._running.items() if entry[0] <= now]
                 if not late:
                     first = min((entry[0] for entry in self._running.values()), default=None)
-                    self._changed.wait(None if first is None else first - now)
-                    continue
-            for _, lease, thread in late:
-                self._revoke(lease, thread)
+                    left = None if first is None else min(first - now, _LONGEST_SLEEP)
+                    self._changed.wait(left)
+            self._revoke(late)
 
-    def _revoke(self, lease: Lease[Any], thread: int) -> None:
-        frame = sys._current_frames().get(thread)
-        stack = "".join(traceback.format_stack(frame)) if frame else "(the thread has ended)"
-        if self._queue._revoke_token(lease.token, lease.id):
-            _log.error(
-                "message %d was handled for more than %.3g s; its lease is revoked. "
-                "The handler stands at\n%s",
-                lease.id,
-                self._timeout,
-                stack,
-                extra=_of(lease),
-            )
+    def _revoke(self, late: list[int]) -> None:
+        # A function of its own, so that no name holds a message while the thread sleeps.
+        for token in late:
+            with self._changed:
+                entry = self._running.pop(token, None)
+            if entry is not None:
+                _, lease, thread = entry
+                frame = sys._current_frames().get(thread)
+                stack = "".join(traceback.format_stack(frame)) if frame else "(it has ended)"
+                _revoke(self._queue, lease, self._timeout, stack)

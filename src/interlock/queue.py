@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Literal, NoReturn, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
-from interlock import _core
+from interlock import _core, watch
 from interlock.aio import AsyncQueue
 from interlock.consumer import Consumer, consume
 from interlock.errors import NotDrained
 from interlock.explanation import Explanation, from_native
-from interlock.message import DeadLetter, HotKey, Key, Keys, Lease, Message, Stats
-from interlock.retry import Retry, Seconds
+from interlock.message import (
+    DeadLetter,
+    HotKey,
+    Key,
+    Keys,
+    Kind,
+    Lease,
+    Message,
+    Stats,
+    batch_options,
+)
+from interlock.retry import Retry, Seconds, seconds
 
 __all__ = ["KeyedQueue"]
 
@@ -55,9 +65,11 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     In a process made by ``fork`` the queue starts empty: its messages are handled in the parent.
     """
 
+    _retry: Retry
+    # What a lease's ``with`` asks, natively.
     _retry_on: tuple[type[Exception], ...]
 
-    def __new__(
+    def __new__(  # the signature of the class: a queue's state is the core's, and made there
         cls,
         maxsize: int = 0,
         *,
@@ -98,6 +110,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             )
         if name is None:
             name = f"queue-{next(_numbers)}"
+        elif not isinstance(name, str):
+            raise TypeError(f"KeyedQueue(): name is {type(name).__name__}; allowed: str")
         self = super().__new__(
             cls,
             maxsize,
@@ -115,9 +129,12 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             warn_depth,
             warn_lane_depth,
         )
+        self._retry = retry
+        self._retry_on = retry.on
         if clock is not None:
             self._follow(clock)
-        self._retry_on = retry.on
+        elif seconds(slow_wait, "KeyedQueue(): slow_wait") > 0:
+            watch.follow(self)
         return self
 
     @property
@@ -125,11 +142,32 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """The asyncio face of this queue."""
         return AsyncQueue(self)
 
-    def put_nowait(self, payload: T, **options: Any) -> int:
+    def put_nowait(
+        self,
+        payload: T,
+        *,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+    ) -> int:
         """``put(payload, block=False, ...)``."""
-        return self.put(payload, False, **options)
+        return self.put(
+            payload,
+            False,
+            keys=keys,
+            shared=shared,
+            priority=priority,
+            delay=delay,
+            dedup=dedup,
+            barrier=barrier,
+            quiet=quiet,
+        )
 
-    def get_nowait(self, *, kind: Literal["any", "keyed", "unkeyed"] = "any") -> Lease[T]:
+    def get_nowait(self, *, kind: Kind = "any") -> Lease[T]:
         """``get(block=False, ...)``."""
         return self.get(False, kind=kind)
 
@@ -166,7 +204,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         *,
         threads: int = 1,
         timeout: Seconds | None = None,
-        kind: Literal["any", "keyed", "unkeyed"] = "any",
+        kind: Kind = "any",
     ) -> Consumer:
         """Runs ``handler(payload)`` for every message, on threads of its own, and goes on.
 
@@ -177,7 +215,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         Returns:
             a running ``Consumer``; its ``stop()`` ends it, as does ``shutdown()`` of the queue.
         """
-        return consume(self, handler, self._retry_on, threads=threads, timeout=timeout, kind=kind)
+        return consume(self, handler, threads=threads, timeout=timeout, kind=kind)
 
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
@@ -189,8 +227,6 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
-        if limit < 1:
-            raise ValueError(f"explain(): limit is {limit}; allowed: 1 or more")
         found = self._explain(id, key, limit)
         if found is None:
             if key is not None:
@@ -229,7 +265,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             NotDrained: the time was up; it names what is held, paused, delayed or leased.
         """
         if not self._join(timeout):
-            raise not_drained(self)
+            raise self._not_drained()
 
     def shutdown(self, immediate: bool = False) -> list[Message[T]]:
         """Refuses puts from now on, and lets the rest drain.
@@ -249,47 +285,15 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}, {self.qsize()} queued>"
 
-
-def batch_options(
-    payloads: list[Any],
-    keys: Any = None,
-    shared: Any = None,
-    priority: int = 0,
-    delay: Seconds = 0,
-    dedup: Callable[[Any], str | None] | None = None,
-    quiet: bool = False,
-) -> list[dict[str, Any]]:
-    """What each message of a batch is put with, as the core takes it."""
-
-    def of(value: Any, payload: Any) -> Any:
-        return value(payload) if callable(value) else value
-
-    if dedup is not None and not callable(dedup):
+    def __reduce__(self) -> NoReturn:
+        # The usual copy would be another, empty queue.
         raise TypeError(
-            f"put_many(): dedup is {type(dedup).__name__}; allowed: a callable of the payload"
+            f"queue {self.name!r} cannot be copied or sent to another process; it lives in this one"
         )
-    # An iterator of keys would be used up by the first message.
-    keys, shared = (
-        tuple(value) if hasattr(value, "__next__") else value for value in (keys, shared)
-    )
-    return [
-        {
-            "keys": of(keys, payload),
-            "shared": of(shared, payload),
-            "priority": priority,
-            "delay": delay,
-            "dedup": of(dedup, payload),
-            "barrier": False,
-            "quiet": quiet,
-        }
-        for payload in payloads
-    ]
 
-
-def not_drained(queue: _core.Queue[Any]) -> NotDrained:
-    """Says what keeps the queue from draining."""
-    held, paused, delayed, leased = queue._undrained(_UNDRAINED)
-    return NotDrained(tuple(held), tuple(paused), tuple(delayed), tuple(leased))
+    def _not_drained(self) -> NotDrained:
+        held, paused, delayed, leased = self._undrained(_UNDRAINED)
+        return NotDrained(tuple(held), tuple(paused), tuple(delayed), tuple(leased))
 
 
 def _check_count(argument: str, number: object) -> None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
-from collections.abc import Sequence
+import os
+import queue as _queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock import _core
 from interlock.explanation import from_native, key_text
 
-__all__ = ["log"]
+__all__ = ["follow", "report"]
 
 log = logging.getLogger("interlock.queue")
 
 
 def report(queue: str, events: Sequence[tuple[Any, ...]]) -> bool:
-    """Logs what the queue noted. Answers whether each handled message is wanted too."""
+    """Logs what the queue noted; called by the core, at least once a second while puts are made.
+
+    Answers whether each handled message is wanted too.
+    """
     for kind, *rest in events:
         _REPORTS[kind](queue, *rest)
+    _ring()
     return log.isEnabledFor(logging.DEBUG)
 
 
@@ -25,7 +36,8 @@ def _depth(queue: str, depth: int, key: bytes | None) -> None:
     log.warning("queue %r holds %d messages", queue, depth, extra=extra)
     if key is not None:
         log.warning(
-            "queue %r: nearly all messages share the key %s, so that they are handled one by one",
+            "queue %r: nearly all messages share the key %s, so that everything is serialised by "
+            "it: they are handled one after the other",
             queue,
             key_text(key),
             extra={**extra, "keys": [key]},
@@ -97,7 +109,7 @@ def _handled(
     )
 
 
-_REPORTS = {
+_REPORTS: dict[str, Callable[..., None]] = {
     "depth": _depth,
     "lane_depth": _lane_depth,
     "slow_wait": _slow_wait,
@@ -105,3 +117,85 @@ _REPORTS = {
     "failed": _failed,
     "handled": _handled,
 }
+
+
+# -- The watcher ----------------------------------------------------------------------------------
+#
+# What is slow is noticed by whoever calls next; where all handlers hang nobody calls, and then it
+# matters most. So one thread of the process calls when it is time to look. It is started by the first
+# put of a queue that is watched. Everything here may run in a destructor or a signal handler, hence
+# no lock that an interrupted thread could hold.
+
+_followed: dict[int, weakref.ref[_core.Queue[Any]]] = {}
+_bell: _queue.SimpleQueue[None] = _queue.SimpleQueue()
+_started: dict[int, object] = {}
+# Whether the watcher sleeps without an end, and so must be rung when there is something.
+_idle = True
+
+# Shortest time between two looks, and longest, seconds.
+_PAUSE = 0.05
+_LONGEST = 3600.0
+
+
+def follow(queue: _core.Queue[Any]) -> None:
+    """Has the watcher look after a queue as long as it lives."""
+    key = id(queue)
+    _followed[key] = weakref.ref(queue, lambda _: _followed.pop(key, None))
+    if not _idle:
+        # It may have to look at this one sooner than it meant to.
+        _bell.put(None)
+
+
+def _ring() -> None:
+    if not _idle or not _followed:
+        return
+    me = object()
+    if _started.setdefault(os.getpid(), me) is me:
+        try:
+            # Not threading.Thread, whose start takes locks.
+            _thread.start_new_thread(_watch, ())
+        except RuntimeError:
+            # The interpreter is ending, or there is no room for a thread.
+            _started.pop(os.getpid(), None)
+            return
+    _bell.put(None)
+
+
+def _watch() -> None:
+    global _idle
+    threading.current_thread().name = "interlock-watch"
+    while True:
+        _idle = True
+        left = _look_at_all()
+        _idle = left is None
+        started = time.monotonic()
+        try:
+            _bell.get(timeout=None if left is None else min(max(left, _PAUSE), _LONGEST))
+        except _queue.Empty:
+            continue
+        if (gone := time.monotonic() - started) < _PAUSE:
+            time.sleep(_PAUSE - gone)
+        while not _bell.empty():
+            _bell.get()
+
+
+def _look_at_all() -> float | None:
+    """Seconds until the next look; None: nothing is queued that could become slow."""
+    first = None
+    for reference in list(_followed.values()):
+        queue = reference()
+        if queue is not None:
+            left = queue._look()
+            if left is not None and (first is None or left < first):
+                first = left
+    return first
+
+
+def _forked() -> None:
+    global _bell, _idle
+    # The watcher is not in the child of a fork.
+    _bell = _queue.SimpleQueue()
+    _idle = True
+
+
+os.register_at_fork(after_in_child=_forked)

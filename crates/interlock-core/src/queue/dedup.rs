@@ -31,6 +31,11 @@ impl Dedup {
         Dedup { window, known: HashMap::default(), leaving: VecDeque::new(), inserted: 0 }
     }
 
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// The id of the first put of this string, if it is still known.
     pub fn find(&self, name: &str, now: Time) -> Option<u64> {
         let entry = self.known.get(name)?;

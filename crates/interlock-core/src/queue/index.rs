@@ -125,7 +125,14 @@ impl PutTimes {
     }
 
     /// Forgets what only numbers below `oldest` would ask for.
+    #[inline]
     pub fn forget(&mut self, oldest: u64) {
+        if self.entries.len() > 1 {
+            self.forget_entries(oldest);
+        }
+    }
+
+    fn forget_entries(&mut self, oldest: u64) {
         while self.entries.len() > 1 && self.entries[1].0 <= oldest {
             self.entries.pop_front();
         }

@@ -2,7 +2,7 @@
 
 use crate::key::Key;
 use crate::queue::scheduler::Scheduler;
-use crate::queue::types::{Options, State};
+use crate::queue::types::{Options, State, Time};
 use crate::queue::watch::Watch;
 
 impl<P> Scheduler<P> {
@@ -59,7 +59,14 @@ impl<P> Scheduler<P> {
     pub fn timed(&self) -> bool {
         self.options.lease.is_some()
             || self.watch.wants_handled
+            || !self.dedup.is_empty()
             || self.deadlines.len() + self.backoffs.len() + self.delays.len() > 0
+    }
+
+    /// The time of the last call.
+    #[inline]
+    pub fn last_time(&self) -> Time {
+        self.now
     }
 
     pub fn options(&self) -> &Options {

@@ -53,7 +53,8 @@ pub enum Event {
         failed: Failed,
         error: String,
     },
-    /// A second has passed since the last one: time to see whether `wants_handled` still holds.
+    /// A second has passed since the last one, or there is something again that may become slow: time
+    /// to see whether `wants_handled` still holds, and that somebody looks.
     Second,
     /// A message was acknowledged; only where this is asked for.
     Handled {
@@ -147,12 +148,13 @@ impl Watch {
         if !lanes.deep.is_empty() {
             self.lanes_deep(lanes);
         }
-        if now >= self.next_second {
+        let first = self.next_look == Time::MAX && self.limits.slow_wait > 0;
+        if first {
+            self.next_look = now.saturating_add(self.limits.slow_wait);
+        }
+        if first || now >= self.next_second {
             self.next_second = now + PAUSE;
             self.push(Event::Second);
-        }
-        if self.next_look == Time::MAX && self.limits.slow_wait > 0 {
-            self.next_look = now.saturating_add(self.limits.slow_wait);
         }
     }
 

@@ -97,8 +97,11 @@ mod tests {
     use super::*;
     use crate::spec::{Spec, EVERYTHING};
 
-    /// What the check says of (id, keys with whether shared, from, to).
-    fn said(handlings: &[(u64, &[(usize, bool)], u64, u64)]) -> String {
+    /// (id, keys with whether shared, from, to).
+    type Sketch<'a> = (u64, &'a [(usize, bool)], u64, u64);
+
+    /// What the check says of these.
+    fn said(handlings: &[Sketch<'_>]) -> String {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
         let mut handlings: Vec<Handling> = handlings
@@ -120,7 +123,7 @@ mod tests {
         assert_eq!(said(&[(1, &shared, 0, 5), (2, &shared, 1, 9), (3, &alone, 9, 10)]), "");
         assert_eq!(said(&[(1, &alone, 0, 2), (1, &alone, 3, 4), (2, &alone, 5, 6)]), "");
         assert_eq!(said(&[(2, &alone, 0, 5), (1, &other, 6, 9)]), "");
-        let broken = |handlings, clause| {
+        let broken = |handlings: &[Sketch<'_>], clause: &str| {
             let said = said(handlings);
             assert!(said.starts_with(clause), "{said:?}");
         };

@@ -1,0 +1,362 @@
+"""The native module: what the classes of the package are made of. Checked by stubtest.
+
+What begins with ``_`` is between the core and the package, and may change with every version.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent import futures
+from types import TracebackType
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_Key = str | int | bytes
+_Keys = _Key | Iterable[_Key]
+_Seconds = float | dt.timedelta
+_Kind = Literal["any", "keyed", "unkeyed"]
+
+__version__: str
+DEBUG_BUILD: bool
+"""It was built without optimisation."""
+
+@final
+class ManualClock:
+    """Time for tests: it stands still until ``advance`` moves it."""
+
+    def __new__(cls, start: _Seconds | None = None) -> Self: ...
+    def now(self) -> float:
+        """Seconds since the start of the count."""
+    def advance(self, seconds: _Seconds) -> None:
+        """Moves on, and wakes whatever waits on this clock and is due by then."""
+
+class Queue(Generic[T]):
+    """What ``interlock.KeyedQueue`` is made of; see there."""
+
+    def __new__(
+        cls,
+        maxsize: int,
+        maxbytes: int,
+        sizeof: Callable[[T], int] | None,
+        keys: Callable[[T], _Keys] | None,
+        shared: Callable[[T], _Keys] | None,
+        retry: tuple[int | None, int, float, int, bool, bool],
+        lease: _Seconds | None,
+        clock: ManualClock | None,
+        maxdead: int,
+        dedup_window: _Seconds,
+        name: str,
+        slow_wait: _Seconds,
+        warn_depth: int,
+        warn_lane_depth: int,
+    ) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def maxsize(self) -> int: ...
+    @property
+    def maxbytes(self) -> int: ...
+    def put(
+        self,
+        payload: T,
+        block: bool = True,
+        timeout: _Seconds | None = None,
+        *,
+        keys: _Keys | None = None,
+        shared: _Keys | None = None,
+        priority: int = 0,
+        delay: _Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+    ) -> int:
+        """Puts a message and returns its id.
+
+        Args:
+            payload: anything.
+            block: wait for room. Default True.
+            timeout: seconds to wait for room. Default: for ever.
+            keys: one key (str, int, bytes) or an iterable of keys, held alone. Default: what the
+                queue's own ``keys`` says of the payload, else none.
+            shared: keys held together with other readers.
+            priority: -100 to 100; higher ones are handed out first, but never out of a key's order.
+            delay: seconds until the message takes its place.
+            dedup: a name; while a message of this name is unsettled, or was settled within the
+                queue's window, nothing is put and its id is returned.
+            barrier: runs alone, after all before it and before all after it; names no keys.
+            quiet: leave the message out of the debug log.
+
+        Raises:
+            Full: there was no room in time.
+            ShutDown: the queue is shut down.
+            WouldDeadlock: the caller is the only one that could make room.
+            TypeError, ValueError: an argument is of a wrong type or out of its range; nothing was
+                put.
+        """
+    def get(
+        self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind = "any"
+    ) -> Lease[T]:
+        """Takes the next message: the one of highest priority, then first in sequence, of those that
+        nothing holds up.
+
+        Args:
+            block: wait for one. Default True.
+            timeout: seconds to wait. Default: for ever.
+            kind: ``"any"``, ``"keyed"`` (barriers too) or ``"unkeyed"``.
+
+        Returns:
+            a lease, to be settled with ``ack``, ``nack``, ``reject`` or ``release``, or as a
+            context manager.
+
+        Raises:
+            Empty: no message was ready in time.
+            ShutDown: the queue is shut down and nothing unsettled is left.
+        """
+    def get_many(
+        self,
+        limit: int,
+        block: bool = True,
+        timeout: _Seconds | None = None,
+        *,
+        kind: _Kind = "any",
+    ) -> list[Lease[T]]:
+        """At least one message, at most ``limit``; otherwise as ``get``."""
+    def ack_many(self, leases: Iterable[Lease[T]]) -> None:
+        """Settles all these leases; the first lost one is raised when the others are settled."""
+    def qsize(self) -> int:
+        """Messages that are not leased."""
+    def empty(self) -> bool:
+        """No message is queued that is not leased."""
+    def full(self) -> bool:
+        """A put would have to wait."""
+    def cancel(self, id: int) -> bool:
+        """Settles a message that is not leased. False: it is leased or settled."""
+    def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
+        """Ends the lease of a message as if it had run out. False: it is not leased."""
+    def retry(self, id: int) -> bool:
+        """Makes a held message, or one that backs off, ready at once. False: it is neither."""
+    def skip(self, id: int) -> bool:
+        """Settles a held message, or one that backs off. False: it is neither."""
+    def bury(self, id: int) -> bool:
+        """Makes a held message, or one that backs off, a dead letter. False: it is neither."""
+    def pause(self, key: _Key | None = None) -> bool:
+        """Hands out nothing any more, or nothing that holds the key. False: it was paused."""
+    def resume(self, key: _Key | None = None) -> bool:
+        """Undoes a pause. False: there was none."""
+    def _follow(self, clock: ManualClock) -> None: ...
+    def _put(
+        self,
+        payload: T,
+        block: bool = True,
+        timeout: _Seconds | None = None,
+        *,
+        keys: _Keys | None = None,
+        shared: _Keys | None = None,
+        priority: int | None = None,
+        delay: _Seconds | None = None,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+    ) -> int: ...
+    def _get(
+        self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
+    ) -> Lease[T]: ...
+    def _put_many(
+        self,
+        payloads: Sequence[T],
+        named: Sequence[dict[str, Any]],
+        block: bool,
+        timeout: _Seconds | None,
+    ) -> list[int]: ...
+    def _batch(self, payloads: Sequence[T], named: Sequence[dict[str, Any]]) -> Batch: ...
+    def _try_put(
+        self,
+        payload: T,
+        keys: _Keys | None,
+        shared: _Keys | None,
+        priority: int | None,
+        delay: _Seconds | None,
+        dedup: str | None,
+        barrier: bool,
+        quiet: bool,
+    ) -> int | Batch: ...
+    def _try_get(self, kind: _Kind | None) -> Lease[T] | None: ...
+    def _try_get_async(
+        self, kind: _Kind | None, me: int | None = None
+    ) -> AsyncLease[T] | None: ...
+    def _check_room(self, call: str, me: int) -> None: ...
+    def _check_join(self) -> None: ...
+    def _several_getters(self) -> None: ...
+    def _look(self) -> float | None: ...
+    def _revoke_token(self, token: int, id: int) -> bool: ...
+    def _requeue(self, id: int) -> int | None: ...
+    def _dead_letters(
+        self, limit: int, key: _Key | None
+    ) -> list[tuple[int, T, frozenset[bytes], frozenset[bytes], int, str, int]]: ...
+    def _explain(
+        self, id: int | None, key: _Key | None, limit: int
+    ) -> tuple[list[tuple[Any, ...]], bool] | None: ...
+    def _hot_keys(self, n: int) -> list[tuple[bytes, int]]: ...
+    def _stats(self) -> dict[str, int]: ...
+    def _undrained(self, limit: int) -> tuple[list[int], list[bytes], list[int], list[int]]: ...
+    def _join(self, timeout: _Seconds | None = None) -> bool: ...
+    def _shutdown(
+        self, immediate: bool
+    ) -> list[tuple[int, T, frozenset[bytes], frozenset[bytes], int, int]]: ...
+    @property
+    def _is_shut_down(self) -> bool: ...
+    def _record(self) -> None: ...
+    def _recording(self) -> str | None: ...
+    def _submit(
+        self,
+        class_: type[Any],
+        keys: _Keys | None,
+        shared: _Keys | None,
+        priority: int | None,
+        quiet: bool,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any] | None,
+    ) -> Any: ...
+    def _unsettled(self) -> int: ...
+
+class Lease(Generic[T]):
+    """The right to handle one message, until it is settled.
+
+    As a context manager it gives the payload, acknowledges on success, and on an exception puts the
+    message back by the retry policy and lets the exception through; ``RetryAfter`` and ``Reject``
+    steer. Dropped without a word it counts as a failed attempt, and warns.
+    """
+
+    @property
+    def payload(self) -> T: ...
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+    @property
+    def keys(self) -> frozenset[bytes]: ...
+    @property
+    def shared(self) -> frozenset[bytes]: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def attempt(self) -> int:
+        """1 for the first."""
+    @property
+    def token(self) -> int:
+        """Rises with every lease of the queue: a fence for what the handler writes."""
+    @property
+    def lost(self) -> bool:
+        """It ran out or was revoked, as far as the queue knows at this moment."""
+    def ack(self) -> None:
+        """The message was handled: its lanes move on.
+
+        Raises:
+            LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
+        """
+    def nack(
+        self, delay: _Seconds | None = None, error: BaseException | str | None = None
+    ) -> None:
+        """The message was not handled: it comes again, in its place, or is given up.
+
+        Args:
+            delay: seconds until then. Default: what the retry policy says.
+            error: why, for the logs and the dead letter.
+
+        Raises:
+            LeaseLost: as for ``ack``.
+        """
+    def reject(self, reason: str) -> None:
+        """The message cannot be handled: a dead letter at once. Raises LeaseLost as ``ack``."""
+    def release(self) -> None:
+        """Its handling never began: the same place and attempt. Raises LeaseLost as ``ack``."""
+    def extend(self, seconds: _Seconds) -> None:
+        """Sets the deadline to so many seconds from now. Raises LeaseLost as ``ack``."""
+    def _give_up(self, error: BaseException | str) -> None: ...
+    def __enter__(self) -> T: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> Literal[False]: ...
+
+@final
+class AsyncLease(Generic[T]):
+    """A lease whose settling is awaited, and that is entered with ``async with``; see ``Lease``.
+
+    What a call does is done when it returns; it is awaited for the sake of engines where that takes
+    time.
+    """
+
+    @property
+    def payload(self) -> T: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def keys(self) -> frozenset[bytes]: ...
+    @property
+    def shared(self) -> frozenset[bytes]: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def lost(self) -> bool: ...
+    def ack(self) -> Coroutine[Any, Any, None]: ...
+    def nack(
+        self, delay: _Seconds | None = None, error: BaseException | str | None = None
+    ) -> Coroutine[Any, Any, None]: ...
+    def reject(self, reason: str) -> Coroutine[Any, Any, None]: ...
+    def release(self) -> Coroutine[Any, Any, None]: ...
+    def extend(self, seconds: _Seconds) -> Coroutine[Any, Any, None]: ...
+    def _give_up(self, error: BaseException | str) -> None: ...
+    def __enter__(self) -> NoReturn: ...
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None: ...
+    def __aenter__(self) -> Coroutine[Any, Any, T]: ...
+    def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Coroutine[Any, Any, None]: ...
+
+@final
+class Waiter:
+    """One wait: looks, and in between ``call`` is called when it is worth to look again."""
+
+    def __new__(
+        cls, queue: Queue[Any], call: Callable[[], object], timeout: _Seconds | None = None
+    ) -> Self: ...
+    @property
+    def left(self) -> float | None: ...
+    def get(self, kind: _Kind) -> Lease[Any] | None: ...
+    def get_async(self, kind: _Kind) -> AsyncLease[Any] | None: ...
+    def get_many_async(self, limit: int, kind: _Kind) -> list[AsyncLease[Any]] | None: ...
+    def put(self, batch: Batch) -> list[int] | None: ...
+    def drained(self) -> bool: ...
+    def give_up(self) -> None: ...
+
+@final
+class Batch:
+    """Puts that wait for room, named once."""
+
+    @property
+    def call(self) -> str: ...
+
+@final
+class Done(Coroutine[Any, Any, Any]):
+    """Something already done, to be awaited."""
+
+class Future(Generic[R]):
+    """What ``interlock.Future`` is made of; see there."""
+
+def run_worker(queue: Queue[Any], kind: _Kind, on: tuple[type[Exception], ...] | None) -> None: ...
+def fail(lease: Lease[Any], future: Any, error: BaseException) -> None: ...
+def current_grant() -> Lease[Any] | None: ...
+def forked() -> None: ...
+def exiting() -> None: ...
+def canonical(value: _Key) -> bytes: ...
