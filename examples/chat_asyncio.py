@@ -1,13 +1,14 @@
 """A chat server's inner half on asyncio: each room in order, rooms side by side, one slow room.
 
-Messages come in on one task and are handled by ten. A room's history is a plain list, for two
-messages of one room are never handled at the same time, although each handler awaits in the middle.
+Messages come in on one task and are handled by ten others. A room's history is a plain list, for
+two messages of one room are never handled at the same time, although each handler awaits in the
+middle.
 """
 
 import asyncio
 from collections import defaultdict
 
-from interlock import KeyedQueue, ShutDown
+from interlock import KeyedQueue
 
 ROOMS = 12
 MESSAGES = 600
@@ -15,28 +16,18 @@ MESSAGES = 600
 history: defaultdict[int, list[str]] = defaultdict(list)
 
 
-async def deliver(room: int, text: str) -> None:
+async def deliver(message: tuple[int, str]) -> None:
+    room, text = message
     number = len(history[room])
     # Whoever else handled this room now would compute the same number.
     await asyncio.sleep(0.002 if room == 0 else 0)
     history[room].append(f"{number}: {text}")
 
 
-async def worker(queue: KeyedQueue[tuple[int, str]]) -> None:
-    while True:
-        try:
-            lease = await queue.aio.get()
-        except ShutDown:
-            return
-        async with lease as (room, text):
-            await deliver(room, text)
-
-
 async def chat() -> None:
     queue = KeyedQueue[tuple[int, str]](100, keys=lambda message: message[0])
     async with asyncio.TaskGroup() as group:
-        for _ in range(10):
-            group.create_task(worker(queue))
+        group.create_task(queue.aio.consume(deliver, threads=10))
         for number in range(MESSAGES):
             # Waits for room: the queue is bounded.
             await queue.aio.put((number % ROOMS, f"message {number}"))

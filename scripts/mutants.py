@@ -70,10 +70,12 @@ class Fault:
             raise SystemExit(f"tests/mutants.toml: {self.name}: name one test")
 
     @property
+    def runner(self) -> str:
+        return "pytest" if self.pytest else "cargo" if self.cargo else "shuttle"
+
+    @property
     def test(self) -> str:
-        if self.pytest:
-            return f"pytest {self.pytest}"
-        return f"cargo test {self.cargo}" if self.cargo else f"shuttle {self.shuttle}"
+        return f"{self.runner} {self.pytest or self.cargo or self.shuttle}"
 
     @property
     def cargo_words(self) -> list[str]:
@@ -151,16 +153,16 @@ def table(verdicts: Sequence[Verdict]) -> str:
     lines = [
         "# Deliberate faults, and the tests that catch them",
         "",
-        f"`make mutants ARGS=--write`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}{dirty},",
-        f"{output('rustc', '--version')}: {caught} of {len(verdicts)} faults caught.",
-        "The seconds include the build of the broken code.",
+        f"{caught} of {len(verdicts)} faults caught by `make mutants ARGS=--write`,",
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit}{dirty},",
+        f"{output('rustc', '--version')}. The seconds include the build of the broken code.",
         "",
         "| fault | caught by | seconds |",
         "|---|---|---|",
     ]
     for verdict in verdicts:
-        runner = verdict.fault.test.split()[0]
-        lines.append(f"| {verdict.fault.name} | {runner}: {verdict.summary} | {verdict.seconds:.0f} |")
+        test = f"{verdict.fault.runner}: {verdict.summary}"
+        lines.append(f"| {verdict.fault.name} | {test} | {verdict.seconds:.0f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -248,7 +250,7 @@ def build(fault: Fault) -> None:
         command += ["--features", "pyo3/extension-module"]
     else:
         command = ["cargo", "test", "--no-run", *fault.cargo_words]
-    done = run(command, fault)
+    done = run(command, fault, limit=None)
     if done.returncode != 0:
         raise StaleFault(f"{fault.name}: the code does not compile:\n{done.stderr}")
     if fault.pytest:
@@ -264,7 +266,9 @@ def run_test(fault: Fault) -> subprocess.CompletedProcess[str]:
     return run(["cargo", "test", *fault.cargo_words], fault)
 
 
-def run(command: Sequence[str], fault: Fault) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str], fault: Fault, limit: float | None = LIMIT_SECONDS
+) -> subprocess.CompletedProcess[str]:
     """Run to the end or to the limit; then what it started must go too, or it holds our pipes."""
     process = subprocess.Popen(
         command,
@@ -276,7 +280,7 @@ def run(command: Sequence[str], fault: Fault) -> subprocess.CompletedProcess[str
         start_new_session=True,
     )
     try:
-        out, errors = process.communicate(timeout=LIMIT_SECONDS)
+        out, errors = process.communicate(timeout=limit)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -5,17 +5,38 @@ What begins with ``_`` is between the core and the package, and may change with 
 
 import datetime as dt
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent import futures
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 
-T = TypeVar("T")
-R = TypeVar("R")
+from typing_extensions import disjoint_base
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 _Key = str | int | bytes
 _Keys = _Key | Iterable[_Key]
 _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
+
+__all__ = [
+    "DEBUG_BUILD",
+    "AsyncLease",
+    "Batch",
+    "Done",
+    "Future",
+    "Lease",
+    "ManualClock",
+    "Queue",
+    "Waiter",
+    "__version__",
+    "call_handler",
+    "canonical",
+    "current_grant",
+    "end_call",
+    "fail",
+    "forked",
+    "run_worker",
+]
 
 __version__: str
 DEBUG_BUILD: bool
@@ -31,16 +52,18 @@ class ManualClock:
     def advance(self, seconds: _Seconds) -> None:
         """Moves on, and wakes whatever waits on this clock and is due by then."""
 
-class Queue(Generic[T]):
+@disjoint_base
+class Queue(Generic[_T]):
     """What ``interlock.KeyedQueue`` is made of; see there."""
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
         cls,
         maxsize: int,
         maxbytes: int,
-        sizeof: Callable[[T], int] | None,
-        keys: Callable[[T], _Keys] | None,
-        shared: Callable[[T], _Keys] | None,
+        sizeof: Callable[[_T], int] | None,
+        keys: Callable[[_T], _Keys] | None,
+        shared: Callable[[_T], _Keys] | None,
         retry: tuple[int | None, int, float, int, bool, bool],
         lease: _Seconds | None,
         clock: ManualClock | None,
@@ -59,7 +82,7 @@ class Queue(Generic[T]):
     def maxbytes(self) -> int: ...
     def put(
         self,
-        payload: T,
+        payload: _T,
         block: bool = True,
         timeout: _Seconds | None = None,
         *,
@@ -96,9 +119,9 @@ class Queue(Generic[T]):
         """
     def get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind = "any"
-    ) -> Lease[T]:
-        """Takes the next message: the one of highest priority, then first in sequence, of those that
-        nothing holds up.
+    ) -> Lease[_T]:
+        """Takes the next message: of those that nothing holds up, the one of highest priority, and
+        of these the first in sequence.
 
         Args:
             block: wait for one. Default True.
@@ -120,9 +143,9 @@ class Queue(Generic[T]):
         timeout: _Seconds | None = None,
         *,
         kind: _Kind = "any",
-    ) -> list[Lease[T]]:
+    ) -> list[Lease[_T]]:
         """At least one message, at most ``limit``; otherwise as ``get``."""
-    def ack_many(self, leases: Iterable[Lease[T]]) -> None:
+    def ack_many(self, leases: Iterable[Lease[_T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
     def qsize(self) -> int:
         """Messages that are not leased."""
@@ -147,7 +170,7 @@ class Queue(Generic[T]):
     def _follow(self, clock: ManualClock) -> None: ...
     def _put(
         self,
-        payload: T,
+        payload: _T,
         block: bool = True,
         timeout: _Seconds | None = None,
         *,
@@ -161,18 +184,18 @@ class Queue(Generic[T]):
     ) -> int: ...
     def _get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
-    ) -> Lease[T]: ...
+    ) -> Lease[_T]: ...
     def _put_many(
         self,
-        payloads: Sequence[T],
-        named: Sequence[dict[str, Any]],
+        payloads: Sequence[_T],
+        named: dict[str, Any],
         block: bool,
         timeout: _Seconds | None,
     ) -> list[int]: ...
-    def _batch(self, payloads: Sequence[T], named: Sequence[dict[str, Any]]) -> Batch: ...
+    def _batch(self, payloads: Sequence[_T], named: dict[str, Any]) -> Batch: ...
     def _try_put(
         self,
-        payload: T,
+        payload: _T,
         keys: _Keys | None,
         shared: _Keys | None,
         priority: int | None,
@@ -181,10 +204,10 @@ class Queue(Generic[T]):
         barrier: bool,
         quiet: bool,
     ) -> int | Batch: ...
-    def _try_get(self, kind: _Kind | None) -> Lease[T] | None: ...
+    def _try_get(self, kind: _Kind | None) -> Lease[_T] | None: ...
     def _try_get_async(
         self, kind: _Kind | None, me: int | None = None
-    ) -> AsyncLease[T] | None: ...
+    ) -> AsyncLease[_T] | None: ...
     def _check_room(self, call: str, me: int) -> None: ...
     def _check_join(self) -> None: ...
     def _several_getters(self) -> None: ...
@@ -193,7 +216,7 @@ class Queue(Generic[T]):
     def _requeue(self, id: int) -> int | None: ...
     def _dead_letters(
         self, limit: int, key: _Key | None
-    ) -> list[tuple[int, T, frozenset[bytes], frozenset[bytes], int, str, int]]: ...
+    ) -> list[tuple[int, _T, frozenset[bytes], frozenset[bytes], int, str, int]]: ...
     def _explain(
         self, id: int | None, key: _Key | None, limit: int
     ) -> tuple[list[tuple[Any, ...]], bool] | None: ...
@@ -203,7 +226,7 @@ class Queue(Generic[T]):
     def _join(self, timeout: _Seconds | None = None) -> bool: ...
     def _shutdown(
         self, immediate: bool
-    ) -> list[tuple[int, T, frozenset[bytes], frozenset[bytes], int, int]]: ...
+    ) -> list[tuple[int, _T, frozenset[bytes], frozenset[bytes], int, int]]: ...
     @property
     def _is_shut_down(self) -> bool: ...
     def _record(self) -> None: ...
@@ -219,9 +242,18 @@ class Queue(Generic[T]):
         arguments: tuple[Any, ...],
         keywords: dict[str, Any] | None,
     ) -> Any: ...
+    def _named(
+        self, call: str, keys: _Keys, shared: _Keys, priority: int
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]: ...
     def _unsettled(self) -> int: ...
+    def _waits_for(self, id: int, target: int) -> tuple[int, ...] | None: ...
+    def _thread_of(self, id: int) -> int | None: ...
+    def _fail_all(self, exception: Callable[[], BaseException]) -> None: ...
+    def _set_crew(self, all: int, any: int) -> None: ...
+    def _handling(self) -> list[int]: ...
 
-class Lease(Generic[T]):
+@disjoint_base
+class Lease(Generic[_T]):
     """The right to handle one message, until it is settled.
 
     As a context manager it gives the payload, acknowledges on success, and on an exception puts the
@@ -229,8 +261,9 @@ class Lease(Generic[T]):
     steer. Dropped without a word it counts as a failed attempt, and warns.
     """
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property
-    def payload(self) -> T: ...
+    def payload(self) -> _T: ...
     @property
     def queue(self) -> str:
         """The queue's name."""
@@ -255,9 +288,7 @@ class Lease(Generic[T]):
         Raises:
             LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
         """
-    def nack(
-        self, delay: _Seconds | None = None, error: BaseException | str | None = None
-    ) -> None:
+    def nack(self, delay: _Seconds | None = None, error: BaseException | str | None = None) -> None:
         """The message was not handled: it comes again, in its place, or is given up.
 
         Args:
@@ -274,7 +305,7 @@ class Lease(Generic[T]):
     def extend(self, seconds: _Seconds) -> None:
         """Sets the deadline to so many seconds from now. Raises LeaseLost as ``ack``."""
     def _give_up(self, error: BaseException | str) -> None: ...
-    def __enter__(self) -> T: ...
+    def __enter__(self) -> _T: ...
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -283,15 +314,16 @@ class Lease(Generic[T]):
     ) -> Literal[False]: ...
 
 @final
-class AsyncLease(Generic[T]):
+class AsyncLease(Generic[_T]):
     """A lease whose settling is awaited, and that is entered with ``async with``; see ``Lease``.
 
     What a call does is done when it returns; it is awaited for the sake of engines where that takes
     time.
     """
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property
-    def payload(self) -> T: ...
+    def payload(self) -> _T: ...
     @property
     def queue(self) -> str: ...
     @property
@@ -316,7 +348,7 @@ class AsyncLease(Generic[T]):
     def _give_up(self, error: BaseException | str) -> None: ...
     def __enter__(self) -> NoReturn: ...
     def __exit__(self, _kind: object, _error: object, _traceback: object) -> None: ...
-    def __aenter__(self) -> Coroutine[Any, Any, T]: ...
+    def __aenter__(self) -> Coroutine[Any, Any, _T]: ...
     def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -348,15 +380,60 @@ class Batch:
     def call(self) -> str: ...
 
 @final
-class Done(Coroutine[Any, Any, Any]):
+class Done:
     """Something already done, to be awaited."""
 
-class Future(Generic[R]):
+    def __await__(self) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> NoReturn: ...
+    def send(self, _value: object) -> NoReturn: ...
+    def throw(self, error: Any, value: Any = None, _traceback: Any = None) -> NoReturn: ...
+    def close(self) -> None: ...
+
+@disjoint_base
+class Future(Generic[_R]):
     """What ``interlock.Future`` is made of; see there."""
 
-def run_worker(queue: Queue[Any], kind: _Kind, on: tuple[type[Exception], ...] | None) -> None: ...
-def fail(lease: Lease[Any], future: Any, error: BaseException) -> None: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    def __new__(cls, *_arguments: object, **_keywords: object) -> Self: ...
+    @property
+    def id(self) -> int:
+        """The id of its message: for ``explain``, ``revoke`` and the rest. 0 before it has one."""
+    def cancel(self) -> bool: ...
+    def cancelled(self) -> bool: ...
+    def running(self) -> bool: ...
+    def done(self) -> bool: ...
+    def result(self, timeout: float | None = None) -> _R: ...
+    def exception(self, timeout: float | None = None) -> BaseException | None: ...
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None: ...
+    def set_running_or_notify_cancel(self) -> bool: ...
+    def set_result(self, result: _R) -> None: ...
+    def set_exception(self, exception: BaseException | None) -> None: ...
+    def _cancelled(self) -> bool: ...
+    def _begin(
+        self, token: int
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None: ...
+
+def run_worker(queue: Queue[Any], kind: _Kind, on: tuple[type[Exception], ...] | None) -> bool: ...
+def call_handler(
+    lease: Lease[Any],
+    function: Callable[..., _R],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> _R: ...
+def end_call(
+    lease: Lease[Any],
+    result: Any,
+    error: BaseException | None,
+    on: tuple[type[Exception], ...] | None,
+) -> bool: ...
 def current_grant() -> Lease[Any] | None: ...
 def forked() -> None: ...
-def exiting() -> None: ...
 def canonical(value: _Key) -> bytes: ...
+
+def replay(schedule: str) -> list[str]:
+    """What the scheduler answers to each call of a recorded schedule, a line each.
+
+    Raises:
+        ValueError: the text is not a schedule; it names the line and what is wrong.
+    """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import inspect
+import io
+import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from interlock import _core
-from interlock.consumer import consume_async
-from interlock.errors import Empty
-from interlock.message import AsyncLease, Keys, Kind, Message, batch_options
+from interlock import _core, errors
+from interlock.consumer import check, failed, revoke, settle
+from interlock.message import AsyncLease, Keys, Kind, Message, _current, batch_options
 from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -23,13 +25,39 @@ __all__ = ["AsyncQueue"]
 T = TypeVar("T")
 R = TypeVar("R")
 
+_BREATHE = 16
+
+
+class Full(errors.Full, asyncio.QueueFull):
+    """The queue has no room for the put (leased messages count)."""
+
+
+class Empty(errors.Empty, asyncio.QueueEmpty):
+    """No message is ready."""
+
+
+if sys.version_info >= (3, 13):
+
+    class ShutDown(errors.ShutDown, asyncio.QueueShutDown):
+        """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
+
+else:
+    ShutDown = errors.ShutDown
+
+
+def _of_asyncio(error: errors.InterlockError) -> errors.InterlockError:
+    for kind, own in ((errors.Full, Full), (errors.Empty, Empty), (errors.ShutDown, ShutDown)):
+        if isinstance(error, kind):
+            return own(*error.args)
+    return error
+
 
 class AsyncQueue(Generic[T]):
     """A queue's asyncio face: the same messages, awaited.
 
     Cancelling a call that waits loses nothing. Any number of event loops, and threads on the other
-    face, may use one queue. What never waits (``explain``, ``cancel``, ``pause``, ``stats``, ...) is
-    on the queue itself. Calls mean what they mean there, and raise the same errors.
+    face, may use one queue. What never waits (``explain``, ``cancel``, ``pause``, ``stats``) is on
+    the queue itself. Calls mean what they mean there, and raise the same errors.
     """
 
     __slots__ = ("queue",)
@@ -51,12 +79,16 @@ class AsyncQueue(Generic[T]):
         quiet: bool = False,
     ) -> int:
         """Puts a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
-        _check(timeout, "put()")
+        if timeout is not None:
+            _check(timeout, "put()")
         queue = self.queue
-        put = queue._try_put(payload, keys, shared, priority, delay, dedup, barrier, quiet)
-        if isinstance(put, int):
-            return put
-        return (await _put(queue, put, timeout))[0]
+        try:
+            put = queue._try_put(payload, keys, shared, priority, delay, dedup, barrier, quiet)
+            if isinstance(put, int):
+                return put
+            return (await _put(queue, put, timeout))[0]
+        except (errors.Full, errors.ShutDown) as error:
+            raise _of_asyncio(error) from None
 
     def put_nowait(
         self,
@@ -71,17 +103,20 @@ class AsyncQueue(Generic[T]):
         quiet: bool = False,
     ) -> int:
         """See ``KeyedQueue.put_nowait``."""
-        return self.queue.put(
-            payload,
-            False,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-        )
+        try:
+            return self.queue.put(
+                payload,
+                False,
+                keys=keys,
+                shared=shared,
+                priority=priority,
+                delay=delay,
+                dedup=dedup,
+                barrier=barrier,
+                quiet=quiet,
+            )
+        except (errors.Full, errors.ShutDown) as error:
+            raise _of_asyncio(error) from None
 
     async def put_many(
         self,
@@ -96,27 +131,34 @@ class AsyncQueue(Generic[T]):
         quiet: bool = False,
     ) -> list[int]:
         """Puts a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
-        _check(timeout, "put_many()")
+        if timeout is not None:
+            _check(timeout, "put_many()")
         payloads = list(items)
-        named = batch_options(payloads, keys, shared, priority, delay, dedup, quiet)
-        return await _put(self.queue, self.queue._batch(payloads, named), timeout)
+        named = batch_options(keys, shared, priority, delay, dedup, quiet)
+        try:
+            return await _put(self.queue, self.queue._batch(payloads, named), timeout)
+        except (errors.Full, errors.ShutDown) as error:
+            raise _of_asyncio(error) from None
 
     async def get(self, *, timeout: Seconds | None = None, kind: Kind = "any") -> AsyncLease[T]:
         """Waits for a message; see ``KeyedQueue.get``."""
-        _check(timeout, "get()")
+        if timeout is not None:
+            _check(timeout, "get()")
         queue = self.queue
-        lease = queue._try_get_async(kind)
-        if lease is not None:
-            return lease
-        return await _wait(queue, lambda wait: wait.get_async(kind), timeout)
-
-    async def _next(self, kind: Kind) -> AsyncLease[T]:
-        """For consumers, who tried already."""
-        return await _wait(self.queue, lambda wait: wait.get_async(kind), None)
+        try:
+            lease = queue._try_get_async(kind)
+            if lease is not None:
+                return lease
+            return await _next(queue, kind, timeout)
+        except (errors.Empty, errors.ShutDown) as error:
+            raise _of_asyncio(error) from None
 
     def get_nowait(self, *, kind: Kind = "any") -> AsyncLease[T]:
         """See ``KeyedQueue.get_nowait``."""
-        lease = self.queue._try_get_async(kind)
+        try:
+            lease = self.queue._try_get_async(kind)
+        except errors.ShutDown as error:
+            raise _of_asyncio(error) from None
         if lease is None:
             raise Empty("no message is ready")
         return lease
@@ -125,8 +167,12 @@ class AsyncQueue(Generic[T]):
         self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
     ) -> list[AsyncLease[T]]:
         """Waits for at least one message, and takes at most ``limit``."""
-        _check(timeout, "get_many()")
-        return await _wait(self.queue, lambda wait: wait.get_many_async(limit, kind), timeout)
+        if timeout is not None:
+            _check(timeout, "get_many()")
+        try:
+            return await _wait(self.queue, lambda wait: wait.get_many_async(limit, kind), timeout)
+        except (errors.Empty, errors.ShutDown) as error:
+            raise _of_asyncio(error) from None
 
     async def ack_many(self, leases: Iterable[AsyncLease[T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
@@ -145,13 +191,14 @@ class AsyncQueue(Generic[T]):
         As ``KeyedQueue.consume``, with a task where that has a thread: ``threads`` is how many
         handlers run at once. Cancelling it cancels the handlers; their messages come again.
         """
-        await consume_async(self.queue, handler, threads=threads, timeout=timeout, kind=kind)
+        await _consume(self.queue, handler, threads, timeout, kind)
 
     async def join(self, timeout: Seconds | None = None) -> None:
         """Waits until nothing is unsettled; see ``KeyedQueue.join``."""
-        _check(timeout, "join()")
         if timeout is None:
             self.queue._check_join()
+        else:
+            _check(timeout, "join()")
         try:
             await _wait(self.queue, lambda wait: wait.drained() or None, timeout)
         except TimeoutError:
@@ -186,9 +233,12 @@ class AsyncQueue(Generic[T]):
         return f"<{type(self).__name__} of {self.queue!r}>"
 
 
-def _check(timeout: Seconds | None, call: str) -> None:
-    if timeout is not None:
-        seconds(timeout, f"{call}: timeout")
+def _check(timeout: Seconds, call: str) -> None:
+    seconds(timeout, f"{call}: timeout")
+
+
+async def _next(queue: KeyedQueue[T], kind: Kind, timeout: Seconds | None = None) -> AsyncLease[T]:
+    return await _wait(queue, lambda wait: wait.get_async(kind), timeout)
 
 
 async def _put(queue: KeyedQueue[Any], batch: _core.Batch, timeout: Seconds | None) -> list[int]:
@@ -229,6 +279,84 @@ async def _wait(
                 alarm.cancel()
     finally:
         wait.give_up()
+
+
+# -- Consumers ------------------------------------------------------------------------------------
+
+
+async def _consume(
+    queue: KeyedQueue[T],
+    handler: Callable[[T], Awaitable[object]],
+    threads: int,
+    timeout: Seconds | None,
+    kind: Kind,
+) -> None:
+    limit = check(handler, threads, timeout, kind)
+    if threads > 1:
+        queue._several_getters()
+
+    async def work() -> None:
+        done = 0
+        while await _handle_next(queue, handler, limit, kind):
+            done += 1
+            if done % _BREATHE == 0:
+                # A handler that awaits nothing must not keep its whole loop from running.
+                await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(threads):
+            group.create_task(work())
+
+
+async def _handle_next(
+    queue: KeyedQueue[T],
+    handler: Callable[[T], Awaitable[object]],
+    timeout: float | None,
+    kind: Kind,
+) -> bool:
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        lease = queue._try_get_async(kind, id(task)) or await _next(queue, kind)
+    except errors.ShutDown:
+        return False
+    token = _current.set(lease)
+    alarm = None
+    if timeout is not None:
+        loop = asyncio.get_running_loop()
+        alarm = loop.call_later(timeout, _revoke, queue, lease, timeout, task)
+    try:
+        done = handler(lease.payload)
+        if inspect.isawaitable(done):
+            await done
+    except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+        failed(queue, lease, error)
+        raise
+    except asyncio.CancelledError as error:
+        failed(queue, lease, error, "was cancelled")
+        # What a handler awaited may have been cancelled; the consumer goes on unless it was itself.
+        if task.cancelling():
+            raise
+    except BaseException as error:
+        failed(queue, lease, error)
+    else:
+        settle(lease.ack)
+    finally:
+        if alarm is not None:
+            alarm.cancel()
+        _current.reset(token)
+    return True
+
+
+def _revoke(
+    queue: KeyedQueue[Any], lease: AsyncLease[Any], timeout: float, task: asyncio.Task[Any]
+) -> None:
+    stack = io.StringIO()
+    task.print_stack(file=stack)
+    revoke(queue, lease, timeout, stack.getvalue())
+
+
+# -- How a queue calls a coroutine ----------------------------------------------------------------
 
 
 class _Place:

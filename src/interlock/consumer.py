@@ -1,19 +1,20 @@
-"""``consume``: a handler run for every message, on threads of its own or in tasks."""
+"""``KeyedQueue.consume``: a handler run for every message, on threads of its own.
+
+What becomes of a message whose handler raised is the same for the asyncio face, and also here.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import functools
-import inspect
-import io
 import logging
 import queue as _queue
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.errors import LeaseLost, Reject, RetryAfter, ShutDown
@@ -23,14 +24,11 @@ from interlock.retry import Seconds, seconds
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
 
-__all__ = ["Consumer", "consume", "consume_async"]
-
-T = TypeVar("T")
+__all__ = ["Consumer", "check", "consume", "failed", "revoke", "settle"]
 
 _log = logging.getLogger("interlock.worker")
 # A lock cannot be waited for longer than 292 years; who wakes early only looks again.
 _LONGEST_SLEEP = 3600.0
-_BREATHE = 16
 
 
 class Consumer:
@@ -56,9 +54,7 @@ class Consumer:
         name = getattr(handler, "__name__", type(handler).__name__)
         # What rings is called out of destructors and signal handlers too, which may interrupt the
         # very thread that rings: a SimpleQueue bears that, an Event would wait for itself.
-        self._bells: list[_queue.SimpleQueue[None]] = [
-            _queue.SimpleQueue() for _ in range(threads)
-        ]
+        self._bells: list[_queue.SimpleQueue[None]] = [_queue.SimpleQueue() for _ in range(threads)]
         self._threads = [
             threading.Thread(
                 target=self._run, args=(bell,), name=f"{queue.name}-{name}-{n}", daemon=True
@@ -134,10 +130,8 @@ class Consumer:
                 if lease is not None:
                     return lease
                 left = wait.left
-                try:
+                with contextlib.suppress(_queue.Empty):
                     bell.get(timeout=None if left is None else min(left, _LONGEST_SLEEP))
-                except _queue.Empty:
-                    pass
             return None
         finally:
             wait.give_up()
@@ -149,9 +143,9 @@ class Consumer:
         try:
             self._handler(lease.payload)
         except BaseException as error:
-            _failed(self._queue, lease, error)
+            failed(self._queue, lease, error)
         else:
-            _settle(lease.ack)
+            settle(lease.ack)
         finally:
             if self._watchdog is not None:
                 self._watchdog.end(lease)
@@ -167,81 +161,14 @@ def consume(
     kind: Kind,
 ) -> Consumer:
     """See ``KeyedQueue.consume``."""
-    limit = _checked(handler, threads, timeout, kind)
+    limit = check(handler, threads, timeout, kind)
     if threads > 1:
         queue._several_getters()
     return Consumer(queue, handler, threads, limit, kind)
 
 
-async def consume_async(
-    queue: KeyedQueue[T],
-    handler: Callable[[T], Awaitable[object]],
-    *,
-    threads: int,
-    timeout: Seconds | None,
-    kind: Kind,
-) -> None:
-    """See ``AsyncQueue.consume``."""
-    limit = _checked(handler, threads, timeout, kind)
-    if threads > 1:
-        queue._several_getters()
-
-    async def work() -> None:
-        done = 0
-        while await _handle_next_async(queue, handler, limit, kind):
-            done += 1
-            if done % _BREATHE == 0:
-                # A handler that awaits nothing must not keep its whole loop from running.
-                await asyncio.sleep(0)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(threads):
-            group.create_task(work())
-
-
-async def _handle_next_async(
-    queue: KeyedQueue[T],
-    handler: Callable[[T], Awaitable[object]],
-    timeout: float | None,
-    kind: Kind,
-) -> bool:
-    task = asyncio.current_task()
-    assert task is not None
-    try:
-        lease = queue._try_get_async(kind, id(task)) or await queue.aio._next(kind)
-    except ShutDown:
-        return False
-    token = _current.set(lease)
-    alarm = None
-    if timeout is not None:
-        loop = asyncio.get_running_loop()
-        alarm = loop.call_later(timeout, _revoke_from_task, queue, lease, timeout, task)
-    try:
-        done = handler(lease.payload)
-        if inspect.isawaitable(done):
-            await done
-    except (KeyboardInterrupt, SystemExit) as error:
-        _failed(queue, lease, error)
-        raise
-    except asyncio.CancelledError as error:
-        _failed(queue, lease, error)
-        # What a handler awaited may have been cancelled; the consumer goes on unless it was itself.
-        if task.cancelling():
-            raise
-    except BaseException as error:
-        _failed(queue, lease, error)
-    else:
-        _settle(lease.ack)
-    finally:
-        if alarm is not None:
-            alarm.cancel()
-        _current.reset(token)
-    return True
-
-
-def _checked(
-    handler: object, threads: int, timeout: Seconds | None, kind: object
-) -> float | None:
+def check(handler: object, threads: int, timeout: Seconds | None, kind: object) -> float | None:
+    """The arguments of ``consume``. Returns the timeout in seconds."""
     if not callable(handler):
         raise TypeError(f"consume(): handler is {type(handler).__name__}; allowed: a callable")
     if not isinstance(threads, int) or isinstance(threads, bool):
@@ -256,29 +183,27 @@ def _checked(
 AnyLease = Lease[Any] | AsyncLease[Any]
 
 
-def _failed(queue: KeyedQueue[Any], lease: AnyLease, error: BaseException) -> None:
+def failed(
+    queue: KeyedQueue[Any], lease: AnyLease, error: BaseException, what: str = "raised"
+) -> None:
     """A handler raised: says so, and settles by the policy, or as the handler steered."""
     if isinstance(error, RetryAfter):
-        _settle(lease.nack, error.seconds, error)
+        settle(lease.nack, error.seconds, error)
         return
     if isinstance(error, Reject):
-        _settle(lease.reject, error.reason)
+        settle(lease.reject, error.reason)
         return
     policy = queue._retry
     retried = isinstance(error, policy.on) or not isinstance(error, Exception)
     again = retried and (policy.attempts is None or lease.attempt < policy.attempts)
-    if isinstance(error, asyncio.CancelledError):
-        text = "the handler of message %d in queue %r was cancelled"
-        _log.warning(text, lease.id, lease.queue, extra=_of(lease))
-    else:
-        level = logging.WARNING if again else logging.ERROR
-        text = "the handler of message %d in queue %r raised, attempt %d"
-        args = (lease.id, lease.queue, lease.attempt)
-        _log.log(level, text, *args, exc_info=error, extra=_of(lease))
+    level = logging.WARNING if again else logging.ERROR
+    text = "the handler of message %d in queue %r %s, attempt %d"
+    args = (lease.id, lease.queue, what, lease.attempt)
+    _log.log(level, text, *args, exc_info=error, extra=_of(lease))
     if retried:
-        _settle(lease.nack, None, error)
+        settle(lease.nack, None, error)
     else:
-        _settle(lease._give_up, error)
+        settle(lease._give_up, error)
 
 
 def _of(lease: AnyLease) -> dict[str, Any]:
@@ -295,15 +220,17 @@ def _of(lease: AnyLease) -> dict[str, Any]:
     }
 
 
-def _settle(settle: Callable[..., object], *args: Any) -> None:
+def settle(how: Callable[..., object], *args: Any) -> None:
+    """Settles, unless somebody else did."""
     try:
-        settle(*args)
+        how(*args)
     except LeaseLost as lost:
         # Revoked or run out while the handler ran: somebody decided already.
         _log.warning("%s", lost)
 
 
-def _revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) -> None:
+def revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) -> None:
+    """Ends the lease of a handler that runs too long, and logs where it stands."""
     if queue._revoke_token(lease.token, lease.id):
         _log.error(
             "message %d was handled for more than %.3g s; its lease is revoked. "
@@ -313,14 +240,6 @@ def _revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str)
             stack,
             extra=_of(lease),
         )
-
-
-def _revoke_from_task(
-    queue: KeyedQueue[Any], lease: AnyLease, timeout: float, task: asyncio.Task[Any]
-) -> None:
-    stack = io.StringIO()
-    task.print_stack(file=stack)
-    _revoke(queue, lease, timeout, stack.getvalue())
 
 
 class _Watchdog:
@@ -375,4 +294,4 @@ class _Watchdog:
                 _, lease, thread = entry
                 frame = sys._current_frames().get(thread)
                 stack = "".join(traceback.format_stack(frame)) if frame else "(it has ended)"
-                _revoke(self._queue, lease, self._timeout, stack)
+                revoke(self._queue, lease, self._timeout, stack)

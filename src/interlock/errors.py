@@ -3,24 +3,25 @@
 ::
 
     InterlockError
-    ├── Full            also queue.Full and asyncio.QueueFull
-    ├── Empty           also queue.Empty and asyncio.QueueEmpty
-    ├── ShutDown        also queue.ShutDown and asyncio.QueueShutDown, where Python has them (3.13)
+    ├── Full            also queue.Full
+    ├── Empty           also queue.Empty
+    ├── ShutDown        also queue.ShutDown, where Python has it (3.13)
     ├── LeaseLost
     ├── WouldDeadlock
     ├── NotDrained      also TimeoutError
     ├── RetryAfter      raised by handlers
     └── Reject          raised by handlers
 
-Bad arguments are ``TypeError`` and ``ValueError``, as everywhere in Python.
+The asyncio face raises kinds of them that are ``asyncio.QueueFull``, ``asyncio.QueueEmpty`` and
+``asyncio.QueueShutDown`` (3.13) too. Bad arguments are ``TypeError`` and ``ValueError``, as
+everywhere in Python.
 """
 
 from __future__ import annotations
 
-import asyncio as _asyncio
 import datetime as _dt
 import queue as _queue
-import sys as _sys
+import sys
 
 __all__ = [
     "Empty",
@@ -39,17 +40,17 @@ class InterlockError(Exception):
     """The root of all errors of Interlock."""
 
 
-class Full(InterlockError, _queue.Full, _asyncio.QueueFull):
+class Full(InterlockError, _queue.Full):
     """The queue has no room for the put (leased messages count)."""
 
 
-class Empty(InterlockError, _queue.Empty, _asyncio.QueueEmpty):
+class Empty(InterlockError, _queue.Empty):
     """No message is ready."""
 
 
-if _sys.version_info >= (3, 13):
+if sys.version_info >= (3, 13):
 
-    class ShutDown(InterlockError, _queue.ShutDown, _asyncio.QueueShutDown):
+    class ShutDown(InterlockError, _queue.ShutDown):
         """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
 
 else:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
-from concurrent.futures.thread import BrokenThreadPool
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import _core
-from interlock.errors import ShutDown
+from interlock.errors import ShutDown, WouldDeadlock
 from interlock.message import Key, Keys
 from interlock.poolwork import PoolWork
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
+from interlock.work import ThreadWork, Work
 
 __all__ = ["Future", "KeyedExecutor"]
 
@@ -25,13 +25,27 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _MAP_AHEAD = 1000
+_numbers = itertools.count(1)
 
 
-class Future(_core.Future, futures.Future[R]):  # type: ignore[misc]
-    """A call's result: all that ``concurrent.futures.Future`` is, and ``id``, its message's id."""
+class Future(_core.Future[R], futures.Future[R]):
+    """A call's result: all that ``concurrent.futures.Future`` is, and ``id``, its message's id.
+
+    ``result()`` and ``exception()`` also raise
+
+    * ``WouldDeadlock`` where a handler asks without a timeout, and the call waits for that handler
+      itself: behind its key, directly or by way of other calls and handlers; or for a worker, while
+      the handlers of all of them wait likewise. (``wait`` and ``as_completed`` do not see this.)
+    * ``BrokenExecutor`` in the child of a fork, for a call that was not done at the fork, and that
+      the parent makes.
+
+    A call whose lease is revoked (``executor.queue.revoke(id)``) goes on, for nobody can stop it,
+    but what it makes no longer counts. Its future ends with the next attempt; with ``then="skip"``
+    it is cancelled, with ``then="dead"`` it raises ``LeaseLost``.
+    """
 
     # The standard one makes a lock and a condition for each future; ours are made when needed.
-    __init__ = object.__init__  # type: ignore[assignment]
+    __init__ = object.__init__
 
 
 class KeyedExecutor(futures.Executor):
@@ -49,10 +63,19 @@ class KeyedExecutor(futures.Executor):
         pool: another executor that runs the calls, such as a ``ProcessPoolExecutor``. It is not
             shut down.
         maxsize: most unsettled calls; ``submit`` then waits for room. 0 is no bound.
-        retry: retries calls that raise, in their place; the future ends with the last attempt.
+        retry: retries calls that raise, in their place. The future ends with the last attempt;
+            while the message is held it is pending, and ``skip`` cancels it.
         thread_name_prefix, initializer, initargs: as for ``ThreadPoolExecutor``.
 
-    ``queue`` is the queue beneath: for ``explain``, ``stats``, ``pause`` and the rest.
+    Raises:
+        TypeError, ValueError: an argument is of a wrong type or out of its range.
+
+    ``queue`` is the queue beneath, for ``explain``, ``stats``, ``pause``, ``revoke`` and the rest
+    that an operator does. ``revoke`` frees the keys of a call that never returns; its thread is
+    left to it and another takes its place (in a pool its place stays taken).
+
+    At the interpreter's exit what was submitted is done first. In a process made by ``fork`` the
+    executor starts empty, with threads of its own.
     """
 
     def __init__(
@@ -73,34 +96,38 @@ class KeyedExecutor(futures.Executor):
                     "KeyedExecutor(): max_workers is required with pool=; name how many calls may "
                     "be in the pool at once (its own number of workers)"
                 )
-            max_workers = min(32, (os.cpu_count() or 1) + 4)
-        _check("max_workers", max_workers, 1)
-        _check("unkeyed_workers", unkeyed_workers, 0)
+            cpus: Callable[[], int | None] = getattr(os, "process_cpu_count", os.cpu_count)
+            max_workers = min(32, (cpus() or 1) + 4)
+        _check_count("KeyedExecutor(): max_workers", max_workers, 1)
+        _check_count("KeyedExecutor(): unkeyed_workers", unkeyed_workers, 0)
         if unkeyed_workers >= max_workers:
             raise ValueError(
                 f"KeyedExecutor(): unkeyed_workers is {unkeyed_workers} of {max_workers} workers; "
                 f"allowed: fewer, for somebody must take what has keys"
             )
         if initializer is not None and not callable(initializer):
-            raise TypeError("KeyedExecutor(): initializer must be a callable")
+            raise TypeError(
+                f"KeyedExecutor(): initializer is {type(initializer).__name__}; allowed: a callable"
+            )
+        if retry is not None and not isinstance(retry, Retry):
+            raise TypeError(f"KeyedExecutor(): retry is {type(retry).__name__}; allowed: Retry")
         if pool is not None and (initializer is not None or unkeyed_workers):
             raise ValueError("KeyedExecutor(): initializer and unkeyed_workers are the pool's own")
-        self.queue: KeyedQueue[Future[Any]] = KeyedQueue(
-            maxsize, retry=retry or Retry(), name=thread_name_prefix or None
-        )
-        self._max_workers = max_workers
-        self._unkeyed_workers = unkeyed_workers
-        self._start = _Start(self.queue, retry, initializer, initargs)
-        self._threads: list[threading.Thread] = []
-        self._spawning = threading.Lock()
-        self._process = os.getpid()
-        self._pool = None if pool is None else PoolWork(self.queue, pool, max_workers, retry)
-        self._finalizer = weakref.finalize(self, _abandon, self.queue)
-        _executors.add(self)
+        name = thread_name_prefix or f"KeyedExecutor-{next(_numbers)}"
+        calls = _Calls(maxsize, retry=retry or Retry(), name=name)
+        self.queue: KeyedQueue[Future[Any]] = calls
+        on = None if retry is None else retry.on
+        if pool is None:
+            calls.work = ThreadWork(calls, max_workers, unkeyed_workers, on, initializer, initargs)
+        else:
+            calls.work = PoolWork(calls, pool, max_workers, on)
+        self._work = calls.work
+        # When nobody can submit any more, what was submitted is done, and the threads end.
+        self._finalizer = weakref.finalize(self, calls._shutdown, False)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Runs ``fn(*args, **kwargs)``, without a key."""
-        return self._submit((), None, None, False, fn, args, kwargs)
+        return self._submit(None, None, None, False, fn, args, kwargs)
 
     def submit_keyed(
         self, keys: Keys, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -110,6 +137,8 @@ class KeyedExecutor(futures.Executor):
         Raises:
             TypeError, ValueError: a key is of a wrong type, empty, or too long.
             RuntimeError: the executor is shut down.
+            BrokenExecutor: a thread's initializer raised.
+            WouldDeadlock: there is no room, and the handlers of all workers wait for some.
         """
         return self._submit(keys, None, None, False, fn, args, kwargs)
 
@@ -120,8 +149,12 @@ class KeyedExecutor(futures.Executor):
 
         For ``map``, ``loop.run_in_executor``, and whatever takes an executor. Shutting the view
         down does nothing to this one.
+
+        Raises:
+            TypeError, ValueError: a key or the priority is of a wrong type or out of its range.
         """
-        return _View(self, keys, shared, priority, quiet)
+        own, others = self.queue._named("keyed()", list(keys), shared, priority)
+        return _View(self, own, others, priority, quiet)
 
     def map_keyed(
         self,
@@ -134,56 +167,72 @@ class KeyedExecutor(futures.Executor):
     ) -> Iterator[R]:
         """``fn`` of each item, in the order of the items, read lazily.
 
+        What is still waiting is cancelled when a call raises, or the iterator is closed.
+
         Args:
             keys, shared: the keys of an item.
             buffersize: items submitted ahead of the result asked for. Default 1,000.
         """
         ahead = _MAP_AHEAD if buffersize is None else buffersize
-        _check("buffersize", ahead, 1)
+        _check_count("map_keyed(): buffersize", ahead, 1)
         pending: collections.deque[Future[R]] = collections.deque()
         source = iter(items)
 
-        def more() -> None:
-            for item in source:
-                shares = None if shared is None else shared(item)
-                future = self._submit(keys(item), shares, None, False, fn, (item,), {})
-                pending.append(future)
-                if len(pending) >= ahead:
+        def submit_ahead() -> None:
+            while len(pending) < ahead:
+                for item in source:
+                    shares = None if shared is None else shared(item)
+                    call = self._submit(keys(item), shares, None, False, fn, (item,), {})
+                    pending.append(call)
+                    break
+                else:
                     return
 
         def results() -> Iterator[R]:
             try:
                 while pending:
-                    result = pending.popleft().result()
-                    more()
-                    yield result
+                    # No reference to a result is kept while its taker works.
+                    first = [pending.popleft()]
+                    submit_ahead()
+                    yield first.pop().result()
             finally:
-                for future in pending:
-                    future.cancel()
+                cancel()
 
-        more()
+        def cancel() -> None:
+            for future in pending:
+                future.cancel()
+
+        try:
+            submit_ahead()
+        except BaseException:
+            cancel()
+            raise
         return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no more calls, and lets those that were submitted run.
 
         Args:
-            wait: return when all have ended. Default True.
+            wait: return when all have ended (those that were revoked aside). Default True.
             cancel_futures: cancel what has not begun.
+
+        Raises:
+            WouldDeadlock: a handler of its own would wait for itself. It is shut down all the same.
         """
-        for message in self.queue._shutdown(cancel_futures):
-            message[1]._cancelled()
+        self.queue._shutdown(cancel_futures)
         if not wait:
             return
-        if self._pool is not None:
-            self.queue._join(None)
-        for thread in list(self._threads):
-            if thread is not threading.current_thread():
-                thread.join()
+        own = self.queue._handling()
+        if own:
+            raise WouldDeadlock(
+                f"shutdown(): the caller is handling message {own[0]} of this executor, and would "
+                f"wait for itself. Call it from elsewhere, or with wait=False"
+            )
+        self._work.join()
 
     def _submit(
         self,
-        keys: Keys,
+        keys: Keys | None,
         shared: Keys | None,
         priority: int | None,
         quiet: bool,
@@ -191,44 +240,22 @@ class KeyedExecutor(futures.Executor):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Future[R]:
-        if self._start.broken is not None:
-            raise BrokenThreadPool(self._start.broken)
+        work = self._work
+        if work.broken is not None:
+            raise _broken(work)
         try:
             future = self.queue._submit(Future, keys, shared, priority, quiet, fn, args, kwargs)
         except ShutDown:
+            if work.broken is not None:
+                raise _broken(work) from None
             raise RuntimeError("cannot schedule new futures after shutdown") from None
-        if self._pool is None and len(self._threads) < self._max_workers or self._forked():
-            self._spawn()
+        if not work.complete:
+            try:
+                work.grow()
+            except BaseException:
+                future.cancel()
+                raise
         return cast("Future[R]", future)
-
-    def _forked(self) -> bool:
-        # The threads of the parent are not in the child of a fork; it starts its own.
-        return self._process != _process
-
-    def _spawn(self) -> None:
-        with self._spawning:
-            if self._forked():
-                self._process = _process
-                self._threads.clear()
-            if self._pool is not None:
-                self._pool.reset()
-                return
-            number = len(self._threads)
-            unkeyed = number >= self._max_workers - self._unkeyed_workers
-            if number >= self._max_workers or self.queue._unsettled() <= number - (
-                # A thread that takes only what has no key is no help to a call that has one.
-                self._unkeyed_workers if unkeyed else 0
-            ):
-                return
-            kind = "unkeyed" if unkeyed else "any"
-            thread = threading.Thread(
-                target=_work,
-                args=(self._start, kind),
-                name=f"{self.queue.name}_{number}",
-                daemon=True,
-            )
-            self._threads.append(thread)
-            thread.start()
 
 
 class _View(futures.Executor):
@@ -237,96 +264,46 @@ class _View(futures.Executor):
     def __init__(
         self,
         executor: KeyedExecutor,
-        keys: tuple[Key, ...],
-        shared: Keys,
+        keys: tuple[bytes, ...],
+        shared: tuple[bytes, ...],
         priority: int,
         quiet: bool,
     ) -> None:
         self._executor = executor
-        # Checked here, where the keys are written, and read once if they come from an iterator.
-        self._keys = tuple(_core.canonical(key) for key in keys)
-        one = isinstance(shared, str | bytes | int)
-        names = [shared] if one else shared
-        self._shared = tuple(_core.canonical(key) for key in cast("Iterable[Key]", names))
-        self._priority = priority
-        self._quiet = quiet
+        self._named = keys, shared, priority, quiet
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Runs ``fn(*args, **kwargs)`` under the keys of this view."""
-        return self._executor._submit(
-            self._keys, self._shared, self._priority, self._quiet, fn, args, kwargs
-        )
+        return self._executor._submit(*self._named, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Does nothing: the executor belongs to whoever made it."""
 
 
-class _Start:
-    """What a worker thread begins with; it must not keep the executor alive."""
+class _Calls(KeyedQueue[Future[Any]]):
+    """An executor's queue."""
 
-    def __init__(
-        self,
-        queue: KeyedQueue[Future[Any]],
-        retry: Retry | None,
-        initializer: Callable[..., object] | None,
-        initargs: tuple[Any, ...],
-    ) -> None:
-        self.queue = queue
-        self.retry = retry
-        self.initializer = initializer
-        self.initargs = initargs
-        self.broken: str | None = None
+    work: Work
 
-    def fail(self) -> None:
-        self.broken = "a thread's initializer raised; the executor takes no more calls"
-        for message in self.queue._shutdown(True):
-            future = message[1]
-            if future.set_running_or_notify_cancel():
-                future.set_exception(BrokenThreadPool(self.broken))
+    def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
+        # Before the lease ends: the thread looks as soon as it comes back.
+        undo = self.work.leave(self._thread_of(id))
+        if not super().revoke(id, then):
+            undo()
+            return False
+        if not self.work.complete and not self.work.broken:
+            self.work.grow()
+        return True
 
 
-def _work(start: _Start, kind: str) -> None:
-    if start.initializer is not None:
-        try:
-            start.initializer(*start.initargs)
-        except BaseException:
-            import logging
-
-            logging.getLogger("interlock.worker").critical("initializer raised", exc_info=True)
-            start.fail()
-            return
-    on = None if start.retry is None else start.retry.on
-    _core.run_worker(start.queue, kind, on)
+def _broken(work: Work) -> futures.BrokenExecutor:
+    assert work.broken is not None
+    kind, text = work.broken
+    return kind(text)
 
 
-def _abandon(queue: KeyedQueue[Any]) -> None:
-    # Nobody can submit any more: the threads handle what is left, and end.
-    queue._shutdown(False)
-
-
-def _check(argument: str, number: object, least: int) -> None:
+def _check_count(argument: str, number: object, least: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"KeyedExecutor(): {argument} is {type(number).__name__}; allowed: int")
+        raise TypeError(f"{argument} is {type(number).__name__}; allowed: int")
     if number < least:
-        raise ValueError(f"KeyedExecutor(): {argument} is {number}; allowed: {least} or more")
-
-
-_executors: weakref.WeakSet[KeyedExecutor] = weakref.WeakSet()
-_process = os.getpid()
-
-
-def _after_fork() -> None:
-    global _process
-    _process = os.getpid()
-
-
-def _at_exit() -> None:
-    # What was submitted is done before the interpreter goes, as with the standard executors.
-    for executor in list(_executors):
-        executor.shutdown(wait=True)
-
-
-os.register_at_fork(after_in_child=_after_fork)
-# Before the interpreter waits for its threads, which atexit would be too late for; the standard
-# executors use it too, for want of a public name.
-threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+        raise ValueError(f"{argument} is {number}; allowed: {least} or more")

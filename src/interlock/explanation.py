@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,7 @@ class Explanation:
         drawn: set[int] = set()
         for node in self.nodes:
             if node.id not in drawn:
-                _draw(node, by_id, drawn, lines, "", "")
+                lines.extend(_draw(node, by_id, drawn))
         if self.truncated:
             lines.append("... cut here; ask with a higher limit for more")
         return "\n".join(lines)
@@ -74,9 +75,19 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
 
     def node(raw: tuple[Any, ...]) -> ExplainNode:
-        consumer = names.get(raw[4], f"thread {raw[4]}") if raw[4] else ""
-        blocked = tuple(Blocker(*one) for one in raw[9])
-        return ExplainNode(*raw[:4], consumer, *raw[5:9], blocked)
+        id, state, attempt, age, thread, held_for, lease_left, due_in, paused, blocked = raw
+        return ExplainNode(
+            id=id,
+            state=state,
+            attempt=attempt,
+            age=age,
+            consumer=names.get(thread, f"thread {thread}") if thread else "",
+            held_for=held_for,
+            lease_left=lease_left,
+            due_in=due_in,
+            paused=paused,
+            blocked=tuple(Blocker(*one) for one in blocked),
+        )
 
     return Explanation(tuple(node(raw) for raw in nodes), truncated)
 
@@ -86,37 +97,34 @@ def key_text(key: bytes) -> str:
     return key.decode(errors="backslashreplace") if key else "the queue"
 
 
-def _draw(
-    node: ExplainNode,
-    by_id: dict[int, ExplainNode],
-    drawn: set[int],
-    lines: list[str],
-    first: str,
-    rest: str,
-) -> None:
-    drawn.add(node.id)
-    lines.append(first + _line(node))
-    children = [(blocker, holder) for blocker in node.blocked for holder in blocker.holders]
-    # A walk of its own, for chains may be longer than Python's stack is deep.
-    stack = [(node, children, 0, rest)]
+def _draw(top: ExplainNode, by_id: dict[int, ExplainNode], drawn: set[int]) -> Iterator[str]:
+    """A node and what holds it up, below it; each node once in the whole drawing."""
+    drawn.add(top.id)
+    yield _line(top)
+    # A stack of its own, for a chain may be longer than Python's is deep: of each node that is
+    # being drawn, the indent of what is below it and the holders still to be drawn.
+    stack = [("", _holders(top))]
     while stack:
-        parent, children, at, indent = stack.pop()
-        if at == len(children):
+        indent, holders = stack[-1]
+        if not holders:
+            stack.pop()
             continue
-        stack.append((parent, children, at + 1, indent))
-        blocker, holder = children[at]
-        last = at == len(children) - 1
-        branch, onward = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        why = _why(blocker)
-        child = by_id.get(holder)
-        if child is None or holder in drawn:
-            seen = "" if child is None else " (above)"
-            lines.append(f"{indent}{branch}{why}message {holder}{seen}")
-            continue
-        drawn.add(holder)
-        lines.append(f"{indent}{branch}{why}{_line(child)}")
-        below = [(b, h) for b in child.blocked for h in b.holders]
-        stack.append((child, below, 0, indent + onward))
+        blocker, id = holders.pop(0)
+        branch, below = ("├─ ", "│  ") if holders else ("└─ ", "   ")
+        node = by_id.get(id)
+        start = f"{indent}{branch}{_why(blocker)}"
+        if node is None:
+            yield f"{start}message {id}"
+        elif id in drawn:
+            yield f"{start}message {id} (above)"
+        else:
+            drawn.add(id)
+            yield f"{start}{_line(node)}"
+            stack.append((indent + below, _holders(node)))
+
+
+def _holders(node: ExplainNode) -> list[tuple[Blocker, int]]:
+    return [(blocker, id) for blocker in node.blocked for id in blocker.holders]
 
 
 def _why(blocker: Blocker) -> str:

@@ -122,19 +122,14 @@ def current_lease() -> Lease[Any]:
 
 
 def batch_options(
-    payloads: Sequence[Any],
     keys: Any,
     shared: Any,
     priority: int,
     delay: Any,
     dedup: Callable[[Any], str | None] | None,
     quiet: bool,
-) -> list[dict[str, Any]]:
-    """What each message of a batch is put with, as the core takes it."""
-
-    def of(value: Any, payload: Any) -> Any:
-        return value(payload) if callable(value) else value
-
+) -> dict[str, Any]:
+    """What the messages of a batch are put with, as the core takes it: callables it calls itself."""
     if dedup is not None and not callable(dedup):
         raise TypeError(
             f"put_many(): dedup is {type(dedup).__name__}; allowed: a callable of the payload"
@@ -143,15 +138,12 @@ def batch_options(
     keys, shared = (
         tuple(value) if hasattr(value, "__next__") else value for value in (keys, shared)
     )
-    return [
-        {
-            "keys": of(keys, payload),
-            "shared": of(shared, payload),
-            "priority": priority,
-            "delay": delay,
-            "dedup": of(dedup, payload),
-            "barrier": False,
-            "quiet": quiet,
-        }
-        for payload in payloads
-    ]
+    return {
+        "keys": keys,
+        "shared": shared,
+        "priority": priority,
+        "delay": delay,
+        "dedup": dedup,
+        "barrier": False,
+        "quiet": quiet,
+    }

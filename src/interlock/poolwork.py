@@ -1,7 +1,8 @@
-"""A keyed executor's calls in another executor: one of processes, or any other."""
+"""An executor's calls in another executor: one of processes, or any other."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent import futures
@@ -10,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock import _core
-from interlock.errors import LeaseLost, ShutDown
+from interlock.errors import ShutDown
 from interlock.message import Lease, _current
-from interlock.retry import Retry
+from interlock.work import Work, before, log
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
@@ -22,7 +23,7 @@ __all__ = ["PoolLease", "PoolWork"]
 
 @dataclass(frozen=True, slots=True)
 class PoolLease:
-    """What ``current_lease()`` gives in another process: the facts of the lease, and no settling."""
+    """What ``current_lease()`` gives in another process: the facts of it, and no settling."""
 
     queue: str
     id: int
@@ -32,10 +33,12 @@ class PoolLease:
     token: int
 
 
-class PoolWork:
+class PoolWork(Work):
     """Hands ready calls to a pool, at most ``most`` at once, so that none waits behind a busy one.
 
-    It has no thread: the queue calls it when something is ready, and the pool when a call has ended.
+    One thread takes them from the queue; the pool says when they have ended. (A thread, and not a
+    callback of the queue: that would run wherever something becomes ready, in a signal handler or
+    in the middle of a garbage collection.)
     """
 
     def __init__(
@@ -43,121 +46,144 @@ class PoolWork:
         queue: KeyedQueue[Any],
         pool: futures.Executor,
         most: int,
-        retry: Retry | None,
+        on: tuple[type[Exception], ...] | None,
     ) -> None:
-        self._queue = queue
         self._pool = pool
         self._most = most
-        self._on = () if retry is None else retry.on
-        self._keep = retry is not None
-        self._lock = threading.Lock()
-        self._in_flight = 0
-        self._pumping = False
-        self._again = False
-        self._alarm: threading.Timer | None = None
-        self.reset()
+        self._on = on
+        super().__init__(queue, most, most)
+        before(type(pool))
 
-    def reset(self) -> None:
-        """Begins to wait for messages; again in the child of a fork."""
-        self._lock = threading.Lock()
-        self._in_flight = 0
-        self._pumping = False
-        self._wait = _core.Waiter(self._queue, self._pump)
-        self._pump()
-
-    def _pump(self) -> None:
-        # Called from inside of itself (a pool that runs a call at once), it only notes that, for
-        # otherwise a long queue would be a deep recursion.
-        with self._lock:
-            self._again = True
-            if self._pumping:
+    def grow(self) -> None:
+        """See ``Work``."""
+        with self._growing:
+            if self.complete:
                 return
-            self._pumping = True
+            self._start_processes()
+            name = f"{self.queue.name}_pool"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+            self.complete = True
+
+    def forked(self) -> None:
+        """See ``Work``."""
+        super().forked()
+        if isinstance(self._pool, _standard_pools()):
+            self.broken = (
+                futures.BrokenExecutor,
+                "the pool was made before this process was forked, and its workers are the "
+                "parent's; make a pool and an executor in this process",
+            )
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._slots = threading.Semaphore(self._most)
+
+    def _start_processes(self) -> None:
+        # A pool of processes forks with its first call: here, in the caller's thread, and not from
+        # one of ours, beside which the caller's might hold a lock.
+        process = sys.modules.get("concurrent.futures.process")
+        if process is not None and isinstance(self._pool, process.ProcessPoolExecutor):
+            try:
+                self._pool.submit(_nothing)
+            except (RuntimeError, OSError):
+                # Broken or shut down: so the call itself will say.
+                log.debug("the pool of %r takes no calls", self.queue.name, exc_info=True)
+
+    def _run(self) -> None:
         while True:
-            with self._lock:
-                if not self._again:
-                    self._pumping = False
-                    return
-                self._again = False
-            while self._hand_on():
-                pass
+            self._slots.acquire()
+            try:
+                lease = self.queue.get()
+            except ShutDown:
+                return
+            self._hand_on(lease)
 
-    def _hand_on(self) -> bool:
-        if self._in_flight >= self._most:
-            self._wait.give_up()
-            return False
-        try:
-            lease = self._wait.get("any")
-        except ShutDown:
-            return False
-        if lease is None:
-            self._set_alarm(self._wait.left)
-            return False
-        future = lease.payload
-        call = future._begin(self._keep)
+    def _hand_on(self, lease: Lease[Any]) -> None:
+        call = lease.payload._begin(lease.token)
         if call is None:
+            # Cancelled in this moment.
             lease.ack()
-            return True
-        with self._lock:
-            self._in_flight += 1
-        facts = PoolLease(
-            lease.queue, lease.id, lease.keys, lease.shared, lease.attempt, lease.token
-        )
+            self._slots.release()
+            return
         try:
-            inner = self._pool.submit(_call, facts, *call)
+            inner = self._pool.submit(_Handler(lease, self), *call)
+            inner.add_done_callback(partial(self._done, lease))
         except BaseException as error:
-            # A broken pool, or one that was shut down: the lanes stay usable.
-            self._ended(lease, future, None, error)
-            return True
-        inner.add_done_callback(partial(self._done, lease, future))
-        return True
+            # Broken, or shut down: the lanes stay usable.
+            self._end(lease, None, error)
 
-    def _set_alarm(self, left: float | None) -> None:
-        # Something falls due later (a retry's backoff), and no thread of ours waits for it.
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if left is not None:
-            self._alarm = threading.Timer(left, self._pump)
-            self._alarm.daemon = True
-            self._alarm.start()
-
-    def _done(self, lease: Lease[Any], future: Any, inner: futures.Future[Any]) -> None:
+    def _done(self, lease: Lease[Any], inner: futures.Future[Any]) -> None:
         if inner.cancelled():
-            error: BaseException | None = futures.CancelledError("the pool cancelled the call")
-            self._ended(lease, future, None, error)
-        else:
-            error = inner.exception()
-            self._ended(lease, future, None if error else inner.result(), error)
-        self._pump()
+            lease.payload._cancelled()
+            self._end(lease, None, None)
+            return
+        error = inner.exception()
+        self._end(lease, None if error is not None else inner.result(), error)
 
-    def _ended(
-        self, lease: Lease[Any], future: Any, result: Any, error: BaseException | None
-    ) -> None:
-        with self._lock:
-            self._in_flight -= 1
-        settle: Callable[[], object]
-        if error is None:
-            future.set_result(result)
-            settle = lease.ack
-        elif isinstance(error, self._on) and not isinstance(error, futures.BrokenExecutor):
-            settle = partial(_core.fail, lease, future, error)
-        else:
-            future.set_exception(error)
-            settle = lease.ack
+    def _end(self, lease: Lease[Any], result: Any, error: BaseException | None) -> None:
+        on = self._on
+        if isinstance(error, futures.BrokenExecutor) and on is not None:
+            # The next attempt would meet the same.
+            on = ()
         try:
-            settle()
-        except LeaseLost:
-            # Revoked while it ran: somebody decided already.
-            pass
+            if not _core.end_call(lease, result, error, on):
+                log.warning("message %d was revoked; what its call made is dropped", lease.id)
+        finally:
+            self._slots.release()
+
+    def runs_at_once(self) -> None:
+        """Whether the pool runs a call where it is submitted: then it runs one at a time."""
+        if threading.current_thread() is self._thread:
+            self.queue._set_crew(1, 1)
 
 
-def _call(
-    lease: PoolLease, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Runs in the pool."""
-    token = _current.set(lease)
-    try:
-        return fn(*args, **kwargs)
-    finally:
-        _current.reset(token)
+class _Handler:
+    """What the pool calls in this process; pickled, what it calls in another one."""
+
+    __slots__ = ("_lease", "_work")
+
+    def __init__(self, lease: Lease[Any], work: PoolWork) -> None:
+        self._lease = lease
+        self._work = work
+
+    def __call__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self._work.runs_at_once()
+        return _core.call_handler(self._lease, fn, args, kwargs)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        lease = self._lease
+        facts = (lease.queue, lease.id, lease.keys, lease.shared, lease.attempt, lease.token)
+        return _FarHandler, (PoolLease(*facts),)
+
+
+class _FarHandler:
+    """What a pool calls in another process."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, lease: PoolLease) -> None:
+        self._lease = lease
+
+    def __call__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        token = _current.set(self._lease)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+
+def _nothing() -> None:
+    """Called in a pool so that it starts its processes."""
+
+
+def _standard_pools() -> tuple[type[futures.Executor], ...]:
+    # Not asked of concurrent.futures itself, which would import the module of processes.
+    process = sys.modules.get("concurrent.futures.process")
+    if process is None:
+        return (futures.ThreadPoolExecutor,)
+    return (futures.ThreadPoolExecutor, process.ProcessPoolExecutor)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from interlock import _core, watch
-from interlock.aio import AsyncQueue
 from interlock.consumer import Consumer, consume
 from interlock.errors import NotDrained
 from interlock.explanation import Explanation, from_native
@@ -24,6 +23,9 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 
+if TYPE_CHECKING:
+    from interlock.aio import AsyncQueue
+
 __all__ = ["KeyedQueue"]
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ T = TypeVar("T")
 _DEFAULT_RETRY = Retry()
 _numbers = itertools.count(1)
 _UNDRAINED = 1000
+_async_queue: type[AsyncQueue[Any]] | None = None
 
 
 class KeyedQueue(_core.Queue[T], Generic[T]):
@@ -69,7 +72,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     # What a lease's ``with`` asks, natively.
     _retry_on: tuple[type[Exception], ...]
 
-    def __new__(  # the signature of the class: a queue's state is the core's, and made there
+    def __new__(  # noqa: D102 - described by the class, as __init__ would be
         cls,
         maxsize: int = 0,
         *,
@@ -140,7 +143,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     @property
     def aio(self) -> AsyncQueue[T]:
         """The asyncio face of this queue."""
-        return AsyncQueue(self)
+        return (_async_queue or _load_async_queue())(self)
 
     def put_nowait(
         self,
@@ -195,7 +198,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             ShutDown: the queue is shut down.
         """
         payloads = list(items)
-        named = batch_options(payloads, keys, shared, priority, delay, dedup, quiet)
+        named = batch_options(keys, shared, priority, delay, dedup, quiet)
         return self._put_many(payloads, named, block, timeout)
 
     def consume(
@@ -275,6 +278,27 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """
         return [Message(*message) for message in self._shutdown(immediate)]
 
+    def record(self) -> None:
+        """Starts to record every call with its time; payloads are left out. ``recording`` ends it.
+
+        What is recorded replays to the same answers (``interlock.testing.replay``).
+
+        Raises:
+            ValueError: there were puts before, without which it could not be replayed.
+        """
+        self._record()
+
+    def recording(self) -> str:
+        """Ends the recording and gives it as text: the queue's options, then a call a line.
+
+        Raises:
+            ValueError: the queue does not record.
+        """
+        text = self._recording()
+        if text is None:
+            raise ValueError("recording(): the queue does not record; call record() first")
+        return text
+
     def task_done(self) -> NoReturn:
         """Not here: a message is settled through its lease."""
         raise TypeError(
@@ -294,6 +318,15 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def _not_drained(self) -> NotDrained:
         held, paused, delayed, leased = self._undrained(_UNDRAINED)
         return NotDrained(tuple(held), tuple(paused), tuple(delayed), tuple(leased))
+
+
+def _load_async_queue() -> type[AsyncQueue[Any]]:
+    # When first asked for: a program without asyncio does not pay for it.
+    global _async_queue
+    from interlock.aio import AsyncQueue
+
+    _async_queue = AsyncQueue
+    return AsyncQueue
 
 
 def _check_count(argument: str, number: object) -> None:

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
+import types
+from collections.abc import Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
-from interlock.errors import Empty
+from interlock import _core
+from interlock.errors import LeaseLost, ShutDown, WouldDeadlock
 from interlock.message import AsyncLease, Keys, _current
 from interlock.queue import KeyedQueue
+from interlock.retry import Retry
 
 __all__ = ["KeyedTaskGroup"]
 
 T = TypeVar("T")
 
+_Turn = asyncio.Future[AsyncLease[Any]]
+
 
 class KeyedTaskGroup(asyncio.TaskGroup):
     """An ``asyncio.TaskGroup`` that starts a coroutine when its turn has come.
 
-    Coroutines that share a key run in the order of ``create_task`` and never at the same time. As in
-    asyncio, the first task that fails cancels all others of the group, those that wait for their
-    turn too.
+    As in asyncio, the first task that fails cancels all others of the group, those that wait for
+    their turn too. Coroutines that share a key run in the order of ``create_task`` and never at the
+    same time; the rest runs concurrently.
 
     Args:
         limit: most coroutines that run at once. Default: no limit.
+
+    A task that awaits another one which waits for it, behind its key, directly or by way of others,
+    or for its place within the limit, gets ``WouldDeadlock`` from its ``await``. That is seen where
+    it awaits the task itself or a ``gather``, not in ``asyncio.wait``, nor on an event.
+
+    ``queue`` is the queue beneath, for ``explain``, ``stats``, ``pause`` and the rest that an
+    operator does. ``revoke`` frees the keys of a task, which goes on.
     """
 
     def __init__(self, *, limit: int | None = None) -> None:
@@ -35,7 +47,12 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         super().__init__()
         self._limit = limit
         self._running = 0
-        self.queue: KeyedQueue[asyncio.Future[AsyncLease[Any]]] = KeyedQueue()
+        self._waiting = 0
+        # Whoever is revoked has had its turn: its message comes again at once, to be settled.
+        self.queue: KeyedQueue[_Turn] = KeyedQueue(retry=Retry(attempts=None, first=0))
+        self._looks: _Looks | None = None
+        self._ids: dict[asyncio.Future[Any], int] = {}
+        self._awaited: dict[int, list[asyncio.Future[Any]]] = {}
 
     def create_task(  # type: ignore[override]
         self,
@@ -45,64 +62,211 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         shared: Keys = (),
         name: str | None = None,
         context: contextvars.Context | None = None,
+        **options: Any,
     ) -> asyncio.Task[T]:
         """A task that runs ``coro`` when nothing before it conflicts, within the limit.
+
+        Args:
+            keys, shared: what it holds alone, and together with others.
+            name, context: as in ``asyncio``. In a context that several tasks are given,
+                ``current_lease()`` is that of the one that started last.
+            options: what else ``asyncio.TaskGroup.create_task`` takes (``eager_start``, from 3.14).
 
         Raises:
             TypeError, ValueError: a key is of a wrong type, empty, or too long.
             RuntimeError: the group is not entered, or is shutting down.
         """
-        turn: asyncio.Future[AsyncLease[Any]] = asyncio.get_running_loop().create_future()
+        if not asyncio.iscoroutine(coro):
+            raise TypeError(f"create_task(): coro is {type(coro).__name__}; allowed: a coroutine")
         try:
+            turn: _Turn = asyncio.get_running_loop().create_future()
+            if self._looks is None:
+                self._looks = _Looks(self)
+            self._looks.end()
             id = self.queue.put(turn, keys=keys, shared=shared)
-        except BaseException:
+        except BaseException as error:
             coro.close()
+            if isinstance(error, ShutDown):
+                raise RuntimeError(f"{self!r} takes no more: its queue is shut down") from None
             raise
+        self._waiting += 1
         runner = self._run(coro, turn, id)
+        _name_after(runner, coro)
         try:
-            task = super().create_task(runner, name=name, context=context)
+            task = super().create_task(runner, name=name, context=context, **options)
         except BaseException:
             runner.close()
-            coro.close()
-            self.queue.cancel(id)
+            self._gone(coro, turn, id)
             raise
+        self._ids[task] = id
         # A task cancelled before its first step never runs a line of ``_run``.
-        task.add_done_callback(lambda _: self._gone(coro, turn, id))
+        task.add_done_callback(lambda task: self._gone(coro, turn, id, task))
         self._start()
         return task
 
-    async def _run(
-        self, coro: Coroutine[Any, Any, T], turn: asyncio.Future[AsyncLease[Any]], id: int
-    ) -> T:
-        lease = await turn
-        token = _current.set(lease)
+    async def _run(self, coro: Coroutine[Any, Any, T], turn: _Turn, id: int) -> T:
+        token = _current.set(await turn)
         try:
-            return await coro
+            return await self._drive(coro, id)
         finally:
             _current.reset(token)
 
+    @types.coroutine
+    def _drive(self, coro: Coroutine[Any, Any, T], id: int) -> Generator[Any, Any, T]:
+        # As ``await coro``, but whatever it waits for comes by here.
+        step: Any = coro.send
+        value: Any = None
+        while True:
+            try:
+                awaited = step(value)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            finally:
+                value = None
+            tasks = self._unfinished(awaited) if awaited is not None else None
+            if tasks:
+                error = self._deadlock(id, tasks)
+                if error is not None:
+                    # Taken back: nobody waits for it now.
+                    awaited._asyncio_future_blocking = False
+                    step, value = coro.throw, error
+                    continue
+                self._awaited[id] = tasks
+            try:
+                value = yield awaited
+                step = coro.send
+            except BaseException as error:
+                step, value = coro.throw, error
+            finally:
+                if tasks:
+                    del self._awaited[id]
+
+    def _unfinished(self, awaited: Any) -> list[asyncio.Future[Any]]:
+        """The tasks of this group that one waits for who awaits this."""
+        if awaited in self._ids:
+            return [awaited]
+        gathered: Iterable[asyncio.Future[Any]] = getattr(awaited, "_children", ())
+        return [task for task in gathered if task in self._ids and not task.done()]
+
+    def _deadlock(self, mine: int, tasks: list[asyncio.Future[Any]]) -> WouldDeadlock | None:
+        queue = self.queue
+        open: list[tuple[int, tuple[int, ...]]] = [(self._ids[task], ()) for task in tasks]
+        seen: set[int] = set()
+        others = [id for id, of in self._awaited.items() if not all(task.done() for task in of)]
+        while open:
+            id, before = open.pop()
+            chain = queue._waits_for(id, mine)
+            if chain is not None:
+                # One that awaits itself is told so by asyncio.
+                chain = (*before, *chain)
+                if chain == (mine,):
+                    continue
+                return WouldDeadlock(
+                    f"await: this task waits for message {chain[0]}, which waits for the task's "
+                    f"own ({' behind '.join(map(str, chain))}): it would never end. Await it "
+                    f"outside, or create it without the shared key"
+                )
+            for other in others:
+                chain = None if other in seen else queue._waits_for(id, other)
+                if chain is not None:
+                    seen.add(other)
+                    ids = [self._ids[task] for task in self._awaited[other] if not task.done()]
+                    open += [(next, (*before, *chain)) for next in ids]
+        if self._limit is not None and len(others) + 1 >= self._limit:
+            return WouldDeadlock(
+                f"await: all {self._limit} tasks that may run at once wait for others of the "
+                f"group, this one for message {self._ids[tasks[0]]}: it would never end. Await it "
+                f"outside, or raise the limit"
+            )
+        return None
+
     def _gone(
-        self, coro: Coroutine[Any, Any, Any], turn: asyncio.Future[AsyncLease[Any]], id: int
+        self,
+        coro: Coroutine[Any, Any, Any],
+        turn: _Turn,
+        id: int,
+        task: asyncio.Task[Any] | None = None,
     ) -> None:
+        if task is not None:
+            del self._ids[task]
         coro.close()
+        looks = self._looks
+        assert looks is not None
+        looks.end()
         if turn.done() and not turn.cancelled():
-            turn.result().ack()
             self._running -= 1
+            try:
+                # Done when it returns; there is nothing to await.
+                _ = turn.result().ack()
+            except LeaseLost:
+                # Revoked: it may have come again.
+                self.queue.cancel(id)
         else:
+            self._waiting -= 1
             turn.cancel()
             self.queue.cancel(id)
         self._start()
 
     def _start(self) -> None:
-        while self._limit is None or self._running < self._limit:
-            try:
-                lease = self.queue.aio.get_nowait()
-            except Empty:
+        """Starts those whose turn has come."""
+        looks = self._looks
+        assert looks is not None
+        while self._waiting and (self._limit is None or self._running < self._limit):
+            lease = looks.look()
+            if lease is None:
                 return
+            turn = lease.payload
+            if turn.done():
+                # It has had its turn, or was cancelled and its end has not come by yet.
+                _ = lease.ack()
+                continue
+            self._waiting -= 1
             self._running += 1
-            if lease.payload.done():
-                # Cancelled while it waited; its end has not come by yet.
-                self._running -= 1
-                lease.ack()
-            else:
-                lease.payload.set_result(lease)
+            turn.set_result(lease)
+
+
+class _Looks:
+    """Looks for those whose turn has come, and looks again when the queue calls.
+
+    It does so where something becomes ready that is no end of a task: a key was resumed, a message
+    revoked. (It holds the group only while some of it wait.)
+    """
+
+    __slots__ = ("_alarm", "_group", "_loop", "_wait")
+
+    def __init__(self, group: KeyedTaskGroup) -> None:
+        self._group = group
+        self._loop = asyncio.get_running_loop()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._wait = _core.Waiter(group.queue, self._called)
+
+    def look(self) -> AsyncLease[_Turn] | None:
+        lease = self._wait.get_async("any")
+        if lease is None:
+            left = self._wait.left
+            if left is not None:
+                self._alarm = self._loop.call_later(left, self._again)
+        return lease
+
+    def end(self) -> None:
+        """Not to be called for what the group itself is about to do."""
+        self._wait.give_up()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _called(self) -> None:
+        # From any thread, and from within any call into the queue.
+        self._loop.call_soon_threadsafe(self._again)
+
+    def _again(self) -> None:
+        self.end()
+        self._group._start()
+
+
+def _name_after(runner: Coroutine[Any, Any, Any], coro: Coroutine[Any, Any, Any]) -> None:
+    # Whoever looks at a task wants to see what it runs.
+    for name in ("__name__", "__qualname__"):
+        if hasattr(coro, name):
+            setattr(runner, name, getattr(coro, name))

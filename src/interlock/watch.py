@@ -77,9 +77,7 @@ def _slow_lease(queue: str, id: int, consumer: int, held: float, explained: Any)
     )
 
 
-def _failed(
-    queue: str, id: int, attempt: int, outcome: tuple[str, int, float], error: str
-) -> None:
+def _failed(queue: str, id: int, attempt: int, outcome: tuple[str, int, float], error: str) -> None:
     what, _next, after = outcome
     extra = {"queue": queue, "id": id, "attempt": attempt}
     why = error or "no reason given"
@@ -122,9 +120,9 @@ _REPORTS: dict[str, Callable[..., None]] = {
 # -- The watcher ----------------------------------------------------------------------------------
 #
 # What is slow is noticed by whoever calls next; where all handlers hang nobody calls, and then it
-# matters most. So one thread of the process calls when it is time to look. It is started by the first
-# put of a queue that is watched. Everything here may run in a destructor or a signal handler, hence
-# no lock that an interrupted thread could hold.
+# matters most. So one thread of the process calls when it is time to look. The first put of a queue
+# that is watched starts it. Everything here may run in a destructor or a signal handler, hence no
+# lock that an interrupted thread could hold.
 
 _followed: dict[int, weakref.ref[_core.Queue[Any]]] = {}
 _bell: _queue.SimpleQueue[None] = _queue.SimpleQueue()

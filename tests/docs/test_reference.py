@@ -1,5 +1,6 @@
 """The reference says what the code has: every flag, name, method, parameter and field."""
 
+import ast
 import dataclasses
 import importlib.util
 import inspect
@@ -98,6 +99,21 @@ def methods() -> Iterator[str]:
             yield f"{name}.{method}"
 
 
+def logged() -> Iterator[str]:
+    """The text of every log call of the package: its first argument, or what `text` was set to."""
+    for file in sorted((ROOT / "src" / "interlock").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                logger = node.func.value
+                found = node.args[0] if getattr(logger, "id", None) in {"log", "_log"} else None
+            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "text":
+                found = node.value
+            else:
+                found = None
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                yield found.value.partition("\n")[0]
+
+
 SHOWN = documented()
 
 
@@ -142,6 +158,13 @@ def test_every_field_of_a_record_is_documented(name: str) -> None:
         if f"`{field.name}`" not in section[1]
     ]
     assert not missing
+
+
+@pytest.mark.parametrize("text", sorted(set(logged()) - {"%s"}))
+def test_every_log_line_is_documented(text: str) -> None:
+    # Where a value is put in, the page has a word of its own.
+    pattern = r"[^`|\n]+?".join(map(re.escape, re.split(r"%[.\d]*[a-z]", text.strip())))
+    assert re.search(pattern, (REFERENCE / "logs.md").read_text(encoding="utf-8"))
 
 
 def test_every_clause_of_the_suite_stands_in_the_contract() -> None:

@@ -1,5 +1,6 @@
 """Rules of the sources that no linter knows."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -28,3 +29,22 @@ def test_no_module_is_called_by_a_word_that_says_nothing() -> None:
 def test_the_core_knows_no_python() -> None:
     manifest = (ROOT / "crates" / "interlock-core" / "Cargo.toml").read_text()
     assert not re.search(r"^(pyo3|interlock-python)\b", manifest, re.MULTILINE)
+
+
+# What stands above the public names in the order of imports, and uses them as any program would.
+USERS = {"__main__", "cli", "replay", "testing"}
+MODULES = sorted((ROOT / "src" / "interlock").glob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_below_the_public_names_does_not_import_them(module: Path) -> None:
+    if module.stem in USERS | {"__init__"}:
+        return
+    submodules = {path.stem for path in MODULES} | {"_core"}
+    imports = [
+        name.name
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "interlock"
+        for name in node.names
+    ]
+    assert set(imports) <= submodules

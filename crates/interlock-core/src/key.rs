@@ -90,7 +90,10 @@ mod tests {
 
     #[test]
     fn equal_bytes_hash_equally() {
-        assert_eq!(KeyRef::new(b"room:7").hash, KeyRef::new(&b"room:7".to_vec()).hash);
+        assert_eq!(
+            KeyRef::new(b"room:7").hash,
+            KeyRef::new(String::from("room:7").as_bytes()).hash
+        );
         assert_ne!(KeyRef::new(b"room:7").hash, KeyRef::new(b"room:8").hash);
     }
 }

@@ -12,6 +12,7 @@ use interlock_core::queue::Look;
 use pyo3::exceptions::{PyBaseException, PyStopIteration, PyTimeoutError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::arguments::{Named, PutArguments};
 use crate::batch::Batch;
@@ -19,7 +20,7 @@ use crate::call::Call;
 use crate::convert::micros;
 use crate::errors;
 use crate::lease::Lease;
-use crate::queue::{to_kind, OwnedArguments, Queue};
+use crate::queue::{puts_of, to_kind, OwnedArguments, Queue};
 use crate::queue_operate::at_least_one;
 use crate::wait;
 
@@ -28,7 +29,7 @@ use crate::wait;
 pub struct AsyncLease;
 
 impl AsyncLease {
-    fn make<'py>(
+    pub fn make<'py>(
         queue: &Bound<'py, Queue>,
         grant: Grant,
         payload: Py<PyAny>,
@@ -47,8 +48,12 @@ pub struct Done {
 
 #[pymethods]
 impl Done {
-    fn __await__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        match &slf.get().result {
+            // The end of an empty iterator is None, and costs a tenth of a StopIteration that is made.
+            None => Ok(PyTuple::empty(slf.py()).try_iter()?.into_any()),
+            Some(_) => Ok(slf.clone().into_any()),
+        }
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -89,17 +94,12 @@ impl Done {
 
 static DONE: pyo3::sync::PyOnceLock<Py<Done>> = pyo3::sync::PyOnceLock::new();
 
-fn done(py: Python<'_>) -> PyResult<&Bound<'_, Done>> {
+pub fn done(py: Python<'_>) -> PyResult<&Bound<'_, Done>> {
     DONE.get_or_try_init(py, || Py::new(py, Done { result: None })).map(|done| done.bind(py))
 }
 
 #[pymethods]
 impl AsyncLease {
-    fn ack<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Done>> {
-        slf.as_super().get().ack(slf.py())?;
-        done(slf.py()).cloned()
-    }
-
     #[pyo3(signature = (delay = None, error = None))]
     fn nack<'py>(
         slf: &Bound<'py, Self>,
@@ -378,7 +378,7 @@ impl Queue {
     /// A message if one is ready, else `None`; what `AsyncQueue.get` tries before it waits. `me`: a
     /// consumer that waits for each of its handlers, by a number of its own.
     #[pyo3(signature = (kind, me = None))]
-    fn _try_get_async<'py>(
+    fn _try_get_async_in_full<'py>(
         slf: &Bound<'py, Self>,
         kind: Option<&Bound<'py, PyAny>>,
         me: Option<u64>,
@@ -416,7 +416,7 @@ impl Queue {
     /// of the user's, and an iterator of keys cannot be read twice.
     #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet))]
     #[allow(clippy::too_many_arguments)]
-    fn _try_put<'py>(
+    fn _try_put_in_full<'py>(
         &self,
         py: Python<'py>,
         payload: &Bound<'py, PyAny>,
@@ -451,11 +451,11 @@ impl Queue {
     fn _batch<'py>(
         &self,
         payloads: Vec<Bound<'py, PyAny>>,
-        named: Vec<OwnedArguments<'py>>,
+        named: OwnedArguments<'py>,
     ) -> PyResult<Batch> {
         let named = self.named_each(&payloads, &named)?;
         let refs: Vec<_> = named.iter().map(Named::refs).collect();
-        let puts: Vec<_> = named.iter().zip(&refs).map(|(named, refs)| named.put(refs)).collect();
+        let puts = puts_of(&named, &refs, payloads.len());
         let payloads = payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
         Ok(Batch::new("put_many()", &puts, payloads))
     }

@@ -8,6 +8,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
 
 use crate::convert::{self, KeyRefs, Keys};
 use crate::errors::wrong_type;
+use crate::exit;
 use crate::queue::Queue;
 
 /// The keyword arguments of a put, as they came.
@@ -41,6 +42,7 @@ impl<'py> Named<'py> {
         payload: &Bound<'py, PyAny>,
         put: &PutArguments<'_, 'py>,
     ) -> PyResult<Self> {
+        exit::prepare();
         let keys = named_keys(put.keys, queue.keys_of.as_ref(), payload, call, "keys")?;
         let shared = named_keys(put.shared, queue.shared_of.as_ref(), payload, call, "shared")?;
         let barrier = put.barrier;

@@ -10,6 +10,7 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 use pyo3::prelude::*;
 
 use crate::aio::Waiter;
+use crate::exit;
 
 /// Calls the waiter's callable. Calls into the core are made with the GIL held, and so is this.
 pub struct Call {
@@ -32,6 +33,7 @@ impl Call {
     }
 
     fn call(&self, py: Python<'_>) {
+        exit::prepare();
         let wait = self.wait.get();
         if let Err(error) = wait.call.call0(py) {
             // The loop is closed: nobody will come back for what this waiter was called for.

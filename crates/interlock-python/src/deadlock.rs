@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::blocked;
 use crate::errors;
 use crate::lease::{current_variable, Lease};
 use crate::queue::Queue;
@@ -46,6 +47,9 @@ impl Queue {
     /// only holds a lease may have given it to another thread; inside `with`, or in the handler of a
     /// consumer, it is the caller who must come to its end first.
     fn handled(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        if let Some(id) = blocked::handles_of(self) {
+            return Ok(Some(id));
+        }
         let current = current_variable(py)?.call_method1("get", (py.None(),))?;
         let Ok(lease) = current.cast::<Lease>() else { return Ok(None) };
         let lease = lease.get();

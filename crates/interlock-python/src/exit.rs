@@ -1,71 +1,85 @@
 //! The end of the interpreter. A daemon thread that asks for the GIL once finalization has begun is
-//! ended by CPython (before 3.14) with `pthread_exit`, whose unwinding through Rust's frames aborts
-//! the process. So a thread that slept here does not ask for it at the end: it sleeps on.
+//! ended by CPython with `pthread_exit`, before 3.14. Its unwinding cannot pass Rust's frames: the
+//! process would abort. From 3.14 on such a thread hangs until the process ends, and so it does here.
+//!
+//! With glibc, `pthread_exit` runs the thread's cleanup handlers before it unwinds the frames that they
+//! belong to. Ours belongs to no frame of the stack, so that it comes before the first; and if it is
+//! CPython that ends, it never returns. (Elsewhere nothing is done: such a thread may abort the process
+//! at its very end.)
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use interlock_core::sync::{Parker, Unparked};
-use pyo3::prelude::*;
-
-static EXITING: AtomicBool = AtomicBool::new(false);
-/// Threads that have slept, were let through, and do not hold the GIL yet.
-static COMING_BACK: AtomicU32 = AtomicU32::new(0);
-
-/// Longest wait for threads that are coming back; one of them may be stopped by a debugger.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Called by `atexit`: from here on only a thread that was woken for something comes back (another
-/// function of `atexit` may wait for what it does), and none once finalization has begun.
-#[pyfunction]
-pub fn exiting(py: Python<'_>) {
-    // SeqCst, here and below: either this thread sees that one coming, or that one sees the exit.
-    EXITING.store(true, Ordering::SeqCst);
-    let until = Instant::now() + PATIENCE;
-    py.detach(|| {
-        while COMING_BACK.load(Ordering::SeqCst) > 0 && Instant::now() < until {
-            std::thread::yield_now();
-        }
-    });
+/// `struct _pthread_cleanup_buffer` of glibc's pthread.h.
+#[repr(C)]
+struct Cleanup {
+    routine: Option<extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    cancel_type: libc::c_int,
+    previous: *mut Cleanup,
 }
 
-/// Without the GIL, after a sleep: returns if the thread may ask for the GIL. `come_back` must follow.
-pub fn may_come_back(parker: &Parker, mut unparked: Unparked) -> Unparked {
-    loop {
-        COMING_BACK.fetch_add(1, Ordering::SeqCst);
-        if !EXITING.load(Ordering::SeqCst) || (unparked == Unparked::Woken && !finalizing()) {
-            return unparked;
-        }
-        COMING_BACK.fetch_sub(1, Ordering::SeqCst);
-        unparked = parker.park(None);
+type Push = unsafe extern "C" fn(*mut Cleanup, extern "C" fn(*mut c_void), *mut c_void);
+type IsFinalizing = unsafe extern "C" fn() -> libc::c_int;
+
+thread_local! {
+    static PREPARED: Cell<bool> = const { Cell::new(false) };
+    // On the heap: glibc tells what belongs to no frame by its address, and thread-local storage may
+    // lie in the same block of memory as the stack.
+    static CLEANUP: Box<UnsafeCell<Cleanup>> = Box::new(UnsafeCell::new(Cleanup {
+        routine: None,
+        argument: std::ptr::null_mut(),
+        cancel_type: 0,
+        previous: std::ptr::null_mut(),
+    }));
+}
+
+/// To be called before this thread gives up the GIL, or calls Python code, which may do so.
+#[inline]
+pub fn prepare() {
+    if !PREPARED.get() {
+        prepare_thread();
     }
 }
 
-/// The thread has the GIL.
-pub fn came_back() {
-    COMING_BACK.fetch_sub(1, Ordering::SeqCst);
-}
-
-/// In the child of a fork nobody else is coming.
-pub fn forked() {
-    COMING_BACK.store(0, Ordering::SeqCst);
-}
-
-/// Whether CPython has begun to finalize. Its function for that is in the stable ABI from 3.13 on and
-/// had another name before, so that it is looked up.
-fn finalizing() -> bool {
-    static FUNCTION: OnceLock<Option<extern "C" fn() -> libc::c_int>> = OnceLock::new();
-    let function = FUNCTION.get_or_init(|| {
-        [c"Py_IsFinalizing", c"_Py_IsFinalizing"].into_iter().find_map(|name| {
-            // SAFETY: the name is a C string; the answer is null or a function of this type.
-            unsafe {
-                let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-                std::mem::transmute::<*mut libc::c_void, Option<extern "C" fn() -> libc::c_int>>(
-                    found,
-                )
-            }
-        })
+#[cold]
+fn prepare_thread() {
+    static PUSH: OnceLock<Option<Push>> = OnceLock::new();
+    PREPARED.set(true);
+    // SAFETY: glibc's function of this name is of this type.
+    let push = PUSH.get_or_init(|| unsafe {
+        std::mem::transmute::<*mut c_void, Option<Push>>(find(c"_pthread_cleanup_push"))
     });
-    function.is_some_and(|function| function() != 0)
+    if let Some(push) = push {
+        // SAFETY: the place lives as long as the thread may be unwound, and is used for nothing else.
+        let prepare = |place: *mut Cleanup| unsafe { push(place, stay, std::ptr::null_mut()) };
+        // Where the thread's end has begun already there is nothing to prepare for.
+        let _ = CLEANUP.try_with(|cleanup| prepare(cleanup.get()));
+    }
+}
+
+extern "C" fn stay(_: *mut c_void) {
+    // SAFETY: CPython's function, if found, is of this type and may be called without the GIL.
+    let is_finalizing = is_finalizing().is_some_and(|function| unsafe { function() } != 0);
+    while is_finalizing {
+        // SAFETY: only sleeps.
+        unsafe { libc::pause() };
+    }
+}
+
+/// In the stable ABI from 3.13 on, and under another name before.
+fn is_finalizing() -> Option<IsFinalizing> {
+    let found = [c"Py_IsFinalizing", c"_Py_IsFinalizing"].map(find);
+    let first = found.into_iter().find(|found| !found.is_null());
+    // SAFETY: CPython's function of either name is of this type.
+    first.map(|found| unsafe { std::mem::transmute::<*mut c_void, IsFinalizing>(found) })
+}
+
+fn find(name: &std::ffi::CStr) -> *mut c_void {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the name is a C string.
+    return unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    return std::ptr::null_mut();
 }

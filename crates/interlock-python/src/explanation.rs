@@ -1,6 +1,9 @@
 //! Explanations and statistics, as plain tuples and dicts that the Python layer gives their classes.
 
+use interlock_core::queue::trace::Runner;
+use interlock_core::queue::trace_text::Schedule;
 use interlock_core::queue::types::{Blocker, Explained, Node, State, Stats};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -97,4 +100,13 @@ pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
         dict.set_item(name, value)?;
     }
     Ok(dict)
+}
+
+/// Replays a recorded schedule: what the scheduler answers to each call, a line each (clause 20).
+#[pyfunction]
+pub fn replay(schedule: &str) -> PyResult<Vec<String>> {
+    let schedule: Schedule =
+        schedule.parse().map_err(|error| PyValueError::new_err(format!("replay(): {error}")))?;
+    let mut runner = Runner::new(schedule.options);
+    Ok(schedule.steps.iter().map(|step| runner.apply(step).to_string()).collect())
 }

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::exit;
-
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between the process that loaded the module and this one.
@@ -18,6 +16,5 @@ pub fn generation() -> u32 {
 /// Called in the child of a fork.
 #[pyfunction]
 pub fn forked() {
-    exit::forked();
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

@@ -23,6 +23,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::Borrowed;
 
 use crate::aio;
+use crate::aio::AsyncLease;
 use crate::convert::{self, KeyRefs};
 use crate::lease::Lease;
 use crate::queue::Queue;
@@ -30,15 +31,22 @@ use crate::wait;
 
 /// Puts the entries in place of the methods of the same names.
 pub fn install(py: Python<'_>) -> PyResult<()> {
-    KEYS.get_or_init(py, || PyString::intern(py, "keys").unbind());
+    Known::get(py);
     let queue = py.get_type::<Queue>();
     let keyed = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
-    let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: put };
-    replace(queue.as_any(), c"put", pointer, keyed, PUT_DOC)?;
-    let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: get };
-    replace(queue.as_any(), c"get", pointer, keyed, GET_DOC)?;
+    for (name, method, doc) in [
+        (c"put", put as ffi::PyCFunctionFastWithKeywords, PUT_DOC),
+        (c"get", get, GET_DOC),
+        (c"_try_put", try_put, c""),
+        (c"_try_get_async", try_get_async, c""),
+    ] {
+        let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: method };
+        replace(queue.as_any(), name, pointer, keyed, doc)?;
+    }
     let pointer = ffi::PyMethodDefPointer { PyCFunction: ack };
-    replace(py.get_type::<Lease>().as_any(), c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
+    replace(py.get_type::<Lease>().as_any(), c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)?;
+    let pointer = ffi::PyMethodDefPointer { PyCFunction: async_ack };
+    replace(py.get_type::<AsyncLease>().as_any(), c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
 }
 
 fn replace(
@@ -63,8 +71,6 @@ fn replace(
     };
     class.setattr(name.to_str().unwrap_or_default(), descriptor)
 }
-
-static KEYS: PyOnceLock<Py<PyString>> = PyOnceLock::new();
 
 const PUT_DOC: &std::ffi::CStr = c"put($self, payload, block=True, timeout=None, *, keys=None, \
 shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False)
@@ -129,6 +135,103 @@ fn guarded(entry: impl FnOnce() -> *mut PyObject) -> *mut PyObject {
     })
 }
 
+/// The arguments of a put by their place in [`NAMES`]; null where one was not given.
+type PutArguments = [*mut PyObject; NAMES.len()];
+
+const NAMES: [&str; 10] = [
+    "payload", "block", "timeout", "keys", "shared", "priority", "delay", "dedup", "barrier",
+    "quiet",
+];
+const PAYLOAD: usize = 0;
+const BLOCK: usize = 1;
+const TIMEOUT: usize = 2;
+const KEYS: usize = 3;
+/// Arguments that may be positional.
+const POSITIONAL: usize = 3;
+
+/// Finds arguments by their names' identity: a caller's names are interned. `None`: some form that
+/// only the ordinary method can take, or refuse.
+///
+/// # Safety
+/// As for METH_FASTCALL with keywords.
+#[inline]
+unsafe fn find_arguments(
+    known: &Known,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> Option<PutArguments> {
+    let mut found = [std::ptr::null_mut(); NAMES.len()];
+    let positional = count as usize;
+    if positional > POSITIONAL {
+        return None;
+    }
+    for (i, place) in found.iter_mut().enumerate().take(positional) {
+        // SAFETY: the caller's.
+        *place = unsafe { *args.add(i) };
+    }
+    if !names.is_null() {
+        // SAFETY: the caller's.
+        for i in 0..unsafe { ffi::PyTuple_Size(names) } {
+            // SAFETY: within the tuple, and one value each follows the positional ones.
+            let (name, value) =
+                unsafe { (ffi::PyTuple_GetItem(names, i), *args.add(positional + i as usize)) };
+            // Keys first: they are what most puts name.
+            let at = match name == known.names[KEYS] {
+                true => KEYS,
+                false => known.names.iter().position(|&known| known == name)?,
+            };
+            if !found[at].is_null() {
+                return None;
+            }
+            found[at] = value;
+        }
+    }
+    (!found[PAYLOAD].is_null()).then_some(found)
+}
+
+/// Objects of which there is one each, told by identity.
+struct Known {
+    names: [*mut PyObject; NAMES.len()],
+    zero: *mut PyObject,
+    no: *mut PyObject,
+    none: *mut PyObject,
+    any: *mut PyObject,
+    /// The empty tuple.
+    empty: *mut PyObject,
+}
+
+// SAFETY: pointers to objects that are never freed, used with the GIL held.
+unsafe impl Send for Known {}
+// SAFETY: as above.
+unsafe impl Sync for Known {}
+
+static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
+
+impl Known {
+    fn get(py: Python<'_>) -> &'static Known {
+        KNOWN.get_or_init(py, || Known {
+            names: NAMES.map(|name| PyString::intern(py, name).unbind().into_ptr()),
+            // SAFETY: new references, or ones to objects that live for ever.
+            zero: unsafe { ffi::PyLong_FromLong(0) },
+            no: unsafe { ffi::Py_False() },
+            none: py.None().into_ptr(),
+            any: PyString::intern(py, "any").unbind().into_ptr(),
+            empty: PyTuple::empty(py).unbind().into_ptr(),
+        })
+    }
+
+    /// Not given, or given as its default.
+    #[inline]
+    fn is_default(&self, value: *mut PyObject) -> bool {
+        value.is_null()
+            || value == self.none
+            || value == self.zero
+            || value == self.no
+            || value == self.empty
+    }
+}
+
 unsafe extern "C" fn put(
     slf: *mut PyObject,
     args: *const *mut PyObject,
@@ -140,47 +243,114 @@ unsafe extern "C" fn put(
         // keywords: `count` positional arguments, then one value for each of `names`.
         unsafe {
             let py = Python::assume_attached();
-            let keys = if names.is_null() {
-                Some(None)
-            } else if ffi::PyTuple_Size(names) == 1
-                && KEYS.get(py).is_some_and(|k| k.as_ptr() == ffi::PyTuple_GetItem(names, 0))
-            {
-                Some(Some(Borrowed::from_ptr(py, *args.add(1))))
-            } else {
-                None
+            let known = Known::get(py);
+            let Some(found) = find_arguments(known, args, count, names) else {
+                return in_full(slf, "_put", args, count, names);
             };
-            if let (1, Some(keys)) = (count, keys) {
-                let queue = Borrowed::from_ptr(py, slf);
-                let queue = queue.cast_unchecked::<Queue>();
-                let payload = Borrowed::from_ptr(py, *args);
-                if let Some(id) = quick_put(queue.get(), &payload, keys.as_deref()) {
-                    if queue.get().core.has_events() {
-                        return said(slf, || ffi::PyLong_FromUnsignedLongLong(id));
-                    }
-                    return ffi::PyLong_FromUnsignedLongLong(id);
+            let queue = Borrowed::from_ptr(py, slf);
+            let queue = queue.cast_unchecked::<Queue>().get();
+            let plain = found[KEYS + 1..].iter().all(|&value| known.is_default(value));
+            if plain && (found[TIMEOUT].is_null() || found[TIMEOUT] == known.none) {
+                if let Some(id) = quick_put(py, queue, known, found[PAYLOAD], found[KEYS]) {
+                    return id_of(slf, queue, id);
                 }
             }
-            in_full(slf, "_put", args, count, names)
+            // The interpreter says what is true of `block`, `barrier` and `quiet`.
+            let truth = |at: usize, not_given: bool| match found[at].is_null() {
+                true => Ok(not_given),
+                false => Borrowed::from_ptr(py, found[at]).extract::<bool>(),
+            };
+            let given = |at: usize| {
+                let value = found[at];
+                let defaulted = value.is_null() || value == known.none;
+                (!defaulted).then(|| Borrowed::from_ptr(py, value).to_owned())
+            };
+            attached(|py| {
+                let payload = Borrowed::from_ptr(py, found[PAYLOAD]);
+                let (block, barrier, quiet) =
+                    (truth(BLOCK, true)?, truth(8, false)?, truth(9, false)?);
+                let [timeout, keys, shared, priority, delay, dedup] = [2, 3, 4, 5, 6, 7].map(given);
+                let id = queue._put(
+                    py,
+                    &payload,
+                    block,
+                    timeout.as_ref(),
+                    keys.as_ref(),
+                    shared.as_ref(),
+                    priority.as_ref(),
+                    delay.as_ref(),
+                    dedup.as_ref(),
+                    barrier,
+                    quiet,
+                )?;
+                Ok(ffi::PyLong_FromUnsignedLongLong(id))
+            })
         }
     })
 }
 
-/// A put that names at most keys, of the usual types, and finds room. `None`: it is not one.
+/// The put of the asyncio face that does not wait: all eight arguments are positional.
+unsafe extern "C" fn try_put(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    guarded(|| {
+        // SAFETY: as in `put`.
+        unsafe {
+            let py = Python::assume_attached();
+            let known = Known::get(py);
+            if count == 8 && names.is_null() {
+                let queue = Borrowed::from_ptr(py, slf);
+                let queue = queue.cast_unchecked::<Queue>().get();
+                if (2..8).all(|i| known.is_default(*args.add(i))) {
+                    if let Some(id) = quick_put(py, queue, known, *args, *args.add(1)) {
+                        return id_of(slf, queue, id);
+                    }
+                }
+            }
+            in_full(slf, "_try_put_in_full", args, count, names)
+        }
+    })
+}
+
+/// An id for Python, after what the put noted was said.
 #[inline]
-fn quick_put(
+unsafe fn id_of(slf: *mut PyObject, queue: &Queue, id: u64) -> *mut PyObject {
+    // SAFETY: the GIL is held.
+    let make = || unsafe { ffi::PyLong_FromUnsignedLongLong(id) };
+    if queue.core.has_events() {
+        said(slf, make)
+    } else {
+        make()
+    }
+}
+
+/// A put that names at most keys, of the usual types, and finds room. `None`: it is not one.
+///
+/// # Safety
+/// The GIL is held; `payload` is an object, `keys` one or null.
+#[inline]
+unsafe fn quick_put(
+    py: Python<'_>,
     queue: &Queue,
-    payload: &Bound<'_, PyAny>,
-    keys: Option<&Bound<'_, PyAny>>,
+    known: &Known,
+    payload: *mut PyObject,
+    keys: *mut PyObject,
 ) -> Option<u64> {
     if !queue.plain || queue.is_forked() {
         return None;
     }
-    let keys = match keys {
-        None => KeyRefs::new(),
-        Some(keys) => convert::quick(keys)?,
+    // SAFETY: the caller's.
+    let named = unsafe { Borrowed::from_ptr(py, if keys.is_null() { known.none } else { keys }) };
+    let keys = match named.as_ptr() == known.none {
+        true => KeyRefs::new(),
+        false => convert::quick(&named)?,
     };
     let put = Put { keys: &keys, ..Put::default() };
-    let mut payload = Some(payload.clone().unbind());
+    // SAFETY: the caller's.
+    let mut payload = Some(unsafe { Borrowed::from_ptr(py, payload) }.to_owned().unbind());
     if let Ok(Ok(placed)) = queue.core.try_put(&put, &mut payload) {
         return Some(placed.id);
     }
@@ -188,6 +358,62 @@ fn quick_put(
         give_back(payload);
     }
     None
+}
+
+/// The get of the asyncio face that does not wait.
+unsafe extern "C" fn try_get_async(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    guarded(|| {
+        // SAFETY: as in `put`.
+        unsafe {
+            let py = Python::assume_attached();
+            let bound = Borrowed::from_ptr(py, slf);
+            let bound = bound.cast_unchecked::<Queue>();
+            let queue = bound.get();
+            let quick = count == 1 && names.is_null() && *args == Known::get(py).any;
+            if quick && !queue.is_forked() && !queue.core.has_events() {
+                queue.note_async_getter();
+                let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
+                if let Ok(Some((grant, payload))) =
+                    queue.core.try_get(Kind::Any, wait::consumer(), view)
+                {
+                    return match AsyncLease::make(&bound, grant, payload) {
+                        Ok(lease) => lease.into_ptr(),
+                        Err(error) => {
+                            error.restore(py);
+                            std::ptr::null_mut()
+                        }
+                    };
+                }
+            }
+            in_full(slf, "_try_get_async_in_full", args, count, names)
+        }
+    })
+}
+
+/// An AsyncLease's `ack`: done at once, and awaited all the same.
+unsafe extern "C" fn async_ack(slf: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    // SAFETY: called by the interpreter with the GIL held, on an AsyncLease, which is a Lease.
+    let acked = unsafe { ack(slf, std::ptr::null_mut()) };
+    if acked.is_null() {
+        return acked;
+    }
+    // SAFETY: `acked` is an owned reference, to None.
+    unsafe {
+        ffi::Py_DECREF(acked);
+        let py = Python::assume_attached();
+        match aio::done(py) {
+            Ok(done) => done.clone().into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                std::ptr::null_mut()
+            }
+        }
+    }
 }
 
 unsafe extern "C" fn get(

@@ -25,7 +25,7 @@ type NamedKeys = SmallVec<[(Key, bool); 1]>;
 #[pyclass(frozen, subclass, generic, freelist = 64, module = "interlock")]
 pub struct Lease {
     pub queue: Py<Queue>,
-    payload: Py<PyAny>,
+    pub payload: Py<PyAny>,
     pub handle: Handle,
     pub id: u64,
     attempt: u32,
@@ -34,13 +34,15 @@ pub struct Lease {
     /// What `__enter__` set the context variable with.
     context: OnceLock<Box<Mutex<Option<Py<PyAny>>>>>,
     /// Kept when first asked for, and at the settlement, after which the queue has forgotten them.
-    keys: OnceLock<NamedKeys>,
+    keys: Mutex<Option<NamedKeys>>,
 }
 
 const OPEN: u8 = 0;
 const SETTLED: u8 = 1;
 /// An attempt to settle it was refused.
 const LOST: u8 = 2;
+/// Shown to the handler by an executor, which settles it.
+const LENT: u8 = 3;
 
 pub static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static RETRY_AFTER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -64,7 +66,7 @@ impl Lease {
             attempt: grant.attempt,
             state: AtomicU8::new(OPEN),
             context: OnceLock::new(),
-            keys: OnceLock::new(),
+            keys: Mutex::new(None),
         }
     }
 
@@ -126,32 +128,50 @@ impl Lease {
         self.state.store(SETTLED, Ordering::Relaxed);
     }
 
+    /// It is shown to a handler, and whoever runs that settles it.
+    pub fn lend(&self) {
+        self.state.store(LENT, Ordering::Relaxed);
+    }
+
+    /// The handler has come to its end. A lease that was lost by then stays so.
+    pub fn take_back(&self, py: Python<'_>) {
+        self.keep_keys(py);
+        if self.queue.get().core.call(|scheduler, _| scheduler.holds(self.handle)) {
+            self.given_away();
+        }
+    }
+
     /// Acknowledges it in the queue, and keeps its keys.
     #[inline]
     pub fn ack_in_core(&self) -> Result<Option<Py<PyAny>>, LeaseLost> {
-        let core = &self.queue.get().core;
-        if self.keys.get().is_some() {
-            return core.ack(self.handle);
-        }
         let mut keys = NamedKeys::new();
-        let acked = core.ack_showing(self.handle, |key, shared| keys.push((key.clone(), shared)));
-        if acked.is_ok() {
-            let _ = self.keys.set(keys);
+        let core = &self.queue.get().core;
+        let acked =
+            core.ack_showing(self.handle, |key, shared| keys.push((key.clone(), shared)))?;
+        if !keys.is_empty() {
+            *self.keys.lock().expect("never poisoned") = Some(keys);
         }
-        acked
+        Ok(acked)
     }
 
-    fn named_keys(&self, py: Python<'_>) -> PyResult<&NamedKeys> {
-        if let Some(keys) = self.keys.get() {
-            return Ok(keys);
+    fn named_keys(&self, py: Python<'_>) -> PyResult<NamedKeys> {
+        if let Some(keys) = &*self.keys.lock().expect("never poisoned") {
+            return Ok(keys.clone());
         }
         let found = self.queue.get().core.call(|scheduler, _| scheduler.keys_of_id(self.id));
-        let keys = found.ok_or_else(|| errors::lease_lost(py, self.id, self.handle.token))?;
-        Ok(self.keys.get_or_init(|| keys.into()))
+        let keys: NamedKeys = match found {
+            Some(keys) => keys.into(),
+            // Settled here, which keeps what keys there are.
+            None if self.state.load(Ordering::Relaxed) == SETTLED => NamedKeys::new(),
+            None => return Err(errors::lease_lost(py, self.id, self.handle.token)),
+        };
+        *self.keys.lock().expect("never poisoned") = Some(keys.clone());
+        Ok(keys)
     }
 
     fn set_of_keys<'py>(&self, py: Python<'py>, shared: bool) -> PyResult<Bound<'py, PyFrozenSet>> {
-        let keys = self.named_keys(py)?.iter().filter(|(_, s)| *s == shared);
+        let keys = self.named_keys(py)?;
+        let keys = keys.iter().filter(|(_, s)| *s == shared);
         frozen(py, keys.map(|(key, _)| key.as_bytes().to_vec()))
     }
 

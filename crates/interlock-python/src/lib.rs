@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 mod aio;
 mod arguments;
 mod batch;
+mod blocked;
 mod call;
 mod clock;
 mod convert;
@@ -18,6 +19,7 @@ mod exit;
 mod explanation;
 mod fork;
 mod future;
+mod future_methods;
 mod hot;
 mod lease;
 mod queue;
@@ -39,11 +41,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<future::Future>()?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;
-    module.add_function(wrap_pyfunction!(work::fail, module)?)?;
+    module.add_function(wrap_pyfunction!(work::call_handler, module)?)?;
+    module.add_function(wrap_pyfunction!(work::end_call, module)?)?;
     module.add_function(wrap_pyfunction!(work::current_grant, module)?)?;
     module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
-    let exiting = wrap_pyfunction!(exit::exiting, module)?;
-    module.py().import("atexit")?.call_method1("register", (exiting,))?;
     module.add_function(wrap_pyfunction!(convert::canonical, module)?)?;
+    module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;
     hot::install(module.py())
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
 use interlock_core::clock::Clock;
-use interlock_core::queue::scheduler::{Grant, Placed};
+use interlock_core::queue::scheduler::{Grant, Placed, Put};
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::{Limits, Watch};
@@ -15,14 +15,16 @@ use pyo3::prelude::*;
 
 use crate::aio::said;
 use crate::arguments::{Named, PutArguments};
+use crate::blocked;
 use crate::call::Call;
 use crate::clock::ManualClock;
-use crate::convert::micros;
+use crate::convert::{micros, KeyRefs};
 use crate::errors;
 use crate::fork;
 use crate::lease::Lease;
 use crate::queue_operate::at_least_one;
 use crate::wait;
+use crate::work::Crew;
 
 /// What `interlock.KeyedQueue` is made of. See there.
 #[pyclass(subclass, frozen, weakref, generic, module = "interlock._core")]
@@ -36,6 +38,7 @@ pub struct Queue {
     name: String,
     /// No callables, no bound in bytes: a put that names only keys needs no more than those.
     pub plain: bool,
+    pub crew: Crew,
     forks: AtomicU32,
     /// The thread that got last, and how many different ones there were (2: two or more).
     getter: AtomicU64,
@@ -98,6 +101,7 @@ impl Queue {
         let plain = keys.is_none() && shared.is_none() && maxbytes == 0;
         Ok(Queue {
             plain,
+            crew: Crew::default(),
             core: core::Queue::with(options, watch, clock),
             keys_of: keys,
             shared_of: shared,
@@ -135,7 +139,7 @@ impl Queue {
         delay = None, dedup = None, barrier = false, quiet = false,
     ))]
     #[allow(clippy::too_many_arguments)]
-    fn _put<'py>(
+    pub fn _put<'py>(
         &self,
         py: Python<'py>,
         payload: &Bound<'py, PyAny>,
@@ -161,7 +165,7 @@ impl Queue {
         &self,
         py: Python<'py>,
         payloads: Vec<Bound<'py, PyAny>>,
-        named: Vec<OwnedArguments<'py>>,
+        named: OwnedArguments<'py>,
         block: bool,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<u64>> {
@@ -170,7 +174,7 @@ impl Queue {
         let timeout = wait_time(block, timeout, call)?;
         let named = self.named_each(&payloads, &named)?;
         let refs: Vec<_> = named.iter().map(Named::refs).collect();
-        let puts: Vec<_> = named.iter().zip(&refs).map(|(named, refs)| named.put(refs)).collect();
+        let puts = puts_of(&named, &refs, payloads.len());
         let mut payloads: Vec<Option<Py<PyAny>>> =
             payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
         let size = named.iter().map(Named::size).sum();
@@ -229,7 +233,10 @@ impl Queue {
     }
 
     /// At least one message, at most `limit`.
-    #[pyo3(signature = (limit, block = true, timeout = None, *, kind = None))]
+    #[pyo3(
+        signature = (limit, block = true, timeout = None, *, kind = None),
+        text_signature = "($self, limit, block=True, timeout=None, *, kind='any')"
+    )]
     fn get_many<'py>(
         slf: &Bound<'py, Self>,
         limit: &Bound<'py, PyAny>,
@@ -334,15 +341,26 @@ impl Queue {
 }
 
 impl Queue {
+    /// What each message of a batch is put with; one for all where nothing depends on the payload.
     pub fn named_each<'py>(
         &self,
         payloads: &[Bound<'py, PyAny>],
-        named: &[OwnedArguments<'py>],
+        put: &OwnedArguments<'py>,
     ) -> PyResult<Vec<Named<'py>>> {
-        let one = |(i, (payload, put)): (usize, (&Bound<'py, PyAny>, &OwnedArguments<'py>))| {
-            Named::new(self, &format!("put_many(): items[{i}]"), payload, &put.borrowed())
+        let one = |i: usize, payload: &Bound<'py, PyAny>, put: &PutArguments<'_, 'py>| {
+            // The name of the item is made for an error only.
+            Named::new(self, "put_many()", payload, put)
+                .or_else(|_| Named::new(self, &format!("put_many(): items[{i}]"), payload, put))
         };
-        payloads.iter().zip(named).enumerate().map(one).collect()
+        if self.plain && !put.depends_on_payload() {
+            let first = payloads.first().map(|payload| one(0, payload, &put.borrowed()));
+            return first.into_iter().collect();
+        }
+        let each = |(i, payload): (usize, &Bound<'py, PyAny>)| {
+            let own = put.of(payload)?;
+            one(i, payload, &own.borrowed())
+        };
+        payloads.iter().enumerate().map(each).collect()
     }
 
     pub fn put_named(
@@ -362,8 +380,10 @@ impl Queue {
             Ok(Err(core::scheduler::Refused::TooLarge)) => Err(Ended::TooLarge),
             Ok(Err(core::scheduler::Refused::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
             Ok(Err(core::scheduler::Refused::Full)) => {
+                let mut _blocked = None;
                 if timeout.is_none() {
                     self.check_room(py, "put()", wait::consumer())?;
+                    _blocked = blocked::for_room(py, self, named.size())?;
                 }
                 let deadline = wait::deadline(&self.core, timeout);
                 let mut wait = Wait::new(Want::Room(1, named.size()), deadline);
@@ -431,6 +451,18 @@ impl Queue {
     }
 }
 
+/// The puts of a batch of so many, of which each is named, or one for all.
+pub fn puts_of<'a, 'b: 'a>(
+    named: &'a [Named<'_>],
+    refs: &'a [(KeyRefs<'b>, KeyRefs<'b>)],
+    count: usize,
+) -> Vec<Put<'a>> {
+    match (named, refs) {
+        ([named], [refs]) => vec![named.put(refs); count],
+        _ => named.iter().zip(refs).map(|(named, refs)| named.put(refs)).collect(),
+    }
+}
+
 /// The arguments of one message of a batch.
 #[derive(FromPyObject)]
 pub struct OwnedArguments<'py> {
@@ -451,6 +483,30 @@ pub struct OwnedArguments<'py> {
 }
 
 impl<'py> OwnedArguments<'py> {
+    fn depends_on_payload(&self) -> bool {
+        let any = [&self.keys, &self.shared, &self.dedup];
+        any.into_iter().flatten().any(|value| value.is_callable())
+    }
+
+    /// The same for one payload: callables called.
+    fn of(&self, payload: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let of = |value: &Option<Bound<'py, PyAny>>| match value {
+            Some(value) if value.is_callable() => {
+                value.call1((payload,)).map(|value| (!value.is_none()).then_some(value))
+            }
+            value => Ok(value.clone()),
+        };
+        Ok(OwnedArguments {
+            keys: of(&self.keys)?,
+            shared: of(&self.shared)?,
+            dedup: of(&self.dedup)?,
+            priority: self.priority.clone(),
+            delay: self.delay.clone(),
+            barrier: self.barrier,
+            quiet: self.quiet,
+        })
+    }
+
     pub fn borrowed(&self) -> PutArguments<'_, 'py> {
         PutArguments {
             keys: self.keys.as_ref(),

@@ -22,6 +22,9 @@ impl Queue {
         self.check_fork(py);
         let payload = self.core.call(|scheduler, now| scheduler.cancel(now, id));
         self.say(py)?;
+        if let Some(payload) = &payload {
+            future::settled_without_result(payload.bind(py))?;
+        }
         Ok(payload.is_some())
     }
 
@@ -41,15 +44,19 @@ impl Queue {
                 )))
             }
         };
-        let revoked = self.core.call(|scheduler, now| scheduler.revoke(now, id, then));
+        let (revoked, dead) = self.core.call(|scheduler, now| {
+            let revoked = scheduler.revoke(now, id, then);
+            let dead = scheduler.dead_payload(id).filter(|_| revoked.is_some());
+            (revoked, dead.map(|payload| payload.clone_ref(py)))
+        });
         self.say(py)?;
-        match revoked {
-            None => Ok(false),
-            Some(payload) => {
-                future::settled_without_result(py, payload)?;
-                Ok(true)
-            }
+        if let Some(Some(payload)) = &revoked {
+            future::settled_without_result(payload.bind(py))?;
         }
+        if let Some(payload) = dead {
+            future::given_up(payload.bind(py))?;
+        }
+        Ok(revoked.is_some())
     }
 
     /// Revokes a lease for a retry, but only this one and none that came after it.
@@ -82,7 +89,9 @@ impl Queue {
         let payload = self.core.call(|scheduler, now| scheduler.skip(now, id));
         self.say(py)?;
         let skipped = payload.is_some();
-        future::settled_without_result(py, payload)?;
+        if let Some(payload) = payload {
+            future::settled_without_result(payload.bind(py))?;
+        }
         Ok(skipped)
     }
 
@@ -95,7 +104,7 @@ impl Queue {
         });
         self.say(py)?;
         if let Some(Some(payload)) = &buried {
-            future::given_up(py, payload.bind(py))?;
+            future::given_up(payload.bind(py))?;
         }
         Ok(buried.is_some())
     }
@@ -235,6 +244,9 @@ impl Queue {
             return Ok(Vec::new());
         }
         let cancelled = self.core.call(|scheduler, now| scheduler.cancel_all(now));
+        for message in &cancelled {
+            future::settled_without_result(message.payload.bind(py))?;
+        }
         let message = |c: interlock_core::queue::operate::Cancelled<Py<PyAny>>| {
             let names = |shared: bool| {
                 let keys = c.keys.iter().filter(move |(_, s)| *s == shared);

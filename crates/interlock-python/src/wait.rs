@@ -68,17 +68,8 @@ pub fn sleep(
     main: bool,
 ) -> PyResult<Unparked> {
     let left = if main { Some(left.map_or(MAIN_SLICE, |left| left.min(MAIN_SLICE))) } else { left };
-    let unparked = py.detach(|| {
-        let unparked = parker.park(left);
-        // The main thread is the one that ends the interpreter.
-        match main {
-            true => unparked,
-            false => exit::may_come_back(parker, unparked),
-        }
-    });
-    if !main {
-        exit::came_back();
-    }
+    exit::prepare();
+    let unparked = py.detach(|| parker.park(left));
     if unparked != Unparked::Woken {
         py.check_signals()?;
     }
@@ -100,6 +91,8 @@ pub fn is_main_thread() -> bool {
 /// Who calls, as the scheduler keeps it and `explain` shows it: the thread's identity.
 #[inline]
 pub fn consumer() -> u64 {
+    // Who takes a message will drop its payload, and that may run Python code.
+    exit::prepare();
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::pthread_self() as u64 }
 }

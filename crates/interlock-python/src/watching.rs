@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::exit;
 use crate::explanation;
 use crate::queue::Queue;
 use crate::queue_operate::failed_to_python;
@@ -27,6 +28,7 @@ impl Queue {
 
     #[cold]
     fn say_all(&self, py: Python<'_>) -> PyResult<()> {
+        exit::prepare();
         let report = REPORT.get_or_try_init(py, || {
             Ok::<_, PyErr>(py.import("interlock.watch")?.getattr("report")?.unbind())
         })?;

@@ -1,25 +1,45 @@
 //! A worker of the executor: gets a message, calls, keeps the result, settles.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::scheduler::{Grant, Handle};
-use interlock_core::queue::types::Time;
+use interlock_core::queue::types::{Kind, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
 use crate::arguments::{Named, PutArguments};
+use crate::fork;
 use crate::future::{Call, Future, Outcome};
 use crate::lease::{error_text, Lease};
 use crate::queue::{to_kind, Queue};
 use crate::wait;
 
 /// What this thread is handling.
-struct Handling {
-    queue: Py<Queue>,
-    grant: Grant,
-    payload: Py<PyAny>,
+pub struct Handling {
+    pub queue: Py<Queue>,
+    pub id: u64,
+    pub token: u64,
+    pub kind: Kind,
+    shown: Shown,
+    forks: u32,
+}
+
+/// What `current_lease` shows: made when it is asked for.
+enum Shown {
+    Lease(Py<Lease>),
+    Grant(Grant, Py<PyAny>),
+}
+
+/// How many workers an executor's queue has; 0: it is not an executor's.
+#[derive(Default)]
+pub struct Crew {
+    pub all: AtomicU32,
+    /// Those that take keyed messages too.
+    pub any: AtomicU32,
 }
 
 thread_local! {
@@ -29,42 +49,55 @@ thread_local! {
 /// A worker that only calls functions in C would never come to where the interpreter lets others run.
 const BREATHE: u32 = 128;
 
-/// Ids of the messages of this queue that the calling thread handles.
-pub fn handling(queue: &Py<Queue>) -> Vec<u64> {
+/// Shows what the calling thread handles, the innermost last.
+pub fn with_handling<R>(see: impl FnOnce(&mut dyn Iterator<Item = &Handling>) -> R) -> R {
     HANDLING.with_borrow(|handling| {
-        let same = handling.iter().filter(|handling| handling.queue.is(queue));
-        same.map(|handling| handling.grant.id).collect()
+        // In the child of a fork the parent handles it.
+        let generation = fork::generation();
+        see(&mut handling.iter().filter(|handling| handling.forks == generation))
     })
 }
 
 /// The lease under which this thread handles a message for an executor, if it does.
 #[pyfunction]
-pub fn current_grant(py: Python<'_>) -> PyResult<Option<Bound<'_, Lease>>> {
-    let found = HANDLING.with_borrow(|handling| {
+pub fn current_grant(py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
+    let found = with_handling(|handling| {
         let last = handling.last()?;
-        Some((last.queue.clone_ref(py), last.grant, last.payload.clone_ref(py)))
+        let shown = match &last.shown {
+            Shown::Lease(lease) => Shown::Lease(lease.clone_ref(py)),
+            Shown::Grant(grant, payload) => Shown::Grant(*grant, payload.clone_ref(py)),
+        };
+        Some((last.queue.clone_ref(py), shown))
     });
-    let Some((queue, grant, payload)) = found else {
-        return Ok(None);
+    let (queue, grant, payload) = match found {
+        None => return Ok(None),
+        Some((_, Shown::Lease(lease))) => return Ok(Some(lease)),
+        Some((queue, Shown::Grant(grant, payload))) => (queue, grant, payload),
     };
-    let lease = Lease::make(queue.bind(py), grant, payload)?;
+    let lease = Lease::make(queue.bind(py), grant, payload)?.unbind();
     // The worker settles it.
-    lease.get().given_away();
+    lease.get().lend();
+    let kept = Shown::Lease(lease.clone_ref(py));
+    let _old = HANDLING.with_borrow_mut(|handling| {
+        handling.last_mut().map(|last| std::mem::replace(&mut last.shown, kept))
+    });
     Ok(Some(lease))
 }
 
-/// Handles messages until the queue is shut down and drained. `on`: exceptions that are retried; `None`:
-/// there is no retry policy.
+/// Handles messages until the queue is shut down and drained: False; or until a lease was lost while it
+/// was handled, so that somebody may have taken this thread's place: True. `on`: exceptions that are
+/// retried; `None`: there is no retry policy.
 #[pyfunction]
 pub fn run_worker(
     queue: &Bound<'_, Queue>,
     kind: &Bound<'_, PyAny>,
     on: Option<&Bound<'_, PyTuple>>,
-) -> PyResult<()> {
+) -> PyResult<bool> {
     let py = queue.py();
     let kind = to_kind(Some(kind), "run_worker()")?;
     let core = &queue.get().core;
     let consumer = wait::consumer();
+    let forks = fork::generation();
     let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
     let mut rounds = 0u32;
     loop {
@@ -79,9 +112,20 @@ pub fn run_worker(
             }
         };
         let Ok((grant, payload)) = found else {
-            return Ok(());
+            return Ok(false);
         };
-        handle(queue, grant, payload, on)?;
+        let lost = handle(queue, grant, kind, payload, on);
+        // A worker that ended would leave its messages lying.
+        if let Err(error) = queue.get().say(py) {
+            error.write_unraisable(py, Some(queue.as_any()));
+        }
+        if forks != fork::generation() {
+            // The handler forked and returned in the child, which is not to do the parent's work.
+            return Ok(false);
+        }
+        if lost {
+            return Ok(true);
+        }
         rounds += 1;
         if rounds.is_multiple_of(BREATHE) {
             py.detach(|| ());
@@ -89,93 +133,134 @@ pub fn run_worker(
     }
 }
 
+/// Handles a message. True: its lease was lost meanwhile.
 fn handle(
     queue: &Bound<'_, Queue>,
     grant: Grant,
+    kind: Kind,
     payload: Py<PyAny>,
     on: Option<&Bound<'_, PyTuple>>,
-) -> PyResult<()> {
+) -> bool {
     let py = queue.py();
     let core = &queue.get().core;
     let payload = payload.into_bound(py);
-    let future = payload.cast::<Future>()?;
-    let Some(call) = future.get().begin(py, on.is_some()) else {
-        let _ = core.ack(grant.handle);
-        return Ok(());
+    let Ok(future) = payload.cast::<Future>() else {
+        let reason = "not a call: it was put into the queue beneath an executor";
+        let _ = core.call(|scheduler, now| scheduler.reject(now, grant.handle, reason));
+        return false;
     };
-    let entry =
-        Handling { queue: queue.clone().unbind(), grant, payload: payload.clone().unbind() };
-    HANDLING.with_borrow_mut(|handling| handling.push(entry));
-    let Call { function, arguments, keywords } = call;
-    let keywords = keywords.as_ref().map(|keywords| keywords.bind(py));
-    let outcome = function.bind(py).call(arguments.bind(py), keywords);
-    let entry = HANDLING.with_borrow_mut(|handling| handling.pop());
-    drop((entry, function, arguments));
-    match outcome {
-        Ok(result) => {
-            Future::finish(future, Outcome::Result(result.unbind()))?;
-            // Revoked in the meantime: somebody decided already, and the result stands.
-            drop(core.ack(grant.handle));
-        }
-        Err(error) => failed(queue, grant, future, &error, on)?,
-    }
-    queue.get().say(py)
+    let Some(call) = future.get().begin(py, grant.handle.token) else {
+        drop(core.ack(grant.handle));
+        return false;
+    };
+    let shown = Shown::Grant(grant, payload.clone().unbind());
+    let outcome = call_as_handler(queue, (grant.id, grant.handle.token), kind, shown, || {
+        let keywords = call.keywords.as_ref().map(|keywords| keywords.bind(py));
+        call.function.bind(py).call(call.arguments.bind(py), keywords)
+    });
+    drop(call);
+    end(queue, grant.handle, future, outcome, on)
 }
 
-fn failed(
+/// Calls as this message's handler, as far as `current_lease` and those who look for deadlocks know.
+fn call_as_handler<R>(
     queue: &Bound<'_, Queue>,
-    grant: Grant,
-    future: &Bound<'_, Future>,
-    error: &PyErr,
-    on: Option<&Bound<'_, PyTuple>>,
-) -> PyResult<()> {
+    (id, token): (u64, u64),
+    kind: Kind,
+    shown: Shown,
+    call: impl FnOnce() -> R,
+) -> R {
     let py = queue.py();
-    let core = &queue.get().core;
-    let value = error.value(py);
-    // Its traceback is a part of it.
-    if let Some(traceback) = error.traceback(py) {
-        value.setattr("__traceback__", traceback)?;
+    let queue = queue.clone().unbind();
+    let entry = Handling { queue, id, token, kind, shown, forks: fork::generation() };
+    HANDLING.with_borrow_mut(|handling| handling.push(entry));
+    let outcome = call();
+    let entry = HANDLING.with_borrow_mut(|handling| handling.pop());
+    if let Some(Handling { shown: Shown::Lease(lease), .. }) = &entry {
+        lease.get().take_back(py);
     }
-    let retried = match on {
-        None => false,
-        Some(on) => value.is_instance(on)?,
-    };
-    if retried {
-        return fail_again(core, grant.handle, future, value.as_any());
-    }
-    Future::finish(future, Outcome::Exception(value.clone().into_any().unbind()))?;
-    drop(core.ack(grant.handle));
-    Ok(())
+    outcome
 }
 
-/// An attempt failed and the policy may allow another one.
-fn fail_again(
-    core: &interlock_core::queue::Queue<Py<PyAny>>,
+/// The call has come to its end: the future gets it, and the message is settled or tried again. True:
+/// the lease was lost meanwhile, so that none of this is done.
+fn end(
+    queue: &Bound<'_, Queue>,
     handle: Handle,
     future: &Bound<'_, Future>,
-    error: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let text = error_text(error)?;
-    future.get().again(error.clone().unbind());
-    match core.nack(handle, None, &text) {
-        Ok(Failed::Again { .. } | Failed::Held) => Ok(()),
-        Ok(Failed::Dead) | Err(_) => {
-            Future::finish(future, Outcome::Exception(error.clone().unbind())).map(drop)
+    outcome: PyResult<Bound<'_, PyAny>>,
+    on: Option<&Bound<'_, PyTuple>>,
+) -> bool {
+    let py = queue.py();
+    let core = &queue.get().core;
+    // Revoked: its token is dead, and what it made no longer counts (clause 24).
+    let holds = || core.call(|scheduler, _| scheduler.holds(handle));
+    let error = match outcome {
+        Ok(result) => {
+            Future::finish_surely(future, Outcome::Result(result.unbind()), holds);
+            return core.ack(handle).map(drop).is_err();
         }
+        // Its traceback is a part of it.
+        Err(error) => error.into_value(py).into_bound(py).into_any(),
+    };
+    let Some(on) = on else {
+        Future::finish_surely(future, Outcome::Exception(error.unbind()), holds);
+        return core.ack(handle).map(drop).is_err();
+    };
+    let text = error_text(&error).unwrap_or_else(|_| "an exception".to_owned());
+    let retried = error.is_instance(on).unwrap_or(false);
+    future.get().again(handle.token, error.clone().unbind());
+    let failed = match retried {
+        true => core.nack(handle, None, &text),
+        false => core.call(|scheduler, now| scheduler.reject(now, handle, &text)),
+    };
+    match failed {
+        Ok(Failed::Again { .. } | Failed::Held) => {}
+        Ok(Failed::Dead) => {
+            Future::finish_surely(future, Outcome::Exception(error.unbind()), || true);
+        }
+        Err(_) => return true,
     }
+    false
 }
 
-/// For executors that hand calls on: the attempt under this lease failed.
+/// Calls in this process as the handler of a message that an executor handed on to a pool.
 #[pyfunction]
-pub fn fail(
+pub fn call_handler<'py>(
+    lease: &Bound<'py, Lease>,
+    function: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let this = lease.get();
+    this.lend();
+    let shown = Shown::Lease(lease.clone().unbind());
+    let handled = (this.id, this.handle.token);
+    call_as_handler(this.queue.bind(lease.py()), handled, Kind::Any, shown, || {
+        function.call(arguments, Some(keywords))
+    })
+}
+
+/// A call that a pool made has come to its end: with an exception, or else a result. False: the lease
+/// was lost meanwhile.
+#[pyfunction]
+pub fn end_call(
     lease: &Bound<'_, Lease>,
-    future: &Bound<'_, Future>,
-    error: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let lease = lease.get();
-    lease.given_away();
-    fail_again(&lease.queue.get().core, lease.handle, future, error)?;
-    lease.queue.get().say(future.py())
+    result: Option<Bound<'_, PyAny>>,
+    error: Option<Bound<'_, PyAny>>,
+    on: Option<&Bound<'_, PyTuple>>,
+) -> PyResult<bool> {
+    let py = lease.py();
+    let this = lease.get();
+    this.given_away();
+    let outcome = match error {
+        Some(error) => Err(PyErr::from_value(error)),
+        None => Ok(result.unwrap_or_else(|| py.None().into_bound(py))),
+    };
+    let future = this.payload.bind(py).cast::<Future>()?;
+    let lost = end(this.queue.bind(py), this.handle, future, outcome, on);
+    this.queue.get().say(py)?;
+    Ok(!lost)
 }
 
 #[pymethods]
@@ -214,7 +299,78 @@ impl Queue {
         Ok(made)
     }
 
+    /// The keys and shared keys, as tuples of bytes, that many calls will be put with.
+    fn _named<'py>(
+        slf: &Bound<'py, Self>,
+        call: &str,
+        keys: &Bound<'py, PyAny>,
+        shared: &Bound<'py, PyAny>,
+        priority: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        let put = PutArguments {
+            keys: Some(keys),
+            shared: Some(shared),
+            priority: Some(priority),
+            delay: None,
+            dedup: None,
+            barrier: false,
+            quiet: false,
+        };
+        let named = Named::new(slf.get(), call, slf.as_any(), &put)?;
+        let (keys, shared) = named.refs();
+        let tuple = |keys: &[KeyRef<'_>]| {
+            PyTuple::new(py, keys.iter().map(|key| PyBytes::new(py, key.bytes)))
+        };
+        Ok((tuple(&keys)?, tuple(&shared)?))
+    }
+
     fn _unsettled(&self) -> u64 {
         self.core.call(|scheduler, _| scheduler.unsettled())
+    }
+
+    /// The ids of what stands between a message and another one that it waits for, both included.
+    fn _waits_for<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        target: u64,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let chain = self.core.call(|scheduler, _| scheduler.waits_for(id, &[target]));
+        chain.map(|chain| PyTuple::new(py, chain)).transpose()
+    }
+
+    /// The thread that leases a message.
+    fn _thread_of(&self, id: u64) -> Option<u64> {
+        let explained = self.core.call(|scheduler, now| scheduler.explain(now, id, 1))?;
+        explained.nodes.first().map(|node| node.consumer).filter(|&consumer| consumer != 0)
+    }
+
+    /// Shuts the queue down; what is not leased ends with what `exception` makes.
+    fn _fail_all(&self, py: Python<'_>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.core.shut_down();
+        let all = self.core.call(|scheduler, now| scheduler.cancel_all(now));
+        for message in &all {
+            if let Ok(future) = message.payload.bind(py).cast::<Future>() {
+                let exception = exception.call0()?.unbind();
+                Future::finish_surely(future, Outcome::Exception(exception), || true);
+            }
+        }
+        self.say(py)
+    }
+
+    /// How many workers there will be, and how many of them take keyed messages too.
+    fn _set_crew(&self, all: u32, any: u32) {
+        // Relaxed: set before the first worker is started.
+        self.crew.all.store(all, Ordering::Relaxed);
+        self.crew.any.store(any, Ordering::Relaxed);
+    }
+
+    /// Ids of its messages that the calling thread handles.
+    fn _handling(slf: &Bound<'_, Self>) -> Vec<u64> {
+        with_handling(|handling| {
+            let own = handling.filter(|handling| handling.queue.is(slf));
+            own.map(|handling| handling.id).collect()
+        })
     }
 }

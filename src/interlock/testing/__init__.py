@@ -1,5 +1,5 @@
-"""For tests: a clock moved by hand, and the contract as a suite for any engine."""
+"""For tests: a clock moved by hand, replay of recorded schedules, and the contract as a suite."""
 
-from interlock._core import ManualClock
+from interlock._core import ManualClock, replay
 
-__all__ = ["ManualClock"]
+__all__ = ["ManualClock", "replay"]

@@ -1,4 +1,17 @@
 //! Dead letters (clause 10): out of their lanes, kept with all that is known of them, bounded.
+//!
+//! ```
+//! use interlock_core::queue::{scheduler::Put, types::Options, Queue};
+//!
+//! let queue = Queue::new(Options::default());
+//! queue.put(&Put::default(), "mail").unwrap();
+//! let (grant, _) = queue.get(|_, _| ()).unwrap();
+//! queue.call(|scheduler, now| scheduler.reject(now, grant.handle, "no such room")).unwrap();
+//! queue.call(|scheduler, now| {
+//!     let dead = scheduler.dead_letters(now, 10).next().unwrap();
+//!     assert_eq!((dead.payload, dead.attempts, &dead.error[..]), ("mail", 1, "no such room"));
+//! });
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -25,7 +38,7 @@ pub struct Dead<P> {
 }
 
 #[derive(Debug)]
-pub struct DeadLetters<P> {
+pub(super) struct DeadLetters<P> {
     /// By the order in which they died.
     letters: BTreeMap<u64, Dead<P>>,
     order_of: HashMap<u64, u64, foldhash::fast::RandomState>,

@@ -49,6 +49,18 @@ impl Walk {
 
 impl<P> Scheduler<P> {
     /// Why this message waits, at most `limit` messages of it. `None`: it is settled, or never was.
+    ///
+    /// ```
+    /// # use interlock_core::key::KeyRef;
+    /// # use interlock_core::queue::{scheduler::Put, types::{Options, State}, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// let keys = [KeyRef::new(b"room:7")];
+    /// let [first, second] = [1, 2].map(|n| queue.put(&Put { keys: &keys, ..Put::default() }, n).unwrap().id);
+    /// let why = queue.call(|scheduler, now| scheduler.explain(now, second, 100)).unwrap();
+    /// assert_eq!((why.nodes[0].id, why.nodes[0].state), (second, State::Waiting));
+    /// assert_eq!(why.nodes[0].blocked[0].holders, [first]);
+    /// assert_eq!((why.nodes[1].id, why.nodes[1].state), (first, State::Ready));
+    /// ```
     pub fn explain(&mut self, now: Time, id: u64, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::Explain { id, limit });
         self.advance_oldest(self.next);
@@ -67,6 +79,19 @@ impl<P> Scheduler<P> {
 
     /// Whether a message waits, through whatever stands between, for one of `targets`: the ids of such a
     /// chain from the message to the target (clause 25).
+    ///
+    /// ```
+    /// # use interlock_core::key::KeyRef;
+    /// # use interlock_core::queue::{scheduler::Put, types::Options, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// let put = |key: &[u8]| {
+    ///     let keys = [KeyRef::new(key), KeyRef::new(b"both")];
+    ///     queue.put(&Put { keys: &keys, ..Put::default() }, ()).unwrap().id
+    /// };
+    /// let ids = [put(b"a"), put(b"b"), put(b"b")];
+    /// let chain = queue.call(|scheduler, _| scheduler.waits_for(ids[2], &ids[..1]));
+    /// assert_eq!(chain, Some(vec![ids[2], ids[0]]));
+    /// ```
     pub fn waits_for(&self, id: u64, targets: &[u64]) -> Option<Vec<u64>> {
         if targets.contains(&id) {
             return Some(vec![id]);

@@ -1,4 +1,22 @@
 //! Leases: tokens, deadlines, and what a consumer says of one (clauses 8, 9, 10, 24).
+//!
+//! ```
+//! use interlock_core::queue::lease::{Failed, LeaseLost};
+//! use interlock_core::queue::scheduler::{Put, Scheduler};
+//! use interlock_core::queue::types::{Kind, Options};
+//! use interlock_core::queue::watch::Watch;
+//!
+//! let options = Options { lease: Some(30), ..Options::default() };
+//! let mut scheduler = Scheduler::new(options, Watch::off());
+//! scheduler.put(1, &Put::default(), &mut Some("mail")).unwrap();
+//! let grant = scheduler.lease(1, Kind::Any, 0).unwrap();
+//! scheduler.extend(20, grant.handle, 30).unwrap(); // until 50, not 31
+//! scheduler.release(40, grant.handle).unwrap(); // never started: the same attempt again
+//! let again = scheduler.lease(40, Kind::Any, 0).unwrap();
+//! assert!(again.attempt == 1 && again.handle.token > grant.handle.token);
+//! assert_eq!(scheduler.reject(40, again.handle, "no such room"), Ok(Failed::Dead));
+//! assert_eq!(scheduler.ack(40, again.handle), Err(LeaseLost));
+//! ```
 
 use crate::key::Key;
 use crate::queue::dead::Dead;

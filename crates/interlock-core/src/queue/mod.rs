@@ -102,6 +102,14 @@ impl<P> Queue<P> {
     }
 
     /// Makes a call under the lock, at a precise time, and wakes whom it concerns.
+    ///
+    /// ```
+    /// # use interlock_core::queue::{scheduler::Put, types::Options, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// let id = queue.put(&Put::default(), "mail").unwrap().id;
+    /// assert_eq!(queue.call(|scheduler, now| scheduler.cancel(now, id)), Some("mail"));
+    /// assert_eq!(queue.call(|scheduler, now| scheduler.stats(now)).cancelled, 1);
+    /// ```
     pub fn call<R>(&self, call: impl FnOnce(&mut Scheduler<P>, Time) -> R) -> R {
         self.locked(|inner, clock| call(&mut inner.scheduler, clock.now()))
     }
@@ -144,6 +152,16 @@ impl<P> Queue<P> {
     }
 
     /// Puts a message; the payload comes back if it was refused or known.
+    ///
+    /// ```
+    /// # use interlock_core::queue::{scheduler::{Put, Refused}, types::Options, Queue};
+    /// let queue = Queue::new(Options { max_messages: 1, ..Options::default() });
+    /// let mut payload = Some("first");
+    /// assert!(queue.try_put(&Put::default(), &mut payload).unwrap().is_ok());
+    /// assert_eq!(payload.replace("second"), None);
+    /// assert_eq!(queue.try_put(&Put::default(), &mut payload).unwrap(), Err(Refused::Full));
+    /// assert_eq!(payload, Some("second"));
+    /// ```
     #[inline]
     pub fn try_put(
         &self,
@@ -206,7 +224,17 @@ impl<P> Queue<P> {
         })
     }
 
-    /// Hands out up to `limit` messages; `view` sees each payload, under the lock.
+    /// Hands out a message if one is ready; `view` sees its payload, under the lock. `consumer` is who
+    /// asks, as explanations will show it.
+    ///
+    /// ```
+    /// # use interlock_core::queue::{scheduler::Put, types::{Kind, Options}, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// queue.put(&Put::default(), 7).unwrap();
+    /// assert!(queue.try_get(Kind::Keyed, 1, |payload, _| *payload).unwrap().is_none());
+    /// let (grant, payload) = queue.try_get(Kind::Any, 1, |payload, _| *payload).unwrap().unwrap();
+    /// assert_eq!((grant.attempt, payload), (1, 7));
+    /// ```
     #[inline]
     pub fn try_get<R>(
         &self,
@@ -235,7 +263,7 @@ impl<P> Queue<P> {
         })
     }
 
-    /// Up to `limit` messages at once, at least one.
+    /// As `get_or_wait`, up to `limit` messages at once, at least one.
     pub fn get_many_or_wait(
         &self,
         kind: Kind,
@@ -326,6 +354,18 @@ impl<P> Queue<P> {
         })
     }
 
+    /// The message was not handled: it comes again after `delay` µs, `None` for the retry policy's
+    /// backoff; or it is given up.
+    ///
+    /// ```
+    /// # use interlock_core::queue::{lease::Failed, scheduler::Put, types::Options, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// queue.put(&Put::default(), "mail").unwrap();
+    /// let (grant, _) = queue.get(|_, _| ()).unwrap();
+    /// let failed = queue.nack(grant.handle, Some(0), "no answer").unwrap();
+    /// assert_eq!(failed, Failed::Again { attempt: 2, after: 0 });
+    /// assert!(queue.ack(grant.handle).is_err());
+    /// ```
     pub fn nack(
         &self,
         handle: Handle,
@@ -359,6 +399,18 @@ impl<P> Queue<P> {
     }
 
     /// No more puts; gets go on until nothing unsettled is left (clause 15).
+    ///
+    /// ```
+    /// # use interlock_core::queue::{scheduler::Put, types::Options, Ended, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// queue.put(&Put::default(), 1).unwrap();
+    /// queue.shut_down();
+    /// assert_eq!(queue.put(&Put::default(), 2), Err(Ended::ShutDown));
+    /// let (grant, _) = queue.get(|_, _| ()).unwrap();
+    /// queue.ack(grant.handle).unwrap();
+    /// queue.join();
+    /// assert_eq!(queue.get(|_, _| ()), Err(Ended::ShutDown));
+    /// ```
     pub fn shut_down(&self) {
         self.locked(|inner, _| inner.closed = true);
     }
@@ -368,6 +420,16 @@ impl<P> Queue<P> {
     }
 
     /// A manual clock was moved: applies what is due, and calls whose time is up.
+    ///
+    /// ```
+    /// # use interlock_core::clock::Clock;
+    /// # use interlock_core::queue::{scheduler::Put, types::Options, watch::Watch, Queue};
+    /// let queue = Queue::with(Options::default(), Watch::off(), Clock::manual(0));
+    /// queue.put(&Put { delay: 60_000_000, ..Put::default() }, "in a minute").unwrap();
+    /// queue.clock().advance(60_000_000);
+    /// queue.clock_moved();
+    /// assert_eq!(queue.get(|payload, _| *payload).unwrap().1, "in a minute");
+    /// ```
     pub fn clock_moved(&self) {
         self.locked(|inner, clock| {
             let now = clock.now();

@@ -1,5 +1,27 @@
 //! What an operator, or whoever put a message, says of it: cancel, revoke, retry, skip, bury,
 //! requeue, pause (clauses 10, 15, 22, 23, 24).
+//!
+//! ```
+//! use interlock_core::key::KeyRef;
+//! use interlock_core::queue::scheduler::{Put, Scheduler};
+//! use interlock_core::queue::types::{Kind, Options, RevokeThen};
+//! use interlock_core::queue::watch::Watch;
+//!
+//! let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+//! let key = KeyRef::new(b"room:7");
+//! let put = Put { keys: &[key], ..Put::default() };
+//! let id = scheduler.put(1, &put, &mut Some("hello")).unwrap().id;
+//! assert!(scheduler.pause(1, Some(key)));
+//! assert!(scheduler.lease(1, Kind::Any, 0).is_none());
+//! assert!(scheduler.resume(1, Some(key)));
+//! assert!(scheduler.lease(1, Kind::Any, 0).is_some());
+//! assert!(scheduler.cancel(1, id).is_none(), "it is leased");
+//! assert!(scheduler.revoke(1, id, RevokeThen::Hold).is_some());
+//! assert!(scheduler.bury(1, id));
+//! let dead: Vec<u64> = scheduler.dead_letters(1, 10).map(|dead| dead.id).collect();
+//! assert_eq!(dead, [id]);
+//! assert_eq!(scheduler.requeue(1, id), Ok(Some(id + 1)));
+//! ```
 
 use std::collections::VecDeque;
 

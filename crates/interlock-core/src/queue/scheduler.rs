@@ -4,6 +4,24 @@
 //! move one. It never waits and never drops a payload; what is settled is handed back, for a payload's
 //! destructor may run foreign code, which must not happen under the queue's lock.
 //!
+//! ```
+//! use interlock_core::key::KeyRef;
+//! use interlock_core::queue::scheduler::{Put, Scheduler};
+//! use interlock_core::queue::types::{Kind, Options};
+//! use interlock_core::queue::watch::Watch;
+//!
+//! let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+//! let (now, keys) = (1_000, [KeyRef::new(b"account:1")]);
+//! for payload in ["first", "second"] {
+//!     scheduler.put(now, &Put { keys: &keys, ..Put::default() }, &mut Some(payload)).unwrap();
+//! }
+//! let first = scheduler.lease(now, Kind::Any, 0).unwrap();
+//! assert_eq!(scheduler.payload(&first), &"first");
+//! assert!(scheduler.lease(now, Kind::Any, 0).is_none(), "the second waits for the first");
+//! scheduler.ack(now, first.handle).unwrap();
+//! assert!(scheduler.lease(now, Kind::Any, 0).is_some());
+//! ```
+//!
 //! | file | what of the scheduler it holds |
 //! |---|---|
 //! | `scheduler` | the state, put |

@@ -3,6 +3,18 @@
 //! The scheduler is a pure state machine, so a recorded schedule replays to the same answers.
 //! The same text is what the random tests print when they have shrunk a failing case, and what
 //! a recording queue writes: one call a line, `TIME CALL [field=value ...]`, keys percent-escaped.
+//!
+//! ```
+//! use interlock_core::queue::trace::{Answer, Runner};
+//! use interlock_core::queue::trace_text::Schedule;
+//!
+//! let text = "1000 put keys=a\n1000 put keys=a\n1001 lease limit=2\n1002 ack token=1001";
+//! let schedule: Schedule = text.parse().unwrap();
+//! let mut runner = Runner::new(schedule.options);
+//! let answers: Vec<Answer> = schedule.steps.iter().map(|step| runner.apply(step)).collect();
+//! assert!(matches!(&answers[2], Answer::Leased(granted) if granted.len() == 1));
+//! assert_eq!(answers[3], Answer::Done);
+//! ```
 
 use hashbrown::HashMap;
 

@@ -21,6 +21,7 @@ use crate::queue::types::{Kind, Options, RevokeThen, Then};
 
 use parse::{parse_options, parse_step};
 
+mod answer;
 mod parse;
 
 /// A queue's options and the calls made to it: what a replay needs.

@@ -33,6 +33,14 @@ impl Default for Options {
 }
 
 /// What happens to a message whose handling failed (clause 10).
+///
+/// ```
+/// use interlock_core::queue::types::{Options, Retry, Then};
+///
+/// // Three attempts, 10 ms and 30 ms apart, and then an operator decides.
+/// let retry = Retry { attempts: Some(3), first: 10_000, factor: 3.0, then: Then::Hold, ..Retry::default() };
+/// let options = Options { retry, ..Options::default() };
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
     /// Attempts in all; `None`: for ever.

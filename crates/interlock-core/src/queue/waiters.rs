@@ -10,6 +10,23 @@
 //!
 //! A called waiter that leaves without taking anything (its time was up, its thread was interrupted)
 //! comes through the same place, so that both are made true again.
+//!
+//! How to wait with a waker of one's own, as a future does:
+//!
+//! ```
+//! use std::task::Waker;
+//! use interlock_core::queue::types::{Kind, Options, Time};
+//! use interlock_core::queue::waiters::{Wait, Want};
+//! use interlock_core::queue::{scheduler::Put, Look, Queue};
+//!
+//! let queue = Queue::new(Options::default());
+//! let mut wait = Wait::new(Want::Message(Kind::Any), Time::MAX);
+//! let mut look = || queue.get_or_wait(Kind::Any, 1, |payload, _| *payload, &mut wait, Waker::noop());
+//! assert!(matches!(look(), Look::Sleep(Time::MAX)));
+//! queue.put(&Put::default(), 7).unwrap(); // wakes the waker
+//! assert!(matches!(look(), Look::Found((_, 7))));
+//! queue.give_up(&mut wait); // what a future's drop must do; here there is nothing to give up
+//! ```
 
 use std::collections::BTreeMap;
 use std::task::Waker;

@@ -3,6 +3,19 @@
 //! The scheduler only notes; whoever holds the queue takes the notes after each call and says them.
 //! A depth is noted once when it is passed and again each time it has doubled; what is slow is looked
 //! for when the oldest message may have become so, not at every call.
+//!
+//! ```
+//! use interlock_core::clock::Clock;
+//! use interlock_core::queue::watch::{Event, Limits, Watch};
+//! use interlock_core::queue::{scheduler::Put, types::Options, Queue};
+//!
+//! let watch = Watch::new(Limits { depth: 2, ..Limits::default() });
+//! let queue = Queue::with(Options::default(), watch, Clock::System);
+//! (0..3).for_each(|n| drop(queue.put(&Put::default(), n)));
+//! assert!(queue.has_events());
+//! let depth = |event: &Event| matches!(event, Event::Depth { depth: 2, .. });
+//! assert!(queue.take_events().iter().any(depth));
+//! ```
 
 use crate::queue::lane::Lanes;
 use crate::queue::lease::{Failed, Lease};

@@ -19,6 +19,7 @@ fn put_something(queue: &Queue) {
         priority: rng.gen_range(-1..=1),
         delay: if rng.gen_bool(0.2) { 5 } else { 0 },
         size: rng.gen_range(0..=3),
+        dedup: rng.gen_bool(0.2).then_some("x"),
         ..Put::default()
     };
     let barrier = Put { barrier: true, priority: put.priority, size: 1, ..Put::default() };
@@ -50,8 +51,11 @@ fn operate(queue: &Queue) {
     let mut rng = thread_rng();
     let id = rng.gen_range(1..6);
     let key = [None, Some(KeyRef::new(b"a"))][rng.gen_range(0..2usize)];
-    match rng.gen_range(0..5) {
-        0 => drop(queue.call(|scheduler, now| scheduler.cancel(now, id))),
+    match rng.gen_range(0..6) {
+        0 => drop(queue.call(|scheduler, now| scheduler.requeue(now, id))),
+        5 => {
+            queue.call(|scheduler, now| scheduler.cancel(now, id));
+        }
         1 => drop(queue.call(|scheduler, now| scheduler.revoke(now, id, RevokeThen::Retry))),
         2 => {
             queue.call(|scheduler, now| scheduler.pause(now, key));

@@ -48,7 +48,7 @@ mod tasks;
 type Queue = interlock_core::queue::Queue<u32>;
 
 /// Schedules a test explores, half of them random, half of them with few and well placed switches.
-const ITERATIONS: usize = 4_000;
+const ITERATIONS: usize = 10_000;
 
 /// Switches that a bug of ours may need at most, for the second half.
 const DEPTH: usize = 4;

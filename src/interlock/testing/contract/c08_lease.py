@@ -40,6 +40,7 @@ async def a_lost_lease_still_says_what_it_was(t: Trial) -> None:
     await q.put("payload", keys=["a", "b"], shared="c")
     lease = await q.one()
     await t.advance(10)
+    assert lease.keys == {b"a", b"b"} and lease.shared == {b"c"}
     await (await q.one()).ack()
     assert lease.payload == "payload"
     assert lease.keys == {b"a", b"b"} and lease.shared == {b"c"}

@@ -1,0 +1,203 @@
+"""How an executor's calls are run: on threads of our own, and what those share with a pool."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures.thread import BrokenThreadPool
+from typing import TYPE_CHECKING, Any, Literal
+
+from interlock import _core
+
+if TYPE_CHECKING:
+    from interlock.queue import KeyedQueue
+
+__all__ = ["ThreadWork", "Work", "log"]
+
+log = logging.getLogger("interlock.worker")
+
+
+class Work:
+    """Runs the calls of an executor's queue; it must not keep the executor alive."""
+
+    complete = False
+    """Nothing is to be started any more: a submit need not call ``grow``."""
+
+    def __init__(self, queue: KeyedQueue[Any], most: int, taking_keys: int) -> None:
+        self.queue = queue
+        self.broken: tuple[type[futures.BrokenExecutor], str] | None = None
+        self._reset()
+        queue._set_crew(most, taking_keys)
+        _works.add(self)
+
+    def grow(self) -> None:
+        """Starts what is missing for the calls that are in the queue."""
+        raise NotImplementedError
+
+    def join(self) -> None:
+        """Waits for the calls, and for what runs them; not for calls whose lease was revoked."""
+        self.queue._join(None)
+
+    def leave(self, thread: int | None) -> Callable[[], None]:
+        """A call that a thread runs is about to be revoked. Gives what undoes this."""
+        return lambda: None
+
+    def forked(self) -> None:
+        """In the child of a fork: nothing is started here yet."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.complete = False
+        # A signal handler, or a finalizer, may submit in the middle of a submit of the same thread.
+        self._growing = threading.RLock()
+
+    def _break(self, kind: type[futures.BrokenExecutor], text: str) -> None:
+        """Fails what waits, and all that comes."""
+        self.broken = kind, text
+        self.queue._fail_all(lambda: kind(text))
+
+
+class ThreadWork(Work):
+    """Runs calls on threads of our own: as many as were needed at once, up to ``most``."""
+
+    def __init__(
+        self,
+        queue: KeyedQueue[Any],
+        most: int,
+        unkeyed: int,
+        on: tuple[type[Exception], ...] | None,
+        initializer: Callable[..., object] | None,
+        initargs: tuple[Any, ...],
+    ) -> None:
+        self._most = most
+        self._unkeyed = unkeyed
+        self._on = on
+        self._initializer = initializer
+        self._initargs = initargs
+        super().__init__(queue, most, most - unkeyed)
+
+    def grow(self) -> None:
+        """See ``Work``."""
+        with self._growing:
+            taking_keys = sum(kind == "any" for kind in self._threads.values())
+            kind: Literal["any", "unkeyed"] = "any"
+            helping = taking_keys
+            if taking_keys == self._most - self._unkeyed:
+                # One that takes only what has no key is no help to a call that has one.
+                kind, helping = "unkeyed", len(self._threads) - self._unkeyed
+            if self.complete or self.queue._unsettled() <= helping:
+                return
+            self._started += 1
+            thread = threading.Thread(
+                target=self._run,
+                args=(kind,),
+                name=f"{self.queue.name}_{self._started - 1}",
+                daemon=True,
+            )
+            self._threads[thread] = kind
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system has no room for one more.
+                del self._threads[thread]
+                if not self._threads:
+                    raise
+            self.complete = len(self._threads) == self._most
+
+    def join(self) -> None:
+        """See ``Work``."""
+        super().join()
+        for thread in list(self._threads):
+            thread.join()
+
+    def leave(self, thread: int | None) -> Callable[[], None]:
+        """Nobody waits for the thread any more, and another takes its place."""
+        with self._growing:
+            left = [one for one in self._threads if thread and one.ident == thread]
+            if not left:
+                return lambda: None
+            kind = self._threads.pop(left[0])
+            self._left.add(left[0].ident)
+            self.complete = False
+
+        def undo() -> None:
+            with self._growing:
+                self._left.discard(left[0].ident)
+                self._threads[left[0]] = kind
+                self.complete = len(self._threads) >= self._most
+
+        return undo
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._threads: dict[threading.Thread, Literal["any", "unkeyed"]] = {}
+        self._started = 0
+        self._left: set[int | None] = set()
+
+    def _run(self, kind: Literal["any", "unkeyed"]) -> None:
+        if self._initializer is not None:
+            try:
+                self._initializer(*self._initargs)
+            except BaseException:
+                log.critical("a thread's initializer raised", exc_info=True)
+                self._break(
+                    BrokenThreadPool, "a thread's initializer raised; the executor takes no calls"
+                )
+                return
+        while _core.run_worker(self.queue, kind, self._on):
+            # Its call was revoked. It goes on, unless another thread has its place.
+            if threading.get_ident() in self._left:
+                return
+
+
+_works: weakref.WeakSet[Work] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for work in list(_works):
+        work.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def at_exit() -> None:
+    """What was submitted is done before the interpreter goes, as with the standard executors."""
+    works = list(_works)
+    for work in works:
+        work.queue._shutdown(False)
+    for work in works:
+        while not work.queue._join(_LOOK):
+            stats = work.queue.stats()
+            if stats.leased + stats.ready + stats.backing_off + stats.delayed == 0:
+                # Held or paused: there will be no operator any more.
+                text = "%d calls of %r are held or paused, and cancelled, for the interpreter ends"
+                log.error(text, stats.unsettled, work.queue.name)
+                work.queue._shutdown(True)
+        work.join()
+
+
+# How often, in seconds, the end of the interpreter looks whether what is left can be done at all.
+_LOOK = 0.5
+
+_registered: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def before(kind: type) -> None:
+    """Has ``at_exit`` run before whatever a kind of executor does at the end of the interpreter."""
+    if kind in _registered:
+        return
+    _registered.add(kind)
+    # Before the interpreter waits for its threads, which atexit would be too late for; the last to
+    # be registered is the first to run. The standard executors use it too, for want of a public
+    # name.
+    with contextlib.suppress(RuntimeError):  # It is ending already.
+        threading._register_atexit(at_exit)  # type: ignore[attr-defined]
+
+
+before(futures.ThreadPoolExecutor)
