@@ -54,6 +54,11 @@ def _lane_depth(queue: str, key: bytes, depth: int) -> None:
     )
 
 
+def _more_lanes(queue: str, lanes: int) -> None:
+    text = "queue %r: %d more keys passed the depth at which a key is named"
+    log.warning(text, queue, lanes, extra={"queue": queue, "lanes": lanes})
+
+
 def _slow_wait(queue: str, id: int, waited: float, others: int, explained: Any) -> None:
     log.error(
         "queue %r: message %d has waited %.1f s%s\n%s",
@@ -110,6 +115,7 @@ def _handled(
 _REPORTS: dict[str, Callable[..., None]] = {
     "depth": _depth,
     "lane_depth": _lane_depth,
+    "more_lanes": _more_lanes,
     "slow_wait": _slow_wait,
     "slow_lease": _slow_lease,
     "failed": _failed,

@@ -273,6 +273,11 @@ impl Queue {
         Ok(self.core.time_left(next).map(|left| left.as_secs_f64()))
     }
 
+    /// Calls that are asleep, for tests that must know when one has come to wait.
+    fn _parked(&self) -> usize {
+        self.core.parked()
+    }
+
     #[getter]
     fn _is_shut_down(&self) -> bool {
         self.core.is_shut_down()

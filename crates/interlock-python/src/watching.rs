@@ -71,6 +71,7 @@ impl Queue {
                 let key = serialised_by.map(|key| PyBytes::new(py, &key));
                 ("depth", depth, key).into_pyobject(py)
             }
+            Event::MoreLanes { lanes } => ("more_lanes", lanes).into_pyobject(py),
             Event::LaneDepth { key, depth } => {
                 ("lane_depth", PyBytes::new(py, &key), depth).into_pyobject(py)
             }

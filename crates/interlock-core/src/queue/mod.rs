@@ -451,6 +451,11 @@ impl<P> Queue<P> {
         self.inner.lock().waiters.for_each_waker(visit);
     }
 
+    /// Waiters parked in whatever call.
+    pub fn parked(&self) -> usize {
+        self.inner.lock().waiters.parked()
+    }
+
     /// Waiters parked in a get.
     pub fn getters_parked(&self) -> usize {
         self.inner.lock().waiters.parked_for_messages()

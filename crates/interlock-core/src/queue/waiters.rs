@@ -129,6 +129,10 @@ impl Waiters {
         self.parked == 0
     }
 
+    pub fn parked(&self) -> usize {
+        self.parked
+    }
+
     pub fn parked_for_messages(&self) -> usize {
         self.lines[..ROOM].iter().map(BTreeMap::len).sum()
     }

@@ -47,6 +47,10 @@ pub enum Event {
         key: Vec<u8>,
         depth: u64,
     },
+    /// So many more keys reached their depth within the last second.
+    MoreLanes {
+        lanes: u64,
+    },
     /// A message has waited too long, and `others` since the last such note.
     SlowWait {
         id: u64,
@@ -91,11 +95,18 @@ pub struct Watch {
     /// Ids below were looked at.
     seen: u64,
     next_second: Time,
+    /// Notes about deep lanes since then, and those not made because there were enough.
+    lane_notes: u32,
+    more_lanes: u64,
     /// Delayed messages by the time they took their place: (time, id).
     placed_late: std::collections::VecDeque<(Time, u64)>,
     /// Whether each acknowledged message is to be noted.
     pub wants_handled: bool,
 }
+
+/// Most notes about deep lanes in a second: a burst on a thousand keys is said in a line, not in a
+/// thousand.
+const LANE_NOTES: u32 = 20;
 
 /// Shortest time between two looks, µs.
 const PAUSE: Time = 1_000_000;
@@ -110,6 +121,8 @@ impl Watch {
             next_look: Time::MAX,
             seen: 0,
             next_second: 0,
+            lane_notes: 0,
+            more_lanes: 0,
             placed_late: Default::default(),
             wants_handled: false,
         }
@@ -167,7 +180,9 @@ impl Watch {
         }
         if first || now >= self.next_second {
             self.next_second = now + PAUSE;
-            self.push(Event::Second);
+            self.lane_notes = 0;
+            let lanes = std::mem::take(&mut self.more_lanes);
+            self.push(if lanes > 0 { Event::MoreLanes { lanes } } else { Event::Second });
         }
     }
 
@@ -185,6 +200,11 @@ impl Watch {
     #[cold]
     fn lanes_deep(&mut self, lanes: &mut Lanes) {
         for number in std::mem::take(&mut lanes.deep) {
+            if self.lane_notes == LANE_NOTES {
+                self.more_lanes += 1;
+                continue;
+            }
+            self.lane_notes += 1;
             let lane = lanes.lane(number);
             let key = lane.key.as_bytes().to_vec();
             self.push(Event::LaneDepth { key, depth: lane.depth.into() });
