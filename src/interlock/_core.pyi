@@ -19,9 +19,9 @@ _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
 
 __all__ = [
-    "DEBUG_BUILD",
     "AsyncLease",
     "Batch",
+    "DEBUG_BUILD",
     "Done",
     "Future",
     "Lease",
@@ -35,6 +35,7 @@ __all__ = [
     "end_call",
     "fail",
     "forked",
+    "replay",
     "run_worker",
 ]
 
@@ -431,7 +432,6 @@ def end_call(
 def current_grant() -> Lease[Any] | None: ...
 def forked() -> None: ...
 def canonical(value: _Key) -> bytes: ...
-
 def replay(schedule: str) -> list[str]:
     """What the scheduler answers to each call of a recorded schedule, a line each.
 

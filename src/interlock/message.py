@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -129,7 +129,7 @@ def batch_options(
     dedup: Callable[[Any], str | None] | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """What the messages of a batch are put with, as the core takes it: callables it calls itself."""
+    """What the messages of a batch are put with; the core calls what is callable."""
     if dedup is not None and not callable(dedup):
         raise TypeError(
             f"put_many(): dedup is {type(dedup).__name__}; allowed: a callable of the payload"

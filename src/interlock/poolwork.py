@@ -128,7 +128,9 @@ class PoolWork(Work):
             on = ()
         try:
             if not _core.end_call(lease, result, error, on):
-                log.warning("message %d was revoked; what its call made is dropped", lease.id)
+                log.warning(
+                    "a call of message %d that was revoked came back; it no longer counts", lease.id
+                )
         finally:
             self._slots.release()
 

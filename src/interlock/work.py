@@ -150,7 +150,10 @@ class ThreadWork(Work):
                 )
                 return
         while _core.run_worker(self.queue, kind, self._on):
-            # Its call was revoked. It goes on, unless another thread has its place.
+            log.warning(
+                "a call of %r that was revoked came back; it no longer counts", self.queue.name
+            )
+            # It goes on, unless another thread has its place.
             if threading.get_ident() in self._left:
                 return
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_core::sync::{Parker, Unparked};
 
@@ -25,9 +25,12 @@ fn a_wake_before_the_sleep_is_kept_once() {
     assert_eq!(parker.park(Some(Duration::ZERO)), Unparked::TimedOut);
 }
 
-/// Sleeps until woken, whatever else ended the sleep.
-fn park(parker: &Parker) {
-    while parker.park(None) != Unparked::Woken {}
+/// Sleeps until woken, whatever else ended the sleeps, each of `slice` at most.
+fn park(parker: &Parker, slice: Duration) {
+    let start = Instant::now();
+    while parker.park(Some(slice)) != Unparked::Woken {
+        assert!(start.elapsed() < HANGS, "a wake was lost");
+    }
 }
 
 /// A turn goes to and fro: one wake lost, and both sleep for ever.
@@ -41,7 +44,7 @@ fn two_threads_wake_each_other_a_hundred_thousand_times() {
         let (turns, done) = (turns.clone(), done.clone());
         thread::spawn(move || {
             for _ in 0..50_000 {
-                park(&own);
+                park(&own, HANGS);
                 turns.fetch_add(1, Ordering::Relaxed);
                 theirs.unpark();
             }
@@ -49,7 +52,7 @@ fn two_threads_wake_each_other_a_hundred_thousand_times() {
         });
     }
     for _ in 0..2 {
-        let end = ended.recv_timeout(HANGS);
+        let end = ended.recv_timeout(2 * HANGS);
         assert_eq!(end, Ok(()), "a wake was lost after {} turns", turns.load(Ordering::Relaxed));
     }
 }
@@ -72,7 +75,7 @@ fn a_wake_that_meets_a_timeout_is_seen_now_or_at_the_next_sleep() {
         })
     };
     for n in 1..=20_000 {
-        while parker.park(Some(Duration::from_micros(20))) != Unparked::Woken {}
+        park(&parker, Duration::from_micros(20));
         assert_eq!(written.swap(0, Ordering::Relaxed), n);
     }
     waker.join().expect("it only writes");

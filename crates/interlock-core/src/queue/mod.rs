@@ -173,7 +173,14 @@ impl<P> Queue<P> {
                 return Err(Ended::ShutDown);
             }
             let now = if put.delay > 0 { self.clock.now() } else { now };
-            Ok(inner.scheduler.put(now, put, payload))
+            if inner.waiters.must_queue(None) && inner.scheduler.waits(&[*put]) {
+                return Ok(Err(Refused::Full));
+            }
+            let placed = inner.scheduler.put(now, put, payload);
+            if placed.is_ok() {
+                inner.waiters.took_room(None);
+            }
+            Ok(placed)
         })
     }
 
@@ -189,8 +196,16 @@ impl<P> Queue<P> {
             if inner.closed {
                 return Some(Err(Ended::ShutDown));
             }
-            match inner.scheduler.put(now, put, payload) {
-                Ok(placed) => Some(Ok(placed)),
+            let queues = inner.waiters.must_queue(Some(wait)) && inner.scheduler.waits(&[*put]);
+            let placed = match queues {
+                true => Err(Refused::Full),
+                false => inner.scheduler.put(now, put, payload),
+            };
+            match placed {
+                Ok(placed) => {
+                    inner.waiters.took_room(Some(wait));
+                    Some(Ok(placed))
+                }
                 Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
                 Err(Refused::Full) => {
                     wait.wants_room(1, put.size, put.dedup.is_some());
@@ -212,8 +227,16 @@ impl<P> Queue<P> {
             if inner.closed {
                 return Some(Err(Ended::ShutDown));
             }
-            match inner.scheduler.put_many(now, puts, payloads) {
-                Ok(placed) => Some(Ok(placed)),
+            let queues = inner.waiters.must_queue(Some(wait)) && inner.scheduler.waits(puts);
+            let placed = match queues {
+                true => Err(Refused::Full),
+                false => inner.scheduler.put_many(now, puts, payloads),
+            };
+            match placed {
+                Ok(placed) => {
+                    inner.waiters.took_room(Some(wait));
+                    Some(Ok(placed))
+                }
                 Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
                 Err(Refused::Full) => {
                     let (count, size) = inner.scheduler.needs(puts);

@@ -263,6 +263,12 @@ impl<P> Scheduler<P> {
         self.dedup.inserted()
     }
 
+    /// Whether these puts may have to wait for room: all may that are neither known nor too large.
+    pub(super) fn waits(&self, puts: &[Put<'_>]) -> bool {
+        let (count, size) = self.needs(puts);
+        count > 0 && self.room(count, size) != Err(Refused::TooLarge)
+    }
+
     /// Queues a batch whole or not at all (clause 11).
     pub fn put_many(
         &mut self,

@@ -8,6 +8,10 @@
 //!    called when any string becomes known, for a known one needs no room (clause 13);
 //! 2. while something falls due later, one parked waiter, the timekeeper, sleeps no longer than that.
 //!
+//! Room that becomes free is anybody's, so that a full queue does not hand the processor from one
+//! producer to the next for each message; but those who wait for it are passed at most [`PASSES`] times
+//! in a row. Then a put queues up behind them, or else is told that the queue is full.
+//!
 //! A called waiter that leaves without taking anything (its time was up, its thread was interrupted)
 //! comes through the same place, so that both are made true again.
 //!
@@ -93,6 +97,8 @@ pub(super) struct Waiters {
     next: u64,
     /// Waits up to this number are of the process this one was forked from.
     foreign: u64,
+    /// Puts that took room since the first of those who wait for it came to be the first.
+    passed: u32,
     /// Dedup strings put so far, as far as those who wait for room with one were told.
     names: u64,
     /// The parked waiter that wakes when something falls due, and when.
@@ -100,6 +106,9 @@ pub(super) struct Waiters {
     /// Waiters to be woken once the lock is free.
     pub wakes: Vec<Waker>,
 }
+
+/// How often in a row somebody who waits for room may be passed.
+const PASSES: u32 = 64;
 
 const LINES: usize = 5;
 const ANY: usize = 0;
@@ -139,6 +148,25 @@ impl Waiters {
 
     pub fn for_each_waker(&self, visit: impl FnMut(&Waker)) {
         self.lines.iter().flat_map(BTreeMap::values).map(|parked| &parked.waker).for_each(visit);
+    }
+
+    /// Somebody else waits for room, and has waited for longer.
+    fn ahead(&self, wait: Option<&Wait>) -> bool {
+        let mine = wait.and_then(|wait| wait.number);
+        let first = self.lines[ROOM].first_key_value().map(|(&number, _)| number);
+        self.called[ROOM] > 0 || first.is_some_and(|first| mine.is_none_or(|mine| first < mine))
+    }
+
+    /// Whether a put that finds room leaves it to those who wait for some.
+    #[inline]
+    pub fn must_queue(&self, wait: Option<&Wait>) -> bool {
+        self.passed >= PASSES && self.ahead(wait)
+    }
+
+    /// A put found room.
+    #[inline]
+    pub fn took_room(&mut self, wait: Option<&Wait>) {
+        self.passed = if self.ahead(wait) { self.passed.saturating_add(1) } else { 0 };
     }
 
     /// The waiter is back, called or not.

@@ -47,8 +47,7 @@ async def the_place_of_a_wrong_key_is_named(t: Trial) -> None:
 async def a_tuple_that_mixes_str_and_int_is_told_how_to_write_it(t: Trial) -> None:
     q = t.queue()
     for argument in ("keys", "shared"):
-        await _refused(q, TypeError, (argument, 'f"room:{id}"'),
-                       q.put(**{argument: ("room", 7)}))
+        await _refused(q, TypeError, (argument, 'f"room:{id}"'), q.put(**{argument: ("room", 7)}))
     await _refused(q, TypeError, ("keys",), q.put(keys=(7, "room")))
 
 
@@ -75,8 +74,7 @@ async def a_key_over_a_kilobyte_is_a_value_error(t: Trial) -> None:
 async def more_than_4096_keys_are_a_value_error(t: Trial) -> None:
     q = t.queue()
     await _refused(q, ValueError, ("keys", "4096"), q.put(keys=range(4_097)))
-    await _refused(q, ValueError, ("4096",),
-                   q.put(keys=range(2_049), shared=range(5_000, 7_048)))
+    await _refused(q, ValueError, ("4096",), q.put(keys=range(2_049), shared=range(5_000, 7_048)))
     await q.put("all", keys=range(4_096))
     assert (await q.one()).payload == "all"
 
@@ -145,8 +143,15 @@ async def an_id_is_an_int(t: Trial) -> None:
     q = t.queue()
     await q.put(keys="a")
     wrong: list[tuple[Any, str]] = [("1", "str"), (1.5, "float"), ([1], "list")]
-    for call in (QueueFace.cancel, QueueFace.revoke, QueueFace.retry, QueueFace.skip,
-                 QueueFace.bury, QueueFace.requeue, QueueFace.explain):
+    for call in (
+        QueueFace.cancel,
+        QueueFace.revoke,
+        QueueFace.retry,
+        QueueFace.skip,
+        QueueFace.bury,
+        QueueFace.requeue,
+        QueueFace.explain,
+    ):
         for id, name in wrong:
             await _refused(q, TypeError, ("id", name, "int"), call(q, id))
     await q.one()
@@ -157,8 +162,13 @@ async def an_id_nobody_can_have_is_unknown(t: Trial) -> None:
     q = t.queue()
     await q.put(keys="a")
     for id in (0, -1, 2**70):
-        for call in (QueueFace.cancel, QueueFace.revoke, QueueFace.retry, QueueFace.skip,
-                     QueueFace.bury):
+        for call in (
+            QueueFace.cancel,
+            QueueFace.revoke,
+            QueueFace.retry,
+            QueueFace.skip,
+            QueueFace.bury,
+        ):
             assert not await call(q, id)
         await _refused(q, KeyError, (str(id),), q.explain(id))
         await _refused(q, KeyError, (str(id),), q.requeue(id))
@@ -177,8 +187,9 @@ async def a_revoked_message_is_retried_held_buried_or_skipped(t: Trial) -> None:
     q = t.queue()
     id = await q.put(keys="a")
     lease = await q.one()
-    await _refused(q, ValueError, ("then", "retry", "hold", "dead", "skip"),
-                   q.revoke(id, then="drop"))
+    await _refused(
+        q, ValueError, ("then", "retry", "hold", "dead", "skip"), q.revoke(id, then="drop")
+    )
     assert not lease.lost
 
 

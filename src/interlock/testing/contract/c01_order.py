@@ -98,8 +98,15 @@ async def a_str_is_always_one_key(t: Trial) -> None:
 @clause(1)
 async def keys_may_be_any_iterable(t: Trial) -> None:
     q = t.queue()
-    for keys in (["a", "b"], ("a", "b"), {"a", "b"}, frozenset({"a", "b"}), iter(["a", "b"]),
-                 dict.fromkeys(["a", "b"]), (key for key in "ab")):
+    for keys in (
+        ["a", "b"],
+        ("a", "b"),
+        {"a", "b"},
+        frozenset({"a", "b"}),
+        iter(["a", "b"]),
+        dict.fromkeys(["a", "b"]),
+        (key for key in "ab"),
+    ):
         await q.put(keys=keys)
         await q.put(shared=["c", "d"])
     lease, *readers = await q.ready()

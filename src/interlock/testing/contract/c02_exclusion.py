@@ -89,8 +89,11 @@ async def consumers_side_by_side_never_overlap(t: Trial) -> None:
     random = Random(2)
     total = 600
     for n in range(total):
-        await q.put(n, keys=random.sample("abcd", random.randint(0, 2)),
-                    shared=random.sample("cdef", random.randint(0, 2)))
+        await q.put(
+            n,
+            keys=random.sample("abcd", random.randint(0, 2)),
+            shared=random.sample("cdef", random.randint(0, 2)),
+        )
     await q.shutdown()
     lock = threading.Lock()
     writing: Counter[bytes] = Counter()

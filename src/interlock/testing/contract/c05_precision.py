@@ -134,8 +134,11 @@ async def exactly_those_wait_that_conflict_with_one_before(t: Trial) -> None:
             priority = random.choice([0, 0, 0, -100, 100, 7])
             id = await q.put(keys=keys, shared=shared, priority=priority)
             unsettled.append(_Put(id, keys, shared, priority))
-        free = [put for n, put in enumerate(unsettled)
-                if not any(put.conflicts(before) for before in unsettled[:n])]
+        free = [
+            put
+            for n, put in enumerate(unsettled)
+            if not any(put.conflicts(before) for before in unsettled[:n])
+        ]
         free.sort(key=lambda put: (-put.priority, put.id))
         leases = await q.ready()
         assert [lease.id for lease in leases] == [put.id for put in free]

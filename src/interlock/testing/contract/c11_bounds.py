@@ -124,7 +124,10 @@ async def an_operator_who_settles_makes_room(t: Trial) -> None:
         return id
 
     settles: list[Callable[[QueueFace, int], Coroutine[Any, Any, bool]]] = [
-        QueueFace.skip, QueueFace.bury, QueueFace.cancel]
+        QueueFace.skip,
+        QueueFace.bury,
+        QueueFace.cancel,
+    ]
     for settle in settles:
         q = t.queue(maxsize=1, retry=Retry(attempts=1, then="hold"))
         id = await hold(q)
@@ -240,8 +243,7 @@ async def every_blocked_put_enters_as_room_comes(t: Trial) -> None:
 @clause(11)
 async def an_empty_queue_refuses_or_times_out_a_get(t: Trial) -> None:
     q = t.queue()
-    for get in (q.get_nowait(), q.get(block=False), q.get(timeout=0),
-                q.get_many(3, block=False)):
+    for get in (q.get_nowait(), q.get(block=False), q.get(timeout=0), q.get_many(3, block=False)):
         with raises(Empty):
             await get
     with raises(Empty):

@@ -109,7 +109,8 @@ async def a_refused_put_is_not_known(t: Trial) -> None:
 async def a_batch_may_name_the_dedup_of_each_item(t: Trial) -> None:
     q = t.queue()
     first, other, again, never = await q.put_many(
-        ["x first", "y", "x again", ""], dedup=lambda payload: payload[:1] or None)
+        ["x first", "y", "x again", ""], dedup=lambda payload: payload[:1] or None
+    )
     assert again == first and len({first, other, never}) == 3
     assert await q.payloads() == ["x first", "y", ""]
     assert (await q.stats()).deduplicated == 1

@@ -34,10 +34,15 @@ async def every_state_has_its_name(t: Trial) -> None:
     waiting = await q.put(keys="a")
     ready = await q.put(keys="b")
     delayed = await q.put(keys="c", delay=9)
-    states = {id: await q.state(id)
-              for id in (held, backing_off, leased, waiting, ready, delayed)}
-    assert states == {held: "held", backing_off: "backing_off", leased: "leased",
-                      waiting: "waiting", ready: "ready", delayed: "delayed"}
+    states = {id: await q.state(id) for id in (held, backing_off, leased, waiting, ready, delayed)}
+    assert states == {
+        held: "held",
+        backing_off: "backing_off",
+        leased: "leased",
+        waiting: "waiting",
+        ready: "ready",
+        delayed: "delayed",
+    }
 
 
 @clause(17)
@@ -232,7 +237,9 @@ async def a_held_message_stands_at_the_root_of_a_chain(t: Trial) -> None:
     behind = await q.put(keys="a")
     explanation = await q.explain(behind)
     assert [(node.id, node.state) for node in explanation.nodes] == [
-        (behind, "waiting"), (held, "held")]
+        (behind, "waiting"),
+        (held, "held"),
+    ]
 
 
 @clause(17)
@@ -284,8 +291,16 @@ async def stats_count_the_messages_in_each_state(t: Trial) -> None:
     await q.put("ready", keys="b")
     await q.put("delayed", delay=9)
     stats = await q.stats()
-    assert (stats.unsettled, stats.delayed, stats.waiting, stats.ready, stats.leased,
-            stats.backing_off, stats.held, stats.dead) == (5, 1, 1, 1, 1, 1, 0, 0)
+    assert (
+        stats.unsettled,
+        stats.delayed,
+        stats.waiting,
+        stats.ready,
+        stats.leased,
+        stats.backing_off,
+        stats.held,
+        stats.dead,
+    ) == (5, 1, 1, 1, 1, 1, 0, 0)
     assert (stats.puts, stats.leases, stats.acks, stats.retries) == (5, 2, 0, 1)
 
 
@@ -297,7 +312,10 @@ async def hot_keys_are_the_deepest_lanes(t: Trial) -> None:
     await q.put(shared="d")
     await q.put(keys="a", delay=5)
     assert [(hot.key, hot.depth) for hot in await q.hot_keys(3)] == [
-        (b"c", 3), (b"b", 2), (b"a", 1)]
+        (b"c", 3),
+        (b"b", 2),
+        (b"a", 1),
+    ]
     assert [hot.key for hot in await q.hot_keys(9)] == [b"c", b"b", b"a", b"d"]
     await q.handle()
     assert await q.hot_keys(9) == []

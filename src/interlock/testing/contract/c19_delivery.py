@@ -29,8 +29,12 @@ async def every_message_is_acked_once_whatever_happens_to_its_leases(t: Trial) -
     random = Random(19)
     total = 150
     for n in range(total):
-        await q.put(n, keys=random.sample("abcdefgh", random.randint(0, 2)),
-                    delay=random.choice([0, 0, 0, 7]), barrier=False)
+        await q.put(
+            n,
+            keys=random.sample("abcdefgh", random.randint(0, 2)),
+            delay=random.choice([0, 0, 0, 7]),
+            barrier=False,
+        )
     acked: Counter[int] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

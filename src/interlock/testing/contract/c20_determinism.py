@@ -95,7 +95,10 @@ async def thousands_that_fall_due_at_once_keep_their_order(t: Trial) -> None:
 @clause(20)
 async def a_recorded_schedule_gets_the_same_answers_again(t: Trial) -> None:
     options: dict[str, Any] = {
-        "maxsize": 40, "lease": 8, "maxdead": 5, "dedup_window": 20,
+        "maxsize": 40,
+        "lease": 8,
+        "maxdead": 5,
+        "dedup_window": 20,
         "retry": Retry(attempts=3, first=1, then="dead"),
     }
     calls = list(_schedule(Random(20), 1_500))
@@ -110,9 +113,13 @@ def _schedule(random: Random, length: int) -> list[_Call]:
     def put() -> _Call:
         keys = random.sample("abcdef", random.choice([0, 1, 1, 2]))
         shared = random.sample("abcdef", random.choice([0, 0, 1]))
-        options = {"keys": keys, "shared": shared, "priority": random.choice([0, 0, 5, -5]),
-                   "delay": random.choice([0, 0, 0, 3]),
-                   "dedup": random.choice([None, None, None, "x", "y"])}
+        options = {
+            "keys": keys,
+            "shared": shared,
+            "priority": random.choice([0, 0, 5, -5]),
+            "delay": random.choice([0, 0, 0, 3]),
+            "dedup": random.choice([None, None, None, "x", "y"]),
+        }
         if random.random() < 0.05:
             options |= {"barrier": True, "keys": (), "shared": ()}
         return "put", (), options
@@ -124,10 +131,19 @@ def _schedule(random: Random, length: int) -> list[_Call]:
         return lambda: (name, (), options)
 
     makers: list[tuple[int, Callable[[], _Call]]] = [
-        (30, put), (24, plain("get")), (14, plain("ack")), (6, plain("nack")),
-        (3, plain("release")), (2, plain("reject")), (8, plain("advance")), (2, plain("stats")),
-        (2, on_message("cancel")), (2, on_message("explain")), (1, on_message("revoke")),
-        (1, on_message("retry")), (1, on_message("requeue")),
+        (30, put),
+        (24, plain("get")),
+        (14, plain("ack")),
+        (6, plain("nack")),
+        (3, plain("release")),
+        (2, plain("reject")),
+        (8, plain("advance")),
+        (2, plain("stats")),
+        (2, on_message("cancel")),
+        (2, on_message("explain")),
+        (1, on_message("revoke")),
+        (1, on_message("retry")),
+        (1, on_message("requeue")),
         (1, lambda: ("pause", (random.choice("ab"),), {})),
         (2, lambda: ("resume", (random.choice("ab"),), {})),
     ]

@@ -143,8 +143,9 @@ class QueueFace:
         self, limit: int, block: Any = True, timeout: Any = None, **options: Any
     ) -> list[LeaseFace]:
         waits = self._waits(block, timeout)
-        return [self._wrap(lease) for lease in await self._call("get_many", limit, **waits,
-                                                                 **options)]
+        return [
+            self._wrap(lease) for lease in await self._call("get_many", limit, **waits, **options)
+        ]
 
     async def ack_many(self, leases: Iterable[LeaseFace]) -> None:
         await self._call("ack_many", [lease._lease for lease in leases])
@@ -190,8 +191,9 @@ class QueueFace:
         return await self._call("stats")
 
     async def explain(self, id: int | None = None, **options: Any) -> Any:
-        return await (self._call("explain", **options) if id is None
-                      else self._call("explain", id, **options))
+        return await (
+            self._call("explain", **options) if id is None else self._call("explain", id, **options)
+        )
 
     async def hot_keys(self, n: int) -> list[Any]:
         return list(await self._call("hot_keys", n))

@@ -48,8 +48,9 @@ def run(case: Case, harness: Harness, face: Face, limit: float = 30.0) -> None:
     thread.start()
     thread.join(limit)
     if thread.is_alive():
-        raise CaseHung(f"{case.name} ({face}) did not end in {limit:g} s; it stands at\n"
-                       + _stack(thread))
+        raise CaseHung(
+            f"{case.name} ({face}) did not end in {limit:g} s; it stands at\n" + _stack(thread)
+        )
     harness.close()
     if failures:
         raise failures[0]

@@ -78,9 +78,7 @@ class Trial:
             return task
         return _Thread(coroutine)
 
-    async def wakes(
-        self, waiting: Coroutine[Any, Any, Any], act: Coroutine[Any, Any, Any]
-    ) -> Any:
+    async def wakes(self, waiting: Coroutine[Any, Any, Any], act: Coroutine[Any, Any, Any]) -> Any:
         """Starts `waiting`, which must block, then does `act`, which must wake it.
 
         Answers what `waiting` returned, or raises what it raised.
