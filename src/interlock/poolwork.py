@@ -111,21 +111,22 @@ class PoolWork(Work):
             inner.add_done_callback(partial(self._done, lease))
         except BaseException as error:
             # Broken, or shut down: the lanes stay usable.
-            self._end(lease, None, error)
+            self._end(lease, None, error, again=False)
 
     def _done(self, lease: Lease[Any], inner: futures.Future[Any]) -> None:
         if inner.cancelled():
             lease.payload._cancelled()
-            self._end(lease, None, None)
+            self._end(lease, None, None, again=False)
             return
         error = inner.exception()
-        self._end(lease, None if error is not None else inner.result(), error)
+        result = None if error is not None else inner.result()
+        self._end(lease, result, error, again=not isinstance(error, futures.BrokenExecutor))
 
-    def _end(self, lease: Lease[Any], result: Any, error: BaseException | None) -> None:
-        on = self._on
-        if isinstance(error, futures.BrokenExecutor) and on is not None:
-            # The next attempt would meet the same.
-            on = ()
+    def _end(
+        self, lease: Lease[Any], result: Any, error: BaseException | None, *, again: bool
+    ) -> None:
+        # Where the pool itself failed, the next attempt would meet the same.
+        on = self._on if again or self._on is None else ()
         try:
             if not _core.end_call(lease, result, error, on):
                 log.warning(

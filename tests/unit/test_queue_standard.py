@@ -5,13 +5,14 @@ import pickle
 import queue as standard
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from interlock import Empty, Full, InterlockError, KeyedQueue, NotDrained, ShutDown
 from interlock.testing import ManualClock
-from tests.unit.support import blocked
+from tests.unit.support import Running, blocked
 
 
 def drain(q: KeyedQueue[Any]) -> list[Any]:
@@ -183,7 +184,8 @@ def test_shutdown_wakes_whoever_waits() -> None:
     empty = KeyedQueue[int]()
     getters = [blocked(empty, empty.get, beside=n) for n in range(3)]
     empty.shutdown(immediate=True)
-    for running in [*putters, *getters]:
+    everybody: list[Running[Any]] = [*putters, *getters]
+    for running in everybody:
         with pytest.raises(ShutDown):
             running.result()
     assert drain(full) == [1]
@@ -231,7 +233,7 @@ def test_a_timed_out_put_is_not_put_later() -> None:
 def test_room_is_given_in_the_order_of_the_puts() -> None:
     q = KeyedQueue[int](1)
     q.put(0)
-    putters = [blocked(q, lambda n=n: q.put(n), beside=n - 1) for n in range(1, 6)]
+    putters = [blocked(q, partial(q.put, n), beside=n - 1) for n in range(1, 6)]
     handled = []
     for _ in range(6):
         lease = q.get()

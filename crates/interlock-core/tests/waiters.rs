@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use interlock_core::clock::Clock;
+use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::{Kind, Options, Time};
 use interlock_core::queue::waiters::{Wait, Want};
@@ -183,4 +184,30 @@ fn the_timekeeper_alone_sleeps_no_longer_than_to_what_falls_due() {
     let before = waiters[1].calls();
     queue.try_put(&Put { delay: hour / 2, ..Put::default() }, &mut Some(2)).unwrap().unwrap();
     assert_eq!(waiters[1].calls(), before + 1, "something falls due sooner");
+}
+
+/// One call readies a thousand; with nobody else to call, who waits must be called to go on.
+#[test]
+fn a_waiter_is_called_until_nothing_is_left_that_a_call_could_ready() {
+    let queue = queue(Options::default());
+    let barrier = Put { barrier: true, ..Put::default() };
+    queue.try_put(&barrier, &mut Some(0)).unwrap().unwrap();
+    let (grant, _) = queue.try_get(Kind::Any, 0, |p, _| *p).unwrap().expect("it stands alone");
+    for number in 1..2_500_u32 {
+        let name = number.to_be_bytes();
+        let keys = [KeyRef::new(&name)];
+        queue.try_put(&Put { keys: &keys, ..Put::default() }, &mut Some(number)).unwrap().unwrap();
+    }
+    put(&queue, 2_500);
+    let mut getter = Waiter::getter(&queue, Kind::Unkeyed);
+    queue.ack(grant.handle).unwrap();
+    let mut calls = 0;
+    loop {
+        assert!(getter.calls() > calls, "it sleeps, and its message is not ready yet");
+        calls = getter.calls();
+        match getter.get(&queue) {
+            Look::Found(payload) => break assert_eq!(payload, 2_500),
+            look => assert!(matches!(look, Look::Sleep(_)), "{look:?}"),
+        }
+    }
 }

@@ -281,7 +281,8 @@ impl Waiters {
                 }
             }
         }
-        if alarms {
+        if alarms || scheduler.has_leftovers() {
+            // What one call could not ready does not wait for a clock to be moved.
             self.keep_time(scheduler.next_due());
         }
     }

@@ -1,0 +1,124 @@
+"""What a user writes, and the types it must have: for mypy --strict and pyright, never run."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from interlock import (
+    AsyncLease,
+    AsyncQueue,
+    Consumer,
+    DeadLetter,
+    Explanation,
+    HotKey,
+    KeyedExecutor,
+    KeyedQueue,
+    KeyedTaskGroup,
+    Lease,
+    Message,
+    NotDrained,
+    Reject,
+    Retry,
+    RetryAfter,
+    Stats,
+    current_lease,
+)
+from interlock.testing import ManualClock, replay
+
+
+@dataclass
+class Order:
+    id: int
+    customer: str
+    size: int
+
+
+def handle(order: Order) -> None:
+    if order.size > 100:
+        raise Reject("too large")
+    if order.size == 0:
+        raise RetryAfter(30)
+    assert_type(current_lease(), Lease[Any])
+
+
+def queues() -> None:
+    queue: KeyedQueue[Order] = KeyedQueue(
+        maxsize=100,
+        keys=lambda order: order.customer,
+        shared=lambda order: ("rates",),
+        sizeof=lambda order: order.size,
+        retry=Retry(3, first=dt.timedelta(seconds=1), on=(OSError,), then="hold"),
+        lease=30,
+        clock=ManualClock(),
+    )
+    assert_type(queue.put(Order(1, "ada", 3)), int)
+    assert_type(queue.put(Order(1, "ada", 3), timeout=1.5, keys=["a", 7, b"c"], priority=5), int)
+    assert_type(queue.put_many([Order(2, "ada", 1)], keys=lambda order: order.id), list[int])
+    lease = queue.get(timeout=1, kind="keyed")
+    assert_type(lease, Lease[Order])
+    assert_type(lease.payload, Order)
+    assert_type(lease.keys, frozenset[bytes])
+    assert_type(lease.token, int)
+    lease.extend(dt.timedelta(minutes=1))
+    lease.nack(delay=0.5, error="later")
+    with queue.get() as order:
+        assert_type(order, Order)
+    assert_type(queue.get_many(10), list[Lease[Order]])
+    queue.ack_many(queue.get_many(10))
+    consumer = queue.consume(handle, threads=4, timeout=60)
+    assert_type(consumer, Consumer)
+    assert_type(consumer.stop(), bool)
+    assert_type(queue.explain(1), Explanation)
+    assert_type(queue.explain(key="ada").nodes[0].blocked[0].holders, tuple[int, ...])
+    assert_type(queue.dead_letters(key="ada"), list[DeadLetter[Order]])
+    assert_type(queue.hot_keys(3), list[HotKey])
+    assert_type(queue.stats(), Stats)
+    assert_type(queue.revoke(1, then="dead"), bool)
+    assert_type(queue.shutdown(immediate=True), list[Message[Order]])
+    try:
+        queue.join(timeout=1)
+    except NotDrained as undrained:
+        assert_type(undrained.held, tuple[int, ...])
+    assert_type(replay(queue.recording()), list[str])
+
+
+async def tasks() -> None:
+    queue: KeyedQueue[Order] = KeyedQueue()
+    assert_type(queue.aio, AsyncQueue[Order])
+    assert_type(await queue.aio.put(Order(1, "ada", 3), keys="ada"), int)
+    lease = await queue.aio.get()
+    assert_type(lease, AsyncLease[Order])
+    assert_type(lease.payload, Order)
+    await lease.ack()
+    async with await queue.aio.get() as order:
+        assert_type(order, Order)
+
+    async def double(number: int) -> int:
+        return number * 2
+
+    async with KeyedTaskGroup(limit=10) as group:
+        task = group.create_task(double(4), keys="a", shared=["b"], name="four")
+        assert_type(task, asyncio.Task[int])
+
+
+def executors() -> None:
+    def triple(number: int, *, times: int = 3) -> int:
+        return number * times
+
+    with KeyedExecutor(4, unkeyed_workers=1, retry=Retry()) as executor:
+        first: Future[int] = executor.submit_keyed(["a", "b"], triple, 4, times=5)
+        second: Future[int] = executor.submit(triple, 4)
+        assert_type(first.result(timeout=1), int)
+        done, _ = wait([first, second])
+        assert_type(done, set[Future[int]])
+        view: Executor = executor.keyed("a", shared=["b"], priority=3)
+        assert_type(view.submit(triple, 1).result(), int)
+        results = executor.map_keyed(triple, [1, 2], keys=lambda number: number)
+        assert_type(results, Iterator[int])
+    with ProcessPoolExecutor(2) as pool, KeyedExecutor(2, pool=pool) as executor:
+        executor.submit_keyed("a", triple, 4)
