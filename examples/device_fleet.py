@@ -29,7 +29,7 @@ class Update:
     version: int
 
 
-versions = dict.fromkeys(SITES, 1)
+versions: dict[str, int] = dict.fromkeys(SITES, 1)
 log: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
 at_work: defaultdict[str, int] = defaultdict(int)
 beside_updates: list[int] = []

@@ -120,7 +120,13 @@ def _draw(top: ExplainNode, by_id: dict[int, ExplainNode], drawn: set[int]) -> I
         else:
             drawn.add(id)
             yield f"{start}{_line(node)}"
-            stack.append((indent + below, _holders(node)))
+            # A long chain would otherwise be drawn as a wide triangle of nothing.
+            deeper = indent + below if len(indent) < _WIDEST else indent
+            stack.append((deeper, _holders(node)))
+
+
+_WIDEST = 60
+"""Columns by which a line is indented at most."""
 
 
 def _holders(node: ExplainNode) -> list[tuple[Blocker, int]]:

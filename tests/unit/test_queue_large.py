@@ -68,10 +68,9 @@ def test_a_message_with_4096_keys(shared: bool) -> None:
     assert len(lease.shared if shared else lease.keys) == 4096
     assert q.stats().waiting == 4097
     lease.ack()
-    assert q.stats().ready == 4096
+    # Each call readies a thousand.
+    assert [q.stats().ready for _ in range(4)] == [2000, 3000, 4000, 4096]
     leases = q.get_many(5000)
-    while len(leases) < 4096:
-        leases += q.get_many(5000)
     assert sorted(lease.id for lease in leases) == behind
     explained = q.explain(one + 4097, limit=5000)
     assert len(explained.nodes[0].blocked) == 4096

@@ -61,10 +61,11 @@ fn prepare_thread() {
 
 extern "C" fn stay(_: *mut c_void) {
     // SAFETY: CPython's function, if found, is of this type and may be called without the GIL.
-    let is_finalizing = is_finalizing().is_some_and(|function| unsafe { function() } != 0);
-    while is_finalizing {
-        // SAFETY: only sleeps.
-        unsafe { libc::pause() };
+    if is_finalizing().is_some_and(|function| unsafe { function() } != 0) {
+        loop {
+            // SAFETY: only sleeps.
+            unsafe { libc::pause() };
+        }
     }
 }
 

@@ -131,7 +131,7 @@ impl Future {
         let Some(call) = self.begin(py, token) else {
             return Ok(None);
         };
-        let keywords = call.keywords.map_or_else(|| PyDict::new(py).unbind(), |k| k);
+        let keywords = call.keywords.unwrap_or_else(|| PyDict::new(py).unbind());
         (call.function, call.arguments, keywords).into_pyobject(py).map(Some)
     }
 

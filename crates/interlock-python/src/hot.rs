@@ -212,8 +212,9 @@ impl Known {
     fn get(py: Python<'_>) -> &'static Known {
         KNOWN.get_or_init(py, || Known {
             names: NAMES.map(|name| PyString::intern(py, name).unbind().into_ptr()),
-            // SAFETY: new references, or ones to objects that live for ever.
+            // SAFETY: the GIL is held; the reference is kept for ever.
             zero: unsafe { ffi::PyLong_FromLong(0) },
+            // SAFETY: an object that lives for ever.
             no: unsafe { ffi::Py_False() },
             none: py.None().into_ptr(),
             any: PyString::intern(py, "any").unbind().into_ptr(),

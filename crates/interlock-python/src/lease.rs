@@ -8,6 +8,7 @@ use interlock_core::queue::lease::LeaseLost;
 use interlock_core::queue::scheduler::{Grant, Handle};
 use interlock_core::queue::types::{RevokeThen, Then};
 use pyo3::exceptions::{PyException, PyResourceWarning};
+use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -76,7 +77,16 @@ impl Lease {
         grant: Grant,
         payload: Py<PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        Bound::new(queue.py(), Lease::new(queue, grant, payload))
+        let lease = Bound::new(queue.py(), Lease::new(queue, grant, payload))?;
+        // The free list gives out what the collector no longer knows, and a cycle through a lease
+        // would stay for ever.
+        // SAFETY: an object of a type that supports collection, complete and owned.
+        unsafe {
+            if ffi::PyObject_GC_IsTracked(lease.as_ptr()) == 0 {
+                ffi::PyObject_GC_Track(lease.as_ptr().cast());
+            }
+        }
+        Ok(lease)
     }
 
     /// Settles it, once; an error if it is lost or was settled already.

@@ -130,34 +130,26 @@ impl Queue {
         let on_key = |keys: &[(interlock_core::key::Key, bool)]| {
             key.as_ref().is_none_or(|key| keys.iter().any(|(k, _)| k.as_bytes() == key.as_bytes()))
         };
-        let letters = self.core.call(|scheduler, now| {
+        let letters: Vec<Letter> = self.core.call(|scheduler, now| {
             let all = scheduler.dead_letters(now, usize::MAX).filter(|dead| on_key(&dead.keys));
-            let copy = all.take(limit).map(|dead| {
-                let payload = dead.payload.clone_ref(py);
-                (
-                    dead.id,
-                    payload,
-                    dead.keys.clone(),
-                    dead.attempts,
-                    dead.error.clone(),
-                    dead.priority,
-                )
+            let copy = all.take(limit).map(|dead| Letter {
+                id: dead.id,
+                payload: dead.payload.clone_ref(py),
+                keys: dead.keys.clone(),
+                attempts: dead.attempts,
+                error: dead.error.clone(),
+                priority: dead.priority,
             });
-            copy.collect::<Vec<_>>()
+            copy.collect()
         });
-        let letter = |(id, payload, keys, attempts, error, priority): (
-            u64,
-            Py<PyAny>,
-            Vec<(interlock_core::key::Key, bool)>,
-            u32,
-            String,
-            i8,
-        )| {
+        let letter = |dead: Letter| {
             let names = |shared: bool| {
-                let keys = keys.iter().filter(move |(_, s)| *s == shared);
+                let keys = dead.keys.iter().filter(move |(_, s)| *s == shared);
                 frozen(py, keys.map(|(key, _)| key.as_bytes().to_vec()))
             };
-            (id, payload, names(false)?, names(true)?, attempts, error, priority).into_pyobject(py)
+            let (keys, shared) = (names(false)?, names(true)?);
+            let Letter { id, payload, attempts, error, priority, .. } = dead;
+            (id, payload, keys, shared, attempts, error, priority).into_pyobject(py)
         };
         letters.into_iter().map(letter).collect()
     }
@@ -220,15 +212,11 @@ impl Queue {
     }
 
     /// (held ids, paused keys, delayed ids, leased ids), each at most `limit` long.
-    fn _undrained<'py>(
-        &self,
-        py: Python<'py>,
-        limit: usize,
-    ) -> PyResult<(Vec<u64>, Vec<Bound<'py, PyBytes>>, Vec<u64>, Vec<u64>)> {
+    fn _undrained<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyTuple>> {
         let (held, paused, delayed, leased) =
             self.core.call(|scheduler, _| scheduler.undrained(limit));
-        let paused = paused.iter().map(|key| PyBytes::new(py, key)).collect();
-        Ok((held, paused, delayed, leased))
+        let paused: Vec<_> = paused.iter().map(|key| PyBytes::new(py, key)).collect();
+        (held, paused, delayed, leased).into_pyobject(py)
     }
 
     /// No more puts; gets go on until nothing unsettled is left. With `immediate`, what is not leased
@@ -295,6 +283,16 @@ impl Queue {
     fn _recording(&self) -> Option<String> {
         Some(self.core.call(|scheduler, _| scheduler.recording())?.to_string())
     }
+}
+
+/// A dead letter, copied out from under the lock.
+struct Letter {
+    id: u64,
+    payload: Py<PyAny>,
+    keys: Vec<(interlock_core::key::Key, bool)>,
+    attempts: u32,
+    error: String,
+    priority: i8,
 }
 
 /// A message's id from Python: a number that no message can have is the id of none.

@@ -74,9 +74,11 @@ impl<P> Scheduler<P> {
 
     #[inline]
     pub(super) fn unblock_granted(&mut self, budget: &mut Budget) {
-        while let Some(at) = self.granted.pop() {
-            self.unblock(at, budget);
+        // In their order: what the budget does not suffice for must be the last of them.
+        for i in 0..self.granted.len() {
+            self.unblock(self.granted[i], budget);
         }
+        self.granted.clear();
     }
 
     /// Readies what earlier calls could not.
