@@ -267,7 +267,9 @@ impl Queue {
     }
 
     /// Settles all these leases; the first one that is lost is raised after the others are settled.
-    fn ack_many(&self, py: Python<'_>, leases: Vec<Bound<'_, Lease>>) -> PyResult<()> {
+    fn ack_many(&self, py: Python<'_>, leases: &Bound<'_, PyAny>) -> PyResult<()> {
+        let lease = |lease: PyResult<Bound<'_, PyAny>>| Ok(lease?.cast_into::<Lease>()?.unbind());
+        let leases = leases.try_iter()?.map(lease).collect::<PyResult<Vec<Py<Lease>>>>()?;
         let mut first = Ok(());
         for lease in &leases {
             let acked = lease.get().ack(py);
