@@ -15,9 +15,10 @@ debit
 from __future__ import annotations
 
 import os as _os
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
 from interlock import _core
-from interlock.aio import AsyncQueue
 from interlock.consumer import Consumer
 from interlock.errors import (
     Empty,
@@ -45,7 +46,10 @@ from interlock.message import (
 )
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry, Seconds
-from interlock.taskgroup import KeyedTaskGroup
+
+if TYPE_CHECKING:
+    from interlock.aio import AsyncQueue
+    from interlock.taskgroup import KeyedTaskGroup
 
 __all__ = [
     "AsyncLease",
@@ -91,3 +95,18 @@ if _core.DEBUG_BUILD:
         RuntimeWarning,
         stacklevel=2,
     )
+
+# asyncio is more than half of what the import would cost, and most programs do without it.
+_LOADED_WHEN_ASKED_FOR = {"AsyncQueue": "interlock.aio", "KeyedTaskGroup": "interlock.taskgroup"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LOADED_WHEN_ASKED_FOR:
+        raise AttributeError(f"module 'interlock' has no attribute {name!r}")
+    found: object = getattr(_import_module(_LOADED_WHEN_ASKED_FOR[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,9 +19,9 @@ _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
 
 __all__ = [
+    "DEBUG_BUILD",
     "AsyncLease",
     "Batch",
-    "DEBUG_BUILD",
     "Done",
     "Future",
     "Lease",
@@ -33,7 +33,6 @@ __all__ = [
     "canonical",
     "current_grant",
     "end_call",
-    "fail",
     "forked",
     "replay",
     "run_worker",

@@ -82,7 +82,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
             turn: _Turn = asyncio.get_running_loop().create_future()
             if self._looks is None:
                 self._looks = _Looks(self)
-            self._looks.end()
+            self._looks.stop()
             id = self.queue.put(turn, keys=keys, shared=shared)
         except BaseException as error:
             coro.close()
@@ -90,6 +90,8 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 raise RuntimeError(f"{self!r} takes no more: its queue is shut down") from None
             raise
         self._waiting += 1
+        # Before the task is made: if its turn is now, it need not wait for it.
+        self._start()
         runner = self._run(coro, turn, id)
         _name_after(runner, coro)
         try:
@@ -101,7 +103,6 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         self._ids[task] = id
         # A task cancelled before its first step never runs a line of ``_run``.
         task.add_done_callback(lambda task: self._gone(coro, turn, id, task))
-        self._start()
         return task
 
     async def _run(self, coro: Coroutine[Any, Any, T], turn: _Turn, id: int) -> T:
@@ -188,12 +189,14 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         id: int,
         task: asyncio.Task[Any] | None = None,
     ) -> None:
-        if task is not None:
-            del self._ids[task]
         coro.close()
         looks = self._looks
         assert looks is not None
-        looks.end()
+        looks.stop()
+        if task is not None:
+            del self._ids[task]
+            if not self._ids:
+                looks.end()
         if turn.done() and not turn.cancelled():
             self._running -= 1
             try:
@@ -246,22 +249,37 @@ class _Looks:
         if lease is None:
             left = self._wait.left
             if left is not None:
-                self._alarm = self._loop.call_later(left, self._again)
+                self._wake_in(left)
         return lease
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Not to be called for what the group itself is about to do."""
         self._wait.give_up()
+
+    def end(self) -> None:
+        """No task is left."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+
+    def _wake_in(self, seconds: float) -> None:
+        # One that comes too early looks in vain, which is less than setting one for each look.
+        if self._alarm is not None:
+            if self._alarm.when() <= self._loop.time() + seconds:
+                return
+            self._alarm.cancel()
+        self._alarm = self._loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._again()
 
     def _called(self) -> None:
         # From any thread, and from within any call into the queue.
         self._loop.call_soon_threadsafe(self._again)
 
     def _again(self) -> None:
-        self.end()
+        self.stop()
         self._group._start()
 
 

@@ -58,9 +58,7 @@ def busy(executor: KeyedExecutor, *keys: str, calls: int = 1) -> Iterator[list[G
 class AtOnce(futures.Executor):
     """Runs each call where it is submitted."""
 
-    def submit(
-        self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> futures.Future[R]:
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> futures.Future[R]:
         future: futures.Future[R] = futures.Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -76,9 +74,7 @@ class ByHand(futures.Executor):
         self.calls: list[futures.Future[Any]] = []
         self.submitted = threading.Semaphore(0)
 
-    def submit(
-        self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> futures.Future[R]:
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> futures.Future[R]:
         future: futures.Future[R] = futures.Future()
         self.calls.append(future)
         self.submitted.release()

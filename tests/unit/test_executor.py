@@ -168,7 +168,9 @@ def test_an_initializer_runs_once_on_each_thread() -> None:
         seen.append((word, threading.get_ident()))
 
     with KeyedExecutor(2, initializer=note, initargs=("here",)) as executor:
-        threads = list(executor.map(lambda _: barrier.wait(LONG) >= 0 and threading.get_ident(), "ab"))
+        threads = list(
+            executor.map(lambda _: barrier.wait(LONG) >= 0 and threading.get_ident(), "ab")
+        )
         list(executor.map(str, range(20)))
     assert sorted(seen) == sorted(("here", thread) for thread in set(threads))
 

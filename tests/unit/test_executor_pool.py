@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from concurrent import futures
@@ -49,7 +50,7 @@ def test_calls_run_in_processes_in_the_order_of_their_keys(executor: KeyedExecut
     assert [tag for tag, *_ in stamps] == list(range(60))
     for key in "ab":
         lane = [stamp for stamp, held in zip(stamps, keys, strict=True) if key in held]
-        for (_, _, _, end), (_, _, begin, _) in zip(lane, lane[1:], strict=False):
+        for (_, _, _, end), (_, _, begin, _) in itertools.pairwise(lane):
             assert end <= begin, f"two calls on {key} overlap"
 
 
@@ -97,9 +98,9 @@ def test_a_call_in_a_process_is_made_again(
 
 def test_a_killed_process_fails_what_it_held_and_the_lanes_stay_usable() -> None:
     with processes(1) as pool, KeyedExecutor(1, pool=pool) as executor:
-        dead = executor.submit_keyed("a", die)
-        behind = [executor.submit_keyed(key, int) for key in "ab"]
-        for call in (dead, *behind):
+        calls: list[futures.Future[Any]] = [executor.submit_keyed("a", die)]
+        calls += [executor.submit_keyed(key, int) for key in "ab"]
+        for call in calls:
             assert isinstance(call.exception(LONG), BrokenProcessPool)
         executor.queue.join(LONG)
         assert isinstance(executor.submit(int).exception(LONG), BrokenProcessPool)
@@ -120,7 +121,7 @@ def test_a_broken_pool_is_not_tried_again() -> None:
 def test_no_more_in_the_pool_than_max_workers_and_none_waits_there() -> None:
     pool = ByHand()
     executor = KeyedExecutor(2, pool=pool)
-    calls = [executor.submit_keyed(str(n), int) for n in range(4)]
+    calls: list[futures.Future[Any]] = [executor.submit_keyed(str(n), int) for n in range(4)]
     for _ in range(2):
         assert pool.submitted.acquire(timeout=LONG)
     stats = executor.queue.stats()
@@ -238,10 +239,10 @@ def test_a_revoked_call_keeps_its_place_in_the_pool_and_no_longer_counts(
     executor = KeyedExecutor(2, pool=pool)
     hung: Any = executor.submit_keyed("a", int)
     assert pool.submitted.acquire(timeout=LONG)
-    behind = executor.submit_keyed("a", int)
+    behind: Any = executor.submit_keyed("a", int)
     assert executor.queue.revoke(hung.id, then="skip") and hung.cancelled()
     assert pool.submitted.acquire(timeout=LONG)
-    third = executor.submit_keyed("b", int)
+    third: Any = executor.submit_keyed("b", int)
     assert not third.running()
     pool.calls[0].set_result("late")
     assert pool.submitted.acquire(timeout=LONG)

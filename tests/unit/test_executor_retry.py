@@ -61,7 +61,7 @@ def test_the_attempt_and_a_rising_token_are_the_handlers_to_see() -> None:
         future = executor.submit_keyed("a", call)
         future.exception(LONG)
     ids, attempts, tokens = zip(*seen, strict=True)
-    assert set(ids) == {future.id} and attempts == (1, 2, 3)  # type: ignore[attr-defined]
+    assert set(ids) == {future.id} and attempts == (1, 2, 3)
     assert list(tokens) == sorted(set(tokens))
 
 
@@ -125,7 +125,7 @@ def held(executor: KeyedExecutor, flaky: Flaky) -> tuple[Any, Any]:
     future = executor.submit_keyed("a", flaky)
     behind = executor.submit_keyed("a", int)
     executor.submit(int).result(LONG)
-    assert executor.queue.explain(future.id).nodes[0].state == "held"  # type: ignore[attr-defined]
+    assert executor.queue.explain(future.id).nodes[0].state == "held"
     assert not future.done() and not behind.done()
     return future, behind
 
@@ -296,7 +296,7 @@ def test_a_handler_sees_its_lease_and_the_executor_settles_it(
     def call() -> Lease[Any]:
         lease = current_lease()
         assert current_lease() is lease and not lease.lost
-        assert (lease.keys, lease.shared, lease.attempt) == ({b"a"}, {b"s"}, 1)
+        assert (set(lease.keys), set(lease.shared), lease.attempt) == ({b"a"}, {b"s"}, 1)
         for settle in settles:
             with pytest.raises(LeaseLost):
                 settle(lease)

@@ -1,4 +1,4 @@
-"""The executor's futures are those of concurrent.futures, in all that wait, as_completed and users see."""
+"""The executor's futures are those of concurrent.futures, in all that others see of them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,11 @@ def test_everybody_who_waits_is_told(executor: KeyedExecutor, gate: Gate) -> Non
         here.wait(LONG)
         results.append(ask(LONG))
 
-    asks = [running.result, running.exception, lambda timeout: futures.wait([running], timeout)[1]]
+    asks: list[Callable[[float], Any]] = [
+        running.result,
+        running.exception,
+        lambda timeout: futures.wait([running], timeout)[1],
+    ]
     threads = [threading.Thread(target=ask, args=(asks[n % 3],)) for n in range(8)]
     for thread in threads:
         thread.start()
@@ -293,9 +297,10 @@ def test_a_future_is_done_before_the_next_call_on_its_key(executor: KeyedExecuto
 def test_it_ends_once(executor: KeyedExecutor) -> None:
     done = executor.submit(int)
     done.result(LONG)
-    for again in (lambda: done.set_result(1), lambda: done.set_exception(ValueError())):
-        with pytest.raises(futures.InvalidStateError):
-            again()
+    with pytest.raises(futures.InvalidStateError):
+        done.set_result(1)
+    with pytest.raises(futures.InvalidStateError):
+        done.set_exception(ValueError())
     with pytest.raises(futures.InvalidStateError):
         done.set_running_or_notify_cancel()
     assert done.result() == 0
@@ -340,12 +345,11 @@ def test_a_cycle_through_a_future_is_collected(executor: KeyedExecutor) -> None:
     class Result:
         future: object
 
-    result = Result()
-    future = executor.submit(lambda: result)
+    future = executor.submit(Result)
     future.result(LONG).future = future
     executor.queue.join(LONG)
-    gone = weakref.ref(result)
-    del result, future
+    gone = weakref.ref(future.result())
+    del future
     gc.collect()
     assert gone() is None
 

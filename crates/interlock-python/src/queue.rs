@@ -449,7 +449,9 @@ impl Queue {
         self.forks.store(fork::generation(), Ordering::Relaxed);
         self.getters.store(0, Ordering::Relaxed);
         self.getter.store(0, Ordering::Relaxed);
-        let _old = self.core.start_afresh();
+        // Kept for ever: a destructor run here might undo what the parent still needs (a temporary file
+        // is deleted by whoever first forgets it).
+        std::mem::forget(self.core.start_afresh());
     }
 }
 

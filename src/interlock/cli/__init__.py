@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from interlock import __version__
 from interlock.cli import replay
 
 
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         description="Messages that share a key are handled in order, never at the same time; "
         "the rest runs in parallel.",
     )
+    whole.add_argument("--version", action="version", version=f"interlock {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
     replay.add_to(commands)
     return whole

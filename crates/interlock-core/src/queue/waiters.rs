@@ -9,7 +9,7 @@
 //! 2. while something falls due later, one parked waiter, the timekeeper, sleeps no longer than that.
 //!
 //! Room that becomes free is anybody's, so that a full queue does not hand the processor from one
-//! producer to the next for each message; but those who wait for it are passed at most [`PASSES`] times
+//! producer to the next for each message; but those who wait for it are passed at most `PASSES` times
 //! in a row. Then a put queues up behind them, or else is told that the queue is full.
 //!
 //! A called waiter that leaves without taking anything (its time was up, its thread was interrupted)
