@@ -23,7 +23,7 @@ ROUND = 2000
 SHOWN = 30
 KEYS = "abcdef"
 Then = Literal["retry", "hold", "dead", "skip"]
-COUNTED = "unsettled ready waiting leased backing_off held delayed dead".split()
+COUNTED = ["unsettled", "ready", "waiting", "leased", "backing_off", "held", "delayed", "dead"]
 
 
 def outcome(call: Callable[[], object]) -> object:
