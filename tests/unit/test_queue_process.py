@@ -280,8 +280,8 @@ sys.exit(8)
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "asleep\n"
-        # The interpreter's own waits (select, a thread's join) may miss a signal that comes just before
-        # they sleep, so that a user presses the keys again; ours must not need that.
+        # The interpreter's own waits (select, a thread's join) may miss a signal that comes just
+        # before they sleep, so that a user presses the keys again; ours must not need that.
         foreign = wait.endswith("in a loop") or wait == "a consumer"
         for _ in range(20 if foreign else 1):
             os.kill(process.pid, signal.SIGINT)
