@@ -153,7 +153,7 @@ impl<P> Scheduler<P> {
             consumer: lease.map_or(0, |lease| lease.consumer),
             held_for: lease.map(|lease| self.now - lease.at),
             lease_left: lease
-                .filter(|lease| lease.deadline != 0)
+                .filter(|lease| lease.timer != NONE)
                 .map(|lease| lease.deadline.saturating_sub(self.now)),
             due_in: due.map(|due| due.saturating_sub(self.now)),
             paused,

@@ -52,7 +52,7 @@ impl<P> Scheduler<P> {
         let token = self.now.max(self.last_token + 1);
         self.last_token = token;
         let id = self.messages[at].id;
-        let deadline = self.options.lease.map(|length| self.now.saturating_add(length).max(1));
+        let deadline = self.options.lease.map(|length| self.now.saturating_add(length));
         let place = self.leases.insert(Lease {
             token,
             at: self.now,

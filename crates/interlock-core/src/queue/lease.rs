@@ -34,11 +34,11 @@ pub struct Lease {
     /// 0: free.
     pub token: u64,
     pub at: Time,
-    /// 0: none.
+    /// Where `timer` says that it has one.
     pub deadline: Time,
     pub consumer: u64,
     pub message: u32,
-    /// Its place among the deadlines, if it has one.
+    /// Its place among the deadlines; `NONE`: it has no deadline.
     pub timer: u32,
     /// It was said that it is held too long.
     pub noted: bool,
@@ -114,7 +114,7 @@ impl<P> Scheduler<P> {
     pub(super) fn end_lease(&mut self, place: u32) -> Lease {
         let lease = self.leases[place];
         self.leases.remove(place);
-        if lease.deadline != 0 {
+        if lease.timer != NONE {
             let leases = &mut self.leases;
             self.deadlines.remove(lease.timer, |owner, position| leases[owner].timer = position);
         }
@@ -190,10 +190,10 @@ impl<P> Scheduler<P> {
         let at = self.leased(handle)?;
         let id = self.messages[at].id;
         let lease = &mut self.leases[handle.place];
-        let before = std::mem::replace(&mut lease.deadline, self.now.saturating_add(by).max(1));
+        lease.deadline = self.now.saturating_add(by);
         let (deadline, timer) = (lease.deadline, lease.timer);
         let leases = &mut self.leases;
-        if before != 0 {
+        if timer != NONE {
             self.deadlines.remove(timer, |owner, position| leases[owner].timer = position);
         }
         let due = Due { at: deadline, id, owner: handle.place };
