@@ -122,6 +122,8 @@ class KeyedExecutor(futures.Executor):
         else:
             calls.work = PoolWork(calls, pool, max_workers, on)
         self._work = calls.work
+        # Libraries that are handed an executor read it, as they do the standard ones'.
+        self._max_workers = max_workers
         # When nobody can submit any more, what was submitted is done, and the threads end.
         self._finalizer = weakref.finalize(self, calls._shutdown, False)
 

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -214,22 +215,28 @@ def test_a_put_from_a_signal_handler_wakes_the_loop_that_sleeps() -> None:
     q = KeyedQueue[str]()
     main_thread = threading.main_thread().ident
     assert main_thread is not None
+    handled = threading.Event()
 
     def handler(number: int, frame: FrameType | None) -> None:
-        q.put("payload")
-
-    before = signal.signal(signal.SIGUSR1, handler)
+        if not handled.is_set():
+            handled.set()
+            q.put("payload")
 
     def send() -> None:
         until(q._parked)
-        signal.pthread_kill(main_thread, signal.SIGUSR1)
+        # Again, for Python may sleep on where a signal comes just before the loop's select.
+        while not handled.is_set():
+            signal.pthread_kill(main_thread, signal.SIGUSR1)
+            time.sleep(0)
 
     async def main() -> None:
+        handled.clear()
         thread = Running(send)
         async with await q.aio.get() as payload:
             assert payload == "payload"
         thread.result()
 
+    before = signal.signal(signal.SIGUSR1, handler)
     try:
         for _ in range(50):
             run(main())
