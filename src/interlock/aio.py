@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import collections
 import inspect
-import io
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -320,11 +320,13 @@ async def _handle_next(
         lease = queue._try_get_async(kind, id(task)) or await _next(queue, kind)
     except errors.ShutDown:
         return False
-    token = _current.set(lease)
     alarm = None
     if timeout is not None:
+        # Before the lease becomes the current one: the loop keeps the alarm's context for long,
+        # even when it was cancelled.
         loop = asyncio.get_running_loop()
         alarm = loop.call_later(timeout, _revoke, queue, lease, timeout, task)
+    token = _current.set(lease)
     try:
         done = handler(lease.payload)
         if inspect.isawaitable(done):
@@ -351,9 +353,16 @@ async def _handle_next(
 def _revoke(
     queue: KeyedQueue[Any], lease: AsyncLease[Any], timeout: float, task: asyncio.Task[Any]
 ) -> None:
-    stack = io.StringIO()
-    task.print_stack(file=stack)
-    revoke(queue, lease, timeout, stack.getvalue())
+    # A task tells only of its outermost coroutine; the handler is further in.
+    frames = []
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is not None:
+            frames.append((frame, frame.f_lineno))
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    stack = traceback.StackSummary.extract(iter(frames)).format()
+    revoke(queue, lease, timeout, "".join(stack))
 
 
 # -- How a queue calls a coroutine ----------------------------------------------------------------

@@ -22,7 +22,11 @@ use crate::queue::Queue;
 /// One key lies in the lease itself.
 type NamedKeys = SmallVec<[(Key, bool); 1]>;
 
-/// The right to handle one message. See `interlock.Lease`.
+/// The right to handle one message, until it is settled.
+///
+/// As a context manager it gives the payload, acknowledges on success, and on an exception puts the
+/// message back by the retry policy and lets the exception through; `RetryAfter` and `Reject` steer.
+/// Dropped without a word it counts as a failed attempt, and warns.
 #[pyclass(frozen, subclass, generic, freelist = 64, module = "interlock")]
 pub struct Lease {
     pub queue: Py<Queue>,
@@ -218,11 +222,13 @@ impl Lease {
         self.id
     }
 
+    /// 1 for the first.
     #[getter]
     fn attempt(&self) -> u32 {
         self.attempt
     }
 
+    /// Rises with every lease of the queue: a fence for what the handler writes.
     #[getter]
     fn token(&self) -> u64 {
         self.handle.token
@@ -244,6 +250,14 @@ impl Lease {
         })
     }
 
+    /// The message was not handled: it comes again, in its place, or is given up.
+    ///
+    /// Args:
+    ///     delay: seconds until then. Default: what the retry policy says.
+    ///     error: why, for the logs and the dead letter; a str or an exception.
+    ///
+    /// Raises:
+    ///     LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
     #[pyo3(signature = (delay = None, error = None))]
     pub fn nack(
         &self,
@@ -259,6 +273,7 @@ impl Lease {
         queue.say(py)
     }
 
+    /// The message cannot be handled: a dead letter at once. Raises LeaseLost as `ack` does.
     pub fn reject(&self, py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
         let Ok(text) = reason.cast::<PyString>() else {
             return Err(errors::wrong_type("reject(): reason", reason, "str"));
@@ -290,6 +305,7 @@ impl Lease {
         queue.say(py)
     }
 
+    /// Its handling never began: the same place and attempt. Raises LeaseLost as `ack` does.
     pub fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.keep_keys(py);
         let queue = self.queue.get();
@@ -297,6 +313,7 @@ impl Lease {
         queue.say(py)
     }
 
+    /// Sets the deadline to so many seconds from now. Raises LeaseLost as `ack` does.
     pub fn extend(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let by = micros(seconds, "extend(): seconds")?;
         let queue = self.queue.get();

@@ -289,10 +289,12 @@ impl Queue {
         })
     }
 
+    /// No message is queued that is not leased.
     fn empty(&self, py: Python<'_>) -> bool {
         self.qsize(py) == 0
     }
 
+    /// A put would have to wait.
     fn full(&self, py: Python<'_>) -> bool {
         self.check_fork(py);
         self.core.call(|scheduler, now| {

@@ -229,21 +229,21 @@ impl Lanes {
     /// next one on each of its keys, however many they are; what has to be limited are runs of readers.
     fn grant(&mut self, number: u32, granted: &mut Vec<u32>, budget: &mut u32) {
         let lane = &mut self.lanes[number];
-        let mut free = 1;
+        let mut free = true;
         while lane.first_waiting != NONE {
             let edge = &mut self.edges[lane.first_waiting];
             if lane.active > 0 && !(lane.shared && edge.shared()) {
                 return;
             }
-            if free + *budget == 0 {
+            if !free && *budget == 0 {
                 if !lane.unfinished {
                     lane.unfinished = true;
                     self.unfinished.push(number);
                 }
                 return;
             }
-            *budget -= 1 - free;
-            free = 0;
+            *budget -= u32::from(!free);
+            free = false;
             edge.word |= GRANTED;
             lane.active += 1;
             lane.shared = edge.shared();

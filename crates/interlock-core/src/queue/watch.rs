@@ -258,7 +258,9 @@ impl<P> Scheduler<P> {
                 break;
             }
             seen += 1;
-            if matches!(self.messages[at].state, Some(State::Waiting | State::Ready)) {
+            // What was delayed waits from when it took its place, and is found below.
+            let undelayed = self.sequence(at) == id;
+            if undelayed && matches!(self.messages[at].state, Some(State::Waiting | State::Ready)) {
                 note(id, now - put_at);
             }
         }
