@@ -253,7 +253,7 @@ class Queue(Generic[_T]):
     def _set_crew(self, all: int, any: int) -> None: ...
     def _handling(self) -> list[int]: ...
 
-@disjoint_base
+@final
 class Lease(Generic[_T]):
     """The right to handle one message, until it is settled.
 

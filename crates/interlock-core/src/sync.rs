@@ -17,13 +17,19 @@ pub fn give_memory_back() {
     }
 }
 
+/// What a lock of one's own has to implement, to be a queue's.
 #[cfg(not(shuttle))]
-pub use parking_lot::{Mutex, MutexGuard};
+pub use parking_lot::lock_api::{GuardNoSend, RawMutex as RawLock};
+
+/// The lock between threads.
+#[cfg(not(shuttle))]
+pub use parking_lot::RawMutex as ThreadLock;
+
+#[cfg(not(shuttle))]
+pub type Mutex<T, L = ThreadLock> = parking_lot::lock_api::Mutex<L, T>;
 
 #[cfg(shuttle)]
-pub use checked::Mutex;
-#[cfg(shuttle)]
-pub use shuttle::sync::MutexGuard;
+pub use checked::{Mutex, RawLock, ThreadLock};
 
 /// Why a parked thread went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,13 +203,21 @@ mod imp {
 
 #[cfg(shuttle)]
 mod checked {
-    /// The model's mutex with the signature of parking_lot's.
-    #[derive(Debug, Default)]
-    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+    use std::marker::PhantomData;
 
-    impl<T> Mutex<T> {
+    /// The model has but one lock, its own.
+    pub trait RawLock {}
+    #[derive(Debug)]
+    pub struct ThreadLock;
+    impl RawLock for ThreadLock {}
+
+    /// The model's mutex with the signature of parking_lot's.
+    #[derive(Debug)]
+    pub struct Mutex<T, L = ThreadLock>(shuttle::sync::Mutex<T>, PhantomData<L>);
+
+    impl<T, L> Mutex<T, L> {
         pub fn new(value: T) -> Self {
-            Mutex(shuttle::sync::Mutex::new(value))
+            Mutex(shuttle::sync::Mutex::new(value), PhantomData)
         }
 
         pub fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {

@@ -10,6 +10,7 @@ use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::Look;
 use pyo3::exceptions::{PyBaseException, PyStopIteration, PyTimeoutError, PyTypeError};
+use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -19,13 +20,16 @@ use crate::batch::Batch;
 use crate::call::Call;
 use crate::convert::micros;
 use crate::errors;
+use crate::hot;
 use crate::lease::Lease;
-use crate::queue::{puts_of, to_kind, OwnedArguments, Queue};
+use crate::many::BatchArguments;
+use crate::queue::{to_kind, Queue};
 use crate::queue_operate::at_least_one;
+use crate::recycle::Recycler;
 use crate::wait;
 
 /// A lease whose settling is awaited; see `interlock.AsyncLease`.
-#[pyclass(frozen, extends = Lease, generic, module = "interlock")]
+#[pyclass(frozen, subclass, extends = Lease, generic, module = "interlock")]
 pub struct AsyncLease;
 
 impl AsyncLease {
@@ -34,9 +38,24 @@ impl AsyncLease {
         grant: Grant,
         payload: Py<PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        let base = PyClassInitializer::from(Lease::new(queue, grant, payload));
-        Bound::new(queue.py(), base.add_subclass(AsyncLease))
+        let py = queue.py();
+        let make = |lease| {
+            let lease = PyClassInitializer::from(lease).add_subclass(AsyncLease);
+            Ok(Bound::new(py, lease)?.into_super())
+        };
+        let lease = Lease::new(queue, grant, payload);
+        let lease = LEASES.give(py, lease, make)?;
+        // SAFETY: of the class that `make` makes, or its subclass.
+        Ok(unsafe { lease.cast_into_unchecked() })
     }
+}
+
+pub static LEASES: Recycler =
+    Recycler::new(c"interlock.AsyncLease", dealloc, hot::install_async_ack);
+
+unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
+    // SAFETY: the interpreter's, of an object that `make` made.
+    unsafe { LEASES.take(lease) }
 }
 
 /// Something already done, to be awaited: settling in process takes no time. It is what a coroutine
@@ -447,16 +466,14 @@ impl Queue {
         Ok(answer)
     }
 
-    /// What to put a batch with; one element of `named` a payload.
+    /// What to put a batch with; `named`: a `BatchArguments`.
     fn _batch<'py>(
         &self,
         payloads: Vec<Bound<'py, PyAny>>,
-        named: OwnedArguments<'py>,
+        named: BatchArguments<'py>,
     ) -> PyResult<Batch> {
-        let named = self.named_each(&payloads, &named)?;
-        let refs: Vec<_> = named.iter().map(Named::refs).collect();
-        let puts = puts_of(&named, &refs, payloads.len());
+        let named = named.named(self, &payloads)?;
         let payloads = payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
-        Ok(Batch::new("put_many()", &puts, payloads))
+        Ok(named.with_puts(|puts| Batch::new("put_many()", puts, payloads)))
     }
 }

@@ -7,9 +7,11 @@ use interlock_core::key::{Key, KeyRef};
 use interlock_core::queue::scheduler::{Placed, Put};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::{Look, Queue as Core};
+use interlock_core::queue::Look;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+
+use crate::gil::Core;
 
 /// What a put names, kept.
 struct Kept {
@@ -57,12 +59,7 @@ impl Batch {
     }
 
     /// Puts all of it, or takes a place in the line of those who wait for room.
-    pub fn look(
-        &self,
-        core: &Core<Py<PyAny>>,
-        wait: &mut Wait,
-        waker: &Waker,
-    ) -> Look<Vec<Placed>> {
+    pub fn look(&self, core: &Core, wait: &mut Wait, waker: &Waker) -> Look<Vec<Placed>> {
         let refs: Vec<(Vec<KeyRef<'_>>, Vec<KeyRef<'_>>)> =
             self.puts.iter().map(|put| (borrowed(&put.keys), borrowed(&put.shared))).collect();
         let puts: Vec<Put<'_>> = self

@@ -41,38 +41,24 @@ pub fn refs<'a>(keys: &'a [KeyBytes<'_>]) -> KeyRefs<'a> {
     keys.iter().map(|key| KeyRef::new(key.as_bytes())).collect()
 }
 
-/// The keys of the usual calls, borrowed where they lie: none, a str, or a tuple of a few of them.
-/// `None`: look closer. Nothing of Python may run while they are used.
+/// The keys of the usual calls, borrowed where they lie: a str, or a tuple of a few of them. `None`: look
+/// closer. Nothing of Python may run while they are used.
 #[inline]
 pub fn quick<'a>(value: &'a Bound<'_, PyAny>) -> Option<KeyRefs<'a>> {
-    #[inline]
-    fn push<'a>(keys: &mut KeyRefs<'a>, text: Borrowed<'a, '_, PyAny>) -> bool {
-        // SAFETY: an exact str, held by the caller; its UTF-8 form lives as long as it does.
-        let bytes: &'a [u8] = unsafe {
-            if ffi::PyUnicode_CheckExact(text.as_ptr()) == 0 {
-                return false;
-            }
-            let mut length = 0;
-            let start = ffi::PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut length);
-            if start.is_null() {
-                ffi::PyErr_Clear();
-                return false;
-            }
-            std::slice::from_raw_parts(start.cast(), length as usize)
-        };
-        if bytes.is_empty() || bytes.len() > MAX_KEY {
-            return false;
-        }
-        keys.push(KeyRef::new(bytes));
-        true
-    }
     let mut keys = KeyRefs::new();
-    if push(&mut keys, value.as_borrowed()) {
-        return Some(keys);
+    quick_each(value, |key| keys.push(key)).then_some(keys)
+}
+
+/// As `quick`; where it answers false, what was given to `push` is not all.
+#[inline(always)]
+pub fn quick_each<'a>(value: &'a Bound<'_, PyAny>, mut push: impl FnMut(KeyRef<'a>)) -> bool {
+    if let Some(key) = quick_key(value.as_borrowed()) {
+        push(key);
+        return true;
     }
-    let tuple = value.cast_exact::<PyTuple>().ok()?;
+    let Ok(tuple) = value.cast_exact::<PyTuple>() else { return false };
     if tuple.len() > 16 {
-        return None;
+        return false;
     }
     for i in 0..tuple.len() {
         // SAFETY: within the length of a tuple, which cannot change and is held by the caller.
@@ -82,11 +68,30 @@ pub fn quick<'a>(value: &'a Bound<'_, PyAny>) -> Option<KeyRefs<'a>> {
                 ffi::PyTuple_GetItem(tuple.as_ptr(), i as ffi::Py_ssize_t),
             )
         };
-        if !push(&mut keys, item) {
-            return None;
+        match quick_key(item) {
+            Some(key) => push(key),
+            None => return false,
         }
     }
-    Some(keys)
+    true
+}
+
+#[inline]
+fn quick_key<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<KeyRef<'a>> {
+    // SAFETY: an exact str, held by the caller; its UTF-8 form lives as long as it does.
+    let bytes: &'a [u8] = unsafe {
+        if ffi::PyUnicode_CheckExact(text.as_ptr()) == 0 {
+            return None;
+        }
+        let mut length = 0;
+        let start = ffi::PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut length);
+        if start.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        std::slice::from_raw_parts(start.cast(), length as usize)
+    };
+    (!bytes.is_empty() && bytes.len() <= MAX_KEY).then(|| KeyRef::new(bytes))
 }
 
 const ALLOWED: &str = "str, bytes, int";

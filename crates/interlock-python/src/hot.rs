@@ -43,10 +43,19 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: method };
         replace(queue.as_any(), name, pointer, keyed, doc)?;
     }
+    install_ack(py.get_type::<Lease>().as_any())?;
+    install_async_ack(py.get_type::<AsyncLease>().as_any())
+}
+
+/// Gives a class of leases its `ack`.
+pub fn install_ack(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let pointer = ffi::PyMethodDefPointer { PyCFunction: ack };
-    replace(py.get_type::<Lease>().as_any(), c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)?;
+    replace(class, c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
+}
+
+pub fn install_async_ack(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let pointer = ffi::PyMethodDefPointer { PyCFunction: async_ack };
-    replace(py.get_type::<AsyncLease>().as_any(), c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
+    replace(class, c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
 }
 
 fn replace(
@@ -190,6 +199,33 @@ unsafe fn find_arguments(
     (!found[PAYLOAD].is_null()).then_some(found)
 }
 
+/// The arguments of `put(payload)` and `put(payload, keys=...)`.
+///
+/// # Safety
+/// As for METH_FASTCALL with keywords.
+#[inline(always)]
+unsafe fn usual_arguments(
+    known: &Known,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> Option<(*mut PyObject, *mut PyObject)> {
+    // SAFETY: the caller's; one value each follows the positional ones.
+    unsafe {
+        if count != 1 {
+            None
+        } else if names.is_null() {
+            Some((*args, std::ptr::null_mut()))
+        } else if ffi::PyTuple_Size(names) == 1
+            && ffi::PyTuple_GetItem(names, 0) == known.names[KEYS]
+        {
+            Some((*args, *args.add(1)))
+        } else {
+            None
+        }
+    }
+}
+
 /// Objects of which there is one each, told by identity.
 struct Known {
     names: [*mut PyObject; NAMES.len()],
@@ -233,6 +269,11 @@ impl Known {
     }
 }
 
+/// Whether an argument is given as its default, told by identity.
+pub fn is_default(value: &Bound<'_, PyAny>) -> bool {
+    Known::get(value.py()).is_default(value.as_ptr())
+}
+
 unsafe extern "C" fn put(
     slf: *mut PyObject,
     args: *const *mut PyObject,
@@ -245,11 +286,16 @@ unsafe extern "C" fn put(
         unsafe {
             let py = Python::assume_attached();
             let known = Known::get(py);
+            let queue = Borrowed::from_ptr(py, slf);
+            let queue = queue.cast_unchecked::<Queue>().get();
+            if let Some((payload, keys)) = usual_arguments(known, args, count, names) {
+                if let Some(id) = quick_put(py, queue, known, payload, keys) {
+                    return id_of(slf, queue, id);
+                }
+            }
             let Some(found) = find_arguments(known, args, count, names) else {
                 return in_full(slf, "_put", args, count, names);
             };
-            let queue = Borrowed::from_ptr(py, slf);
-            let queue = queue.cast_unchecked::<Queue>().get();
             let plain = found[KEYS + 1..].iter().all(|&value| known.is_default(value));
             if plain && (found[TIMEOUT].is_null() || found[TIMEOUT] == known.none) {
                 if let Some(id) = quick_put(py, queue, known, found[PAYLOAD], found[KEYS]) {
@@ -461,7 +507,7 @@ unsafe extern "C" fn ack(slf: *mut PyObject, _: *mut PyObject) -> *mut PyObject 
             if lease.is_settled() || queue.is_forked() || queue.core.has_events() {
                 return attached(|py| lease.ack(py).map(|()| py.None().into_ptr()));
             }
-            match lease.ack_in_core() {
+            match lease.ack_in_core(py) {
                 Ok(payload) => {
                     lease.given_away();
                     if let Some(payload) = payload {

@@ -1,7 +1,7 @@
 //! A lease as Python holds it.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use interlock_core::key::Key;
 use interlock_core::queue::lease::LeaseLost;
@@ -13,21 +13,48 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyFrozenSet, PyString, PyType};
-use smallvec::SmallVec;
 
 use crate::convert::{frozen, micros};
 use crate::errors;
+use crate::gil::GilCell;
+use crate::hot;
 use crate::queue::Queue;
+use crate::recycle::Recycler;
 
-/// One key lies in the lease itself.
-type NamedKeys = SmallVec<[(Key, bool); 1]>;
+/// A message's keys, each with whether it is shared.
+enum NamedKeys {
+    /// Most messages' only key lies in the lease itself.
+    One([(Key, bool); 1]),
+    /// None, too, once it is known that there are none.
+    Several(Vec<(Key, bool)>),
+}
+
+impl NamedKeys {
+    #[inline]
+    fn new<'a>(mut keys: impl Iterator<Item = (&'a Key, bool)>) -> Option<Self> {
+        let own = |(key, shared): (&Key, bool)| (key.clone(), shared);
+        let first = own(keys.next()?);
+        let Some(second) = keys.next() else { return Some(NamedKeys::One([first])) };
+        let mut several = Vec::with_capacity(4);
+        several.extend([first, own(second)]);
+        several.extend(keys.map(own));
+        Some(NamedKeys::Several(several))
+    }
+
+    fn as_slice(&self) -> &[(Key, bool)] {
+        match self {
+            NamedKeys::One(one) => one,
+            NamedKeys::Several(several) => several,
+        }
+    }
+}
 
 /// The right to handle one message, until it is settled.
 ///
 /// As a context manager it gives the payload, acknowledges on success, and on an exception puts the
 /// message back by the retry policy and lets the exception through; `RetryAfter` and `Reject` steer.
 /// Dropped without a word it counts as a failed attempt, and warns.
-#[pyclass(frozen, subclass, generic, freelist = 64, module = "interlock")]
+#[pyclass(frozen, subclass, generic, module = "interlock")]
 pub struct Lease {
     pub queue: Py<Queue>,
     pub payload: Py<PyAny>,
@@ -37,9 +64,9 @@ pub struct Lease {
     /// Settled through this object, or given away: its end is not an abandonment.
     state: AtomicU8,
     /// What `__enter__` set the context variable with.
-    context: OnceLock<Box<Mutex<Option<Py<PyAny>>>>>,
+    context: GilCell<Option<Py<PyAny>>>,
     /// Kept when first asked for, and at the settlement, after which the queue has forgotten them.
-    keys: Mutex<Option<NamedKeys>>,
+    keys: GilCell<Option<NamedKeys>>,
 }
 
 const OPEN: u8 = 0;
@@ -60,6 +87,13 @@ pub fn current_variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         .map(|variable| variable.bind(py))
 }
 
+pub static LEASES: Recycler = Recycler::new(c"interlock.Lease", dealloc, hot::install_ack);
+
+unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
+    // SAFETY: the interpreter's, of an object that `make` made.
+    unsafe { LEASES.take(lease) }
+}
+
 impl Lease {
     #[inline]
     pub fn new(queue: &Bound<'_, Queue>, grant: Grant, payload: Py<PyAny>) -> Self {
@@ -70,8 +104,8 @@ impl Lease {
             id: grant.id,
             attempt: grant.attempt,
             state: AtomicU8::new(OPEN),
-            context: OnceLock::new(),
-            keys: Mutex::new(None),
+            context: GilCell::new(None),
+            keys: GilCell::new(None),
         }
     }
 
@@ -81,16 +115,31 @@ impl Lease {
         grant: Grant,
         payload: Py<PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        let lease = Bound::new(queue.py(), Lease::new(queue, grant, payload))?;
-        // The free list gives out what the collector no longer knows, and a cycle through a lease
-        // would stay for ever.
-        // SAFETY: an object of a type that supports collection, complete and owned.
+        let py = queue.py();
+        let lease = Lease::new(queue, grant, payload);
+        LEASES.give(py, lease, |lease| Bound::new(py, lease))
+    }
+
+    /// Whether it holds nothing that only its drop can undo.
+    #[inline]
+    pub fn can_be_recycled(&self, py: Python<'_>) -> bool {
+        self.is_settled() && self.context.with(py, Option::is_none)
+    }
+
+    /// Drops a lease that can be recycled, without asking PyO3 whether the thread is attached.
+    ///
+    /// # Safety
+    /// The GIL is held.
+    #[inline]
+    pub unsafe fn drop_settled(self) {
+        let lease = ManuallyDrop::new(self);
+        // SAFETY: each is read once, and the lease is not used or dropped afterwards; the context is
+        // none.
         unsafe {
-            if ffi::PyObject_GC_IsTracked(lease.as_ptr()) == 0 {
-                ffi::PyObject_GC_Track(lease.as_ptr().cast());
-            }
+            drop(std::ptr::read(&lease.keys));
+            ffi::Py_DECREF(std::ptr::read(&lease.payload).into_ptr());
+            ffi::Py_DECREF(std::ptr::read(&lease.queue).into_ptr());
         }
-        Ok(lease)
     }
 
     /// Settles it, once; an error if it is lost or was settled already.
@@ -157,41 +206,42 @@ impl Lease {
 
     /// Acknowledges it in the queue, and keeps its keys.
     #[inline]
-    pub fn ack_in_core(&self) -> Result<Option<Py<PyAny>>, LeaseLost> {
-        let mut keys = NamedKeys::new();
-        let core = &self.queue.get().core;
-        let acked =
-            core.ack_showing(self.handle, |key, shared| keys.push((key.clone(), shared)))?;
-        if !keys.is_empty() {
-            *self.keys.lock().expect("never poisoned") = Some(keys);
-        }
-        Ok(acked)
+    pub fn ack_in_core(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, LeaseLost> {
+        self.queue.get().core.ack_showing(self.handle, |keys| {
+            if let Some(keys) = NamedKeys::new(keys) {
+                self.keys.replace(py, Some(keys));
+            }
+        })
     }
 
-    fn named_keys(&self, py: Python<'_>) -> PyResult<NamedKeys> {
-        if let Some(keys) = &*self.keys.lock().expect("never poisoned") {
-            return Ok(keys.clone());
+    /// Sees to it that the keys are known here.
+    fn find_keys(&self, py: Python<'_>) -> PyResult<()> {
+        if self.keys.with(py, Option::is_some) {
+            return Ok(());
         }
         let found = self.queue.get().core.call(|scheduler, _| scheduler.keys_of_id(self.id));
-        let keys: NamedKeys = match found {
-            Some(keys) => keys.into(),
+        let keys = match found {
+            Some(keys) => keys,
             // Settled here, which keeps what keys there are.
-            None if self.state.load(Ordering::Relaxed) == SETTLED => NamedKeys::new(),
+            None if self.state.load(Ordering::Relaxed) == SETTLED => Vec::new(),
             None => return Err(errors::lease_lost(py, self.id, self.handle.token)),
         };
-        *self.keys.lock().expect("never poisoned") = Some(keys.clone());
-        Ok(keys)
+        self.keys.replace(py, Some(NamedKeys::Several(keys)));
+        Ok(())
     }
 
     fn set_of_keys<'py>(&self, py: Python<'py>, shared: bool) -> PyResult<Bound<'py, PyFrozenSet>> {
-        let keys = self.named_keys(py)?;
-        let keys = keys.iter().filter(|(_, s)| *s == shared);
-        frozen(py, keys.map(|(key, _)| key.as_bytes().to_vec()))
+        self.find_keys(py)?;
+        let copied = |keys: &Option<NamedKeys>| -> Vec<Vec<u8>> {
+            let keys = keys.as_ref().map_or(&[][..], NamedKeys::as_slice);
+            keys.iter().filter(|(_, s)| *s == shared).map(|(k, _)| k.as_bytes().to_vec()).collect()
+        };
+        frozen(py, self.keys.with(py, copied).into_iter())
     }
 
     /// Keys are read from the queue, where they are gone once the message is settled.
     fn keep_keys(&self, py: Python<'_>) {
-        let _ = self.named_keys(py);
+        let _ = self.find_keys(py);
     }
 }
 
@@ -357,15 +407,16 @@ impl Lease {
         visit.call(&self.queue)?;
         visit.call(&self.payload)?;
         // What `__enter__` kept holds the context, which holds this lease.
-        let context = self.context.get().and_then(|context| context.try_lock().ok());
-        context.map_or(Ok(()), |context| visit.call(&*context))
+        // SAFETY: the collector runs with the GIL held.
+        let py = unsafe { Python::assume_attached() };
+        self.context.with(py, |context| visit.call(context))
     }
 }
 
 impl Lease {
     /// The message was handled; see `hot` for how Python comes here.
     pub fn ack(&self, py: Python<'_>) -> PyResult<()> {
-        drop(self.settle(py, || self.ack_in_core())?);
+        drop(self.settle(py, || self.ack_in_core(py))?);
         self.queue.get().say(py)
     }
 
@@ -373,8 +424,7 @@ impl Lease {
     pub fn enter<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let token = current_variable(py)?.call_method1("set", (slf,))?;
-        let context = slf.get().context.get_or_init(Box::default);
-        *context.lock().expect("never poisoned") = Some(token.unbind());
+        drop(slf.get().context.replace(py, Some(token.unbind())));
         Ok(slf.get().payload.bind(py).clone())
     }
 
@@ -417,8 +467,7 @@ impl Lease {
     }
 
     fn leave_context(&self, py: Python<'_>) {
-        let Some(context) = self.context.get() else { return };
-        let token = context.lock().expect("never poisoned").take();
+        let token = self.context.replace(py, None);
         if let (Some(token), Ok(variable)) = (token, current_variable(py)) {
             // Entered in another context (a generator that moved): there is nothing to reset there.
             let _ = variable.call_method1("reset", (token,));

@@ -1,14 +1,13 @@
 //! The queue as Python holds it: put and get.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::Waker;
 
 use interlock_core::clock::Clock;
-use interlock_core::queue::scheduler::{Grant, Placed, Put};
+use interlock_core::queue::scheduler::{Grant, Placed};
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::{Limits, Watch};
-use interlock_core::queue::{self as core, Ended, Look};
+use interlock_core::queue::{self as core, Ended};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -18,18 +17,18 @@ use crate::arguments::{Named, PutArguments};
 use crate::blocked;
 use crate::call::Call;
 use crate::clock::ManualClock;
-use crate::convert::{micros, KeyRefs};
+use crate::convert::micros;
 use crate::errors;
 use crate::fork;
+use crate::gil::Core;
 use crate::lease::Lease;
-use crate::queue_operate::at_least_one;
 use crate::wait;
 use crate::work::Crew;
 
 /// What `interlock.KeyedQueue` is made of. See there.
 #[pyclass(subclass, frozen, weakref, generic, module = "interlock._core")]
 pub struct Queue {
-    pub core: core::Queue<Py<PyAny>>,
+    pub core: Core,
     pub keys_of: Option<Py<PyAny>>,
     pub shared_of: Option<Py<PyAny>>,
     pub sizeof: Option<Py<PyAny>>,
@@ -102,7 +101,7 @@ impl Queue {
         Ok(Queue {
             plain,
             crew: Crew::default(),
-            core: core::Queue::with(options, watch, clock),
+            core: Core::with(options, watch, clock),
             keys_of: keys,
             shared_of: shared,
             sizeof,
@@ -159,47 +158,6 @@ impl Queue {
         self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())
     }
 
-    /// Waits for room for the whole batch; one element of `named` a payload.
-    #[pyo3(signature = (payloads, named, block, timeout))]
-    fn _put_many<'py>(
-        &self,
-        py: Python<'py>,
-        payloads: Vec<Bound<'py, PyAny>>,
-        named: OwnedArguments<'py>,
-        block: bool,
-        timeout: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<u64>> {
-        self.check_fork(py);
-        let call = "put_many()";
-        let timeout = wait_time(block, timeout, call)?;
-        let named = self.named_each(&payloads, &named)?;
-        let refs: Vec<_> = named.iter().map(Named::refs).collect();
-        let puts = puts_of(&named, &refs, payloads.len());
-        let mut payloads: Vec<Option<Py<PyAny>>> =
-            payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
-        let size = named.iter().map(Named::size).sum();
-        let want = Want::Room(puts.len(), size);
-        let mut at_once = Wait::new(want, 0);
-        let first = self.core.put_many_or_wait(&puts, &mut payloads, &mut at_once, Waker::noop());
-        let placed = match first {
-            Look::Found(placed) => Ok(placed),
-            Look::Ended(Ended::TimedOut) | Look::Sleep(_) if timeout != Some(0) => {
-                if timeout.is_none() {
-                    self.check_room(py, call, wait::consumer())?;
-                }
-                let mut wait = Wait::new(want, wait::deadline(&self.core, timeout));
-                wait::until(py, &self.core, &mut wait, |wait, waker| {
-                    self.core.put_many_or_wait(&puts, &mut payloads, wait, waker)
-                })?
-            }
-            Look::Ended(ended) => Err(ended),
-            Look::Sleep(_) => Err(Ended::TimedOut),
-        };
-        let placed = placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
-        self.say(py)?;
-        Ok(placed.into_iter().map(|placed| placed.id).collect())
-    }
-
     #[pyo3(signature = (block = true, timeout = None, *, kind = None))]
     fn _get<'py>(
         slf: &Bound<'py, Self>,
@@ -230,54 +188,6 @@ impl Queue {
         let lease = Lease::make(slf, found.0, found.1)?;
         said(queue, py, std::iter::once(lease.get()))?;
         Ok(lease)
-    }
-
-    /// At least one message, at most `limit`.
-    #[pyo3(
-        signature = (limit, block = true, timeout = None, *, kind = None),
-        text_signature = "($self, limit, block=True, timeout=None, *, kind='any')"
-    )]
-    fn get_many<'py>(
-        slf: &Bound<'py, Self>,
-        limit: &Bound<'py, PyAny>,
-        block: bool,
-        timeout: Option<&Bound<'py, PyAny>>,
-        kind: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<Bound<'py, Lease>>> {
-        let py = slf.py();
-        let queue = slf.get();
-        queue.check_fork(py);
-        let limit = at_least_one(limit, "get_many(): limit")?;
-        let kind = to_kind(kind, "get_many()")?;
-        let timeout = wait_time(block, timeout, "get_many()")?;
-        let consumer = wait::consumer();
-        queue.note_getter(consumer);
-        let mut found: Vec<(Grant, Py<PyAny>)> = Vec::new();
-        let mut wait = Wait::new(Want::Message(kind), wait::deadline(&queue.core, timeout));
-        wait::until(py, &queue.core, &mut wait, |wait, waker| {
-            let view =
-                |payload: &Py<PyAny>, grant: &Grant| found.push((*grant, payload.clone_ref(py)));
-            queue.core.get_many_or_wait(kind, limit, consumer, view, wait, waker)
-        })?
-        .map_err(|ended| errors::get_ended(py, ended))?;
-        let make = |(grant, payload)| Lease::make(slf, grant, payload);
-        let leases = found.into_iter().map(make).collect::<PyResult<Vec<_>>>()?;
-        said(queue, py, leases.iter().map(|lease| lease.get()))?;
-        Ok(leases)
-    }
-
-    /// Settles all these leases; the first one that is lost is raised after the others are settled.
-    fn ack_many(&self, py: Python<'_>, leases: &Bound<'_, PyAny>) -> PyResult<()> {
-        let lease = |lease: PyResult<Bound<'_, PyAny>>| Ok(lease?.cast_into::<Lease>()?.unbind());
-        let leases = leases.try_iter()?.map(lease).collect::<PyResult<Vec<Py<Lease>>>>()?;
-        let mut first = Ok(());
-        for lease in &leases {
-            let acked = lease.get().ack(py);
-            if first.is_ok() {
-                first = acked;
-            }
-        }
-        first
     }
 
     /// Messages that are not leased.
@@ -345,28 +255,6 @@ impl Queue {
 }
 
 impl Queue {
-    /// What each message of a batch is put with; one for all where nothing depends on the payload.
-    pub fn named_each<'py>(
-        &self,
-        payloads: &[Bound<'py, PyAny>],
-        put: &OwnedArguments<'py>,
-    ) -> PyResult<Vec<Named<'py>>> {
-        let one = |i: usize, payload: &Bound<'py, PyAny>, put: &PutArguments<'_, 'py>| {
-            // The name of the item is made for an error only.
-            Named::new(self, "put_many()", payload, put)
-                .or_else(|_| Named::new(self, &format!("put_many(): items[{i}]"), payload, put))
-        };
-        if self.plain && !put.depends_on_payload() {
-            let first = payloads.first().map(|payload| one(0, payload, &put.borrowed()));
-            return first.into_iter().collect();
-        }
-        let each = |(i, payload): (usize, &Bound<'py, PyAny>)| {
-            let own = put.of(payload)?;
-            one(i, payload, &own.borrowed())
-        };
-        payloads.iter().enumerate().map(each).collect()
-    }
-
     pub fn put_named(
         &self,
         py: Python<'_>,
@@ -454,75 +342,6 @@ impl Queue {
         // Kept for ever: a destructor run here might undo what the parent still needs (a temporary file
         // is deleted by whoever first forgets it).
         std::mem::forget(self.core.start_afresh());
-    }
-}
-
-/// The puts of a batch of so many, of which each is named, or one for all.
-pub fn puts_of<'a, 'b: 'a>(
-    named: &'a [Named<'_>],
-    refs: &'a [(KeyRefs<'b>, KeyRefs<'b>)],
-    count: usize,
-) -> Vec<Put<'a>> {
-    match (named, refs) {
-        ([named], [refs]) => vec![named.put(refs); count],
-        _ => named.iter().zip(refs).map(|(named, refs)| named.put(refs)).collect(),
-    }
-}
-
-/// The arguments of one message of a batch.
-#[derive(FromPyObject)]
-pub struct OwnedArguments<'py> {
-    #[pyo3(item)]
-    keys: Option<Bound<'py, PyAny>>,
-    #[pyo3(item)]
-    shared: Option<Bound<'py, PyAny>>,
-    #[pyo3(item)]
-    priority: Option<Bound<'py, PyAny>>,
-    #[pyo3(item)]
-    delay: Option<Bound<'py, PyAny>>,
-    #[pyo3(item)]
-    dedup: Option<Bound<'py, PyAny>>,
-    #[pyo3(item)]
-    barrier: bool,
-    #[pyo3(item)]
-    quiet: bool,
-}
-
-impl<'py> OwnedArguments<'py> {
-    fn depends_on_payload(&self) -> bool {
-        let any = [&self.keys, &self.shared, &self.dedup];
-        any.into_iter().flatten().any(|value| value.is_callable())
-    }
-
-    /// The same for one payload: callables called.
-    fn of(&self, payload: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let of = |value: &Option<Bound<'py, PyAny>>| match value {
-            Some(value) if value.is_callable() => {
-                value.call1((payload,)).map(|value| (!value.is_none()).then_some(value))
-            }
-            value => Ok(value.clone()),
-        };
-        Ok(OwnedArguments {
-            keys: of(&self.keys)?,
-            shared: of(&self.shared)?,
-            dedup: of(&self.dedup)?,
-            priority: self.priority.clone(),
-            delay: self.delay.clone(),
-            barrier: self.barrier,
-            quiet: self.quiet,
-        })
-    }
-
-    pub fn borrowed(&self) -> PutArguments<'_, 'py> {
-        PutArguments {
-            keys: self.keys.as_ref(),
-            shared: self.shared.as_ref(),
-            priority: self.priority.as_ref(),
-            delay: self.delay.as_ref(),
-            dedup: self.dedup.as_ref(),
-            barrier: self.barrier,
-            quiet: self.quiet,
-        }
     }
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::Wait;
-use interlock_core::queue::{Ended, Look, Queue};
+use interlock_core::queue::{Ended, Look};
 use interlock_core::sync::{Parker, Unparked};
 use pyo3::prelude::*;
 
 use crate::exit;
+use crate::gil::Core;
 
 thread_local! {
     static PARKER: (Arc<Parker>, Waker) = {
@@ -25,15 +26,12 @@ thread_local! {
 const MAIN_SLICE: Duration = Duration::from_millis(250);
 
 /// Looks and sleeps until there is something, the wait ends, or a signal handler raised.
-pub fn until<P, T>(
+pub fn until<T>(
     py: Python<'_>,
-    queue: &Queue<P>,
+    queue: &Core,
     wait: &mut Wait,
     mut look: impl FnMut(&mut Wait, &Waker) -> Look<T>,
-) -> PyResult<Result<T, Ended>>
-where
-    P: Send,
-{
+) -> PyResult<Result<T, Ended>> {
     // Nested waits (a signal handler that gets from a queue) may take each other's wakes, so that each
     // wait looks again after it, and a parker of its own is made only where one is in use.
     let (parker, waker) = PARKER.with(|(parker, waker)| (parker.clone(), waker.clone()));
@@ -98,6 +96,6 @@ pub fn consumer() -> u64 {
 }
 
 /// When a wait that starts now ends, `Time::MAX` for never.
-pub fn deadline<P>(queue: &Queue<P>, timeout: Option<u64>) -> Time {
+pub fn deadline(queue: &Core, timeout: Option<u64>) -> Time {
     timeout.map_or(Time::MAX, |timeout| queue.clock().now().saturating_add(timeout))
 }

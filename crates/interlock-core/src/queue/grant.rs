@@ -11,10 +11,11 @@ use crate::queue::types::{Kind, State, Time};
 
 impl<P> Scheduler<P> {
     /// Hands out the first ready message of the kind asked for (clauses 3, 6, 7, 8, 22).
-    #[inline]
+    #[inline(always)]
     pub fn lease(&mut self, now: Time, kind: Kind, consumer: u64) -> Option<Grant> {
         self.begin(now, || Call::Lease { kind, limit: 1 });
-        self.grant(kind, consumer)
+        let at = self.grant(kind, consumer)?;
+        Some(self.granted_to(at))
     }
 
     /// Hands out up to `limit` messages, appended to `grants`.
@@ -27,11 +28,24 @@ impl<P> Scheduler<P> {
         grants: &mut Vec<Grant>,
     ) {
         self.begin(now, || Call::Lease { kind, limit });
-        grants.extend(std::iter::from_fn(|| self.grant(kind, consumer)).take(limit));
+        for _ in 0..limit {
+            let Some(at) = self.grant(kind, consumer) else { return };
+            grants.push(self.granted_to(at));
+        }
     }
 
+    /// What is said of the lease of a message that was just handed out.
+    #[inline(always)]
+    fn granted_to(&self, at: u32) -> Grant {
+        let message = &self.messages[at];
+        let (place, id) = (message.hold, message.id);
+        let handle = Handle { place, token: self.last_token };
+        Grant { handle, id, attempt: self.attempt(at), message: at }
+    }
+
+    /// Answers the message, not the grant: a number fits in a register.
     #[inline]
-    fn grant(&mut self, kind: Kind, consumer: u64) -> Option<Grant> {
+    fn grant(&mut self, kind: Kind, consumer: u64) -> Option<u32> {
         if self.pauses.queue {
             return None;
         }
@@ -51,28 +65,31 @@ impl<P> Scheduler<P> {
         };
         let token = self.now.max(self.last_token + 1);
         self.last_token = token;
-        let id = self.messages[at].id;
-        let deadline = self.options.lease.map(|length| self.now.saturating_add(length));
         let place = self.leases.insert(Lease {
             token,
             at: self.now,
-            deadline: deadline.unwrap_or(0),
+            deadline: 0,
             consumer,
             message: at,
             timer: NONE,
             noted: false,
         });
-        if let Some(at) = deadline {
-            let leases = &mut self.leases;
-            let due = Due { at, id, owner: place };
-            self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
+        if let Some(length) = self.options.lease {
+            self.set_deadline(place, self.messages[at].id, length);
         }
-        let attempt = self.attempt(at);
         let message = &mut self.messages[at];
         message.state = Some(State::Leased);
         message.hold = place;
         self.stats.leases += 1;
-        Some(Grant { handle: Handle { place, token }, id, attempt, message: at })
+        Some(at)
+    }
+
+    fn set_deadline(&mut self, place: u32, id: u64, length: u64) {
+        let at = self.now.saturating_add(length);
+        let leases = &mut self.leases;
+        leases[place].deadline = at;
+        let due = Due { at, id, owner: place };
+        self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
     }
 
     #[inline]

@@ -5,6 +5,8 @@
 //! and behind them those that wait. An edge is granted once and leaves once, so a call costs O(its
 //! keys), amortised, however long a lane is.
 
+use std::collections::VecDeque;
+
 use hashbrown::HashTable;
 
 use crate::key::{Key, KeyRef};
@@ -13,6 +15,12 @@ use crate::queue::slab::{Record, Slab, NONE};
 const SHARED: u32 = 1 << 31;
 const GRANTED: u32 = 1 << 30;
 const LANE: u32 = GRANTED - 1;
+
+/// Most idle lanes that stay.
+const RECENT: usize = 1024;
+/// None stays while the lanes take more segments than this (16 of 256 lanes, 0.3 MB), or a few idle ones
+/// would keep the memory of a peak.
+const RECENT_SEGMENTS: usize = 16;
 
 /// One message on one key.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +80,8 @@ pub struct Lane {
     shared: bool,
     pub paused: bool,
     unfinished: bool,
+    /// Among those that were idle lately.
+    kept: bool,
     /// How many times the depth at which a warning is due was passed and doubled.
     pub warned: u8,
 }
@@ -89,6 +99,7 @@ impl Default for Lane {
             shared: false,
             paused: false,
             unfinished: false,
+            kept: false,
             warned: 0,
         }
     }
@@ -115,6 +126,9 @@ pub struct Lanes {
     table: HashTable<u32>,
     /// Lanes with successors that one call could not ready (clause 21).
     unfinished: Vec<u32>,
+    /// Lanes that were idle lately, the oldest first. They stay, for most keys come again soon, and to
+    /// make a lane and to drop it costs as much as all the rest that a key costs.
+    recent: VecDeque<u32>,
     pub paused: usize,
     /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
     warn_depth: u32,
@@ -289,13 +303,32 @@ impl Lanes {
         self.table.find(spread(key.hash as u32), |&n| self.lanes[n].is(key)).copied()
     }
 
-    /// A lane without messages goes, unless it is paused (clause 22) or about to be looked at.
+    /// A lane without messages goes, unless it is paused (clause 22), about to be looked at, or one of
+    /// the last that were idle.
     #[inline]
     fn drop_if_idle(&mut self, number: u32) {
-        let lane = &self.lanes[number];
-        if lane.paused || lane.unfinished {
+        let lane = &mut self.lanes[number];
+        lane.warned = 0;
+        if lane.kept || lane.paused || lane.unfinished {
             return;
         }
+        if self.lanes.segments() > RECENT_SEGMENTS {
+            return self.drop_lane(number);
+        }
+        self.lanes[number].kept = true;
+        self.recent.push_back(number);
+        if self.recent.len() > RECENT {
+            let oldest = self.recent.pop_front().expect("more than a thousand");
+            let lane = &mut self.lanes[oldest];
+            lane.kept = false;
+            if lane.depth == 0 && !lane.paused && !lane.unfinished {
+                self.drop_lane(oldest);
+            }
+        }
+    }
+
+    fn drop_lane(&mut self, number: u32) {
+        let lane = &self.lanes[number];
         let hash = spread(lane.hash);
         if let Ok(entry) = self.table.find_entry(hash, |&n| n == number) {
             entry.remove();
@@ -348,6 +381,12 @@ impl Lanes {
         })
     }
 
+    /// A message's keys, in the order they were named, each with whether it is shared.
+    #[inline]
+    pub fn keys_of(&self, first: u32) -> KeysOf<'_> {
+        KeysOf { lanes: self, at: first }
+    }
+
     /// The messages of a lane in sequence: the granted ones first.
     pub fn standing(&self, lane: u32) -> impl Iterator<Item = &Edge> {
         let mut at = self.lanes[lane].head;
@@ -389,6 +428,27 @@ impl Lanes {
     /// Every live lane.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Lane)> {
         self.table.iter().map(|&number| (number, &self.lanes[number]))
+    }
+}
+
+/// The keys of a message.
+#[derive(Debug)]
+pub struct KeysOf<'a> {
+    lanes: &'a Lanes,
+    at: u32,
+}
+
+impl<'a> Iterator for KeysOf<'a> {
+    type Item = (&'a Key, bool);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == NONE {
+            return None;
+        }
+        let edge = &self.lanes.edges[self.at];
+        self.at = edge.sibling;
+        Some((&self.lanes.lanes[edge.lane()].key, edge.shared()))
     }
 }
 

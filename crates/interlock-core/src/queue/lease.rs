@@ -18,8 +18,8 @@
 //! assert_eq!(scheduler.ack(40, again.handle), Err(LeaseLost));
 //! ```
 
-use crate::key::Key;
 use crate::queue::dead::Dead;
+pub use crate::queue::lane::KeysOf;
 use crate::queue::message::{BARRIER, QUIET};
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
 use crate::queue::slab::{Record, NONE};
@@ -124,22 +124,20 @@ impl<P> Scheduler<P> {
     /// The message was handled. Gives back the payload.
     #[inline]
     pub fn ack(&mut self, now: Time, handle: Handle) -> Result<Option<P>, LeaseLost> {
-        self.ack_showing(now, handle, |_, _| ())
+        self.ack_showing(now, handle, |_| ())
     }
 
-    /// As `ack`; shows the message's keys, and whether each is shared, before they are forgotten.
+    /// As `ack`; shows the message's keys before they are forgotten.
     #[inline]
     pub fn ack_showing(
         &mut self,
         now: Time,
         handle: Handle,
-        mut show: impl FnMut(&Key, bool),
+        show: impl FnOnce(KeysOf<'_>),
     ) -> Result<Option<P>, LeaseLost> {
         let mut budget = self.begin(now, || Call::Ack { token: handle.token });
         let at = self.leased(handle)?;
-        for (_, edge) in self.lanes.edges_of(self.messages[at].first_edge) {
-            show(&self.lanes.lane(edge.lane()).key, edge.shared());
-        }
+        show(self.lanes.keys_of(self.messages[at].first_edge));
         let lease = self.end_lease(handle.place);
         self.stats.acks += 1;
         if self.watch.wants_handled {

@@ -43,24 +43,22 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::key::Key;
-use crate::sync::{give_memory_back, Mutex, Parker};
-use lease::{Failed, LeaseLost};
+use crate::sync::{give_memory_back, Mutex, Parker, RawLock, ThreadLock};
+use lease::{Failed, KeysOf, LeaseLost};
 use scheduler::{Grant, Handle, Placed, Put, Refused, Scheduler};
 use types::{Kind, Options, Time};
 use waiters::{Wait, Waiters, Want};
 use watch::{Event, Watch};
 
-/// A queue that threads and tasks share.
-#[derive(Debug)]
-pub struct Queue<P> {
-    inner: Mutex<Inner<P>>,
+/// A queue that threads and tasks share. `L` is its lock: where all callers are known to come one at a
+/// time, one that costs nothing may stand in for the lock between threads.
+pub struct Queue<P, L: RawLock = ThreadLock> {
+    inner: Mutex<Inner<P>, L>,
     clock: Clock,
     /// Something worth saying was noted by a call; see [`Queue::take_events`].
     noted: AtomicBool,
 }
 
-#[derive(Debug)]
 struct Inner<P> {
     scheduler: Scheduler<P>,
     waiters: Waiters,
@@ -90,7 +88,9 @@ impl<P> Queue<P> {
     pub fn new(options: Options) -> Self {
         Queue::with(options, Watch::off(), Clock::System)
     }
+}
 
+impl<P, L: RawLock> Queue<P, L> {
     pub fn with(options: Options, watch: Watch, clock: Clock) -> Self {
         let scheduler = Scheduler::new(options, watch);
         let inner = Inner { scheduler, waiters: Waiters::default(), closed: false };
@@ -115,7 +115,7 @@ impl<P> Queue<P> {
     }
 
     /// As `call`, at a coarse time where nothing falls due.
-    #[inline]
+    #[inline(always)]
     fn quick<R>(&self, call: impl FnOnce(&mut Inner<P>, Time) -> R) -> R {
         self.locked(|inner, clock| {
             let now = if inner.scheduler.timed() { clock.now() } else { clock.coarse() };
@@ -123,32 +123,36 @@ impl<P> Queue<P> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn locked<R>(&self, call: impl FnOnce(&mut Inner<P>, &Clock) -> R) -> R {
         let mut inner = self.inner.lock();
         let result = call(&mut inner, &self.clock);
+        if inner.wants_more() {
+            drop(inner);
+            self.after_call();
+        }
+        result
+    }
+
+    /// What few calls need once they are made: says that something was noted, gives memory back, wakes.
+    #[inline(never)]
+    fn after_call(&self) {
+        let mut inner = self.inner.lock();
         if inner.scheduler.watch.has_events() {
             // Relaxed: only a hint to look; the events themselves are read under the lock.
             self.noted.store(true, Ordering::Relaxed);
         }
-        if inner.scheduler.roomy {
-            inner.scheduler.roomy = false;
+        if std::mem::take(&mut inner.scheduler.roomy) {
             drop(inner);
             give_memory_back();
             inner = self.inner.lock();
         }
-        if inner.waiters.none_parked() && inner.waiters.wakes.is_empty() {
-            return result;
-        }
         let Inner { scheduler, waiters, closed } = &mut *inner;
         waiters.balance(scheduler, *closed, !self.clock.is_manual());
-        if !waiters.wakes.is_empty() {
-            let wakes = std::mem::take(&mut waiters.wakes);
-            // Unlock first, or the woken thread sleeps again.
-            drop(inner);
-            wakes.into_iter().for_each(Waker::wake);
-        }
-        result
+        let wakes = std::mem::take(&mut waiters.wakes);
+        // Unlock first, or the woken thread sleeps again.
+        drop(inner);
+        wakes.into_iter().for_each(Waker::wake);
     }
 
     /// Puts a message; the payload comes back if it was refused or known.
@@ -162,7 +166,7 @@ impl<P> Queue<P> {
     /// assert_eq!(queue.try_put(&Put::default(), &mut payload).unwrap(), Err(Refused::Full));
     /// assert_eq!(payload, Some("second"));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn try_put(
         &self,
         put: &Put<'_>,
@@ -258,7 +262,7 @@ impl<P> Queue<P> {
     /// let (grant, payload) = queue.try_get(Kind::Any, 1, |payload, _| *payload).unwrap().unwrap();
     /// assert_eq!((grant.attempt, payload), (1, 7));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn try_get<R>(
         &self,
         kind: Kind,
@@ -357,15 +361,15 @@ impl<P> Queue<P> {
     /// The message was handled; the payload comes back, to be dropped outside the lock.
     #[inline]
     pub fn ack(&self, handle: Handle) -> Result<Option<P>, LeaseLost> {
-        self.ack_showing(handle, |_, _| ())
+        self.ack_showing(handle, |_| ())
     }
 
     /// As `ack`; shows the message's keys before they are forgotten.
-    #[inline]
+    #[inline(always)]
     pub fn ack_showing(
         &self,
         handle: Handle,
-        show: impl FnMut(&Key, bool),
+        show: impl FnOnce(KeysOf<'_>),
     ) -> Result<Option<P>, LeaseLost> {
         self.locked(|inner, clock| {
             // An ack says nothing about time where nothing falls due; not to read the clock is a
@@ -487,6 +491,14 @@ impl<P> Queue<P> {
 
 impl<P> Inner<P> {
     #[inline]
+    fn wants_more(&self) -> bool {
+        self.scheduler.watch.has_events()
+            || self.scheduler.roomy
+            || !self.waiters.none_parked()
+            || !self.waiters.wakes.is_empty()
+    }
+
+    #[inline(always)]
     fn grant<R>(
         &mut self,
         now: Time,
@@ -508,7 +520,7 @@ impl<P> Inner<P> {
 }
 
 /// Waiting with the caller's own thread, for users in Rust.
-impl<P> Queue<P> {
+impl<P, L: RawLock> Queue<P, L> {
     /// Puts a message, and waits for room.
     pub fn put(&self, put: &Put<'_>, payload: P) -> Result<Placed, Ended> {
         let mut payload = Some(payload);

@@ -65,6 +65,9 @@ impl Ready {
             }
             self.fresh.pop_front();
         };
+        if self.later.is_empty() {
+            return fresh;
+        }
         let later = loop {
             let Some(&Reverse(ticket)) = self.later.peek() else {
                 break None;

@@ -1,0 +1,78 @@
+//! What the GIL guards needs no lock of its own.
+//!
+//! Every call into a queue's core is made with the GIL held, and no call gives it up half-way: payloads
+//! are dropped, wakers called and Python objects made outside the core's lock. So the lock between
+//! threads, whose two atomic operations would be a fifth of what a `put` costs, has nobody to keep out.
+//! What stands in for it only notices a call made within a call, which would be a bug.
+//!
+//! The module is built for the stable ABI, which interpreters without a GIL do not load.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use interlock_core::sync::{GuardNoSend, RawLock};
+use pyo3::prelude::*;
+
+/// The lock of a queue whose callers hold the GIL.
+pub struct GilLock(AtomicBool);
+
+/// A queue as the binding holds it.
+pub type Core = interlock_core::queue::Queue<Py<PyAny>, GilLock>;
+
+// SAFETY: whoever comes here holds the GIL until it has unlocked, so that nobody else can; a call within
+// a call is refused. The flag is atomic for the type's sake alone: plain loads and stores.
+unsafe impl RawLock for GilLock {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: GilLock = GilLock(AtomicBool::new(false));
+    type GuardMarker = GuardNoSend;
+
+    #[inline(always)]
+    fn lock(&self) {
+        assert!(self.try_lock(), "the core was called from within a call of the core");
+    }
+
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        !self.0.load(Ordering::Relaxed) && {
+            self.0.store(true, Ordering::Relaxed);
+            true
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A value read and written with the GIL held, whole: nothing of it is lent out.
+pub struct GilCell<T>(UnsafeCell<T>);
+
+// SAFETY: its methods take proof that the GIL is held, and no reference to the value outlives them.
+unsafe impl<T: Send> Sync for GilCell<T> {}
+
+impl<T> GilCell<T> {
+    pub const fn new(value: T) -> Self {
+        GilCell(UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub fn replace(&self, _: Python<'_>, value: T) -> T {
+        // SAFETY: as above.
+        std::mem::replace(unsafe { &mut *self.0.get() }, value)
+    }
+
+    /// `look` must not run Python code.
+    #[inline]
+    pub fn with<R>(&self, _: Python<'_>, look: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: as above, and nothing runs that could come back for it.
+        look(unsafe { &*self.0.get() })
+    }
+
+    /// `change` must not run Python code.
+    #[inline]
+    pub fn with_mut<R>(&self, _: Python<'_>, change: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: as above.
+        change(unsafe { &mut *self.0.get() })
+    }
+}
