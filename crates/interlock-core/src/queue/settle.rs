@@ -6,6 +6,9 @@ use crate::queue::scheduler::{Budget, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::types::State;
 
+/// So few messages keep no memory worth giving back before they are all settled.
+const SLACK: u64 = 1 << 12;
+
 impl<P> Scheduler<P> {
     /// Takes a message out of its lanes and of the queue; readies what it held up (clause 21).
     #[inline]
@@ -43,7 +46,7 @@ impl<P> Scheduler<P> {
             }
         }
         if self.stats.unsettled < self.ebb {
-            (self.peak, self.ebb, self.roomy) = (self.stats.unsettled, 0, true);
+            self.ebbed();
         }
         if self.stats.unsettled <= self.watch.calm_depth {
             self.watch.calmed(self.stats.unsettled);
@@ -53,6 +56,19 @@ impl<P> Scheduler<P> {
             }
         }
         payload
+    }
+
+    /// A peak is gone by seven eighths, and each time by seven eighths of what was left: what it took
+    /// goes back, for the allocator keeps what is freed little by little.
+    #[cold]
+    fn ebbed(&mut self) {
+        self.peak = self.stats.unsettled;
+        self.ebb = match self.ebb {
+            1 => 0,
+            ebb if ebb < SLACK => 1,
+            ebb => ebb / 8,
+        };
+        self.roomy = true;
     }
 
     pub(super) fn open_gates(&mut self, budget: &mut Budget) {
