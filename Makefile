@@ -151,6 +151,8 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	$(if $(TYPED_USES),@$(PY) -m pyright)
 	$(call step,import layers)
 	@.venv/bin/lint-imports --no-logo
+	$(call step,deliberate faults)
+	@$(PY) scripts/mutants.py --check
 
 .PHONY: lint-rust
 lint-rust: $(BUILD_TOOLS)

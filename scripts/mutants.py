@@ -3,6 +3,7 @@
     make mutants                      every fault of tests/mutants.toml
     make mutants ARGS="barrier token" those whose name contains one of the words
     make mutants ARGS=--list          what there is
+    make mutants ARGS=--check         only that each fault can still be made in the code of today
     make mutants ARGS=--write         every fault, and the table into scripts/mutants/RESULT.md
 
 Each fault is made in a copy of the tree under target/mutants, never in the tree itself. A fault is
@@ -116,6 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("words", nargs="*", help="only faults whose name contains one of these")
     parser.add_argument("--list", action="store_true", help="name the faults and their tests")
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.relative_to(ROOT)}")
+    parser.add_argument("--check", action="store_true", help="only see that each can be made")
     options = parser.parse_args(arguments)
     if options.words and options.write:
         parser.error("--write wants all faults, not some")
@@ -130,6 +132,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if not faults:
         raise SystemExit("no fault of tests/mutants.toml has such a name")
+    if options.check:
+        return check(faults)
     copy_tree()
     for fault in {fault.test: fault for fault in faults}.values():
         print(f"unbroken: {fault.test}", flush=True)
@@ -143,6 +147,29 @@ def main(arguments: Sequence[str]) -> int:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(table(verdicts), encoding="utf-8")
     return 1 if survivors else 0
+
+
+def check(faults: Sequence[Fault]) -> int:
+    """Say which faults the code has outgrown; 1 if there are some."""
+    stale = 0
+    for fault in faults:
+        try:
+            made(fault, ROOT)
+        except StaleFault as error:
+            print(f"tests/mutants.toml: {error}", file=sys.stderr)
+            stale += 1
+    print(f"{len(faults) - stale} of {len(faults)} faults can be made")
+    return 1 if stale else 0
+
+
+def made(fault: Fault, tree: Path) -> tuple[str, str]:
+    """Its file's text without and with the fault. Raises StaleFault."""
+    file = tree / fault.file
+    sound = file.read_text(encoding="utf-8") if file.is_file() else ""
+    times = sound.count(fault.find)
+    if times != 1:
+        raise StaleFault(f"{fault.name}: {fault.file} holds its text {times} times")
+    return sound, sound.replace(fault.find, fault.replace)
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
@@ -206,13 +233,9 @@ def copy_tree() -> None:
 def judge(fault: Fault) -> Verdict:
     """Make the fault, run its test, undo the fault; say what happened and how long it took."""
     file = TREE / fault.file
-    sound = file.read_text(encoding="utf-8")
-    if sound.count(fault.find) != 1:
-        raise StaleFault(
-            f"{fault.name}: {fault.file} holds its text {sound.count(fault.find)} times"
-        )
+    sound, broken = made(fault, TREE)
     start = time.monotonic()
-    file.write_text(sound.replace(fault.find, fault.replace), encoding="utf-8")
+    file.write_text(broken, encoding="utf-8")
     try:
         build(fault)
         caught_by = failed_tests(run_test(fault))

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = shutil.which("chromium")
+# As Debian, other systems and Google name it.
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
 
 # Headless, and silent: nothing of it may reach for a network while the tests run.
 FLAGS = [
@@ -20,6 +22,10 @@ FLAGS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
+    # What is clicked before the page's first frame is thrown away otherwise.
+    "--allow-pre-commit-input",
+    # A container's shared memory is often too small for a page.
+    "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -37,28 +43,15 @@ class Page:
         self._read = b""
         self._number = 0
         self._session: str | None = None
+        self._loaded: set[str] = set()
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Sends one command and returns its result; raises RuntimeError for an error."""
-        self._number += 1
-        command: dict[str, Any] = {"id": self._number, "method": method, "params": params}
-        if self._session:
-            command["sessionId"] = self._session
-        left = json.dumps(command).encode() + b"\0"
-        while left:
-            left = left[os.write(self._asks, left) :]
-        while True:
-            while b"\0" not in self._read:
-                part = os.read(self._answers, 1 << 16)
-                if not part:
-                    raise RuntimeError("chromium has ended")
-                self._read += part
-            line, self._read = self._read.split(b"\0", 1)
-            answer = json.loads(line)
-            if answer.get("id") == self._number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
-                return dict(answer["result"])
+        number = self._send(method, params)
+        answer = self._next(lambda message: message.get("id") == number)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return dict(answer["result"])
 
     def open(self, path: Path) -> None:
         """Opens a file and waits until it has drawn itself."""
@@ -66,11 +59,17 @@ class Page:
         attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         self.ask("Page.enable")
-        self.ask("Page.navigate", url=path.as_uri())
-        self.value(
-            "new Promise((done) => document.readyState === 'complete' ? done()"
-            " : addEventListener('load', () => done()))"
-        )
+        self.ask("Page.setLifecycleEventsEnabled", enabled=True)
+        opened = self.ask("Page.navigate", url=path.as_uri())
+        if "errorText" in opened:
+            raise RuntimeError(f"{path}: {opened['errorText']}")
+        # The answer may come while the blank page is still there. That one is complete too, so to
+        # ask the document whether it is would now and then be answered by the wrong one.
+        if opened["loaderId"] not in self._loaded:
+            self._next(lambda _: opened["loaderId"] in self._loaded)
+        # The first of these frames may have been under way before the sizes were known.
+        for _ in range(2):
+            self.value("new Promise(requestAnimationFrame)")
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression comes to; a promise is waited for."""
@@ -98,9 +97,35 @@ class Page:
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def close(self) -> None:
-        """Ends the browser."""
+        """Ends the browser, which may be gone before it has answered."""
         self._session = None
-        self.ask("Browser.close")
+        self._send("Browser.close", {})
+
+    def _send(self, method: str, params: dict[str, Any]) -> int:
+        self._number += 1
+        command: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            command["sessionId"] = self._session
+        left = json.dumps(command).encode() + b"\0"
+        while left:
+            left = left[os.write(self._asks, left) :]
+        return self._number
+
+    def _next(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Reads to the first message that is wanted; events are noted on the way."""
+        while True:
+            while b"\0" not in self._read:
+                part = os.read(self._answers, 1 << 16)
+                if not part:
+                    raise BrokenPipeError("the browser has ended")
+                self._read += part
+            line, self._read = self._read.split(b"\0", 1)
+            message = json.loads(line)
+            event = message.get("params", {})
+            if message.get("method") == "Page.lifecycleEvent" and event["name"] == "load":
+                self._loaded.add(event["loaderId"])
+            if wanted(message):
+                return dict(message)
 
 
 @contextmanager
@@ -111,12 +136,14 @@ def opened(path: Path, profile: Path) -> Iterator[Page]:
     answers, their_answers = os.pipe()
     # The browser reads its orders from descriptor 3 and answers on 4.
     wiring = f'exec "$@" 3<&{their_asks} 4>&{their_answers}'
-    process = subprocess.Popen(
-        ["bash", "-c", wiring, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
-        pass_fds=(their_asks, their_answers),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    said = profile.with_suffix(".log")
+    with said.open("w") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", wiring, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
+            pass_fds=(their_asks, their_answers),
+            stdout=log,
+            stderr=log,
+        )
     os.close(their_asks)
     os.close(their_answers)
     page = Page(asks, answers)
@@ -124,6 +151,9 @@ def opened(path: Path, profile: Path) -> Iterator[Page]:
         page.open(path)
         yield page
         page.close()
+    except BrokenPipeError as error:
+        last = said.read_text(errors="replace")[-4000:]
+        raise RuntimeError(f"{CHROMIUM} ended; it said:\n{last}") from error
     finally:
         os.close(asks)
         os.close(answers)

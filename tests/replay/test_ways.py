@@ -1,7 +1,9 @@
 """Every way of running a trace: what keeps order keeps it, what does not is found out."""
 
+import multiprocessing
 import threading
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 
 import pytest
@@ -10,7 +12,7 @@ from interlock.replay.measure import Outcome, measure
 from interlock.replay.trace import Message, Trace
 from interlock.replay.watch import serial_digest
 from interlock.replay.ways import OURS, PEERS, Pool, way
-from interlock.replay.work import Work, parse
+from interlock.replay.work import Work, WorkError, parse
 from tests.replay.traces import random_trace
 
 ALL = (*OURS, *PEERS)
@@ -81,9 +83,17 @@ def test_a_trace_of_no_messages_ends_at_once(name: str, pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "process" in way(name).pools])
-def test_work_that_cannot_reach_the_processes_breaks_the_run_and_does_not_hang(name: str) -> None:
-    with pytest.raises(Exception, match=r"(?i)pickle"):
+def test_work_that_cannot_reach_the_processes_is_refused_before_one_starts(name: str) -> None:
+    before = set(multiprocessing.active_children())
+    with pytest.raises(WorkError, match="cannot go to another process"):
         ran(name, random_trace(4, 20), calling(lambda message: None), pool="process", workers=2)
+    assert set(multiprocessing.active_children()) <= before
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "process" in way(name).pools])
+def test_a_process_that_dies_breaks_the_run_and_does_not_hang(name: str) -> None:
+    with pytest.raises(BrokenProcessPool):
+        ran(name, random_trace(4, 20), parse("tests.replay.handlers:die"), pool="process")
 
 
 def test_a_pool_that_a_way_has_not_is_refused() -> None:

@@ -18,7 +18,7 @@ from interlock.replay.run import Record, Run
 from interlock.replay.trace import Trace
 from interlock.replay.watch import Watch
 from interlock.replay.ways import Job, Pool, Shape, Way
-from interlock.replay.work import Work
+from interlock.replay.work import Work, check_picklable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,17 @@ def measure(
 ) -> Outcome:
     """Run the whole trace once in this way.
 
-    ValueError if the way has no such pool. What breaks the run itself is raised; what a handler
-    raises is counted in `Outcome.failures`.
+    ValueError if the way has no such pool, or the work cannot go to its processes. What breaks the
+    run itself is raised; what a handler raises is counted in `Outcome.failures`.
     """
     if pool not in way.pools:
         raise ValueError(f"pool {pool!r}; allowed for {way.name}: {', '.join(way.pools)}")
     watch = Watch(trace.messages, work)
     shape = way.shape(trace.messages, workers, pool)
+    if shape.processes:
+        # Not left to the pool: to end one while it finds that out can hang the interpreter at its
+        # exit (CPython before 3.12.8 and 3.13.1, gh-125451).
+        check_picklable(work)
     with _processes(shape.processes) as executor:
         job = Job(trace.messages, workers, watch, pool, executor)
         # Every way starts with the same heap: none pays for the one before it.

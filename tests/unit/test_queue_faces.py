@@ -1,0 +1,89 @@
+"""The two faces of a queue, and of a lease, have the same methods with the same arguments."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock import AsyncLease, AsyncQueue, KeyedQueue, Lease
+
+AWAITED = {"put", "put_many", "get", "get_many", "ack_many", "consume", "join"}
+OF_ONE_FACE = {
+    # What never waits has no need of two.
+    "aio",
+    "bury",
+    "cancel",
+    "dead_letters",
+    "explain",
+    "hot_keys",
+    "maxbytes",
+    "name",
+    "pause",
+    "record",
+    "recording",
+    "requeue",
+    "resume",
+    "retry",
+    "revoke",
+    "skip",
+    "stats",
+}
+
+PLAIN = {"id", "keys", "maxbytes", "maxsize", "name", "payload", "queue", "shared"}
+"""Values whose names say all there is to say."""
+
+
+def public(kind: type[Any]) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, object]:
+    """The names of the parameters and their defaults."""
+    found = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in found if each.name not in ("self", "block")}
+
+
+def test_each_method_is_on_both_faces_or_is_known_to_be_on_one() -> None:
+    assert public(AsyncQueue) - public(KeyedQueue) == {"queue"}
+    assert public(KeyedQueue) - public(AsyncQueue) == OF_ONE_FACE
+
+
+@pytest.mark.parametrize("name", sorted(public(AsyncQueue) - {"queue", "maxsize"}))
+def test_a_method_has_the_same_arguments_on_both_faces(name: str) -> None:
+    sync, aio = getattr(KeyedQueue, name), getattr(AsyncQueue, name)
+    assert parameters(sync) == parameters(aio)
+    assert inspect.iscoroutinefunction(aio) == (name in AWAITED)
+    assert aio.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(AWAITED - {"ack_many", "join"}))
+def test_what_is_not_usual_in_asyncio_is_named(name: str) -> None:
+    found = inspect.signature(getattr(AsyncQueue, name)).parameters
+    assert found["timeout"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert "block" not in found
+
+
+@pytest.mark.parametrize("name", ["put", "get", "put_many", "get_many"])
+def test_block_and_timeout_have_the_places_they_have_in_queue(name: str) -> None:
+    names = list(inspect.signature(getattr(KeyedQueue, name)).parameters)
+    assert names[:1] == ["self"] and "block" in names
+    assert names[names.index("block") + 1] == "timeout"
+
+
+def test_a_lease_has_the_same_on_both_faces() -> None:
+    assert public(AsyncLease) == public(Lease)
+    for name in ("ack", "nack", "reject", "release", "extend"):
+        assert parameters(getattr(Lease, name)) == parameters(getattr(AsyncLease, name))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (kind, name)
+        for kind in (KeyedQueue, AsyncQueue, Lease, AsyncLease)
+        for name in sorted(public(kind) - PLAIN)
+    ],
+)
+def test_everything_public_says_what_it_is(kind: type[Any], name: str) -> None:
+    assert inspect.getdoc(inspect.getattr_static(kind, name))
