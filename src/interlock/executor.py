@@ -35,9 +35,13 @@ class Future(_core.Future[R], futures.Future[R]):
 
     * ``WouldDeadlock`` where a handler asks without a timeout, and the call waits for that handler
       itself: behind its key, directly or by way of other calls and handlers; or for a worker, while
-      the handlers of all of them wait likewise. (``wait`` and ``as_completed`` do not see this.)
+      the handlers of all of them wait likewise.
     * ``BrokenExecutor`` in the child of a fork, for a call that was not done at the fork, and that
       the parent makes.
+
+    A handler that waits by ``wait`` or ``as_completed`` for a call behind its own key is not told,
+    and waits for ever: those functions do not say to a future how long they wait for it, nor
+    whether they need it. Give them a timeout, or ask each future for its ``result()``.
 
     A call whose lease is revoked (``executor.queue.revoke(id)``) goes on, for nobody can stop it,
     but what it makes no longer counts. Its future ends with the next attempt; with ``then="skip"``
