@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from interlock import KeyedExecutor
-from tests.unit.executors import LONG, Gate, started
+from tests.unit.executors import LONG, Gate, script, started
 from tests.unit.support import until
 from tests.unit.test_executor_process import FORKS, needs_fork, until_asleep
 
@@ -121,6 +121,16 @@ def test_a_call_whose_submit_was_interrupted_does_not_hold_up_the_shutdown(
         executor.shutdown()
         assert executor.queue.stats().unsettled == 0
     assert at > 10
+
+
+def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
+    done = script("""
+        from interlock import Future, KeyedExecutor
+        executor = KeyedExecutor(1)
+        # All that a submit does before Ctrl-C comes: nobody is there to run the call.
+        call = executor.queue._submit(Future, "a", None, None, False, print, ("done",), {})
+    """)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 @pytest.mark.parametrize("pooled", [False, True])
