@@ -35,9 +35,13 @@ class Future(_core.Future[R], futures.Future[R]):
 
     * ``WouldDeadlock`` where a handler asks without a timeout, and the call waits for that handler
       itself: behind its key, directly or by way of other calls and handlers; or for a worker, while
-      the handlers of all of them wait likewise. (``wait`` and ``as_completed`` do not see this.)
+      the handlers of all of them wait likewise.
     * ``BrokenExecutor`` in the child of a fork, for a call that was not done at the fork, and that
       the parent makes.
+
+    A handler that waits by ``wait`` or ``as_completed`` for a call behind its own key is not told,
+    and waits for ever: those functions do not say to a future how long they wait for it, nor
+    whether they need it. Give them a timeout, or ask each future for its ``result()``.
 
     A call whose lease is revoked (``executor.queue.revoke(id)``) goes on, for nobody can stop it,
     but what it makes no longer counts. Its future ends with the next attempt; with ``then="skip"``
@@ -100,6 +104,7 @@ class KeyedExecutor(futures.Executor):
             max_workers = min(32, (cpus() or 1) + 4)
         _check_count("KeyedExecutor(): max_workers", max_workers, 1)
         _check_count("KeyedExecutor(): unkeyed_workers", unkeyed_workers, 0)
+        _check_count("KeyedExecutor(): maxsize", maxsize, 0)
         if unkeyed_workers >= max_workers:
             raise ValueError(
                 f"KeyedExecutor(): unkeyed_workers is {unkeyed_workers} of {max_workers} workers; "
@@ -109,6 +114,20 @@ class KeyedExecutor(futures.Executor):
             raise TypeError(
                 f"KeyedExecutor(): initializer is {type(initializer).__name__}; allowed: a callable"
             )
+        try:
+            initargs = tuple(initargs)
+        except TypeError:
+            raise TypeError(
+                f"KeyedExecutor(): initargs is {type(initargs).__name__}; allowed: a tuple"
+            ) from None
+        if not isinstance(thread_name_prefix, str):
+            raise TypeError(
+                f"KeyedExecutor(): thread_name_prefix is {type(thread_name_prefix).__name__}; "
+                f"allowed: str"
+            )
+        if pool is not None and (isinstance(pool, type) or not hasattr(pool, "submit")):
+            given = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
+            raise TypeError(f"KeyedExecutor(): pool is {given}; allowed: an executor")
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"KeyedExecutor(): retry is {type(retry).__name__}; allowed: Retry")
         if pool is not None and (initializer is not None or unkeyed_workers):
@@ -232,6 +251,10 @@ class KeyedExecutor(futures.Executor):
             )
         self._work.join()
 
+    def __repr__(self) -> str:
+        name, unsettled = self.queue.name, self.queue.stats().unsettled
+        return f"<{type(self).__name__} {name!r}, {self._max_workers} workers, {unsettled} calls>"
+
     def _submit(
         self,
         keys: Keys | None,
@@ -280,6 +303,10 @@ class _View(futures.Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Does nothing: the executor belongs to whoever made it."""
+
+    def __repr__(self) -> str:
+        keys, shared, _, _ = self._named
+        return f"<{self._executor!r} under keys {list(keys)}, shared {list(shared)}>"
 
 
 class _Calls(KeyedQueue[Future[Any]]):

@@ -61,9 +61,19 @@ class PoolWork(Work):
                 return
             self._start_processes()
             name = f"{self.queue.name}_pool"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
-            self.complete = True
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            try:
+                self._starting[thread] = True
+                if self.complete:
+                    # A signal handler, or a finalizer, has been here meanwhile.
+                    del self._starting[thread]
+                    return
+                self._thread, self.complete = thread, True
+                thread.start()
+            except BaseException:
+                if self._starting.pop(thread, False):
+                    self.complete = False
+                raise
 
     def forked(self) -> None:
         """See ``Work``."""
@@ -91,6 +101,8 @@ class PoolWork(Work):
                 log.debug("the pool of %r takes no calls", self.queue.name, exc_info=True)
 
     def _run(self) -> None:
+        if not self._wanted():
+            return
         while True:
             self._slots.acquire()
             try:
@@ -100,6 +112,10 @@ class PoolWork(Work):
             self._hand_on(lease)
 
     def _hand_on(self, lease: Lease[Any]) -> None:
+        if not isinstance(lease.payload, _core.Future):
+            lease.reject("not a call: it was put into the queue beneath an executor")
+            self._slots.release()
+            return
         call = lease.payload._begin(lease.token)
         if call is None:
             # Cancelled in this moment.

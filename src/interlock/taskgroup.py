@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import types
 from collections.abc import Coroutine, Generator, Iterable
@@ -110,7 +111,9 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         try:
             return await self._drive(coro, id)
         finally:
-            _current.reset(token)
+            # A task whose loop was closed is ended by the collector, in a context not its own.
+            with contextlib.suppress(ValueError):
+                _current.reset(token)
 
     @types.coroutine
     def _drive(self, coro: Coroutine[Any, Any, T], id: int) -> Generator[Any, Any, T]:
@@ -137,6 +140,10 @@ class KeyedTaskGroup(asyncio.TaskGroup):
             try:
                 value = yield awaited
                 step = coro.send
+            except GeneratorExit:
+                # As ``await`` does: one that the collector has closed already is no error.
+                coro.close()
+                raise
             except BaseException as error:
                 step, value = coro.throw, error
             finally:

@@ -39,8 +39,14 @@ class Work:
         """Starts what is missing for the calls that are in the queue."""
         raise NotImplementedError
 
+    def help(self) -> None:
+        """Sees to it that somebody runs what lies there: Ctrl-C may have ended a submit midway."""
+        if not self.complete and self.queue._unsettled():
+            self.grow()
+
     def join(self) -> None:
         """Waits for the calls, and for what runs them; not for calls whose lease was revoked."""
+        self.help()
         self.queue._join(None)
 
     def leave(self, thread: int | None) -> Callable[[], None]:
@@ -55,6 +61,13 @@ class Work:
         self.complete = False
         # A signal handler, or a finalizer, may submit in the middle of a submit of the same thread.
         self._growing = threading.RLock()
+        # Ctrl-C can end the start of a thread before the thread runs, or after. Whoever takes the
+        # thread out of here decides: itself, and it works; or who starts it, and it never will.
+        self._starting: dict[threading.Thread, bool] = {}
+
+    def _wanted(self) -> bool:
+        """Asked by a thread of ours, once, whether it is wanted."""
+        return self._starting.pop(threading.current_thread(), False)
 
     def _break(self, kind: type[futures.BrokenExecutor], text: str) -> None:
         """Fails what waits, and all that comes."""
@@ -84,7 +97,8 @@ class ThreadWork(Work):
     def grow(self) -> None:
         """See ``Work``."""
         with self._growing:
-            taking_keys = sum(kind == "any" for kind in self._threads.values())
+            # Counted in one step, for a signal handler may grow it in between.
+            taking_keys = list(self._threads.values()).count("any")
             kind: Literal["any", "unkeyed"] = "any"
             helping = taking_keys
             if taking_keys == self._most - self._unkeyed:
@@ -99,26 +113,34 @@ class ThreadWork(Work):
                 name=f"{self.queue.name}_{self._started - 1}",
                 daemon=True,
             )
-            self._threads[thread] = kind
             try:
+                self._starting[thread] = True
+                self._threads[thread] = kind
+                if self._too_many(kind):
+                    # A signal handler, or a finalizer, has started the last one meanwhile.
+                    del self._starting[thread], self._threads[thread]
+                    return
                 thread.start()
-            except RuntimeError:
-                # The system has no room for one more.
-                del self._threads[thread]
-                if not self._threads:
+                self.complete = len(self._threads) >= self._most
+            except BaseException as error:
+                if self._starting.pop(thread, False):
+                    self._threads.pop(thread, None)
+                # The system may have no room for one more.
+                if not isinstance(error, RuntimeError) or not self._threads:
                     raise
-            self.complete = len(self._threads) == self._most
 
     def join(self) -> None:
         """See ``Work``."""
         super().join()
-        for thread in list(self._threads):
+        with self._growing:
+            threads = [thread for thread in list(self._threads) if thread.ident]
+        for thread in threads:
             thread.join()
 
     def leave(self, thread: int | None) -> Callable[[], None]:
         """Nobody waits for the thread any more, and another takes its place."""
         with self._growing:
-            left = [one for one in self._threads if thread and one.ident == thread]
+            left = [one for one in list(self._threads) if thread and one.ident == thread]
             if not left:
                 return lambda: None
             kind = self._threads.pop(left[0])
@@ -139,7 +161,13 @@ class ThreadWork(Work):
         self._started = 0
         self._left: set[int | None] = set()
 
+    def _too_many(self, kind: Literal["any", "unkeyed"]) -> bool:
+        most = self._unkeyed if kind == "unkeyed" else self._most - self._unkeyed
+        return list(self._threads.values()).count(kind) > most
+
     def _run(self, kind: Literal["any", "unkeyed"]) -> None:
+        if not self._wanted():
+            return
         if self._initializer is not None:
             try:
                 self._initializer(*self._initargs)
@@ -175,6 +203,11 @@ def at_exit() -> None:
     for work in works:
         work.queue._shutdown(False)
     for work in works:
+        try:
+            work.help()
+        except RuntimeError:
+            log.error("no thread for the calls of %r; they are cancelled", work.queue.name)
+            work.queue._shutdown(True)
         while not work.queue._join(_LOOK):
             stats = work.queue.stats()
             if stats.leased + stats.ready + stats.backing_off + stats.delayed == 0:

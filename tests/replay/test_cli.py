@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -136,12 +136,14 @@ def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process
         finally:
             # A test that failed halfway would wait for it for ever.
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_the_module_runs_as_the_command_does(trace: str) -> None:
@@ -160,16 +162,23 @@ def test_the_module_runs_as_the_command_does(trace: str) -> None:
         ["--work", "tests.replay.handlers:hang_on_loop"],
         ["--work", "tests.replay.handlers:hang", "--way", "executor"],
         ["--work", "tests.replay.handlers:hang", "--pool", "process"],
+        ["--work", "tests.replay.handlers:hang", "--pool", "process", "--way", "executor"],
     ],
 )
+@pytest.mark.parametrize("to", ["the process", "the group"])
 def test_ctrl_c_ends_a_run_whose_handlers_never_return_with_130(
-    trace: str, flags: list[str]
+    trace: str, flags: list[str], to: str
 ) -> None:
     with command(trace, *flags) as process:
         assert process.stderr is not None
         while process.stderr.readline() != "hanging\n":
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        if to == "the group":
+            # As a terminal does, to the processes of a pool too.
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        # The processes of a pool write to the same pipes: these end when none of them is left.
         out, err = process.communicate()
     assert process.returncode == 130
     assert out == ""

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any, ParamSpec, TypeVar
 
@@ -98,10 +98,10 @@ def script(text: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def started(text: str, **options: Any) -> subprocess.Popen[str]:
+def started(text: str, arguments: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
     """Starts a script; the test speaks with it."""
     return subprocess.Popen(
-        [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(text)],
+        [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(text), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -412,7 +412,16 @@ def test_a_log_handler_that_raises_ends_no_worker(monkeypatch: pytest.MonkeyPatc
         ({"max_workers": 2, "unkeyed_workers": -1}, ValueError, "unkeyed_workers is -1"),
         ({"initializer": 5}, TypeError, "initializer is int; allowed: a callable"),
         ({"retry": 5}, TypeError, "retry is int; allowed: Retry"),
-        ({"maxsize": -1}, ValueError, "maxsize is -1"),
+        ({"maxsize": -1}, ValueError, r"KeyedExecutor\(\): maxsize is -1; allowed: 0 or more"),
+        ({"maxsize": "a"}, TypeError, r"KeyedExecutor\(\): maxsize is str"),
+        ({"initargs": 5}, TypeError, "initargs is int; allowed: a tuple"),
+        ({"thread_name_prefix": 5}, TypeError, "thread_name_prefix is int; allowed: str"),
+        ({"pool": 5, "max_workers": 1}, TypeError, "pool is int; allowed: an executor"),
+        (
+            {"pool": futures.ThreadPoolExecutor, "max_workers": 1},
+            TypeError,
+            "pool is the class ThreadPoolExecutor; allowed: an executor",
+        ),
         ({"pool": futures.Executor()}, ValueError, "max_workers is required with pool="),
         (
             {"pool": futures.Executor(), "max_workers": 1, "initializer": print},

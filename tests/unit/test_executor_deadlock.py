@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock import KeyedExecutor, WouldDeadlock
+from interlock import KeyedExecutor, WouldDeadlock, current_lease
 from tests.unit.executors import LONG, Gate, busy
 
 
@@ -218,6 +218,65 @@ def test_all_workers_that_wait_for_room() -> None:
             return True
 
         assert sorted(executor.map(call, range(2))) == [False, True]
+
+
+# -- In a callback --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("ask", ["result", "shutdown", "join"])
+def test_a_callback_that_waits_for_what_comes_after_it(ask: str, pooled: bool) -> None:
+    # It runs before the next call on its key.
+    with futures.ThreadPoolExecutor(4) as pool:
+        executor = KeyedExecutor(4, pool=pool if pooled else None)
+        gate = Gate()
+        first = executor.submit_keyed("a", gate)
+        behind = executor.submit_keyed("a", int)
+        asks: dict[str, Callable[[], object]] = {
+            "result": behind.result,
+            "shutdown": executor.shutdown,
+            "join": executor.queue.join,
+        }
+        said: futures.Future[str] = futures.Future()
+
+        def call_back(_: futures.Future[Any]) -> None:
+            try:
+                said.set_result(repr(asks[ask]()))
+            except WouldDeadlock as error:
+                said.set_result(str(error))
+
+        first.add_done_callback(call_back)
+        gate.open.set()
+        text = said.result(LONG)
+        assert "(2 behind 1)" in text if ask == "result" else "handling message 1" in text
+        assert behind.result(LONG) == 0
+        executor.shutdown()
+
+
+def test_a_callback_on_the_only_worker() -> None:
+    with KeyedExecutor(1) as executor:
+        gate = Gate()
+        first = executor.submit(gate)
+        said: futures.Future[str] = futures.Future()
+        first.add_done_callback(lambda _: said.set_result(told(executor.submit(int).result)))
+        gate.open.set()
+        assert "all 1 workers" in said.result(LONG)
+
+
+def test_a_callback_may_wait_for_what_others_make_and_has_no_lease() -> None:
+    with KeyedExecutor(2) as executor:
+        gate = Gate()
+        first = executor.submit_keyed("a", gate)
+        said: futures.Future[int] = futures.Future()
+
+        def call_back(_: futures.Future[Any]) -> None:
+            with pytest.raises(LookupError):
+                current_lease()
+            said.set_result(executor.submit_keyed("b", abs, -5).result())
+
+        first.add_done_callback(call_back)
+        gate.open.set()
+        assert said.result(LONG) == 5
 
 
 # -- Its own end ----------------------------------------------------------------------------------

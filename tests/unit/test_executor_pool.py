@@ -232,6 +232,15 @@ def test_a_pool_that_was_shut_down_fails_each_call() -> None:
             assert isinstance(error, RuntimeError) and "shutdown" in str(error)
 
 
+def test_what_is_no_call_becomes_a_dead_letter_and_the_pool_goes_on() -> None:
+    with KeyedExecutor(1, pool=AtOnce()) as executor:
+        beneath: Any = executor.queue
+        id = beneath.put("no call", keys="a")
+        assert executor.submit_keyed("a", int).result(LONG) == 0
+        (letter,) = beneath.dead_letters()
+        assert letter.id == id and "not a call" in str(letter.error)
+
+
 def test_a_revoked_call_keeps_its_place_in_the_pool_and_no_longer_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

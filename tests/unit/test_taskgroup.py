@@ -537,3 +537,34 @@ def test_a_loop_that_is_closed_with_tasks_that_wait_leaves_nothing() -> None:
     gc.collect()
     assert group() is None
     assert calls.log in ([], ["0"])
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_loop_that_is_closed_with_tasks_that_run_leaves_nothing(nested: bool) -> None:
+    # The collector ends them, in an order and a context of its own; what it ignores is reported.
+    loop = asyncio.new_event_loop()
+    ended: list[str] = []
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    async def main(group: KeyedTaskGroup) -> None:
+        async with group:
+            group.create_task(hang() if nested else asyncio.Event().wait(), keys="a")
+            group.create_task(hang(), keys="a")
+
+    group = KeyedTaskGroup()
+    task = loop.create_task(main(group))
+    while not group.queue.stats().leased:
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(settle())
+    loop.close()
+    seen = weakref.ref(group)
+    del task, group
+    gc.collect()
+    assert seen() is None
+    assert ended == (["ended"] if nested else [])

@@ -32,6 +32,9 @@ pub struct Handling {
 enum Shown {
     Lease(Py<Lease>),
     Grant(Grant, Py<PyAny>),
+    /// Nothing: the handler has returned. Those who are told of its end come before the next call on its
+    /// keys, and so must not wait for it.
+    Nothing,
 }
 
 /// How many workers an executor's queue has; 0: it is not an executor's.
@@ -66,11 +69,12 @@ pub fn current_grant(py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
         let shown = match &last.shown {
             Shown::Lease(lease) => Shown::Lease(lease.clone_ref(py)),
             Shown::Grant(grant, payload) => Shown::Grant(*grant, payload.clone_ref(py)),
+            Shown::Nothing => return None,
         };
         Some((last.queue.clone_ref(py), shown))
     });
     let (queue, grant, payload) = match found {
-        None => return Ok(None),
+        None | Some((_, Shown::Nothing)) => return Ok(None),
         Some((_, Shown::Lease(lease))) => return Ok(Some(lease)),
         Some((queue, Shown::Grant(grant, payload))) => (queue, grant, payload),
     };
@@ -154,32 +158,42 @@ fn handle(
         return false;
     };
     let shown = Shown::Grant(grant, payload.clone().unbind());
-    let outcome = call_as_handler(queue, (grant.id, grant.handle.token), kind, shown, || {
-        let keywords = call.keywords.as_ref().map(|keywords| keywords.bind(py));
-        call.function.bind(py).call(call.arguments.bind(py), keywords)
-    });
+    let scope = Scope::enter(queue, (grant.id, grant.handle.token), kind, shown);
+    let keywords = call.keywords.as_ref().map(|keywords| keywords.bind(py));
+    let outcome = call.function.bind(py).call(call.arguments.bind(py), keywords);
+    scope.returned(py);
     drop(call);
     end(queue, grant.handle, future, outcome, on)
 }
 
-/// Calls as this message's handler, as far as `current_lease` and those who look for deadlocks know.
-fn call_as_handler<R>(
-    queue: &Bound<'_, Queue>,
-    (id, token): (u64, u64),
-    kind: Kind,
-    shown: Shown,
-    call: impl FnOnce() -> R,
-) -> R {
-    let py = queue.py();
-    let queue = queue.clone().unbind();
-    let entry = Handling { queue, id, token, kind, shown, forks: fork::generation() };
-    HANDLING.with_borrow_mut(|handling| handling.push(entry));
-    let outcome = call();
-    let entry = HANDLING.with_borrow_mut(|handling| handling.pop());
-    if let Some(Handling { shown: Shown::Lease(lease), .. }) = &entry {
-        lease.get().take_back(py);
+/// While it lives, this thread handles a message, as far as `current_lease` and those who look for
+/// deadlocks know.
+struct Scope;
+
+impl Scope {
+    fn enter(queue: &Bound<'_, Queue>, (id, token): (u64, u64), kind: Kind, shown: Shown) -> Self {
+        let queue = queue.clone().unbind();
+        let entry = Handling { queue, id, token, kind, shown, forks: fork::generation() };
+        HANDLING.with_borrow_mut(|handling| handling.push(entry));
+        Scope
     }
-    outcome
+
+    /// The lease is shown no longer.
+    fn returned(&self, py: Python<'_>) {
+        let shown = HANDLING.with_borrow_mut(|handling| {
+            handling.last_mut().map(|last| std::mem::replace(&mut last.shown, Shown::Nothing))
+        });
+        if let Some(Shown::Lease(lease)) = shown {
+            lease.get().take_back(py);
+        }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // Dropped outside the borrow: it may be the last to hold the queue.
+        let _gone = HANDLING.with_borrow_mut(|handling| handling.pop());
+    }
 }
 
 /// The call has come to its end: the future gets it, and the message is settled or tried again. True:
@@ -236,9 +250,10 @@ pub fn call_handler<'py>(
     this.lend();
     let shown = Shown::Lease(lease.clone().unbind());
     let handled = (this.id, this.handle.token);
-    call_as_handler(this.queue.bind(lease.py()), handled, Kind::Any, shown, || {
-        function.call(arguments, Some(keywords))
-    })
+    let scope = Scope::enter(this.queue.bind(lease.py()), handled, Kind::Any, shown);
+    let outcome = function.call(arguments, Some(keywords));
+    scope.returned(lease.py());
+    outcome
 }
 
 /// A call that a pool made has come to its end: with an exception, or else a result. False: the lease
@@ -258,7 +273,10 @@ pub fn end_call(
         None => Ok(result.unwrap_or_else(|| py.None().into_bound(py))),
     };
     let future = this.payload.bind(py).cast::<Future>()?;
+    let handled = (this.id, this.handle.token);
+    let scope = Scope::enter(this.queue.bind(py), handled, Kind::Any, Shown::Nothing);
     let lost = end(this.queue.bind(py), this.handle, future, outcome, on);
+    drop(scope);
     this.queue.get().say(py)?;
     Ok(!lost)
 }

@@ -109,3 +109,30 @@ pub(super) fn sequence<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, at:
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::queue::lane::{Edge, Lane};
+    use crate::queue::lease::Lease;
+
+    /// What grows with the number of waiting messages is cache misses: a larger record is a slower queue.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn records_are_as_small_as_they_were() {
+        // A payload is never null, as a pointer to an object is not.
+        let sizes = [
+            ("Message", size_of::<Message<NonZeroU64>>(), 32),
+            ("Edge", size_of::<Edge>(), 20),
+            ("Lane", size_of::<Lane>(), 56),
+            ("Lease", size_of::<Lease>(), 48),
+            ("Extra", size_of::<Extra>(), 56),
+        ];
+        for (record, size, most) in sizes {
+            assert!(size <= most, "{record} takes {size} bytes, {most} before");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+"""Signals in the middle of whatever the main thread does with an executor, Ctrl-C above all."""
+
+from __future__ import annotations
+
+import dis
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from interlock import KeyedExecutor
+from tests.unit.executors import LONG, Gate, script, started
+from tests.unit.support import until
+from tests.unit.test_executor_process import FORKS, needs_fork, until_asleep
+
+# -- While a submit starts a thread ---------------------------------------------------------------
+
+OURS = ("executor.py", "work.py", "poolwork.py")
+
+
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted(
+    call: Callable[[], object], at: int, handler: Callable[[], object] = ctrl_c
+) -> bool:
+    """Calls, and runs a signal handler at the ``at``-th point where Python looks for signals.
+
+    That is behind each call, at a function's begin, and where a loop turns. False: there is no such
+    point.
+    """
+    seen = 0
+    last: dict[FrameType, str] = {}
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        code = frame.f_code
+        start = code is threading.Thread.start.__code__
+        if not start and (
+            not code.co_filename.endswith(OURS) or code.co_name == "_start_processes"
+        ):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            before = last.get(frame, "")
+            last[frame] = dis.opname[code.co_code[frame.f_lasti]]
+            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
+                seen += 1
+                if seen == at:
+                    handler()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return seen >= at
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[futures.Executor]:
+    with futures.ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("pooled", [False, True])
+def test_an_interrupted_submit_leaves_the_executor_with_all_its_workers_and_no_more(
+    workers: int, pooled: bool, pool: futures.Executor
+) -> None:
+    at = 0
+    going_on = True
+    while going_on:
+        at += 1
+        executor = KeyedExecutor(workers, pool=pool if pooled else None)
+        gate = Gate()
+
+        def submit(executor: KeyedExecutor = executor, gate: Gate = gate) -> None:
+            executor.submit_keyed("a", gate)
+
+        going_on = interrupted(submit, at)
+        rest = [executor.submit(gate) for _ in range(workers + 3)]
+        until(partial(leased, executor, workers))
+        if not pooled:
+            assert len(alive(executor)) == workers, f"interrupted at {at}"
+        gate.open.set()
+        for call in rest:
+            call.result(LONG)
+        executor.shutdown()
+        until(partial(none_alive, executor))
+    assert at > 10
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_call_whose_submit_was_interrupted_does_not_hold_up_the_shutdown(
+    pooled: bool, pool: futures.Executor
+) -> None:
+    at = 0
+    going_on = True
+    while going_on:
+        at += 1
+        executor = KeyedExecutor(1, pool=pool if pooled else None)
+
+        def submit(executor: KeyedExecutor = executor) -> None:
+            executor.submit_keyed("a", int)
+
+        going_on = interrupted(submit, at)
+        executor.shutdown()
+        assert executor.queue.stats().unsettled == 0
+    assert at > 10
+
+
+def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
+    done = script("""
+        from interlock import Future, KeyedExecutor
+        executor = KeyedExecutor(1)
+        # All that a submit does before Ctrl-C comes: nobody is there to run the call.
+        call = executor.queue._submit(Future, "a", None, None, False, print, ("done",), {})
+    """)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_submit_in_the_middle_of_a_submit_starts_no_thread_too_many(
+    pooled: bool, pool: futures.Executor
+) -> None:
+    at = 0
+    going_on = True
+    while going_on:
+        at += 1
+        executor = KeyedExecutor(1, pool=pool if pooled else None)
+        gate = Gate()
+
+        def submit(executor: KeyedExecutor = executor, gate: Gate = gate) -> None:
+            executor.submit(gate)
+
+        going_on = interrupted(submit, at, submit)
+        until(partial(leased, executor, 1))
+        assert len(alive(executor)) == 1, f"interrupted at {at}"
+        gate.open.set()
+        executor.shutdown()
+        until(partial(none_alive, executor))
+    assert at > 10
+
+
+def alive(executor: KeyedExecutor) -> list[threading.Thread]:
+    name = executor.queue.name + "_"
+    return [one for one in threading.enumerate() if one.is_alive() and one.name.startswith(name)]
+
+
+def none_alive(executor: KeyedExecutor) -> bool:
+    return not alive(executor)
+
+
+def leased(executor: KeyedExecutor, count: int) -> bool:
+    return executor.queue.stats().leased == count
+
+
+# -- While calls run in processes -----------------------------------------------------------------
+
+IN_PROCESS = (
+    FORKS
+    + """
+import multiprocessing, os, sys
+from concurrent.futures import ProcessPoolExecutor
+from interlock import KeyedExecutor
+
+def call():
+    print("running", flush=True)
+    with open(sys.argv[1]) as fifo:
+        return fifo.read()
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+    try:
+        with pool, KeyedExecutor(1, pool=pool) as executor:
+            running = executor.submit_keyed("a", call)
+            behind = executor.submit_keyed("a", abs, -1)
+            executor.shutdown()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print(type(running.exception()).__name__, type(behind.exception()).__name__, flush=True)
+"""
+)
+
+
+@needs_fork
+@pytest.mark.parametrize("to", ["the process", "the group"])
+def test_ctrl_c_ends_a_shutdown_that_waits_for_a_pool_of_processes(to: str, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = started(IN_PROCESS, arguments=[str(fifo)], start_new_session=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        until_asleep(process.pid)
+        if to == "the group":
+            # As a terminal does.
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            os.kill(process.pid, signal.SIGINT)
+            # The pool's own end waits for the call that runs, as it would without us.
+            fifo.write_text("done")
+        # Both pipes end only when no process is left that could write.
+        out, err = process.communicate(timeout=LONG)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    said = out.split()
+    assert (process.returncode, said[0]) == (0, "interrupted")
+    assert said[1] == ("KeyboardInterrupt" if to == "the group" else "NoneType")
+    # Made before the pool was shut down, or refused by it; but not left waiting.
+    assert said[2] in ("NoneType", "RuntimeError")
+    assert err == ""
