@@ -20,6 +20,7 @@ _Kind = Literal["any", "keyed", "unkeyed"]
 
 __all__ = [
     "DEBUG_BUILD",
+    "AsyncFace",
     "AsyncLease",
     "Batch",
     "Done",
@@ -34,6 +35,7 @@ __all__ = [
     "current_grant",
     "end_call",
     "forked",
+    "quicken",
     "replay",
     "run_worker",
 ]
@@ -314,6 +316,15 @@ class Lease(Generic[_T]):
         _traceback: TracebackType | None,
     ) -> Literal[False]: ...
 
+@disjoint_base
+class AsyncFace(Generic[_T]):
+    """What ``interlock.aio.AsyncQueue`` is made of; see there."""
+
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    def __new__(cls, queue: Queue[_T]) -> Self: ...
+    @property
+    def queue(self) -> Queue[_T]: ...
+
 @final
 class AsyncLease(Generic[_T]):
     """A lease whose settling is awaited, and that is entered with ``async with``; see ``Lease``.
@@ -429,6 +440,9 @@ def end_call(
     on: tuple[type[Exception], ...] | None,
 ) -> bool: ...
 def current_grant() -> Lease[Any] | None: ...
+def quicken(cls: type[AsyncFace[Any]]) -> None:
+    """Has the usual forms of a class's ``put`` and ``get`` tried natively first."""
+
 def forked() -> None: ...
 def canonical(value: _Key) -> bytes: ...
 def replay(schedule: str) -> list[str]:

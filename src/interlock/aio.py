@@ -52,7 +52,7 @@ def _of_asyncio(error: errors.InterlockError) -> errors.InterlockError:
     return error
 
 
-class AsyncQueue(Generic[T]):
+class AsyncQueue(_core.AsyncFace[T], Generic[T]):
     """A queue's asyncio face: the same messages, awaited.
 
     Cancelling a call that waits loses nothing. Any number of event loops, and threads on the other
@@ -60,10 +60,8 @@ class AsyncQueue(Generic[T]):
     the queue itself. Calls mean what they mean there, and raise the same errors.
     """
 
-    __slots__ = ("queue",)
-
-    def __init__(self, queue: KeyedQueue[T]) -> None:
-        self.queue = queue
+    __slots__ = ()
+    queue: KeyedQueue[T]
 
     async def put(
         self,
@@ -231,6 +229,9 @@ class AsyncQueue(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.queue!r}>"
+
+
+_core.quicken(AsyncQueue)
 
 
 def _check(timeout: Seconds, call: str) -> None:

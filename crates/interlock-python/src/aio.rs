@@ -9,7 +9,7 @@ use interlock_core::queue::scheduler::{Grant, Refused};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::Look;
-use pyo3::exceptions::{PyBaseException, PyStopIteration, PyTimeoutError, PyTypeError};
+use pyo3::exceptions::{PyStopIteration, PyTimeoutError, PyTypeError};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -19,6 +19,7 @@ use crate::arguments::{Named, PutArguments};
 use crate::batch::Batch;
 use crate::call::Call;
 use crate::convert::micros;
+use crate::coroutine::thrown_error;
 use crate::errors;
 use crate::hot;
 use crate::lease::Lease;
@@ -58,6 +59,25 @@ unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
     unsafe { LEASES.take(lease) }
 }
 
+/// What `interlock.AsyncQueue` is made of. See there.
+#[pyclass(frozen, subclass, weakref, generic, module = "interlock._core")]
+pub struct AsyncFace {
+    #[pyo3(get)]
+    pub queue: Py<Queue>,
+}
+
+#[pymethods]
+impl AsyncFace {
+    #[new]
+    fn new(queue: Py<Queue>) -> Self {
+        AsyncFace { queue }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.queue)
+    }
+}
+
 /// Something already done, to be awaited: settling in process takes no time. It is what a coroutine
 /// is, so that it may be made a task, too.
 #[pyclass(frozen, module = "interlock._core")]
@@ -88,20 +108,9 @@ impl Done {
         self.__next__(py)
     }
 
-    #[pyo3(signature = (error, value = None, _traceback = None))]
-    fn throw(
-        &self,
-        error: &Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        _traceback: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let raised = match value {
-            Some(value) if value.is_instance_of::<PyBaseException>() => value,
-            Some(value) => error.call1((value,))?,
-            None if error.is_instance_of::<PyBaseException>() => error.clone(),
-            None => error.call0()?,
-        };
-        Err(PyErr::from_value(raised))
+    #[pyo3(signature = (*arguments))]
+    fn throw(&self, arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+        Err(thrown_error(arguments)?)
     }
 
     fn close(&self) {}

@@ -23,8 +23,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::Borrowed;
 
 use crate::aio;
-use crate::aio::AsyncLease;
+use crate::aio::{AsyncFace, AsyncLease};
 use crate::convert::{self, KeyRefs};
+use crate::coroutine::{self, Calls, Coroutine, Task};
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::wait;
@@ -418,28 +419,157 @@ unsafe extern "C" fn try_get_async(
         // SAFETY: as in `put`.
         unsafe {
             let py = Python::assume_attached();
-            let bound = Borrowed::from_ptr(py, slf);
-            let bound = bound.cast_unchecked::<Queue>();
-            let queue = bound.get();
-            let quick = count == 1 && names.is_null() && *args == Known::get(py).any;
-            if quick && !queue.is_forked() && !queue.core.has_events() {
-                queue.note_async_getter();
-                let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
-                if let Ok(Some((grant, payload))) =
-                    queue.core.try_get(Kind::Any, wait::consumer(), view)
-                {
-                    return match AsyncLease::make(&bound, grant, payload) {
-                        Ok(lease) => lease.into_ptr(),
-                        Err(error) => {
-                            error.restore(py);
-                            std::ptr::null_mut()
-                        }
-                    };
+            if count == 1 && names.is_null() && *args == Known::get(py).any {
+                let queue = Borrowed::from_ptr(py, slf);
+                if let Some(lease) = quick_get_async(py, &queue.cast_unchecked()) {
+                    return lease;
                 }
             }
             in_full(slf, "_try_get_async_in_full", args, count, names)
         }
     })
+}
+
+/// A message that is ready, for the asyncio face. `None`: look closer.
+#[inline]
+fn quick_get_async(py: Python<'_>, queue: &Bound<'_, Queue>) -> Option<*mut PyObject> {
+    let core = &queue.get().core;
+    if queue.get().is_forked() || core.has_events() {
+        return None;
+    }
+    queue.get().note_async_getter();
+    let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
+    let (grant, payload) = core.try_get(Kind::Any, wait::consumer(), view).ok()??;
+    Some(match AsyncLease::make(queue, grant, payload) {
+        Ok(lease) => lease.into_ptr(),
+        Err(error) => {
+            error.restore(py);
+            std::ptr::null_mut()
+        }
+    })
+}
+
+/// `AsyncQueue.put`: what is to be put, to be awaited.
+unsafe extern "C" fn async_put(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    guarded(|| {
+        // SAFETY: as in `put`, on an AsyncFace.
+        unsafe {
+            let py = Python::assume_attached();
+            if let Some((payload, keys)) = usual_arguments(Known::get(py), args, count, names) {
+                return coroutine::new(py, Task::Put, [slf, payload, keys]);
+            }
+            attached(|py| {
+                let function = coroutine::put_in_full(py);
+                call_in_full(function, Some(slf), args, count, names)
+            })
+        }
+    })
+}
+
+/// `AsyncQueue.get`.
+unsafe extern "C" fn async_get(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    guarded(|| {
+        // SAFETY: as in `put`, on an AsyncFace.
+        unsafe {
+            let py = Python::assume_attached();
+            if count == 0 && names.is_null() {
+                let nothing = std::ptr::null_mut();
+                return coroutine::new(py, Task::Get, [slf, nothing, nothing]);
+            }
+            attached(|py| {
+                let function = coroutine::get_in_full(py);
+                call_in_full(function, Some(slf), args, count, names)
+            })
+        }
+    })
+}
+
+/// # Safety
+/// The GIL is held, and the coroutine is one that `async_put` made.
+unsafe fn put_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
+    // SAFETY: the caller's.
+    unsafe {
+        let py = Python::assume_attached();
+        let queue = face_queue(py, coroutine.face);
+        let known = Known::get(py);
+        let id = quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys)?;
+        Some(id_of(queue.as_ptr(), queue.get(), id))
+    }
+}
+
+/// # Safety
+/// The GIL is held, and the coroutine is one that `async_get` made.
+unsafe fn get_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
+    // SAFETY: the caller's.
+    unsafe {
+        let py = Python::assume_attached();
+        quick_get_async(py, face_queue(py, coroutine.face))
+    }
+}
+
+/// The queue of an asyncio face.
+///
+/// # Safety
+/// The GIL is held; `face` is an AsyncFace.
+unsafe fn face_queue<'a>(py: Python<'a>, face: *mut PyObject) -> &'a Bound<'a, Queue> {
+    // SAFETY: the caller's; the face keeps its queue as long as it is there, and the caller the face.
+    unsafe {
+        let face = Borrowed::from_ptr(py, face);
+        let queue: *const Py<Queue> = &face.cast_unchecked::<AsyncFace>().get().queue;
+        (*queue).bind(py)
+    }
+}
+
+/// Puts the entries in place of `put` and `get` of `AsyncQueue`, which go on to do what is not quick.
+#[pyfunction]
+pub fn quicken(class: &Bound<'_, PyAny>) -> PyResult<()> {
+    let calls = Calls { put: put_at_once, get: get_at_once };
+    let (put, get) = (class.getattr("put")?, class.getattr("get")?);
+    coroutine::install(calls, &put, &get)?;
+    let keyed = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+    for (name, entry, function) in [
+        (c"put", async_put as ffi::PyCFunctionFastWithKeywords, put),
+        (c"get", async_get, get),
+    ] {
+        let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: entry };
+        replace(class, name, pointer, keyed, doc_of(&function)?)?;
+    }
+    Ok(())
+}
+
+/// A function's signature and docstring as a built-in method carries them.
+fn doc_of(function: &Bound<'_, PyAny>) -> PyResult<&'static std::ffi::CStr> {
+    let py = function.py();
+    let inspect = py.import("inspect")?;
+    let signature = inspect.call_method1("signature", (function,))?;
+    let empty = inspect.getattr("Signature")?.getattr("empty")?;
+    let parameters = signature.getattr("parameters")?.call_method0("values")?;
+    let mut bare = Vec::new();
+    for parameter in parameters.try_iter()? {
+        let change = PyDict::new(py);
+        change.set_item("annotation", &empty)?;
+        bare.push(parameter?.call_method("replace", (), Some(&change))?);
+    }
+    let change = PyDict::new(py);
+    change.set_item("parameters", bare)?;
+    change.set_item("return_annotation", &empty)?;
+    let signature = signature.call_method("replace", (), Some(&change))?.str()?.to_string();
+    let signature = signature.replacen("(self", "($self", 1);
+    let name: String = function.getattr("__name__")?.extract()?;
+    let doc: String = inspect.call_method1("getdoc", (function,))?.extract()?;
+    let doc = std::ffi::CString::new(format!("{name}{signature}\n--\n\n{doc}"))?;
+    // A method's docstring must outlive its class, which lives as long as the process.
+    Ok(Box::leak(doc.into_boxed_c_str()))
 }
 
 /// An AsyncLease's `ack`: done at once, and awaited all the same.
@@ -449,17 +579,10 @@ unsafe extern "C" fn async_ack(slf: *mut PyObject, _: *mut PyObject) -> *mut PyO
     if acked.is_null() {
         return acked;
     }
-    // SAFETY: `acked` is an owned reference, to None.
+    // SAFETY: `acked` is an owned reference, to None; the GIL is held.
     unsafe {
         ffi::Py_DECREF(acked);
-        let py = Python::assume_attached();
-        match aio::done(py) {
-            Ok(done) => done.clone().into_ptr(),
-            Err(error) => {
-                error.restore(py);
-                std::ptr::null_mut()
-            }
-        }
+        coroutine::nothing(Python::assume_attached())
     }
 }
 
@@ -578,22 +701,37 @@ unsafe fn in_full(
 ) -> *mut PyObject {
     attached(|py| {
         // SAFETY: the caller's.
-        let (slf, all) = unsafe {
-            let named = if names.is_null() { 0 } else { ffi::PyTuple_Size(names) };
-            let all: Vec<Borrowed<'_, '_, PyAny>> = (0..(count + named) as usize)
-                .map(|i| Borrowed::from_ptr(py, *args.add(i)))
-                .collect();
-            (Borrowed::from_ptr(py, slf), all)
-        };
-        let positional = PyTuple::new(py, &all[..count as usize])?;
-        let keywords = PyDict::new(py);
+        unsafe {
+            let method = Borrowed::from_ptr(py, slf).getattr(method)?;
+            call_in_full(&method, None, args, count, names)
+        }
+    })
+}
+
+/// Calls `function` with the arguments of a METH_FASTCALL, after `first`.
+///
+/// # Safety
+/// As for METH_FASTCALL with keywords.
+unsafe fn call_in_full(
+    function: &Bound<'_, PyAny>,
+    first: Option<*mut PyObject>,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> PyResult<*mut PyObject> {
+    let py = function.py();
+    let keywords = PyDict::new(py);
+    // SAFETY: the caller's.
+    let positional = unsafe {
+        let at = |i: Py_ssize_t| Borrowed::from_ptr(py, *args.add(i as usize));
         if !names.is_null() {
-            // SAFETY: the tuple of names.
-            let names = unsafe { Borrowed::from_ptr(py, names) };
-            for (name, value) in names.cast::<PyTuple>()?.iter().zip(&all[count as usize..]) {
-                keywords.set_item(name, value)?;
+            let names = Borrowed::from_ptr(py, names);
+            for (name, i) in names.cast::<PyTuple>()?.iter().zip(count..) {
+                keywords.set_item(name, at(i))?;
             }
         }
-        slf.getattr(method)?.call(positional, Some(&keywords)).map(Bound::into_ptr)
-    })
+        let first = first.map(|first| Borrowed::from_ptr(py, first));
+        first.into_iter().chain((0..count).map(at)).collect::<Vec<_>>()
+    };
+    function.call(PyTuple::new(py, positional)?, Some(&keywords)).map(Bound::into_ptr)
 }

@@ -13,6 +13,7 @@ mod blocked;
 mod call;
 mod clock;
 mod convert;
+mod coroutine;
 mod deadlock;
 mod errors;
 mod exit;
@@ -40,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("Lease", lease::LEASES.class(&py.get_type::<lease::Lease>())?)?;
     module.add("AsyncLease", aio::LEASES.class(&py.get_type::<aio::AsyncLease>())?)?;
+    module.add_class::<aio::AsyncFace>()?;
     module.add_class::<aio::Waiter>()?;
     module.add_class::<aio::Done>()?;
     module.add_class::<batch::Batch>()?;
@@ -48,6 +50,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(work::call_handler, module)?)?;
     module.add_function(wrap_pyfunction!(work::end_call, module)?)?;
     module.add_function(wrap_pyfunction!(work::current_grant, module)?)?;
+    module.add_function(wrap_pyfunction!(hot::quicken, module)?)?;
     module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
     module.add_function(wrap_pyfunction!(convert::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;

@@ -1,0 +1,524 @@
+//! What `AsyncQueue.put` and `get` give to be awaited.
+//!
+//! A coroutine of Python costs as much as the rest of the call. This one tries, when it is first sent
+//! into, what the queue can do at once; if that does not suffice it makes the coroutine written in
+//! Python and from then on stands for it. Nothing is done before it is awaited, as with every coroutine,
+//! so that one that is cancelled before it began has taken no message.
+
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError};
+use pyo3::ffi::{self, PyObject, PySendResult, PyTypeObject};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::gil::GilCell;
+
+/// Most kept to be used again.
+const KEPT: usize = 64;
+
+/// What a coroutine is to do.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Task {
+    Put,
+    Get,
+    /// Nothing: what it stands for was done by the call that gave it. There is one of these, awaited
+    /// any number of times.
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    New,
+    /// `inner` goes on with it.
+    Handed,
+    Ended,
+}
+
+/// An object of Python: its head, and what it was called with, references that it owns or null.
+#[repr(C)]
+pub struct Coroutine {
+    head: PyObject,
+    task: Task,
+    stage: Stage,
+    pub face: *mut PyObject,
+    pub payload: *mut PyObject,
+    pub keys: *mut PyObject,
+    inner: *mut PyObject,
+}
+
+/// How the two calls are made: at once, and in full.
+pub struct Calls {
+    /// What can be done at once: an owned reference, null with an exception, or `None`: not at once.
+    pub put: unsafe fn(&Coroutine) -> Option<*mut PyObject>,
+    pub get: unsafe fn(&Coroutine) -> Option<*mut PyObject>,
+}
+
+struct Class {
+    class: *mut PyTypeObject,
+    calls: Calls,
+    /// The coroutine functions of `AsyncQueue`.
+    put_in_full: Py<PyAny>,
+    get_in_full: Py<PyAny>,
+}
+
+// SAFETY: a type that lives as long as the process, and functions.
+unsafe impl Send for Class {}
+// SAFETY: as above.
+unsafe impl Sync for Class {}
+
+static CLASS: PyOnceLock<Class> = PyOnceLock::new();
+static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+struct Free(GilCell<Vec<*mut Coroutine>>);
+// SAFETY: used with the GIL held only.
+unsafe impl Sync for Free {}
+static FREE: Free = Free(GilCell::new(Vec::new()));
+
+/// Makes the class. `put` and `get` are the coroutine functions that do all that is not done at once.
+pub fn install(calls: Calls, put: &Bound<'_, PyAny>, get: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = put.py();
+    CLASS.get_or_try_init(py, || {
+        let (put_in_full, get_in_full) = (put.clone().unbind(), get.clone().unbind());
+        Ok::<_, PyErr>(Class { class: make_class(py)?, calls, put_in_full, get_in_full })
+    })?;
+    Ok(())
+}
+
+/// The coroutine function that does all that a put may want.
+pub fn put_in_full(py: Python<'_>) -> &Bound<'_, PyAny> {
+    CLASS.get(py).expect("installed with the asyncio face").put_in_full.bind(py)
+}
+
+pub fn get_in_full(py: Python<'_>) -> &Bound<'_, PyAny> {
+    CLASS.get(py).expect("installed with the asyncio face").get_in_full.bind(py)
+}
+
+/// The one that is done already.
+#[inline]
+pub fn nothing(py: Python<'_>) -> *mut PyObject {
+    let nothing = NOTHING.get_or_init(py, || {
+        // SAFETY: a new object, owned.
+        unsafe {
+            let made = new(py, Task::Nothing, [std::ptr::null_mut(); 3]);
+            Bound::from_owned_ptr(py, made).unbind()
+        }
+    });
+    nothing.clone_ref(py).into_ptr()
+}
+
+/// A coroutine that does `task`. It takes references of its own to face, payload and keys (which may
+/// be null). Null with an exception, if there is no memory.
+///
+/// # Safety
+/// The GIL is held; the pointers are null or objects.
+#[inline]
+pub unsafe fn new(py: Python<'_>, task: Task, holds: [*mut PyObject; 3]) -> *mut PyObject {
+    let class = CLASS.get(py).expect("installed with the asyncio face").class;
+    // SAFETY: memory of an object of `class`, which nobody refers to and the collector does not know:
+    // it is told when the coroutine may become part of a cycle.
+    unsafe {
+        let made = match FREE.0.with_mut(py, Vec::pop) {
+            Some(kept) => {
+                ffi::PyObject_Init(kept.cast(), class);
+                kept
+            }
+            None => {
+                let made = ffi::PyType_GenericAlloc(class, 0).cast::<Coroutine>();
+                if made.is_null() {
+                    return made.cast();
+                }
+                ffi::PyObject_GC_UnTrack(made.cast());
+                made
+            }
+        };
+        holds.into_iter().for_each(|held| ffi::Py_XINCREF(held));
+        let [face, payload, keys] = holds;
+        (*made).task = task;
+        (*made).stage = Stage::New;
+        ((*made).face, (*made).payload, (*made).keys) = (face, payload, keys);
+        (*made).inner = std::ptr::null_mut();
+        made.cast()
+    }
+}
+
+unsafe extern "C" fn dealloc(object: *mut PyObject) {
+    // SAFETY: the interpreter's, with the GIL held; nobody refers to the object.
+    unsafe {
+        let py = Python::assume_attached();
+        ffi::PyObject_GC_UnTrack(object.cast());
+        let slf = object.cast::<Coroutine>();
+        if (*slf).stage == Stage::New && (*slf).task != Task::Nothing {
+            never_awaited((*slf).task);
+        }
+        clear(object);
+        let class = ffi::Py_TYPE(object);
+        if FREE.0.with(py, Vec::len) < KEPT {
+            FREE.0.with_mut(py, |free| free.push(slf));
+        } else {
+            ffi::PyObject_GC_Del(object.cast());
+        }
+        ffi::Py_DECREF(class.cast());
+    }
+}
+
+#[cold]
+fn never_awaited(task: Task) {
+    Python::attach(|py| {
+        let raised = PyErr::take(py);
+        let text = format!("coroutine '{}' was never awaited", task.qualified());
+        let text = std::ffi::CString::new(text).unwrap_or_default();
+        if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {
+            error.write_unraisable(py, None);
+        }
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
+    });
+}
+
+unsafe extern "C" fn clear(object: *mut PyObject) -> c_int {
+    // SAFETY: each reference is owned, and forgotten before it is given back.
+    unsafe {
+        let slf = object.cast::<Coroutine>();
+        let held = [&raw mut (*slf).face, &raw mut (*slf).payload, &raw mut (*slf).keys];
+        for place in held.into_iter().chain([&raw mut (*slf).inner]) {
+            ffi::Py_XDECREF(std::ptr::replace(place, std::ptr::null_mut()));
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn traverse(
+    object: *mut PyObject,
+    visit: ffi::visitproc,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the collector's.
+    unsafe {
+        let slf = &*object.cast::<Coroutine>();
+        let class = ffi::Py_TYPE(object).cast();
+        for held in [class, slf.face, slf.payload, slf.keys, slf.inner] {
+            if !held.is_null() {
+                let answer = visit(held, argument);
+                if answer != 0 {
+                    return answer;
+                }
+            }
+        }
+    }
+    0
+}
+
+/// Sends `value` into it: the next thing to wait for, or its result.
+unsafe extern "C" fn send(
+    object: *mut PyObject,
+    value: *mut PyObject,
+    result: *mut *mut PyObject,
+) -> PySendResult {
+    // SAFETY: the interpreter's, with the GIL held; `result` is a place for a reference.
+    unsafe {
+        let py = Python::assume_attached();
+        let slf = object.cast::<Coroutine>();
+        *result = std::ptr::null_mut();
+        match ((*slf).task, (*slf).stage) {
+            (Task::Nothing, _) => {
+                *result = py.None().into_ptr();
+                return PySendResult::PYGEN_RETURN;
+            }
+            (_, Stage::New) if value != ffi::Py_None() => {
+                let text = "can't send non-None value to a just-started coroutine";
+                raise(|_| PyTypeError::new_err(text));
+                return PySendResult::PYGEN_ERROR;
+            }
+            (task, Stage::New) => {
+                (*slf).stage = Stage::Ended;
+                let class = CLASS.get(py).expect("there is an object of it");
+                let at_once = if task == Task::Put { class.calls.put } else { class.calls.get };
+                if let Some(done) = at_once(&*slf) {
+                    *result = done;
+                    return match done.is_null() {
+                        true => PySendResult::PYGEN_ERROR,
+                        false => PySendResult::PYGEN_RETURN,
+                    };
+                }
+                if !hand_on(py, slf, class) {
+                    return PySendResult::PYGEN_ERROR;
+                }
+            }
+            (_, Stage::Ended) => {
+                raise(|_| PyRuntimeError::new_err("cannot reuse already awaited coroutine"));
+                return PySendResult::PYGEN_ERROR;
+            }
+            (_, Stage::Handed) => {}
+        }
+        let inner = (*slf).inner;
+        ffi::Py_INCREF(inner);
+        let sent = ffi::PyIter_Send(inner, value, result);
+        ffi::Py_DECREF(inner);
+        if !matches!(sent, PySendResult::PYGEN_NEXT) {
+            end(slf);
+        }
+        sent
+    }
+}
+
+/// Makes the coroutine that does it in full.
+#[cold]
+unsafe fn hand_on(py: Python<'_>, slf: *mut Coroutine, class: &Class) -> bool {
+    // SAFETY: what it was called with is owned until it is taken here.
+    unsafe {
+        let keywords = match (*slf).keys.is_null() {
+            true => std::ptr::null_mut(),
+            false => {
+                let keywords = ffi::PyDict_New();
+                if !keywords.is_null() {
+                    ffi::PyDict_SetItemString(keywords, c"keys".as_ptr(), (*slf).keys);
+                }
+                keywords
+            }
+        };
+        let (function, arguments) = match (*slf).task {
+            Task::Put => (
+                class.put_in_full.as_ptr(),
+                ffi::PyTuple_Pack(2, (*slf).face, (*slf).payload),
+            ),
+            _ => (class.get_in_full.as_ptr(), ffi::PyTuple_Pack(1, (*slf).face)),
+        };
+        let _ = py;
+        if !arguments.is_null() {
+            (*slf).inner = ffi::PyObject_Call(function, arguments, keywords);
+        }
+        ffi::Py_XDECREF(arguments);
+        ffi::Py_XDECREF(keywords);
+        if (*slf).inner.is_null() {
+            return false;
+        }
+        (*slf).stage = Stage::Handed;
+        // From here on it may be part of a cycle: a task, its coroutine, what that waits for.
+        ffi::PyObject_GC_Track(slf.cast());
+        true
+    }
+}
+
+unsafe fn end(slf: *mut Coroutine) {
+    // SAFETY: the reference is owned.
+    unsafe {
+        (*slf).stage = Stage::Ended;
+        ffi::Py_XDECREF(std::mem::replace(&mut (*slf).inner, std::ptr::null_mut()));
+    }
+}
+
+#[cold]
+fn raise(error: impl FnOnce(Python<'_>) -> PyErr) -> *mut PyObject {
+    Python::attach(|py| error(py).restore(py));
+    std::ptr::null_mut()
+}
+
+/// As an iterator answers: its result is a StopIteration, which for None need not be raised.
+unsafe fn answer(sent: PySendResult, result: *mut PyObject, quiet: bool) -> *mut PyObject {
+    // SAFETY: `result` is what `send` gave.
+    unsafe {
+        if matches!(sent, PySendResult::PYGEN_RETURN) {
+            if !(quiet && result == ffi::Py_None()) {
+                // Neither a tuple nor an exception, which this would take apart.
+                ffi::PyErr_SetObject(ffi::PyExc_StopIteration, result);
+            }
+            ffi::Py_DECREF(result);
+            return std::ptr::null_mut();
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn next(object: *mut PyObject) -> *mut PyObject {
+    let mut result = std::ptr::null_mut();
+    // SAFETY: the interpreter's.
+    unsafe {
+        let sent = send(object, ffi::Py_None(), &mut result);
+        answer(sent, result, true)
+    }
+}
+
+unsafe extern "C" fn send_method(object: *mut PyObject, value: *mut PyObject) -> *mut PyObject {
+    let mut result = std::ptr::null_mut();
+    // SAFETY: the interpreter's.
+    unsafe {
+        let sent = send(object, value, &mut result);
+        answer(sent, result, false)
+    }
+}
+
+unsafe extern "C" fn throw(object: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: the interpreter's: `arguments` is a tuple.
+    unsafe {
+        let slf = object.cast::<Coroutine>();
+        if (*slf).stage == Stage::Handed {
+            let inner = (*slf).inner;
+            ffi::Py_INCREF(inner);
+            let method = ffi::PyObject_GetAttrString(inner, c"throw".as_ptr());
+            let thrown = match method.is_null() {
+                true => method,
+                false => ffi::PyObject_Call(method, arguments, std::ptr::null_mut()),
+            };
+            ffi::Py_XDECREF(method);
+            ffi::Py_DECREF(inner);
+            if thrown.is_null() {
+                end(slf);
+            }
+            return thrown;
+        }
+        if (*slf).task != Task::Nothing {
+            (*slf).stage = Stage::Ended;
+        }
+        raise(|py| {
+            let arguments = Bound::from_borrowed_ptr(py, arguments);
+            thrown_error(&arguments.cast_into_unchecked()).unwrap_or_else(|error| error)
+        })
+    }
+}
+
+/// The exception that `throw(type, value, traceback)` or `throw(error)` names.
+pub fn thrown_error(arguments: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
+    let error = arguments.get_item(0)?;
+    let value = arguments.get_item(1).ok().filter(|value| !value.is_none());
+    let is_error = |value: &Bound<'_, PyAny>| {
+        value.is_instance_of::<pyo3::exceptions::PyBaseException>()
+    };
+    let raised = match value {
+        Some(value) if is_error(&value) => value,
+        Some(value) => error.call1((value,))?,
+        None if is_error(&error) => error,
+        None => error.call0()?,
+    };
+    Ok(PyErr::from_value(raised))
+}
+
+unsafe extern "C" fn close(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    // SAFETY: the interpreter's.
+    unsafe {
+        let slf = object.cast::<Coroutine>();
+        if (*slf).stage == Stage::Handed {
+            let inner = (*slf).inner;
+            ffi::Py_INCREF(inner);
+            end(slf);
+            let method = ffi::PyObject_GetAttrString(inner, c"close".as_ptr());
+            let closed = match method.is_null() {
+                true => method,
+                false => ffi::PyObject_CallNoArgs(method),
+            };
+            ffi::Py_XDECREF(method);
+            ffi::Py_DECREF(inner);
+            return closed;
+        }
+        if (*slf).task != Task::Nothing {
+            (*slf).stage = Stage::Ended;
+        }
+        ffi::Py_INCREF(ffi::Py_None());
+        ffi::Py_None()
+    }
+}
+
+unsafe extern "C" fn itself(object: *mut PyObject) -> *mut PyObject {
+    // SAFETY: the interpreter's.
+    unsafe { ffi::Py_INCREF(object) };
+    object
+}
+
+/// What it waits for, as a coroutine tells: the one that goes on with it.
+unsafe extern "C" fn awaits(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
+    // SAFETY: the interpreter's.
+    unsafe {
+        let inner = (*object.cast::<Coroutine>()).inner;
+        let awaits = if inner.is_null() { ffi::Py_None() } else { inner };
+        ffi::Py_INCREF(awaits);
+        awaits
+    }
+}
+
+impl Task {
+    fn name(self) -> &'static str {
+        match self {
+            Task::Put => "put",
+            Task::Get => "get",
+            Task::Nothing => "ack",
+        }
+    }
+
+    fn qualified(self) -> String {
+        let class = if self == Task::Nothing { "AsyncLease" } else { "AsyncQueue" };
+        format!("{class}.{}", self.name())
+    }
+}
+
+/// The name of the function that made it; qualified where `full` is not null. A task's repr shows it.
+unsafe extern "C" fn name(object: *mut PyObject, full: *mut c_void) -> *mut PyObject {
+    // SAFETY: the interpreter's.
+    let task = unsafe { (*object.cast::<Coroutine>()).task };
+    Python::attach(|py| {
+        let name = if full.is_null() { task.name().to_owned() } else { task.qualified() };
+        PyString::new(py, &name).into_ptr()
+    })
+}
+
+fn make_class(py: Python<'_>) -> PyResult<*mut PyTypeObject> {
+    let method = |name: &'static CStr, meth, flags| ffi::PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: meth,
+        ml_flags: flags,
+        ml_doc: c"As of every coroutine.".as_ptr(),
+    };
+    let one = |function: ffi::PyCFunction| ffi::PyMethodDefPointer { PyCFunction: function };
+    // What a type refers to must outlive it, and it lives as long as the process.
+    let methods = Box::leak(Box::new([
+        method(c"send", one(send_method), ffi::METH_O),
+        method(c"throw", one(throw), ffi::METH_VARARGS),
+        method(c"close", one(close), ffi::METH_NOARGS),
+        ffi::PyMethodDef::zeroed(),
+    ]));
+    let member = |name: *const c_char, get, doc: &'static CStr, closure| ffi::PyGetSetDef {
+        name,
+        get,
+        set: None,
+        doc: doc.as_ptr(),
+        closure,
+    };
+    let (none, some) = (std::ptr::null_mut::<c_void>(), std::ptr::dangling_mut::<c_void>());
+    let named = c"Of the method that made it.";
+    let members = Box::leak(Box::new([
+        member(c"cr_await".as_ptr(), Some(awaits), c"What it waits for, or None.", none),
+        member(c"__name__".as_ptr(), Some(name), named, none),
+        member(c"__qualname__".as_ptr(), Some(name), named, some),
+        member(std::ptr::null(), None, c"", none),
+    ]));
+    let slot = |slot: c_int, pfunc: *mut c_void| ffi::PyType_Slot { slot, pfunc };
+    let mut slots = [
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, traverse as *mut c_void),
+        slot(ffi::Py_tp_clear, clear as *mut c_void),
+        slot(ffi::Py_am_await, itself as *mut c_void),
+        slot(ffi::Py_am_send, send as *mut c_void),
+        slot(ffi::Py_tp_iter, itself as *mut c_void),
+        slot(ffi::Py_tp_iternext, next as *mut c_void),
+        slot(ffi::Py_tp_methods, methods.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, members.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_doc, c"A call of AsyncQueue, to be awaited.".as_ptr() as *mut c_void),
+        slot(0, std::ptr::null_mut()),
+    ];
+    let flags = ffi::Py_TPFLAGS_DEFAULT
+        | ffi::Py_TPFLAGS_HAVE_GC
+        | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    let mut spec = ffi::PyType_Spec {
+        name: c"interlock._core.Coroutine".as_ptr(),
+        basicsize: std::mem::size_of::<Coroutine>() as c_int,
+        itemsize: 0,
+        flags: flags as c_uint,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: a valid specification.
+    unsafe {
+        let class = ffi::PyType_FromSpec(&mut spec);
+        Ok(Bound::from_owned_ptr_or_err(py, class)?.into_ptr().cast())
+    }
+}
