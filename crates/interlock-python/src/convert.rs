@@ -43,7 +43,6 @@ pub fn refs<'a>(keys: &'a [KeyBytes<'_>]) -> KeyRefs<'a> {
 
 /// The keys of the usual calls, borrowed where they lie: a str, or a tuple of a few of them. `None`: look
 /// closer. Nothing of Python may run while they are used.
-#[inline]
 pub fn quick<'a>(value: &'a Bound<'_, PyAny>) -> Option<KeyRefs<'a>> {
     let mut keys = KeyRefs::new();
     quick_each(value, |key| keys.push(key)).then_some(keys)
@@ -77,7 +76,7 @@ pub fn quick_each<'a>(value: &'a Bound<'_, PyAny>, mut push: impl FnMut(KeyRef<'
 }
 
 #[inline]
-fn quick_key<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<KeyRef<'a>> {
+pub fn quick_key<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<KeyRef<'a>> {
     // SAFETY: an exact str, held by the caller; its UTF-8 form lives as long as it does.
     let bytes: &'a [u8] = unsafe {
         if ffi::PyUnicode_CheckExact(text.as_ptr()) == 0 {

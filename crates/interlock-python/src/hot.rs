@@ -13,9 +13,10 @@
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::{Grant, Put};
 use interlock_core::queue::types::Kind;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -24,7 +25,7 @@ use pyo3::Borrowed;
 
 use crate::aio;
 use crate::aio::{AsyncFace, AsyncLease};
-use crate::convert::{self, KeyRefs};
+use crate::convert;
 use crate::coroutine::{self, Calls, Coroutine, Task};
 use crate::lease::Lease;
 use crate::queue::Queue;
@@ -390,14 +391,26 @@ unsafe fn quick_put(
     if !queue.plain || queue.is_forked() {
         return None;
     }
+    if keys.is_null() || keys == known.none {
+        return place(py, queue, &[], payload);
+    }
     // SAFETY: the caller's.
-    let named = unsafe { Borrowed::from_ptr(py, if keys.is_null() { known.none } else { keys }) };
-    let keys = match named.as_ptr() == known.none {
-        true => KeyRefs::new(),
-        false => convert::quick(&named)?,
-    };
-    let put = Put { keys: &keys, ..Put::default() };
-    // SAFETY: the caller's.
+    let keys = unsafe { Borrowed::from_ptr(py, keys) };
+    match convert::quick_key(keys) {
+        Some(key) => place(py, queue, &[key], payload),
+        None => place(py, queue, &convert::quick(&keys)?, payload),
+    }
+}
+
+#[inline]
+fn place(
+    py: Python<'_>,
+    queue: &Queue,
+    keys: &[KeyRef<'_>],
+    payload: *mut PyObject,
+) -> Option<u64> {
+    let put = Put { keys, ..Put::default() };
+    // SAFETY: an object, which the caller of the entry holds.
     let mut payload = Some(unsafe { Borrowed::from_ptr(py, payload) }.to_owned().unbind());
     if let Ok(Ok(placed)) = queue.core.try_put(&put, &mut payload) {
         return Some(placed.id);
@@ -702,10 +715,26 @@ unsafe fn in_full(
     attached(|py| {
         // SAFETY: the caller's.
         unsafe {
-            let method = Borrowed::from_ptr(py, slf).getattr(method)?;
-            call_in_full(&method, None, args, count, names)
+            let bound = Borrowed::from_ptr(py, slf).getattr(method)?;
+            call_in_full(&bound, None, args, count, names)
+                .map_err(|error| under_its_own_name(py, error, method))
         }
     })
+}
+
+/// A wrong argument is told of the method that was called, not of the one that takes all forms of it.
+fn under_its_own_name(py: Python<'_>, error: PyErr, method: &str) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return error;
+    }
+    let text = error.value(py).to_string();
+    let Some(rest) = text.strip_prefix(&format!("Queue.{method}()")) else { return error };
+    let name = method.trim_start_matches('_');
+    let hint = match rest.contains("argument 'key'") {
+        true => "; did you mean keys=?",
+        false => "",
+    };
+    PyTypeError::new_err(format!("{name}(){rest}{hint}"))
 }
 
 /// Calls `function` with the arguments of a METH_FASTCALL, after `first`.

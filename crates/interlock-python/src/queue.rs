@@ -169,6 +169,7 @@ impl Queue {
         let queue = slf.get();
         queue.check_fork(py);
         let kind = to_kind(kind, "get()")?;
+        let timeout = wait_time(block, timeout, "get()")?;
         let consumer = wait::consumer();
         queue.note_getter(consumer);
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
@@ -176,7 +177,6 @@ impl Queue {
         let found = match found.map_err(|ended| errors::get_ended(py, ended))? {
             Some(found) => found,
             None => {
-                let timeout = wait_time(block, timeout, "get()")?;
                 let deadline = wait::deadline(&queue.core, timeout);
                 let mut wait = Wait::new(Want::Message(kind), deadline);
                 wait::until(py, &queue.core, &mut wait, |wait, waker| {
