@@ -17,7 +17,7 @@ use crate::convert::micros;
 use crate::errors;
 use crate::fork;
 use crate::queue::Queue;
-use crate::wait;
+use crate::wait::{self, Late};
 
 /// A result that is being made, or a message's handling.
 #[pyclass(frozen, subclass, weakref, generic, module = "interlock._core")]
@@ -160,7 +160,7 @@ impl Future {
         if let Some(condition) = &condition {
             condition.call_method0(py, "acquire")?;
         }
-        Ok(Future::finish_locked(slf, outcome, condition, counts))
+        Ok(Future::finish_locked(slf, outcome, condition, counts, Wakes::AtOnce))
     }
 
     /// As `finish`, for those who cannot let a signal keep them from it.
@@ -168,13 +168,14 @@ impl Future {
         slf: &Bound<'_, Self>,
         outcome: Outcome,
         counts: impl FnOnce() -> bool,
+        wakes: Wakes,
     ) -> bool {
         let py = slf.py();
         let condition = slf.get().condition(py).filter(|condition| {
             let acquired = condition.call_method0(py, "acquire");
             acquired.map_err(|error| error.write_unraisable(py, Some(slf.as_any()))).is_ok()
         });
-        Future::finish_locked(slf, outcome, condition, counts)
+        Future::finish_locked(slf, outcome, condition, counts, wakes)
     }
 
     /// The parent's condition may be held by a thread that is not in this process.
@@ -189,6 +190,7 @@ impl Future {
         outcome: Outcome,
         condition: Option<Py<PyAny>>,
         counts: impl FnOnce() -> bool,
+        wakes: Wakes,
     ) -> bool {
         let py = slf.py();
         let unraisable = |error: PyErr| error.write_unraisable(py, Some(slf.as_any()));
@@ -204,7 +206,9 @@ impl Future {
             condition.call_method0(py, "release").map_or_else(unraisable, drop);
         }
         let Some(ended) = ended else { return false };
+        let late = (wakes == Wakes::Late && ended.callbacks.is_empty()).then(Late::begin);
         ended.parked.into_iter().for_each(Waker::wake);
+        drop(late);
         for callback in ended.callbacks {
             call_back(slf, callback.bind(py));
         }
@@ -260,7 +264,7 @@ impl Future {
         };
         let until = left.and_then(|left| Instant::now().checked_add(Duration::from_micros(left)));
         let parker: Arc<Parker> = Parker::new();
-        let waker = parker.waker();
+        let waker = wait::waker_of(&parker);
         let main = wait::is_main_thread();
         slf.get().lock().parked.push(waker.clone());
         loop {
@@ -293,6 +297,14 @@ impl Future {
     pub(crate) fn is_lost(&self) -> bool {
         self.lock().forks != fork::generation()
     }
+}
+
+/// When those who wait for a future are woken.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Wakes {
+    AtOnce,
+    /// By a worker, which will call `wait::catch_up` before anything of Python can run.
+    Late,
 }
 
 pub(crate) fn call_back(slf: &Bound<'_, Future>, callback: &Bound<'_, PyAny>) {

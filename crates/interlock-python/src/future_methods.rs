@@ -8,7 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::fork;
-use crate::future::{call_back, standard, Future, Inner, Outcome, State, CANCELLED, INVALID};
+use crate::future::{
+    call_back, standard, Future, Inner, Outcome, State, Wakes, CANCELLED, INVALID,
+};
 
 #[pymethods]
 impl Future {
@@ -53,7 +55,7 @@ impl Future {
         if payload.is_none() {
             return Ok(slf.get().cancelled());
         }
-        Future::finish_surely(slf, Outcome::Cancelled, || true);
+        Future::finish_surely(slf, Outcome::Cancelled, || true, Wakes::AtOnce);
         queue.get().say(py)?;
         Ok(true)
     }
@@ -122,7 +124,7 @@ impl Future {
 
     /// Settled without a result. False: it was done already.
     fn _cancelled(slf: &Bound<'_, Self>) -> bool {
-        Future::finish_surely(slf, Outcome::Cancelled, || true)
+        Future::finish_surely(slf, Outcome::Cancelled, || true, Wakes::AtOnce)
     }
 
     /// (function, arguments, keywords), for executors that hand it on under the lease with this token.

@@ -1,7 +1,8 @@
 //! Waiting with the GIL released; looking, always, with it held.
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use interlock_core::queue::types::Time;
@@ -11,14 +12,69 @@ use interlock_core::sync::{Parker, Unparked};
 use pyo3::prelude::*;
 
 use crate::exit;
+use crate::fork;
 use crate::gil::Core;
 
 thread_local! {
     static PARKER: (Arc<Parker>, Waker) = {
         let parker = Parker::new();
-        let waker = parker.waker();
+        let waker = waker_of(&parker);
         (parker, waker)
     };
+    /// Whether this thread puts its wakes off, and whom it has put off.
+    static LATE: Cell<bool> = const { Cell::new(false) };
+    static PUT_OFF: RefCell<Vec<Arc<Parker>>> = const { RefCell::new(Vec::new()) };
+    /// The fork after which it was looked whether this is the main thread, and whether it is.
+    static MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
+}
+
+/// Wakes a thread: at once, or when the waking thread next gives up the GIL.
+struct Sleeper(Arc<Parker>);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        // A thread at its end has no thread-local storage any more, and puts nothing off.
+        if LATE.try_with(Cell::get).unwrap_or(false) {
+            PUT_OFF.with_borrow_mut(|put_off| put_off.push(self.0.clone()));
+        } else {
+            self.0.unpark();
+        }
+    }
+}
+
+pub fn waker_of(parker: &Arc<Parker>) -> Waker {
+    Waker::from(Arc::new(Sleeper(parker.clone())))
+}
+
+/// While it lives, the wakes of this thread are put off. Whoever is woken wants the GIL first of all: a
+/// thread that is about to give it up wakes them then, and they need not sleep a second time for it. It
+/// must not live while code of Python may run, which could wait for who was to be woken.
+pub struct Late;
+
+impl Late {
+    pub fn begin() -> Late {
+        LATE.set(true);
+        Late
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        LATE.set(false);
+    }
+}
+
+/// Wakes those whose wake was put off.
+#[inline]
+pub fn catch_up() {
+    if PUT_OFF.with_borrow(|put_off| !put_off.is_empty()) {
+        wake_all();
+    }
+}
+
+fn wake_all() {
+    let put_off = PUT_OFF.with_borrow_mut(std::mem::take);
+    put_off.iter().for_each(|parker| parker.unpark());
 }
 
 /// A signal that comes between a look and the sleep does not end the sleep. Only the main thread runs
@@ -35,10 +91,10 @@ pub fn until<T>(
     // Nested waits (a signal handler that gets from a queue) may take each other's wakes, so that each
     // wait looks again after it, and a parker of its own is made only where one is in use.
     let (parker, waker) = PARKER.with(|(parker, waker)| (parker.clone(), waker.clone()));
-    let nested = Arc::strong_count(&parker) > 4;
+    let nested = Arc::strong_count(&parker) > 3;
     let (parker, waker) = if nested {
         let parker = Parker::new();
-        let waker = parker.waker();
+        let waker = waker_of(&parker);
         (parker, waker)
     } else {
         (parker, waker)
@@ -67,7 +123,10 @@ pub fn sleep(
 ) -> PyResult<Unparked> {
     let left = if main { Some(left.map_or(MAIN_SLICE, |left| left.min(MAIN_SLICE))) } else { left };
     exit::prepare();
-    let unparked = py.detach(|| parker.park(left));
+    let unparked = py.detach(|| {
+        catch_up();
+        parker.park(left)
+    });
     if unparked != Unparked::Woken {
         py.check_signals()?;
     }
@@ -76,8 +135,16 @@ pub fn sleep(
 
 #[cfg(target_os = "linux")]
 pub fn is_main_thread() -> bool {
-    // SAFETY: both calls only read.
-    unsafe { libc::getpid() == libc::gettid() }
+    let forks = fork::generation();
+    match MAIN.get() {
+        Some((at, main)) if at == forks => main,
+        _ => {
+            // SAFETY: both calls only read.
+            let main = unsafe { libc::getpid() == libc::gettid() };
+            MAIN.set(Some((forks, main)));
+            main
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

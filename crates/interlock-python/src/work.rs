@@ -8,15 +8,16 @@ use interlock_core::queue::lease::Failed;
 use interlock_core::queue::scheduler::{Grant, Handle};
 use interlock_core::queue::types::{Kind, Time};
 use interlock_core::queue::waiters::{Wait, Want};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
 use crate::arguments::{Named, PutArguments};
 use crate::fork;
-use crate::future::{Call, Future, Outcome};
+use crate::future::{Call, Future, Outcome, Wakes};
 use crate::lease::{error_text, Lease};
 use crate::queue::{to_kind, Queue};
-use crate::wait;
+use crate::wait::{self, Late};
 
 /// What this thread is handling.
 pub struct Handling {
@@ -110,29 +111,37 @@ pub fn run_worker(
             Err(ended) => Err(ended),
             Ok(None) => {
                 let mut wait = Wait::new(Want::Message(kind), Time::MAX);
-                wait::until(py, core, &mut wait, |wait, waker| {
+                let found = wait::until(py, core, &mut wait, |wait, waker| {
                     core.get_or_wait(kind, consumer, view, wait, waker)
-                })?
+                });
+                wait::catch_up();
+                found?
             }
         };
+        wait::catch_up();
         let Ok((grant, payload)) = found else {
             return Ok(false);
         };
         let lost = handle(queue, grant, kind, payload, on);
+        if core.has_events() {
+            wait::catch_up();
+        }
         // A worker that ended would leave its messages lying.
         if let Err(error) = queue.get().say(py) {
             error.write_unraisable(py, Some(queue.as_any()));
         }
         if forks != fork::generation() {
             // The handler forked and returned in the child, which is not to do the parent's work.
+            wait::catch_up();
             return Ok(false);
         }
         if lost {
+            wait::catch_up();
             return Ok(true);
         }
         rounds += 1;
         if rounds.is_multiple_of(BREATHE) {
-            py.detach(|| ());
+            py.detach(wait::catch_up);
         }
     }
 }
@@ -163,7 +172,13 @@ fn handle(
     let outcome = call.function.bind(py).call(call.arguments.bind(py), keywords);
     scope.returned(py);
     drop(call);
-    end(queue, grant.handle, future, outcome, on)
+    let lost = end(queue, grant.handle, future, outcome, on, Wakes::Late);
+    // The last reference: what it holds may run code at its end.
+    // SAFETY: an object that is held here.
+    if unsafe { ffi::Py_REFCNT(payload.as_ptr()) } == 1 {
+        wait::catch_up();
+    }
+    lost
 }
 
 /// While it lives, this thread handles a message, as far as `current_lease` and those who look for
@@ -204,6 +219,7 @@ fn end(
     future: &Bound<'_, Future>,
     outcome: PyResult<Bound<'_, PyAny>>,
     on: Option<&Bound<'_, PyTuple>>,
+    wakes: Wakes,
 ) -> bool {
     let py = queue.py();
     let core = &queue.get().core;
@@ -211,14 +227,16 @@ fn end(
     let holds = || core.call(|scheduler, _| scheduler.holds(handle));
     let error = match outcome {
         Ok(result) => {
-            Future::finish_surely(future, Outcome::Result(result.unbind()), holds);
+            Future::finish_surely(future, Outcome::Result(result.unbind()), holds, wakes);
+            // The payload is the future, which the caller keeps.
+            let _late = (wakes == Wakes::Late).then(Late::begin);
             return core.ack(handle).map(drop).is_err();
         }
         // Its traceback is a part of it.
         Err(error) => error.into_value(py).into_bound(py).into_any(),
     };
     let Some(on) = on else {
-        Future::finish_surely(future, Outcome::Exception(error.unbind()), holds);
+        Future::finish_surely(future, Outcome::Exception(error.unbind()), holds, Wakes::AtOnce);
         return core.ack(handle).map(drop).is_err();
     };
     let text = error_text(&error).unwrap_or_else(|_| "an exception".to_owned());
@@ -231,7 +249,7 @@ fn end(
     match failed {
         Ok(Failed::Again { .. } | Failed::Held) => {}
         Ok(Failed::Dead) => {
-            Future::finish_surely(future, Outcome::Exception(error.unbind()), || true);
+            Future::finish_surely(future, Outcome::Exception(error.unbind()), || true, Wakes::AtOnce);
         }
         Err(_) => return true,
     }
@@ -275,7 +293,7 @@ pub fn end_call(
     let future = this.payload.bind(py).cast::<Future>()?;
     let handled = (this.id, this.handle.token);
     let scope = Scope::enter(this.queue.bind(py), handled, Kind::Any, Shown::Nothing);
-    let lost = end(this.queue.bind(py), this.handle, future, outcome, on);
+    let lost = end(this.queue.bind(py), this.handle, future, outcome, on, Wakes::AtOnce);
     drop(scope);
     this.queue.get().say(py)?;
     Ok(!lost)
@@ -371,7 +389,7 @@ impl Queue {
         for message in &all {
             if let Ok(future) = message.payload.bind(py).cast::<Future>() {
                 let exception = exception.call0()?.unbind();
-                Future::finish_surely(future, Outcome::Exception(exception), || true);
+                Future::finish_surely(future, Outcome::Exception(exception), || true, Wakes::AtOnce);
             }
         }
         self.say(py)
