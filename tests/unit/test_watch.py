@@ -72,7 +72,8 @@ def test_a_depth_is_said_once_and_again_when_it_has_doubled(log: Log) -> None:
 
 
 def test_a_depth_is_said_anew_after_the_queue_was_shallow(log: Log) -> None:
-    q = quiet(warn_depth=10)
+    clock = ManualClock()
+    q = quiet(warn_depth=10, clock=clock)
     q.put_many(range(15))
     assert len(log.texts(logging.WARNING)) == 1
     for _ in range(6):
@@ -82,7 +83,14 @@ def test_a_depth_is_said_anew_after_the_queue_was_shallow(log: Log) -> None:
     for _ in range(12):
         q.get().ack()
     q.put_many(range(10))
+    assert len(log.texts(logging.WARNING)) == 1, "once a second"
+    for _ in range(8):
+        q.get().ack()
+    clock.advance(1)
+    q.put_many(range(10))
     assert len(log.texts(logging.WARNING)) == 2
+    q.put_many(range(12))
+    assert len(log.texts(logging.WARNING)) == 3, "twice as deep is said at once"
 
 
 def test_a_depth_says_by_which_key_everything_is_serialised(log: Log) -> None:

@@ -55,20 +55,22 @@ pub struct Calls {
     pub get: unsafe fn(&Coroutine) -> Option<*mut PyObject>,
 }
 
-struct Class {
-    class: *mut PyTypeObject,
+/// What stands behind the calls.
+struct Behind {
     calls: Calls,
     /// The coroutine functions of `AsyncQueue`.
     put_in_full: Py<PyAny>,
     get_in_full: Py<PyAny>,
 }
 
-// SAFETY: a type that lives as long as the process, and functions.
+struct Class(*mut PyTypeObject);
+// SAFETY: a type that lives as long as the process.
 unsafe impl Send for Class {}
 // SAFETY: as above.
 unsafe impl Sync for Class {}
 
 static CLASS: PyOnceLock<Class> = PyOnceLock::new();
+static BEHIND: PyOnceLock<Behind> = PyOnceLock::new();
 static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 struct Free(GilCell<Vec<*mut Coroutine>>);
@@ -76,23 +78,30 @@ struct Free(GilCell<Vec<*mut Coroutine>>);
 unsafe impl Sync for Free {}
 static FREE: Free = Free(GilCell::new(Vec::new()));
 
-/// Makes the class. `put` and `get` are the coroutine functions that do all that is not done at once.
-pub fn install(calls: Calls, put: &Bound<'_, PyAny>, get: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = put.py();
-    CLASS.get_or_try_init(py, || {
-        let (put_in_full, get_in_full) = (put.clone().unbind(), get.clone().unbind());
-        Ok::<_, PyErr>(Class { class: make_class(py)?, calls, put_in_full, get_in_full })
-    })?;
-    Ok(())
+/// Makes the class.
+pub fn install(py: Python<'_>) -> PyResult<()> {
+    CLASS.get_or_try_init(py, || make_class(py).map(Class)).map(|_| ())
+}
+
+/// Says how coroutines for `put` and `get` go about it; the two functions do all that is not done at
+/// once.
+pub fn set_behind(calls: Calls, put: &Bound<'_, PyAny>, get: &Bound<'_, PyAny>) {
+    let (put_in_full, get_in_full) = (put.clone().unbind(), get.clone().unbind());
+    // Once, with the module of the asyncio face.
+    let _ = BEHIND.set(put.py(), Behind { calls, put_in_full, get_in_full });
+}
+
+fn behind(py: Python<'_>) -> &Behind {
+    BEHIND.get(py).expect("set before there is a face to call")
 }
 
 /// The coroutine function that does all that a put may want.
 pub fn put_in_full(py: Python<'_>) -> &Bound<'_, PyAny> {
-    CLASS.get(py).expect("installed with the asyncio face").put_in_full.bind(py)
+    behind(py).put_in_full.bind(py)
 }
 
 pub fn get_in_full(py: Python<'_>) -> &Bound<'_, PyAny> {
-    CLASS.get(py).expect("installed with the asyncio face").get_in_full.bind(py)
+    behind(py).get_in_full.bind(py)
 }
 
 /// The one that is done already.
@@ -115,7 +124,7 @@ pub fn nothing(py: Python<'_>) -> *mut PyObject {
 /// The GIL is held; the pointers are null or objects.
 #[inline]
 pub unsafe fn new(py: Python<'_>, task: Task, holds: [*mut PyObject; 3]) -> *mut PyObject {
-    let class = CLASS.get(py).expect("installed with the asyncio face").class;
+    let class = CLASS.get(py).expect("made with the module").0;
     // SAFETY: memory of an object of `class`, which nobody refers to and the collector does not know:
     // it is told when the coroutine may become part of a cycle.
     unsafe {
@@ -234,8 +243,8 @@ unsafe extern "C" fn send(
             }
             (task, Stage::New) => {
                 (*slf).stage = Stage::Ended;
-                let class = CLASS.get(py).expect("there is an object of it");
-                let at_once = if task == Task::Put { class.calls.put } else { class.calls.get };
+                let behind = behind(py);
+                let at_once = if task == Task::Put { behind.calls.put } else { behind.calls.get };
                 if let Some(done) = at_once(&*slf) {
                     *result = done;
                     return match done.is_null() {
@@ -243,7 +252,7 @@ unsafe extern "C" fn send(
                         false => PySendResult::PYGEN_RETURN,
                     };
                 }
-                if !hand_on(py, slf, class) {
+                if !hand_on(slf, behind) {
                     return PySendResult::PYGEN_ERROR;
                 }
             }
@@ -266,7 +275,7 @@ unsafe extern "C" fn send(
 
 /// Makes the coroutine that does it in full.
 #[cold]
-unsafe fn hand_on(py: Python<'_>, slf: *mut Coroutine, class: &Class) -> bool {
+unsafe fn hand_on(slf: *mut Coroutine, behind: &Behind) -> bool {
     // SAFETY: what it was called with is owned until it is taken here.
     unsafe {
         let keywords = match (*slf).keys.is_null() {
@@ -281,12 +290,11 @@ unsafe fn hand_on(py: Python<'_>, slf: *mut Coroutine, class: &Class) -> bool {
         };
         let (function, arguments) = match (*slf).task {
             Task::Put => (
-                class.put_in_full.as_ptr(),
+                behind.put_in_full.as_ptr(),
                 ffi::PyTuple_Pack(2, (*slf).face, (*slf).payload),
             ),
-            _ => (class.get_in_full.as_ptr(), ffi::PyTuple_Pack(1, (*slf).face)),
+            _ => (behind.get_in_full.as_ptr(), ffi::PyTuple_Pack(1, (*slf).face)),
         };
-        let _ = py;
         if !arguments.is_null() {
             (*slf).inner = ffi::PyObject_Call(function, arguments, keywords);
         }

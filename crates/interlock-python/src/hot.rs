@@ -34,6 +34,7 @@ use crate::wait;
 /// Puts the entries in place of the methods of the same names.
 pub fn install(py: Python<'_>) -> PyResult<()> {
     Known::get(py);
+    coroutine::install(py)?;
     let queue = py.get_type::<Queue>();
     let keyed = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
     for (name, method, doc) in [
@@ -548,7 +549,7 @@ unsafe fn face_queue<'a>(py: Python<'a>, face: *mut PyObject) -> &'a Bound<'a, Q
 pub fn quicken(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let calls = Calls { put: put_at_once, get: get_at_once };
     let (put, get) = (class.getattr("put")?, class.getattr("get")?);
-    coroutine::install(calls, &put, &get)?;
+    coroutine::set_behind(calls, &put, &get);
     let keyed = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
     for (name, entry, function) in [
         (c"put", async_put as ffi::PyCFunctionFastWithKeywords, put),

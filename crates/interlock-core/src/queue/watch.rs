@@ -95,6 +95,9 @@ pub struct Watch {
     /// Ids below were looked at.
     seen: u64,
     next_second: Time,
+    /// The greatest depth noted since then: a queue that breathes about a limit is not noted at each
+    /// breath.
+    noted_depth: u64,
     /// Notes about deep lanes since then, and those not made because there were enough.
     lane_notes: u32,
     more_lanes: u64,
@@ -121,6 +124,7 @@ impl Watch {
             next_look: Time::MAX,
             seen: 0,
             next_second: 0,
+            noted_depth: 0,
             lane_notes: 0,
             more_lanes: 0,
             placed_late: Default::default(),
@@ -169,6 +173,9 @@ impl Watch {
     #[inline]
     pub(super) fn entered(&mut self, unsettled: u64, now: Time, lanes: &mut Lanes) {
         if unsettled >= self.next_depth {
+            if now >= self.next_second {
+                self.noted_depth = 0;
+            }
             self.depth_reached(unsettled, lanes);
         }
         if !lanes.deep.is_empty() {
@@ -180,6 +187,7 @@ impl Watch {
         }
         if first || now >= self.next_second {
             self.next_second = now + PAUSE;
+            self.noted_depth = 0;
             self.lane_notes = 0;
             let lanes = std::mem::take(&mut self.more_lanes);
             self.push(if lanes > 0 { Event::MoreLanes { lanes } } else { Event::Second });
@@ -190,6 +198,10 @@ impl Watch {
     fn depth_reached(&mut self, depth: u64, lanes: &Lanes) {
         self.next_depth = depth.saturating_mul(2);
         self.calm_depth = self.limits.depth / 2;
+        if depth < self.noted_depth.saturating_mul(2) {
+            return;
+        }
+        self.noted_depth = depth;
         let deepest = lanes.all().map(|(_, lane)| lane).max_by_key(|lane| lane.depth);
         let serialised_by = deepest
             .filter(|lane| u64::from(lane.depth) * 10 >= depth * 9)
