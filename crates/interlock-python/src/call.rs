@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::aio::Waiter;
 use crate::exit;
+use crate::gil::told;
 
 /// Calls the waiter's callable. Calls into the core are made with the GIL held, and so is this.
 pub struct Call {
@@ -52,7 +53,7 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 }
 
 unsafe fn wake(data: *const ()) {
-    Python::attach(|py| {
+    told(|py| {
         // SAFETY: the waker is used up, and its reference with it.
         let call = unsafe { Arc::from_raw(data.cast::<Call>()) };
         call.call(py);
@@ -63,7 +64,7 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker keeps it alive during the call.
-    Python::attach(|py| unsafe { &*data.cast::<Call>() }.call(py));
+    told(|py| unsafe { &*data.cast::<Call>() }.call(py));
 }
 
 unsafe fn discard(data: *const ()) {

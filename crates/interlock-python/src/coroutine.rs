@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::gil::GilCell;
+use crate::gil::{told, GilCell};
 
 /// Most kept to be used again.
 const KEPT: usize = 64;
@@ -174,7 +174,7 @@ unsafe extern "C" fn dealloc(object: *mut PyObject) {
 
 #[cold]
 fn never_awaited(task: Task) {
-    Python::attach(|py| {
+    told(|py| {
         let raised = PyErr::take(py);
         let text = format!("coroutine '{}' was never awaited", task.qualified());
         let text = std::ffi::CString::new(text).unwrap_or_default();
@@ -320,7 +320,7 @@ unsafe fn end(slf: *mut Coroutine) {
 
 #[cold]
 fn raise(error: impl FnOnce(Python<'_>) -> PyErr) -> *mut PyObject {
-    Python::attach(|py| error(py).restore(py));
+    told(|py| error(py).restore(py));
     std::ptr::null_mut()
 }
 
@@ -464,7 +464,7 @@ impl Task {
 unsafe extern "C" fn name(object: *mut PyObject, full: *mut c_void) -> *mut PyObject {
     // SAFETY: the interpreter's.
     let task = unsafe { (*object.cast::<Coroutine>()).task };
-    Python::attach(|py| {
+    told(|py| {
         let name = if full.is_null() { task.name().to_owned() } else { task.qualified() };
         PyString::new(py, &name).into_ptr()
     })

@@ -45,6 +45,15 @@ unsafe impl RawLock for GilLock {
     }
 }
 
+/// Calls with PyO3 told that this thread holds the GIL, which whoever comes here does. `Python::attach`
+/// would ask the interpreter first, and that takes itself for one that was never started once it tears
+/// down its modules: when the last destructors still call us.
+#[inline]
+pub fn told<R>(call: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
+    // SAFETY: the GIL is held, so that the interpreter is there.
+    unsafe { Python::attach_unchecked(call) }
+}
+
 /// A value read and written with the GIL held, whole: nothing of it is lent out.
 pub struct GilCell<T>(UnsafeCell<T>);
 

@@ -8,7 +8,7 @@
 //!
 //! What must hold in here: PyO3 does not know that this thread is attached, so that a `Py` dropped by
 //! Rust would be leaked. So in the quick paths no `Py` is dropped (they are given back through the C
-//! API), and all that is not quick runs inside `Python::attach`.
+//! API), and all that is not quick runs inside `told`.
 
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -27,6 +27,7 @@ use crate::aio;
 use crate::aio::{AsyncFace, AsyncLease};
 use crate::convert;
 use crate::coroutine::{self, Calls, Coroutine, Task};
+use crate::gil::told;
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::wait;
@@ -140,7 +141,7 @@ Raises:
 #[inline]
 fn guarded(entry: impl FnOnce() -> *mut PyObject) -> *mut PyObject {
     catch_unwind(AssertUnwindSafe(entry)).unwrap_or_else(|_| {
-        Python::attach(|py| {
+        told(|py| {
             PyRuntimeError::new_err("a bug in interlock's core; see stderr for where").restore(py);
         });
         std::ptr::null_mut()
@@ -692,7 +693,7 @@ fn said(slf: *mut PyObject, answer: impl FnOnce() -> *mut PyObject) -> *mut PyOb
 
 #[cold]
 fn attached(call: impl for<'py> FnOnce(Python<'py>) -> PyResult<*mut PyObject>) -> *mut PyObject {
-    Python::attach(|py| match call(py) {
+    told(|py| match call(py) {
         Ok(answer) => answer,
         Err(error) => {
             error.restore(py);

@@ -16,7 +16,7 @@ use pyo3::types::{PyFrozenSet, PyString, PyType};
 
 use crate::convert::{frozen, micros};
 use crate::errors;
-use crate::gil::GilCell;
+use crate::gil::{told, GilCell};
 use crate::hot;
 use crate::queue::Queue;
 use crate::recycle::Recycler;
@@ -497,7 +497,7 @@ impl Drop for Lease {
         if *self.state.get_mut() != OPEN {
             return;
         }
-        Python::attach(|py| {
+        told(|py| {
             let queue = self.queue.get();
             queue.check_fork(py);
             if queue.core.nack(self.handle, None, "abandoned").is_err() {
