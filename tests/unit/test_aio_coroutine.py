@@ -212,3 +212,101 @@ def test_many_are_made_and_dropped_without_growing() -> None:
         for call in calls:
             call.close()
     assert len({id(call) for call in calls}) == 200
+
+
+def test_it_is_not_entered_twice_at_a_time() -> None:
+    """And is none the worse for the attempt: who waits in it goes on."""
+
+    async def main() -> None:
+        q = KeyedQueue[int]()
+        call = q.aio.get()
+        refused: list[str] = []
+
+        class Wait:
+            def __await__(self) -> Any:
+                for enter in (lambda: call.send(None), lambda: call.throw(KeyError), call.close):
+                    try:
+                        enter()
+                    except ValueError as error:
+                        refused.append(str(error))
+                return (yield from asyncio.sleep(0).__await__())
+
+        # The loop that it asks for a future is what comes back to it.
+        loop = asyncio.get_running_loop()
+        create = loop.create_future
+
+        def reenter() -> Any:
+            with pytest.raises(StopIteration):
+                coroutine = Wait().__await__()
+                while True:
+                    next(coroutine)
+            return create()
+
+        loop.create_future = reenter  # type: ignore[method-assign]
+        task = asyncio.create_task(call)
+        await asyncio.sleep(0)
+        loop.create_future = create  # type: ignore[method-assign]
+        assert refused == ["coroutine already executing"] * 3
+        await q.aio.put(7)
+        lease = await asyncio.wait_for(task, 20)
+        assert lease.payload == 7
+        await lease.ack()
+
+    run(main())
+
+
+class Payload:
+    """Something that can be seen to go."""
+
+
+@pytest.mark.parametrize("end", ["awaited", "awaited later", "closed", "thrown into"])
+def test_one_that_has_ended_keeps_no_payload(end: str) -> None:
+    async def main() -> None:
+        q = KeyedQueue[Payload](1)
+        if end == "awaited later":
+            q.put(Payload())
+        payload = Payload()
+        gone = weakref.ref(payload)
+        call = q.aio.put(payload, keys="k")
+        del payload
+        if end == "closed":
+            call.close()
+        elif end == "thrown into":
+            with pytest.raises(KeyError):
+                call.throw(KeyError())
+        else:
+            task = asyncio.create_task(call)
+            await asyncio.sleep(0)
+            for _ in range(2 if end == "awaited later" else 1):
+                lease = await q.aio.get()
+                await asyncio.sleep(0)
+                await lease.ack()
+                await asyncio.sleep(0)
+            await task
+            del lease
+        assert gone() is None
+
+    run(main())
+
+
+def test_a_finished_one_lets_its_queue_go() -> None:
+    q = KeyedQueue[int]()
+    gone = weakref.ref(q)
+    call = q.aio.put(1)
+    with pytest.raises(StopIteration):
+        call.send(None)
+    del q
+    gc.collect()
+    assert gone() is None
+
+
+def test_one_that_was_not_begun_is_part_of_a_cycle() -> None:
+    q = KeyedQueue[Any]()
+    holder: dict[str, Any] = {"queue": q}
+    holder["call"] = q.aio.put(holder)
+    gone = weakref.ref(q)
+    q.put(holder)
+    del holder, q
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        gc.collect()
+    assert gone() is None

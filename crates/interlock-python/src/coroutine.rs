@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::ffi::{self, PyObject, PySendResult, PyTypeObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -31,6 +31,8 @@ pub enum Task {
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
     New,
+    /// Somebody sends into it at this moment, or throws.
+    Running,
     /// `inner` goes on with it.
     Handed,
     Ended,
@@ -125,8 +127,8 @@ pub fn nothing(py: Python<'_>) -> *mut PyObject {
 #[inline]
 pub unsafe fn new(py: Python<'_>, task: Task, holds: [*mut PyObject; 3]) -> *mut PyObject {
     let class = CLASS.get(py).expect("made with the module").0;
-    // SAFETY: memory of an object of `class`, which nobody refers to and the collector does not know:
-    // it is told when the coroutine may become part of a cycle.
+    // SAFETY: memory of an object of `class`, which nobody refers to and the collector does not know: it
+    // is told once the coroutine is complete.
     unsafe {
         let made = match FREE.0.with_mut(py, Vec::pop) {
             Some(kept) => {
@@ -148,6 +150,8 @@ pub unsafe fn new(py: Python<'_>, task: Task, holds: [*mut PyObject; 3]) -> *mut
         (*made).stage = Stage::New;
         ((*made).face, (*made).payload, (*made).keys) = (face, payload, keys);
         (*made).inner = std::ptr::null_mut();
+        // It may be part of a cycle from the first: a payload may hold it, or the task that is to run it.
+        ffi::PyObject_GC_Track(made.cast());
         made.cast()
     }
 }
@@ -158,9 +162,6 @@ unsafe extern "C" fn dealloc(object: *mut PyObject) {
         let py = Python::assume_attached();
         ffi::PyObject_GC_UnTrack(object.cast());
         let slf = object.cast::<Coroutine>();
-        if (*slf).stage == Stage::New && (*slf).task != Task::Nothing {
-            never_awaited((*slf).task);
-        }
         clear(object);
         let class = ffi::Py_TYPE(object);
         if FREE.0.with(py, Vec::len) < KEPT {
@@ -187,16 +188,29 @@ fn never_awaited(task: Task) {
     });
 }
 
+/// The collector's: what it holds goes, and with it what it could go on with.
 unsafe extern "C" fn clear(object: *mut PyObject) -> c_int {
-    // SAFETY: each reference is owned, and forgotten before it is given back.
+    // SAFETY: the interpreter's.
     unsafe {
         let slf = object.cast::<Coroutine>();
-        let held = [&raw mut (*slf).face, &raw mut (*slf).payload, &raw mut (*slf).keys];
-        for place in held.into_iter().chain([&raw mut (*slf).inner]) {
+        if (*slf).stage == Stage::New && (*slf).task != Task::Nothing {
+            never_awaited((*slf).task);
+        }
+        end(slf);
+    }
+    0
+}
+
+/// Gives back what it was called with: a coroutine that has ended, or handed itself on, may be kept for
+/// long (by a task), and its payload is not to stay for that.
+#[inline]
+unsafe fn let_go(slf: *mut Coroutine) {
+    // SAFETY: each reference is owned, and forgotten before it is given back.
+    unsafe {
+        for place in [&raw mut (*slf).face, &raw mut (*slf).payload, &raw mut (*slf).keys] {
             ffi::Py_XDECREF(std::ptr::replace(place, std::ptr::null_mut()));
         }
     }
-    0
 }
 
 unsafe extern "C" fn traverse(
@@ -242,19 +256,26 @@ unsafe extern "C" fn send(
                 return PySendResult::PYGEN_ERROR;
             }
             (task, Stage::New) => {
-                (*slf).stage = Stage::Ended;
+                // A wake in there runs Python code.
+                (*slf).stage = Stage::Running;
                 let behind = behind(py);
                 let at_once = if task == Task::Put { behind.calls.put } else { behind.calls.get };
                 if let Some(done) = at_once(&*slf) {
                     *result = done;
+                    end(slf);
                     return match done.is_null() {
                         true => PySendResult::PYGEN_ERROR,
                         false => PySendResult::PYGEN_RETURN,
                     };
                 }
                 if !hand_on(slf, behind) {
+                    end(slf);
                     return PySendResult::PYGEN_ERROR;
                 }
+            }
+            (_, Stage::Running) => {
+                running();
+                return PySendResult::PYGEN_ERROR;
             }
             (_, Stage::Ended) => {
                 raise(|_| PyRuntimeError::new_err("cannot reuse already awaited coroutine"));
@@ -262,13 +283,9 @@ unsafe extern "C" fn send(
             }
             (_, Stage::Handed) => {}
         }
-        let inner = (*slf).inner;
-        ffi::Py_INCREF(inner);
+        let inner = begin_inner(slf);
         let sent = ffi::PyIter_Send(inner, value, result);
-        ffi::Py_DECREF(inner);
-        if !matches!(sent, PySendResult::PYGEN_NEXT) {
-            end(slf);
-        }
+        end_inner(slf, inner, matches!(sent, PySendResult::PYGEN_NEXT));
         sent
     }
 }
@@ -282,17 +299,20 @@ unsafe fn hand_on(slf: *mut Coroutine, behind: &Behind) -> bool {
             true => std::ptr::null_mut(),
             false => {
                 let keywords = ffi::PyDict_New();
-                if !keywords.is_null() {
-                    ffi::PyDict_SetItemString(keywords, c"keys".as_ptr(), (*slf).keys);
+                // A put without its keys would be out of order.
+                if keywords.is_null()
+                    || ffi::PyDict_SetItemString(keywords, c"keys".as_ptr(), (*slf).keys) != 0
+                {
+                    ffi::Py_XDECREF(keywords);
+                    return false;
                 }
                 keywords
             }
         };
         let (function, arguments) = match (*slf).task {
-            Task::Put => (
-                behind.put_in_full.as_ptr(),
-                ffi::PyTuple_Pack(2, (*slf).face, (*slf).payload),
-            ),
+            Task::Put => {
+                (behind.put_in_full.as_ptr(), ffi::PyTuple_Pack(2, (*slf).face, (*slf).payload))
+            }
             _ => (behind.get_in_full.as_ptr(), ffi::PyTuple_Pack(1, (*slf).face)),
         };
         if !arguments.is_null() {
@@ -303,19 +323,46 @@ unsafe fn hand_on(slf: *mut Coroutine, behind: &Behind) -> bool {
         if (*slf).inner.is_null() {
             return false;
         }
-        (*slf).stage = Stage::Handed;
-        // From here on it may be part of a cycle: a task, its coroutine, what that waits for.
-        ffi::PyObject_GC_Track(slf.cast());
+        let_go(slf);
         true
     }
 }
 
+#[inline]
 unsafe fn end(slf: *mut Coroutine) {
     // SAFETY: the reference is owned.
     unsafe {
         (*slf).stage = Stage::Ended;
         ffi::Py_XDECREF(std::mem::replace(&mut (*slf).inner, std::ptr::null_mut()));
+        let_go(slf);
     }
+}
+
+/// Borrows the coroutine that goes on with it, for a call into that; nobody else comes in meanwhile.
+unsafe fn begin_inner(slf: *mut Coroutine) -> *mut PyObject {
+    // SAFETY: it has handed itself on, so that there is one.
+    unsafe {
+        (*slf).stage = Stage::Running;
+        ffi::Py_INCREF((*slf).inner);
+        (*slf).inner
+    }
+}
+
+/// The call is over, and waits for something if it `goes_on`.
+unsafe fn end_inner(slf: *mut Coroutine, inner: *mut PyObject, goes_on: bool) {
+    // SAFETY: the reference that `begin_inner` took.
+    unsafe {
+        ffi::Py_DECREF(inner);
+        // The collector may have cleared it.
+        match goes_on && !(*slf).inner.is_null() {
+            true => (*slf).stage = Stage::Handed,
+            false => end(slf),
+        }
+    }
+}
+
+fn running() -> *mut PyObject {
+    raise(|_| PyValueError::new_err("coroutine already executing"))
 }
 
 #[cold]
@@ -362,23 +409,22 @@ unsafe extern "C" fn throw(object: *mut PyObject, arguments: *mut PyObject) -> *
     // SAFETY: the interpreter's: `arguments` is a tuple.
     unsafe {
         let slf = object.cast::<Coroutine>();
+        if (*slf).stage == Stage::Running {
+            return running();
+        }
         if (*slf).stage == Stage::Handed {
-            let inner = (*slf).inner;
-            ffi::Py_INCREF(inner);
+            let inner = begin_inner(slf);
             let method = ffi::PyObject_GetAttrString(inner, c"throw".as_ptr());
             let thrown = match method.is_null() {
                 true => method,
                 false => ffi::PyObject_Call(method, arguments, std::ptr::null_mut()),
             };
             ffi::Py_XDECREF(method);
-            ffi::Py_DECREF(inner);
-            if thrown.is_null() {
-                end(slf);
-            }
+            end_inner(slf, inner, !thrown.is_null());
             return thrown;
         }
         if (*slf).task != Task::Nothing {
-            (*slf).stage = Stage::Ended;
+            end(slf);
         }
         raise(|py| {
             let arguments = Bound::from_borrowed_ptr(py, arguments);
@@ -391,9 +437,8 @@ unsafe extern "C" fn throw(object: *mut PyObject, arguments: *mut PyObject) -> *
 pub fn thrown_error(arguments: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
     let error = arguments.get_item(0)?;
     let value = arguments.get_item(1).ok().filter(|value| !value.is_none());
-    let is_error = |value: &Bound<'_, PyAny>| {
-        value.is_instance_of::<pyo3::exceptions::PyBaseException>()
-    };
+    let is_error =
+        |value: &Bound<'_, PyAny>| value.is_instance_of::<pyo3::exceptions::PyBaseException>();
     let raised = match value {
         Some(value) if is_error(&value) => value,
         Some(value) => error.call1((value,))?,
@@ -407,6 +452,9 @@ unsafe extern "C" fn close(object: *mut PyObject, _: *mut PyObject) -> *mut PyOb
     // SAFETY: the interpreter's.
     unsafe {
         let slf = object.cast::<Coroutine>();
+        if (*slf).stage == Stage::Running {
+            return running();
+        }
         if (*slf).stage == Stage::Handed {
             let inner = (*slf).inner;
             ffi::Py_INCREF(inner);
@@ -421,7 +469,7 @@ unsafe extern "C" fn close(object: *mut PyObject, _: *mut PyObject) -> *mut PyOb
             return closed;
         }
         if (*slf).task != Task::Nothing {
-            (*slf).stage = Stage::Ended;
+            end(slf);
         }
         ffi::Py_INCREF(ffi::Py_None());
         ffi::Py_None()
@@ -514,9 +562,8 @@ fn make_class(py: Python<'_>) -> PyResult<*mut PyTypeObject> {
         slot(ffi::Py_tp_doc, c"A call of AsyncQueue, to be awaited.".as_ptr() as *mut c_void),
         slot(0, std::ptr::null_mut()),
     ];
-    let flags = ffi::Py_TPFLAGS_DEFAULT
-        | ffi::Py_TPFLAGS_HAVE_GC
-        | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    let flags =
+        ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
     let mut spec = ffi::PyType_Spec {
         name: c"interlock._core.Coroutine".as_ptr(),
         basicsize: std::mem::size_of::<Coroutine>() as c_int,
