@@ -140,12 +140,21 @@ Raises:
 /// Runs an entry; a panic becomes an exception, as in the ordinary methods.
 #[inline]
 fn guarded(entry: impl FnOnce() -> *mut PyObject) -> *mut PyObject {
-    catch_unwind(AssertUnwindSafe(entry)).unwrap_or_else(|_| {
-        told(|py| {
-            PyRuntimeError::new_err("a bug in interlock's core; see stderr for where").restore(py);
-        });
-        std::ptr::null_mut()
-    })
+    unpanicked(entry).unwrap_or(std::ptr::null_mut())
+}
+
+/// `None`: it panicked, and an exception says so.
+#[inline]
+fn unpanicked<R>(call: impl FnOnce() -> R) -> Option<R> {
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    outcome
+        .map_err(|_| {
+            told(|py| {
+                let text = "a bug in interlock's core; see stderr for where";
+                PyRuntimeError::new_err(text).restore(py);
+            });
+        })
+        .ok()
 }
 
 /// The arguments of a put by their place in [`NAMES`]; null where one was not given.
@@ -513,23 +522,25 @@ unsafe extern "C" fn async_get(
 /// The GIL is held, and the coroutine is one that `async_put` made.
 unsafe fn put_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
     // SAFETY: the caller's.
-    unsafe {
+    let put = || unsafe {
         let py = Python::assume_attached();
         let queue = face_queue(py, coroutine.face);
         let known = Known::get(py);
         let id = quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys)?;
         Some(id_of(queue.as_ptr(), queue.get(), id))
-    }
+    };
+    unpanicked(put).unwrap_or(Some(std::ptr::null_mut()))
 }
 
 /// # Safety
 /// The GIL is held, and the coroutine is one that `async_get` made.
 unsafe fn get_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
     // SAFETY: the caller's.
-    unsafe {
+    let get = || unsafe {
         let py = Python::assume_attached();
         quick_get_async(py, face_queue(py, coroutine.face))
-    }
+    };
+    unpanicked(get).unwrap_or(Some(std::ptr::null_mut()))
 }
 
 /// The queue of an asyncio face.
@@ -552,10 +563,9 @@ pub fn quicken(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let (put, get) = (class.getattr("put")?, class.getattr("get")?);
     coroutine::set_behind(calls, &put, &get);
     let keyed = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
-    for (name, entry, function) in [
-        (c"put", async_put as ffi::PyCFunctionFastWithKeywords, put),
-        (c"get", async_get, get),
-    ] {
+    for (name, entry, function) in
+        [(c"put", async_put as ffi::PyCFunctionFastWithKeywords, put), (c"get", async_get, get)]
+    {
         let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: entry };
         replace(class, name, pointer, keyed, doc_of(&function)?)?;
     }
