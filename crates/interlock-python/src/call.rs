@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use crate::aio::Waiter;
 use crate::exit;
 use crate::gil::told;
+use crate::wait::AtOnce;
 
 /// Calls the waiter's callable. Calls into the core are made with the GIL held, and so is this.
 pub struct Call {
@@ -35,6 +36,7 @@ impl Call {
 
     fn call(&self, py: Python<'_>) {
         exit::prepare();
+        let _at_once = AtOnce::begin();
         let wait = self.wait.get();
         if let Err(error) = wait.call.call0(py) {
             // The loop is closed: nobody will come back for what this waiter was called for.

@@ -8,9 +8,11 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use interlock_core::sync::{Parker, Unparked};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::Borrowed;
 
 use crate::blocked;
 use crate::convert::micros;
@@ -97,6 +99,29 @@ struct Ended {
     callbacks: Vec<Py<PyAny>>,
     parked: Vec<Waker>,
     _old: (Option<Call>, Option<Py<PyAny>>),
+}
+
+impl Ended {
+    /// Whether what it no longer needs may run code as it goes: an argument with a destructor, of which
+    /// this is the last reference.
+    fn drops_code(&self, py: Python<'_>) -> bool {
+        let (call, exception) = &self._old;
+        let Some(call) = call else { return exception.is_some() };
+        // SAFETY: an object that is held.
+        let is_held = |object: *mut ffi::PyObject| unsafe { ffi::Py_REFCNT(object) } > 1;
+        let harmless = |argument: Borrowed<'_, '_, PyAny>| {
+            is_held(argument.as_ptr())
+                || argument.is_exact_instance_of::<PyInt>()
+                || argument.is_exact_instance_of::<PyString>()
+                || argument.is_exact_instance_of::<PyBytes>()
+                || argument.is_exact_instance_of::<PyFloat>()
+        };
+        exception.is_some()
+            || call.keywords.is_some()
+            || !is_held(call.function.as_ptr())
+            || !(is_held(call.arguments.as_ptr())
+                || call.arguments.bind_borrowed(py).iter_borrowed().all(harmless))
+    }
 }
 
 impl Future {
@@ -206,7 +231,8 @@ impl Future {
             condition.call_method0(py, "release").map_or_else(unraisable, drop);
         }
         let Some(ended) = ended else { return false };
-        let late = (wakes == Wakes::Late && ended.callbacks.is_empty()).then(Late::begin);
+        let late = wakes == Wakes::Late && ended.callbacks.is_empty() && !ended.drops_code(py);
+        let late = late.then(Late::begin);
         ended.parked.into_iter().for_each(Waker::wake);
         drop(late);
         for callback in ended.callbacks {

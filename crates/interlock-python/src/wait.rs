@@ -64,6 +64,26 @@ impl Drop for Late {
     }
 }
 
+/// While it lives, no wake is put off, and those that were are made up for: code of Python runs, which a
+/// wake within the call of a thread that is `Late` may do.
+pub struct AtOnce {
+    late: bool,
+}
+
+impl AtOnce {
+    pub fn begin() -> AtOnce {
+        let late = LATE.replace(false);
+        catch_up();
+        AtOnce { late }
+    }
+}
+
+impl Drop for AtOnce {
+    fn drop(&mut self) {
+        LATE.set(self.late);
+    }
+}
+
 /// Wakes those whose wake was put off.
 #[inline]
 pub fn catch_up() {
