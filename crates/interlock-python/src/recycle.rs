@@ -110,14 +110,19 @@ impl Recycler {
         // SAFETY: nobody refers to the object: its lease may be taken out, once.
         unsafe {
             let lease = object.byte_add(OFFSET).cast::<Lease>();
-            if !(*lease).can_be_recycled(py) || self.free.with(py, Vec::len) >= KEPT {
+            if !(*lease).can_be_recycled(py) {
                 return (class.free)(object);
             }
             ffi::PyObject_GC_UnTrack(object.cast());
             let leaf = ffi::Py_TYPE(object);
             // Runs foreign code, the payload's destructor, which may come back here for other leases.
             Lease::drop_settled(lease.read());
-            self.free.with_mut(py, |free| free.push(object));
+            // Looked at again, for each of those came here before this one.
+            if self.free.with(py, Vec::len) < KEPT {
+                self.free.with_mut(py, |free| free.push(object));
+            } else {
+                ffi::PyObject_GC_Del(object.cast());
+            }
             ffi::Py_DECREF(leaf.cast());
         }
     }
