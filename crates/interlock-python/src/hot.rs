@@ -669,6 +669,7 @@ unsafe extern "C" fn ack(slf: *mut PyObject, _: *mut PyObject) -> *mut PyObject 
                     none
                 }
                 Err(_) => {
+                    lease.refused();
                     attached(|py| Err(crate::errors::lease_lost(py, lease.id, lease.handle.token)))
                 }
             }
