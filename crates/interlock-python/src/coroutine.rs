@@ -289,10 +289,9 @@ unsafe fn hand_on(slf: *mut Coroutine, behind: &Behind) -> bool {
             }
         };
         let (function, arguments) = match (*slf).task {
-            Task::Put => (
-                behind.put_in_full.as_ptr(),
-                ffi::PyTuple_Pack(2, (*slf).face, (*slf).payload),
-            ),
+            Task::Put => {
+                (behind.put_in_full.as_ptr(), ffi::PyTuple_Pack(2, (*slf).face, (*slf).payload))
+            }
             _ => (behind.get_in_full.as_ptr(), ffi::PyTuple_Pack(1, (*slf).face)),
         };
         if !arguments.is_null() {
@@ -391,9 +390,8 @@ unsafe extern "C" fn throw(object: *mut PyObject, arguments: *mut PyObject) -> *
 pub fn thrown_error(arguments: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
     let error = arguments.get_item(0)?;
     let value = arguments.get_item(1).ok().filter(|value| !value.is_none());
-    let is_error = |value: &Bound<'_, PyAny>| {
-        value.is_instance_of::<pyo3::exceptions::PyBaseException>()
-    };
+    let is_error =
+        |value: &Bound<'_, PyAny>| value.is_instance_of::<pyo3::exceptions::PyBaseException>();
     let raised = match value {
         Some(value) if is_error(&value) => value,
         Some(value) => error.call1((value,))?,
@@ -514,9 +512,8 @@ fn make_class(py: Python<'_>) -> PyResult<*mut PyTypeObject> {
         slot(ffi::Py_tp_doc, c"A call of AsyncQueue, to be awaited.".as_ptr() as *mut c_void),
         slot(0, std::ptr::null_mut()),
     ];
-    let flags = ffi::Py_TPFLAGS_DEFAULT
-        | ffi::Py_TPFLAGS_HAVE_GC
-        | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    let flags =
+        ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
     let mut spec = ffi::PyType_Spec {
         name: c"interlock._core.Coroutine".as_ptr(),
         basicsize: std::mem::size_of::<Coroutine>() as c_int,

@@ -551,10 +551,9 @@ pub fn quicken(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let (put, get) = (class.getattr("put")?, class.getattr("get")?);
     coroutine::set_behind(calls, &put, &get);
     let keyed = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
-    for (name, entry, function) in [
-        (c"put", async_put as ffi::PyCFunctionFastWithKeywords, put),
-        (c"get", async_get, get),
-    ] {
+    for (name, entry, function) in
+        [(c"put", async_put as ffi::PyCFunctionFastWithKeywords, put), (c"get", async_get, get)]
+    {
         let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: entry };
         replace(class, name, pointer, keyed, doc_of(&function)?)?;
     }

@@ -156,9 +156,7 @@ impl Lease {
                 self.state.store(SETTLED, Ordering::Relaxed);
                 Ok(settled)
             }
-            Err(LeaseLost) => {
-                Err(self.refused(py))
-            }
+            Err(LeaseLost) => Err(self.refused(py)),
         }
     }
 

@@ -249,7 +249,12 @@ fn end(
     match failed {
         Ok(Failed::Again { .. } | Failed::Held) => {}
         Ok(Failed::Dead) => {
-            Future::finish_surely(future, Outcome::Exception(error.unbind()), || true, Wakes::AtOnce);
+            Future::finish_surely(
+                future,
+                Outcome::Exception(error.unbind()),
+                || true,
+                Wakes::AtOnce,
+            );
         }
         Err(_) => return true,
     }
@@ -389,7 +394,12 @@ impl Queue {
         for message in &all {
             if let Ok(future) = message.payload.bind(py).cast::<Future>() {
                 let exception = exception.call0()?.unbind();
-                Future::finish_surely(future, Outcome::Exception(exception), || true, Wakes::AtOnce);
+                Future::finish_surely(
+                    future,
+                    Outcome::Exception(exception),
+                    || true,
+                    Wakes::AtOnce,
+                );
             }
         }
         self.say(py)
