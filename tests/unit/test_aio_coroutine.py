@@ -38,7 +38,8 @@ def test_nothing_is_done_before_it_is_awaited(name: str) -> None:
 def test_one_that_is_never_awaited_is_told(name: str) -> None:
     q = KeyedQueue[int]()
     with pytest.warns(RuntimeWarning, match=f"coroutine 'AsyncQueue.{name}' was never awaited"):
-        _ = made(q, name)
+        call = made(q, name)
+        del call
 
 
 @both
