@@ -37,9 +37,9 @@ def test_nothing_is_done_before_it_is_awaited(name: str) -> None:
 @both
 def test_one_that_is_never_awaited_is_told(name: str) -> None:
     q = KeyedQueue[int]()
+    calls = [made(q, name)]
     with pytest.warns(RuntimeWarning, match=f"coroutine 'AsyncQueue.{name}' was never awaited"):
-        call = made(q, name)
-        del call
+        calls.clear()
 
 
 @both
