@@ -35,7 +35,8 @@ def workers() -> int:
 def behaviours(messages: int, keys: int, lanes: int, step: int) -> Sample:
     """Schedule that many, wait until all have run. A behaviour takes a cown, or that and another
     `step` further on."""
-    bocpy.start(module=(__name__, __file__))
+    # Typed or not as bocpy is installed or not.
+    bocpy.start(module=(__name__, __file__))  # type: ignore[no-untyped-call, unused-ignore]
     cowns = [bocpy.Cown((-1, 0, 0)) for _ in range(lanes)]
     call = bocpy.whencall
     call(on_one, [bocpy.Cown((-1, 0, 0))], [0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import inspect
 import sys
 import threading
@@ -347,7 +348,9 @@ async def _handle_next(
     finally:
         if alarm is not None:
             alarm.cancel()
-        _current.reset(token)
+        # Collected with its loop, a task ends in another context than it began in.
+        with contextlib.suppress(ValueError):
+            _current.reset(token)
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from interlock import _core, watch
 from interlock.consumer import Consumer, consume
@@ -89,7 +89,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         slow_wait: Seconds = 60,
         warn_depth: int = 1000,
         warn_lane_depth: int = 100,
-    ) -> KeyedQueue[T]:
+    ) -> Self:
         for argument, number in (
             ("maxsize", maxsize),
             ("maxbytes", maxbytes),

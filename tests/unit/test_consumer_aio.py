@@ -10,7 +10,7 @@ import pytest
 
 from interlock import KeyedQueue, Reject, Retry, RetryAfter, WouldDeadlock, current_lease
 from interlock.testing import ManualClock
-from tests.unit.support import collect, python
+from tests.unit.support import PATIENCE, collect, python
 from tests.unit.test_aio import parked, run
 
 AT_ONCE = Retry(attempts=None, first=0)
@@ -312,3 +312,51 @@ def test_the_signature_is_checked() -> None:
                 await q.aio.consume(**{"handler": print, **options})
 
     run(main())
+
+
+def consumed(queue: KeyedQueue[Any], handler: Any, **options: Any) -> None:
+    """Runs a consumer until the queue is drained."""
+
+    async def main() -> None:
+        queue.shutdown()
+        async with asyncio.timeout(PATIENCE):
+            await queue.aio.consume(handler, **options)
+
+    asyncio.run(main(), debug=True)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), BaseException("worse"), RetryAfter(0), asyncio.CancelledError()]
+)
+def test_whatever_a_handler_raises_its_message_comes_again_in_its_place(
+    error: BaseException,
+) -> None:
+    q = KeyedQueue[int](retry=AT_ONCE)
+    q.put_many([1, 2, 3], keys="a")
+    seen: list[tuple[int, int]] = []
+
+    async def handle(payload: int) -> None:
+        attempt = current_lease().attempt
+        seen.append((payload, attempt))
+        await asyncio.sleep(0)
+        if payload == 2 and attempt == 1:
+            raise error
+
+    consumed(q, handle, threads=2)
+    assert seen == [(1, 1), (2, 1), (2, 2), (3, 1)]
+
+
+def test_a_loop_that_ends_with_a_consumer_that_waits_leaves_the_queue_usable() -> None:
+    q = KeyedQueue[int]()
+
+    async def main() -> None:
+        consumer = asyncio.create_task(q.aio.consume(print, threads=3))  # type: ignore[arg-type]
+        while q._parked() < 3:
+            await asyncio.sleep(0)
+        assert not consumer.done()
+
+    asyncio.run(main(), debug=True)
+    assert q._parked() == 0
+    q.put(1, keys="a")
+    with q.get_nowait() as payload:
+        assert payload == 1

@@ -298,7 +298,7 @@ def test_a_handler_sees_its_lease_and_the_executor_settles_it(
         assert current_lease() is lease and not lease.lost
         assert (set(lease.keys), set(lease.shared), lease.attempt) == ({b"a"}, {b"s"}, 1)
         for settle in settles:
-            with pytest.raises(LeaseLost):
+            with pytest.raises(LeaseLost, match="the executor's to settle"):
                 settle(lease)
         return lease
 

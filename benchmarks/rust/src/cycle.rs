@@ -20,13 +20,13 @@ pub fn names(count: usize) -> Vec<String> {
 }
 
 /// A put with these keys and nothing else; the message's id.
-pub fn put(queue: &Queue<u64>, keys: &[KeyRef<'_>], payload: u64) -> u64 {
+pub fn put<P>(queue: &Queue<P>, keys: &[KeyRef<'_>], payload: P) -> u64 {
     let put = Put { keys, ..Put::default() };
     queue.try_put(&put, &mut Some(payload)).expect("open").expect("unbounded").id
 }
 
 /// Takes the next message and settles it; its payload.
-pub fn get_and_ack(queue: &Queue<u64>) -> Option<u64> {
+pub fn get_and_ack<P: Copy>(queue: &Queue<P>) -> Option<P> {
     let (grant, payload) = queue.try_get(Kind::Any, 0, |payload, _| *payload).expect("open")?;
     queue.ack(grant.handle).expect("leased");
     Some(payload)

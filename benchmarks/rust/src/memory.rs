@@ -4,6 +4,7 @@
 //! used again and not be seen.
 
 use std::fmt::Write;
+use std::num::NonZeroU64;
 use std::process::Command;
 
 use interlock_core::key::KeyRef;
@@ -66,20 +67,27 @@ pub fn once(row: &str) {
     println!("{value} {} {wrong}", before / 1e6);
 }
 
+/// A handle of 8 bytes that is never zero, as a reference to a Python object is.
+type Payload = NonZeroU64;
+
+fn payload(number: u64) -> Payload {
+    NonZeroU64::new(number + 1).expect("more than zero")
+}
+
 /// Puts messages in turn on so many keys.
-fn fill(queue: &Queue<u64>, messages: u64, lanes: u64) {
+fn fill(queue: &Queue<Payload>, messages: u64, lanes: u64) {
     let mut name = String::new();
     for number in 0..messages {
         name.clear();
         write!(name, "account:{}", number % lanes).expect("a string has room");
-        put(queue, &[KeyRef::new(name.as_bytes())], number);
+        put(queue, &[KeyRef::new(name.as_bytes())], payload(number));
     }
 }
 
 /// How many came back out of their order.
-fn fill_and_drain(queue: &Queue<u64>, messages: u64, lanes: u64) -> u64 {
+fn fill_and_drain(queue: &Queue<Payload>, messages: u64, lanes: u64) -> u64 {
     fill(queue, messages, lanes);
-    let wrong = (0..messages).filter(|&number| get_and_ack(queue) != Some(number)).count();
+    let wrong = (0..messages).filter(|&number| get_and_ack(queue) != Some(payload(number))).count();
     assert!(get_and_ack(queue).is_none(), "drained");
     wrong as u64
 }

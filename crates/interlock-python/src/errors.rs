@@ -49,6 +49,15 @@ pub fn lease_lost(py: Python<'_>, id: u64, token: u64) -> PyErr {
     raise(py, &LEASE_LOST, "LeaseLost", text)
 }
 
+/// A call's own lease: what settles it is the end of the call.
+pub fn lease_lent(py: Python<'_>, id: u64) -> PyErr {
+    let text = format!(
+        "the lease of message {id} is the executor's to settle, when the call returns or raises; \
+         nothing was changed"
+    );
+    raise(py, &LEASE_LOST, "LeaseLost", text)
+}
+
 pub fn lease_lost_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     LEASE_LOST.import(py, "interlock.errors", "LeaseLost")
 }

@@ -3,7 +3,8 @@
 //! made when first asked for. In Python it is also a subclass of the standard one, so that
 //! `isinstance` and `asyncio.wrap_future` take it. Its methods are in `future_methods`.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::ops::DerefMut;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -18,13 +19,14 @@ use crate::blocked;
 use crate::convert::micros;
 use crate::errors;
 use crate::fork;
+use crate::gil::GilMutex;
 use crate::queue::Queue;
 use crate::wait::{self, Late};
 
 /// A result that is being made, or a message's handling.
 #[pyclass(frozen, subclass, weakref, generic, module = "interlock._core")]
 pub struct Future {
-    pub(crate) inner: Mutex<Inner>,
+    pub(crate) inner: GilMutex<Inner>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +127,9 @@ impl Ended {
 }
 
 impl Future {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Held under the GIL for a few loads and stores, and never while Python code runs.
-        self.inner.lock().expect("never poisoned")
+    /// For a few loads and stores, never while Python code runs.
+    pub(crate) fn lock(&self) -> impl DerefMut<Target = Inner> + '_ {
+        self.inner.lock()
     }
 
     /// Says what is to be called, before the future is put into its queue.

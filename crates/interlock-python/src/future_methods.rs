@@ -1,7 +1,5 @@
 //! The future's methods, with the names and meanings of `concurrent.futures.Future`.
 
-use std::sync::Mutex;
-
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -11,13 +9,14 @@ use crate::fork;
 use crate::future::{
     call_back, standard, Future, Inner, Outcome, State, Wakes, CANCELLED, INVALID,
 };
+use crate::gil::GilMutex;
 
 #[pymethods]
 impl Future {
     #[new]
     #[pyo3(signature = (*_arguments, **_keywords))]
     fn new(_arguments: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Self {
-        Future { inner: Mutex::new(Inner::new()) }
+        Future { inner: GilMutex::new(Inner::new()) }
     }
 
     /// The id of its message: for `explain`, `revoke` and the rest. 0 before it has one.
@@ -197,7 +196,7 @@ impl Future {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let Ok(inner) = self.inner.try_lock() else {
+        let Some(inner) = self.inner.try_lock() else {
             return Ok(());
         };
         if let Some(call) = &inner.call {

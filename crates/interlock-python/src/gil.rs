@@ -13,8 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use interlock_core::sync::{GuardNoSend, RawLock};
 use pyo3::prelude::*;
 
-/// The lock of a queue whose callers hold the GIL.
+/// The lock of what is only come to with the GIL held, for as long as it is.
 pub struct GilLock(AtomicBool);
+
+/// What only those who hold the GIL come to.
+pub type GilMutex<T> = interlock_core::sync::Mutex<T, GilLock>;
 
 /// A queue as the binding holds it.
 pub type Core = interlock_core::queue::Queue<Py<PyAny>, GilLock>;
@@ -28,7 +31,7 @@ unsafe impl RawLock for GilLock {
 
     #[inline(always)]
     fn lock(&self) {
-        assert!(self.try_lock(), "the core was called from within a call of the core");
+        assert!(self.try_lock(), "entered from within");
     }
 
     #[inline(always)]

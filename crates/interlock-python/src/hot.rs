@@ -668,10 +668,7 @@ unsafe extern "C" fn ack(slf: *mut PyObject, _: *mut PyObject) -> *mut PyObject 
                     ffi::Py_INCREF(none);
                     none
                 }
-                Err(_) => {
-                    lease.refused();
-                    attached(|py| Err(crate::errors::lease_lost(py, lease.id, lease.handle.token)))
-                }
+                Err(_) => attached(|py| Err(lease.refused(py))),
             }
         }
     })

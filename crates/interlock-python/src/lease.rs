@@ -156,17 +156,19 @@ impl Lease {
                 self.state.store(SETTLED, Ordering::Relaxed);
                 Ok(settled)
             }
-            Err(LeaseLost) => {
-                self.refused();
-                Err(errors::lease_lost(py, self.id, self.handle.token))
-            }
+            Err(LeaseLost) => Err(self.refused(py)),
         }
     }
 
-    pub fn refused(&self) {
-        if !self.is_settled() {
-            self.state.store(LOST, Ordering::Relaxed);
+    /// An attempt to settle it was refused.
+    #[cold]
+    pub fn refused(&self, py: Python<'_>) -> PyErr {
+        match self.state.load(Ordering::Relaxed) {
+            LENT => return errors::lease_lent(py, self.id),
+            OPEN => self.state.store(LOST, Ordering::Relaxed),
+            _ => {}
         }
+        errors::lease_lost(py, self.id, self.handle.token)
     }
 
     #[inline]
@@ -370,10 +372,7 @@ impl Lease {
         queue.check_fork(py);
         let extend = || queue.core.call(|scheduler, now| scheduler.extend(now, self.handle, by));
         let extended = if self.is_settled() { Err(LeaseLost) } else { extend() };
-        extended.map_err(|LeaseLost| {
-            self.refused();
-            errors::lease_lost(py, self.id, self.handle.token)
-        })
+        extended.map_err(|LeaseLost| self.refused(py))
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
