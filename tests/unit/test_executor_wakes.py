@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_what_a_call_held_goes_after_who_waits_was_woken(held_by: str) -> None:
         elif held_by == "two arguments":
             future = executor.submit(call, [last], None)
         else:
-            future = executor.submit(lambda held=last: begin.wait(PATIENCE))
+            future = executor.submit(partial(call, last))
         del last
 
         def wait() -> None:
