@@ -25,6 +25,12 @@ from tests.unit.test_executor_process import FORKS, needs_fork, until_asleep
 
 OURS = ("executor.py", "work.py", "poolwork.py")
 
+by_instructions = pytest.mark.skipif(
+    sys.version_info >= (3, 12),
+    reason="from 3.12 on not every instruction of a frame that is already running can be traced; "
+    "between lines no signal comes",
+)
+
 
 def ctrl_c() -> None:
     raise KeyboardInterrupt
@@ -76,6 +82,7 @@ def pool() -> Iterator[futures.Executor]:
         yield pool
 
 
+@by_instructions
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("pooled", [False, True])
 def test_an_interrupted_submit_leaves_the_executor_with_all_its_workers_and_no_more(
@@ -104,6 +111,7 @@ def test_an_interrupted_submit_leaves_the_executor_with_all_its_workers_and_no_m
     assert at > 10
 
 
+@by_instructions
 @pytest.mark.parametrize("pooled", [False, True])
 def test_a_call_whose_submit_was_interrupted_does_not_hold_up_the_shutdown(
     pooled: bool, pool: futures.Executor
@@ -130,9 +138,14 @@ def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
         # All that a submit does before Ctrl-C comes: nobody is there to run the call.
         call = executor.queue._submit(Future, "a", None, None, False, print, ("done",), {})
     """)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    if sys.version_info[:2] == (3, 12) and not done.stdout:
+        # That interpreter starts no thread at its end: the call is cancelled, and it is said.
+        assert done.returncode == 0 and "cancelled" in done.stderr
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@by_instructions
 @pytest.mark.parametrize("pooled", [False, True])
 def test_a_submit_in_the_middle_of_a_submit_starts_no_thread_too_many(
     pooled: bool, pool: futures.Executor
