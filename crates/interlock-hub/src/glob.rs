@@ -1,0 +1,174 @@
+//! Patterns of topics, as Redis' `stringmatchlen` understands them.
+//!
+//! Only `*` can match in more than one way, and where a later `*` was reached an earlier one needs no
+//! second try. So one place to go back to is enough, and no pattern costs more than the product of
+//! the two lengths.
+
+/// Whether `text` matches the whole of `pattern`.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // The pattern behind the last star, and the first byte of text that it was not yet tried on.
+    let mut star: Option<(usize, usize)> = None;
+    while p < pattern.len() && t < text.len() {
+        if pattern[p] == b'*' {
+            while pattern.get(p) == Some(&b'*') {
+                p += 1;
+            }
+            if p == pattern.len() {
+                return true;
+            }
+            star = Some((p, t + 1));
+            continue;
+        }
+        if let Some(next) = one(pattern, p, text[t]) {
+            (p, t) = (next, t + 1);
+            if t < text.len() {
+                if p < pattern.len() {
+                    continue;
+                }
+            } else {
+                // Each element takes exactly one byte: with none left, only stars may follow.
+                return pattern[p..].iter().all(|&byte| byte == b'*');
+            }
+        }
+        match star {
+            Some((behind, from)) if from < text.len() => {
+                star = Some((behind, from + 1));
+                (p, t) = (behind, from);
+            }
+            _ => return false,
+        }
+    }
+    // As in Redis, `*` does not match an empty text.
+    p == pattern.len() && t == text.len()
+}
+
+/// How many bytes at the start of `pattern` stand for themselves.
+pub fn literal_prefix(pattern: &[u8]) -> usize {
+    pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len())
+}
+
+/// The place behind the element at `p`, if it matches `byte`.
+fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
+    match pattern[p] {
+        b'?' => Some(p + 1),
+        b'[' => class(pattern, p + 1, byte),
+        b'\\' if p + 1 < pattern.len() => (pattern[p + 1] == byte).then_some(p + 2),
+        literal => (literal == byte).then_some(p + 1),
+    }
+}
+
+/// A class without its closing bracket ends with the pattern.
+fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
+    let negated = pattern.get(p) == Some(&b'^');
+    p += usize::from(negated);
+    let mut found = false;
+    loop {
+        match &pattern[p.min(pattern.len())..] {
+            [] => break,
+            [b'\\', escaped, ..] => {
+                found |= *escaped == byte;
+                p += 2;
+            }
+            [b']', ..] => {
+                p += 1;
+                break;
+            }
+            [start, b'-', end, ..] => {
+                // Redis compares the platform's plain `char`, which is signed on x86.
+                let (start, end, byte) = (*start as i8, *end as i8, byte as i8);
+                found |= (start.min(end)..=start.max(end)).contains(&byte);
+                p += 3;
+            }
+            [literal, ..] => {
+                found |= *literal == byte;
+                p += 1;
+            }
+        }
+    }
+    (found != negated).then_some(p)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A transcription of Redis' own function, recursion and all.
+    fn redis(mut pattern: &[u8], mut text: &[u8]) -> bool {
+        while !pattern.is_empty() && !text.is_empty() {
+            match pattern[0] {
+                b'*' => {
+                    while pattern.get(1) == Some(&b'*') {
+                        pattern = &pattern[1..];
+                    }
+                    if pattern.len() == 1 {
+                        return true;
+                    }
+                    return (0..text.len()).any(|skip| redis(&pattern[1..], &text[skip..]));
+                }
+                _ => {
+                    let Some(next) = one(pattern, 0, text[0]) else { return false };
+                    pattern = &pattern[next..];
+                    text = &text[1..];
+                }
+            }
+            if text.is_empty() {
+                while pattern.first() == Some(&b'*') {
+                    pattern = &pattern[1..];
+                }
+                break;
+            }
+        }
+        pattern.is_empty() && text.is_empty()
+    }
+
+    #[test]
+    fn any_short_pattern_matches_what_it_matches_in_redis() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut matched = 0;
+        for _ in 0..200_000 {
+            let mut string = |from: &[u8], most: usize| -> Vec<u8> {
+                (0..random.usize(0..=most)).map(|_| from[random.usize(0..from.len())]).collect()
+            };
+            let (pattern, text) = (string(b"ab*?[]^-\\", 7), string(b"ab]-", 6));
+            let expected = redis(&pattern, &text);
+            matched += usize::from(expected);
+            assert_eq!(
+                matches(&pattern, &text),
+                expected,
+                "{:?} on {:?}",
+                String::from_utf8_lossy(&pattern),
+                String::from_utf8_lossy(&text)
+            );
+        }
+        assert!(matched > 1000, "{matched}");
+    }
+
+    #[test]
+    fn patterns_of_the_redis_documentation() {
+        for (pattern, text, expected) in [
+            ("h?llo", "hallo", true),
+            ("h*llo", "hllo", true),
+            ("h*llo", "heeello", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[a-c]llo", "hbllo", true),
+            ("h[c-a]llo", "hbllo", true),
+            ("h\\*llo", "h*llo", true),
+            ("h\\*llo", "hallo", false),
+            ("*", "", false),
+            ("", "", true),
+            ("a[b", "ab", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_cost_no_more_than_the_product_of_the_lengths() {
+        let pattern = b"a*".repeat(200);
+        let text = b"a".repeat(20_000);
+        assert!(!matches(&[&pattern[..], b"b"].concat(), &text));
+    }
+}

@@ -1,0 +1,2 @@
+pub mod glob;
+pub mod resp;

@@ -1,0 +1,5 @@
+//! The wire: requests in (RESP arrays and inline commands), replies out (RESP2 and RESP3).
+
+pub mod inline;
+pub mod parse;
+pub mod write;

@@ -1,0 +1,392 @@
+//! Requests as they arrive: incremental, in place, refused in the words of Redis 7.0.15.
+//!
+//! The parser keeps its place in an unfinished request, so that bytes which trickle in are looked at
+//! once, and it stores no byte of an array request: its arguments are ranges of the buffer that
+//! holds the request. The buffer handed in must begin with the request's first byte each time.
+
+use std::ops::Index;
+
+use super::inline;
+
+/// Where the arguments of a complete request lie.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Ranges of the buffer, or of `unquoted` for an inline command.
+    ranges: Vec<(u32, u32)>,
+    /// Arguments of an inline command, without its quotes and escapes.
+    unquoted: Vec<u8>,
+    inline: bool,
+    /// Arguments still to come; none while the request's first line is incomplete.
+    missing: u32,
+    /// Length of the argument whose head was read.
+    bulk: Option<u32>,
+    /// How far the request was understood.
+    at: usize,
+    /// How far an unfinished line was searched for its end.
+    searched: usize,
+}
+
+/// What one client may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest argument.
+    pub bulk: u64,
+    /// Before a password was given: ten arguments of 16 KiB at most, as in Redis.
+    pub strict: bool,
+}
+
+/// What is sent before the connection is closed, without the leading `-ERR Protocol error: `.
+pub type Refusal = String;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// This many bytes were a request; `Parser::arguments` has it. It may be empty.
+    Request(usize),
+    Incomplete,
+}
+
+/// The arguments of one request, the command's name first.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a> {
+    bytes: &'a [u8],
+    ranges: &'a [(u32, u32)],
+}
+
+impl Parser {
+    /// Goes on with the request that begins at `buffer[0]`.
+    pub fn parse(&mut self, buffer: &[u8], limits: &Limits) -> Result<Parsed, Refusal> {
+        if self.at == 0 && self.missing == 0 {
+            self.ranges.clear();
+            match buffer.first() {
+                None => return Ok(Parsed::Incomplete),
+                Some(b'*') => self.inline = false,
+                Some(_) => return self.parse_inline(buffer),
+            }
+            let Some(end) = self.line(buffer, "too big mbulk count string")? else {
+                return Ok(Parsed::Incomplete);
+            };
+            let count = integer(&buffer[1..end]).filter(|&count| count <= i64::from(i32::MAX));
+            let count = count.ok_or("invalid multibulk length")?;
+            if count > STRICT_ARGUMENTS && limits.strict {
+                return Err("unauthenticated multibulk length".into());
+            }
+            self.step_to(end + 2);
+            if count <= 0 {
+                return Ok(self.done());
+            }
+            self.missing = count as u32;
+        }
+        while self.missing > 0 {
+            let Some(length) = self.bulk_length(buffer, limits)? else {
+                return Ok(Parsed::Incomplete);
+            };
+            let end = self.at + length as usize;
+            // The two bytes behind an argument are skipped unread, as Redis does.
+            if buffer.len() < end + 2 {
+                return Ok(Parsed::Incomplete);
+            }
+            self.ranges.push((self.at as u32, end as u32));
+            self.step_to(end + 2);
+            self.bulk = None;
+            self.missing -= 1;
+        }
+        Ok(self.done())
+    }
+
+    /// Of the request that `parse` found complete in `buffer`.
+    pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
+        let bytes = if self.inline { &self.unquoted[..] } else { buffer };
+        Arguments { bytes, ranges: &self.ranges }
+    }
+
+    /// Bytes that the request under way is known to need, if its present argument says so.
+    pub fn wanted(&self) -> usize {
+        self.bulk.map_or(0, |length| self.at + length as usize + 2)
+    }
+
+    /// Gives back what one long request needed.
+    pub fn shrink(&mut self) {
+        if self.missing == 0 && self.ranges.capacity() > KEPT_RANGES {
+            self.ranges = Vec::new();
+        }
+        if self.unquoted.capacity() > KEPT_RANGES {
+            self.unquoted = Vec::new();
+        }
+    }
+
+    pub fn heap_size(&self) -> usize {
+        self.ranges.capacity() * size_of::<(u32, u32)>() + self.unquoted.capacity()
+    }
+
+    fn bulk_length(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<u32>, Refusal> {
+        if self.bulk.is_none() {
+            let Some(end) = self.line(buffer, "too big bulk count string")? else {
+                return Ok(None);
+            };
+            if buffer[self.at] != b'$' {
+                // A control character would end the error line or hide in it.
+                let got = match buffer[self.at] {
+                    b'\r' | b'\n' => ' ',
+                    byte => char::from(byte),
+                };
+                return Err(format!("expected '$', got '{got}'"));
+            }
+            let length = integer(&buffer[self.at + 1..end]);
+            let length = length.filter(|&length| length >= 0 && length as u64 <= limits.bulk);
+            let length = length.ok_or("invalid bulk length")?;
+            if length > STRICT_BULK && limits.strict {
+                return Err("unauthenticated bulk length".into());
+            }
+            self.step_to(end + 2);
+            self.bulk = Some(length as u32);
+        }
+        Ok(self.bulk)
+    }
+
+    /// Where the line under way ends (its `\r`), once the byte behind that is there too.
+    fn line(&mut self, buffer: &[u8], too_long: &str) -> Result<Option<usize>, Refusal> {
+        let from = self.searched.max(self.at);
+        match buffer[from..].iter().position(|&byte| byte == b'\r') {
+            Some(found) if from + found + 1 < buffer.len() => Ok(Some(from + found)),
+            Some(found) => {
+                self.searched = from + found;
+                Ok(None)
+            }
+            None if buffer.len() - self.at > LONGEST_LINE => Err(too_long.into()),
+            None => {
+                self.searched = buffer.len();
+                Ok(None)
+            }
+        }
+    }
+
+    fn parse_inline(&mut self, buffer: &[u8]) -> Result<Parsed, Refusal> {
+        let Some(found) = buffer[self.searched..].iter().position(|&byte| byte == b'\n') else {
+            if buffer.len() > LONGEST_LINE {
+                return Err("too big inline request".into());
+            }
+            self.searched = buffer.len();
+            return Ok(Parsed::Incomplete);
+        };
+        let end = self.searched + found;
+        let line = &buffer[..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.inline = true;
+        self.unquoted.clear();
+        if !inline::split(line, &mut self.unquoted, &mut self.ranges) {
+            return Err("unbalanced quotes in request".into());
+        }
+        self.step_to(end + 1);
+        Ok(self.done())
+    }
+
+    fn step_to(&mut self, at: usize) {
+        self.at = at;
+        self.searched = at;
+    }
+
+    fn done(&mut self) -> Parsed {
+        let used = self.at;
+        self.step_to(0);
+        Parsed::Request(used)
+    }
+}
+
+impl<'a> Arguments<'a> {
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let &(start, end) = self.ranges.get(index)?;
+        Some(&self.bytes[start as usize..end as usize])
+    }
+
+    /// From the argument with this index on.
+    pub fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> {
+        let ranges = self.ranges.get(index..).unwrap_or_default();
+        ranges.iter().map(move |&(start, end)| &self.bytes[start as usize..end as usize])
+    }
+}
+
+impl Index<usize> for Arguments<'_> {
+    type Output = [u8];
+
+    fn index(&self, index: usize) -> &[u8] {
+        let (start, end) = self.ranges[index];
+        &self.bytes[start as usize..end as usize]
+    }
+}
+
+/// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    digits.iter().try_fold(0i64, |value, &digit| {
+        let digit = i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+        let value = value.checked_mul(10)?;
+        if negative { value.checked_sub(digit) } else { value.checked_add(digit) }
+    })
+}
+
+const LONGEST_LINE: usize = 64 * 1024;
+const STRICT_ARGUMENTS: i64 = 10;
+const STRICT_BULK: i64 = 16384;
+const KEPT_RANGES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { bulk: 512 << 20, strict: false };
+
+    /// All requests in `stream`, and the refusal that ended it, read in pieces cut at `cuts`.
+    fn read(stream: &[u8], cuts: &[usize]) -> (Vec<Vec<Vec<u8>>>, Option<Refusal>) {
+        let (mut parser, mut requests, mut start) = (Parser::default(), Vec::new(), 0);
+        for &end in cuts.iter().chain([&stream.len()]) {
+            loop {
+                match parser.parse(&stream[start..end], &LIMITS) {
+                    Err(refusal) => return (requests, Some(refusal)),
+                    Ok(Parsed::Incomplete) => break,
+                    Ok(Parsed::Request(used)) => {
+                        let arguments = parser.arguments(&stream[start..end]);
+                        requests.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+                        start += used;
+                    }
+                }
+            }
+        }
+        (requests, None)
+    }
+
+    /// The same by splitting whole arrays, for streams without refusals and inline commands.
+    fn naive(mut stream: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        fn head(stream: &mut &[u8]) -> usize {
+            let end = stream.windows(2).position(|pair| pair == b"\r\n").unwrap();
+            let number = std::str::from_utf8(&stream[1..end]).unwrap().parse().unwrap();
+            *stream = &stream[end + 2..];
+            number
+        }
+        let mut requests = Vec::new();
+        while !stream.is_empty() {
+            let mut request = Vec::new();
+            for _ in 0..head(&mut stream) {
+                let length = head(&mut stream);
+                request.push(stream[..length].to_vec());
+                stream = &stream[length + 2..];
+            }
+            requests.push(request);
+        }
+        requests
+    }
+
+    fn random_stream(seed: u64) -> Vec<u8> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut stream = Vec::new();
+        for _ in 0..random.usize(1..5) {
+            let count = random.usize(0..4);
+            stream.extend_from_slice(format!("*{count}\r\n").as_bytes());
+            for _ in 0..count {
+                let length = random.usize(0..12);
+                stream.extend_from_slice(format!("${length}\r\n").as_bytes());
+                stream.extend((0..length).map(|_| *b"\r\n$*a0\0 ".get(random.usize(0..8)).unwrap()));
+                stream.extend_from_slice(b"\r\n");
+            }
+        }
+        stream
+    }
+
+    #[test]
+    fn a_stream_cut_at_any_byte_gives_the_requests_of_the_naive_parser() {
+        for seed in 0..300 {
+            let stream = random_stream(seed);
+            let expected = (naive(&stream), None);
+            for cut in 0..=stream.len() {
+                assert_eq!(read(&stream, &[cut]), expected, "seed {seed}, cut at {cut}");
+            }
+            let every: Vec<usize> = (0..stream.len()).collect();
+            assert_eq!(read(&stream, &every), expected, "seed {seed}, byte by byte");
+        }
+    }
+
+    #[test]
+    fn refusals_and_inline_commands_are_the_same_however_the_stream_is_cut() {
+        let cases: [(&[u8], usize, Option<&str>); 14] = [
+            (b"PING\r\n", 1, None),
+            (b"  PING\n\r\n\nECHO \"a\\x41\\n\" 'b c'\r\n", 4, None),
+            (b"ECHO \"a\r\n", 0, Some("unbalanced quotes in request")),
+            (b"ECHO \"a\"b\r\n", 0, Some("unbalanced quotes in request")),
+            (b"*-1\r\n*0\r\nPING\r\n", 3, None),
+            (b"*x\r\n", 0, Some("invalid multibulk length")),
+            (b"*01\r\n", 0, Some("invalid multibulk length")),
+            (b"*2147483648\r\n", 0, Some("invalid multibulk length")),
+            (b"*1\r\n:4\r\n", 0, Some("expected '$', got ':'")),
+            (b"*1\r\n$-1\r\n", 0, Some("invalid bulk length")),
+            (b"*1\r\n$536870913\r\n", 0, Some("invalid bulk length")),
+            (b"*1\r\n$4\r\nPING\r\n*1\r\n$ 4\r\n", 1, Some("invalid bulk length")),
+            (b"*1\r\n$+4\r\n", 0, Some("invalid bulk length")),
+            (b"*1\r\n$2\r\nabXX*1\r\n\r\r\n", 1, Some("expected '$', got ' '")),
+        ];
+        for (stream, requests, refusal) in cases {
+            let whole = read(stream, &[]);
+            assert_eq!((whole.0.len(), whole.1.as_deref()), (requests, refusal), "{stream:?}");
+            for cut in 0..stream.len() {
+                assert_eq!(read(stream, &[cut]), whole, "{stream:?} cut at {cut}");
+            }
+        }
+        let (requests, _) = read(cases[1].0, &[]);
+        assert_eq!(requests[3], [&b"ECHO"[..], b"aA\n", b"b c"]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused_at_64_kib() {
+        for (head, refusal) in [
+            ("", "too big inline request"),
+            ("*", "too big mbulk count string"),
+            ("*1\r\n$", "too big bulk count string"),
+        ] {
+            let stream = [head.as_bytes(), &[b'1'; LONGEST_LINE + 1]].concat();
+            assert_eq!(read(&stream, &[]).1.as_deref(), Some(refusal));
+            assert_eq!(read(&stream[..LONGEST_LINE - 8], &[]), (vec![], None));
+        }
+    }
+
+    #[test]
+    fn before_a_password_few_and_short_arguments_are_taken() {
+        let strict = Limits { strict: true, ..LIMITS };
+        let parse = |text: &[u8]| Parser::default().parse(text, &strict).err();
+        assert_eq!(parse(b"*11\r\n").as_deref(), Some("unauthenticated multibulk length"));
+        assert_eq!(parse(b"*1\r\n$16385\r\n").as_deref(), Some("unauthenticated bulk length"));
+        assert_eq!(parse(b"*10\r\n$16384\r\n"), None);
+    }
+
+    #[test]
+    fn numbers_are_read_as_redis_reads_them() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-7", Some(-7)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            ("1 ", None),
+        ] {
+            assert_eq!(integer(text.as_bytes()), number, "{text}");
+        }
+    }
+}
