@@ -49,6 +49,7 @@ from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
+    from interlock.hub.server import Hub
     from interlock.taskgroup import KeyedTaskGroup
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "Full",
     "Future",
     "HotKey",
+    "Hub",
     "InterlockError",
     "Key",
     "KeyedExecutor",
@@ -97,7 +99,11 @@ if _core.DEBUG_BUILD:
     )
 
 # asyncio is more than half of what the import would cost, and most programs do without it.
-_LOADED_WHEN_ASKED_FOR = {"AsyncQueue": "interlock.aio", "KeyedTaskGroup": "interlock.taskgroup"}
+_LOADED_WHEN_ASKED_FOR = {
+    "AsyncQueue": "interlock.aio",
+    "Hub": "interlock.hub.server",
+    "KeyedTaskGroup": "interlock.taskgroup",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -25,6 +25,7 @@ __all__ = [
     "Batch",
     "Done",
     "Future",
+    "HubServer",
     "Lease",
     "ManualClock",
     "Queue",
@@ -451,3 +452,17 @@ def replay(schedule: str) -> list[str]:
     Raises:
         ValueError: the text is not a schedule; it names the line and what is wrong.
     """
+
+@final
+class HubServer:
+    """What ``interlock.Hub`` runs: a server on threads of its own, none of which takes the GIL."""
+
+    def __new__(cls, settings: dict[str, Any]) -> Self: ...
+    def start(self) -> None:
+        """Binds and starts the threads. OSError says which address could not be had, and why."""
+    @property
+    def addresses(self) -> list[str]: ...
+    def stop(self, seconds: float) -> int:
+        """Accepts no more, drains for so long, closes; answers how many connections were cut."""
+    def info(self) -> dict[str, Any]:
+        """The counters, as INFO names them."""

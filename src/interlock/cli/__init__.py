@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 
 from interlock import __version__
-from interlock.cli import replay
+from interlock.cli import hub, pub, replay, sub
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"interlock {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
     replay.add_to(commands)
+    hub.add_to(commands)
+    pub.add_to(commands)
+    sub.add_to(commands)
     return whole
 
 

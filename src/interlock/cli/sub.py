@@ -1,0 +1,76 @@
+"""`interlock sub TOPIC ...`: print what is published, a line a message."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.pub import ADDRESS, with_client
+from interlock.hub.client import Client, Published
+
+FLAGS = (
+    ADDRESS,
+    Flag("--pattern", "the topics are patterns: *, ?, [a-z]"),
+    Flag("--count", "end after so many messages", "N", positive),
+    Flag("--seconds", "end after so many seconds; with --count, in 1 if they did not all come",
+         "S", seconds),
+    Flag("--json", "print an object a line, with topic, payload and pattern"),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "sub",
+        help="print what is published to topics",
+        description="Print what is published to topics: topic, space, payload, one line a "
+        "message. A line on standard error says when the subscriptions stand.",
+        epilog="Works with Redis too. Exit codes: 0 ended by --count or --seconds, 1 no "
+        "connection, or it was lost, or too few messages came, 2 wrong usage, 130 Ctrl-C.",
+    )
+    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="what to subscribe to")
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print messages until the count, the time or the connection ends."""
+    return with_client(given.address, lambda client: show(client, given))
+
+
+def show(client: Client, given: argparse.Namespace) -> int:
+    """Subscribe and print."""
+    if given.pattern:
+        client.psubscribe(*given.topics)
+    else:
+        client.subscribe(*given.topics)
+    print(f"subscribed to {', '.join(given.topics)}", file=sys.stderr, flush=True)
+    end = None if given.seconds is None else time.monotonic() + given.seconds
+    printed = 0
+    while given.count is None or printed < given.count:
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        published = client.message(left)
+        if published is None:
+            return 0 if given.count is None else TOO_FEW
+        print(line(published, as_json=given.json), flush=True)
+        printed += 1
+    return 0
+
+
+def line(published: Published, *, as_json: bool) -> str:
+    """A message as it is printed. What is not UTF-8 is escaped."""
+    topic, payload, pattern = (
+        None if part is None else part.decode(errors="backslashreplace")
+        for part in (published.topic, published.payload, published.pattern)
+    )
+    if as_json:
+        found = {"topic": topic, "payload": payload, "pattern": pattern}
+        return json.dumps(found, ensure_ascii=False)
+    return f"{topic} {payload}"
+
+
+TOO_FEW = 1

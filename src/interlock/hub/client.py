@@ -1,0 +1,231 @@
+"""A small client of the hub, or of Redis 6 and later: blocking, RESP3, with a limit on every wait.
+
+It is what `interlock pub` and `interlock sub` are made of, so that the package needs nothing else.
+A program that already has redis-py can use that; the hub does not mind.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote, urlsplit
+
+from interlock.hub.resp import INCOMPLETE, ProtocolError, Push, Reader, ReplyError, Word, command
+
+
+@dataclass(frozen=True)
+class Published:
+    """A message as a subscriber gets it."""
+
+    topic: bytes
+    payload: bytes
+    pattern: bytes | None = None
+    """The pattern that the topic matched, for a subscription by pattern."""
+
+
+class Client:
+    """One connection. A call raises ReplyError for an error reply, TimeoutError where the answer
+    does not come in `timeout` seconds, and another OSError where the connection is gone."""
+
+    def __init__(
+        self, address: str = "127.0.0.1:6399", *, timeout: float = 5.0, name: str = ""
+    ) -> None:
+        self._timeout = timeout
+        self._reader = Reader()
+        self._pushes: deque[Push] = deque()
+        self._socket = connect(address, timeout)
+        try:
+            self.call("HELLO", 3, *(("SETNAME", name) if name else ()))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def call(self, *words: Word) -> object:
+        """Send a command, and answer its reply."""
+        (reply,) = self.pipeline([words])
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
+
+    def pipeline(self, commands: Sequence[Sequence[Word]]) -> list[object]:
+        """Send all commands at once, and answer their replies; errors stand among them."""
+        deadline = time.monotonic() + self._timeout
+        self._send(b"".join(command(*words) for words in commands), deadline)
+        replies: list[object] = []
+        while len(replies) < len(commands):
+            reply = self._read(deadline)
+            if isinstance(reply, Push):
+                self._pushes.append(reply)
+            else:
+                replies.append(reply)
+        return replies
+
+    def publish(self, topic: str | bytes, message: str | bytes) -> int:
+        """Publish a message; answers how many subscribers got it."""
+        count = self.call("PUBLISH", topic, message)
+        if not isinstance(count, int):
+            raise ProtocolError(f"PUBLISH was answered by {count!r}")
+        return count
+
+    def subscribe(self, *topics: str | bytes) -> None:
+        """Subscribe, and wait until the server has confirmed each topic."""
+        self._confirmed("SUBSCRIBE", topics)
+
+    def psubscribe(self, *patterns: str | bytes) -> None:
+        """Subscribe by patterns: `*`, `?`, `[a-z]`, with a backslash before what is meant so."""
+        self._confirmed("PSUBSCRIBE", patterns)
+
+    def unsubscribe(self, *topics: str | bytes) -> None:
+        """End subscriptions; with no topic, all of them."""
+        self._confirmed("UNSUBSCRIBE", topics)
+
+    def message(self, timeout: float | None = None) -> Published | None:
+        """The next message of the subscriptions; None if none came in `timeout` seconds."""
+        while True:
+            push = self._push(timeout)
+            if push is None:
+                return None
+            published = _published(push)
+            if published is not None:
+                return published
+
+    def messages(self) -> Iterator[Published]:
+        """The messages of the subscriptions, for ever."""
+        while (published := self.message()) is not None:
+            yield published
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _confirmed(self, word: str, topics: Sequence[str | bytes]) -> None:
+        deadline = time.monotonic() + self._timeout
+        self._send(command(word, *topics), deadline)
+        kind = word.lower().encode()
+        # With no topic there is a confirmation for each that was subscribed, at least one; the
+        # last one says when nothing is left.
+        missing = len(topics) or None
+        while missing != 0:
+            push = _expected(self._read(deadline))
+            if push[:1] != [kind]:
+                self._pushes.append(push)
+            elif missing is not None:
+                missing -= 1
+            else:
+                # A round trip shows the end of an unknown number of confirmations.
+                self.call("PING")
+                self._pushes = deque(push for push in self._pushes if push[:1] != [kind])
+                return
+
+    def _push(self, timeout: float | None) -> Push | None:
+        if self._pushes:
+            return self._pushes.popleft()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            return _expected(self._read(deadline))
+        except TimeoutError:
+            return None
+
+    def _read(self, deadline: float | None) -> object:
+        while (reply := self._reader.next()) is INCOMPLETE:
+            try:
+                self._wait_until(deadline)
+                data = self._socket.recv(CHUNK)
+            except BlockingIOError:  # what a socket without a wait says
+                raise TimeoutError(f"no answer in {self._timeout:g} s") from None
+            if not data:
+                raise ConnectionResetError("the server closed the connection")
+            self._reader.feed(data)
+        return reply
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        self._wait_until(deadline)
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            # Half a command may be under way: nothing sent after it would be understood.
+            self.close()
+            raise
+        except BrokenPipeError as error:  # to a command it would mean its standard output
+            raise ConnectionResetError(*error.args) from None
+
+    def _wait_until(self, deadline: float | None) -> None:
+        if deadline is None:
+            self._socket.settimeout(None)
+            return
+        # What is there already is taken, also when the time is up.
+        self._socket.settimeout(max(deadline - time.monotonic(), 0.0))
+
+
+def connect(address: str, timeout: float) -> socket.socket:
+    """A socket connected to HOST:PORT, unix:PATH, redis://HOST:PORT or unix:///PATH."""
+    path, host, port = parse(address)
+    if path:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    connection = socket.create_connection((host, port), timeout)
+    # A command waits for its reply; Nagle would have the second half of it wait for an ack.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def parse(address: str) -> tuple[str, str, int]:
+    """An address as (path, host, port), of which the path or the host is empty."""
+    try:
+        if address.startswith("unix:"):
+            path = address.removeprefix("unix:")
+            path = unquote(path[2:]) if path.startswith("//") else path
+            if path:
+                return path, "", 0
+        else:
+            url = urlsplit(address if "://" in address else f"redis://{address}")
+            if url.scheme == "redis" and url.hostname and url.path in ("", "/", "/0"):
+                return "", url.hostname, url.port or 6399
+    except ValueError:
+        pass
+    raise ValueError(
+        f"address is {address!r}; allowed: HOST:PORT, redis://HOST:PORT, unix:PATH, unix:///PATH"
+    )
+
+
+def _expected(reply: object) -> Push:
+    """A reply where only pushes belong."""
+    if isinstance(reply, ReplyError):
+        raise reply
+    if not isinstance(reply, Push):
+        raise ProtocolError(f"a reply that nobody asked for: {reply!r}")
+    return reply
+
+
+def _published(push: Push) -> Published | None:
+    match push:
+        case [b"message" | b"smessage", bytes(topic), bytes(payload)]:
+            return Published(topic, payload)
+        case [b"pmessage", bytes(pattern), bytes(topic), bytes(payload)]:
+            return Published(topic, payload, pattern)
+    return None
+
+
+CHUNK = 64 << 10

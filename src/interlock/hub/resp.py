@@ -1,0 +1,177 @@
+"""The Redis protocol as a client needs it: commands to bytes, bytes to replies. No sockets.
+
+A reader is fed what arrived and gives whole replies. It reads RESP2 and RESP3. What is longer or
+deeper than its limits is a ProtocolError before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class ProtocolError(ConnectionError):
+    """What arrived is not the Redis protocol; the connection cannot be used any more."""
+
+
+class ReplyError(Exception):
+    """The server answered with an error. `code` is its first word, as `ERR` or `NOAUTH`."""
+
+    @property
+    def code(self) -> str:
+        """The first word, by which programs tell errors."""
+        return str(self).partition(" ")[0]
+
+
+class Push(list[object]):
+    """What the server sent unasked (RESP3): a message to a subscriber, and the like."""
+
+
+class Incomplete:
+    """More bytes are needed."""
+
+
+INCOMPLETE: Final = Incomplete()
+
+# Simple strings are str and bulk strings are bytes; the rest is what Python has.
+Word = str | bytes | int | float
+
+
+def command(*words: Word) -> bytes:
+    """A command as clients send it."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        data = encoded(word)
+        parts += [b"$%d\r\n" % len(data), data, b"\r\n"]
+    return b"".join(parts)
+
+
+def encoded(word: Word) -> bytes:
+    """A word of a command as bytes; text as UTF-8, numbers as Python prints them."""
+    if isinstance(word, bytes):
+        return word
+    if isinstance(word, str):
+        return word.encode()
+    if isinstance(word, bool) or not isinstance(word, int | float):
+        raise TypeError(
+            f"a word of a command is {type(word).__name__}; allowed: str, bytes, int, float"
+        )
+    return repr(word).encode()
+
+
+class Reader:
+    """Cuts the stream into replies."""
+
+    def __init__(self, longest: int = 512 << 20, deepest: int = 32) -> None:
+        self._buffer = bytearray()
+        self._at = 0
+        # Where the first incomplete reply is known not to end: half of a long string must not be
+        # looked through at each packet.
+        self._needed = 0
+        self._longest = longest
+        self._deepest = deepest
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived."""
+        self._buffer += data
+
+    def next(self) -> object:
+        """The next reply, or INCOMPLETE. An error of the server is given, not raised."""
+        if len(self._buffer) < self._needed:
+            return INCOMPLETE
+        self._at = 0
+        try:
+            reply = self._reply(0)
+        except _NeedMore as more:
+            self._needed = more.length
+            return INCOMPLETE
+        del self._buffer[: self._at]
+        self._needed = 0
+        return reply
+
+    def _reply(self, depth: int) -> object:
+        if depth > self._deepest:
+            raise ProtocolError(f"a reply is nested more than {self._deepest} deep")
+        line = self._line()
+        kind, rest = line[:1], line[1:]
+        if kind in AGGREGATES:
+            return self._aggregate(kind, self._number(rest), depth)
+        if kind in (b"$", b"!", b"="):
+            return self._string(kind, self._number(rest))
+        if kind == b"+":
+            return rest.decode(errors="backslashreplace")
+        if kind == b"-":
+            return ReplyError(rest.decode(errors="backslashreplace"))
+        if kind in (b":", b"("):
+            return self._number(rest)
+        if kind == b"_" and not rest:
+            return None
+        if kind == b"#" and rest in (b"t", b"f"):
+            return rest == b"t"
+        if kind == b",":
+            try:
+                return float(rest)
+            except ValueError:
+                pass
+        raise ProtocolError(f"a reply begins with {line[:40]!r}")
+
+    def _aggregate(self, kind: bytes, count: int, depth: int) -> object:
+        if count == -1 and kind == b"*":
+            return None
+        # Each element has three bytes at least, so no count can make us wait for ever unseen.
+        if not 0 <= count <= self._longest:
+            raise ProtocolError(f"a reply has {count} elements")
+        if kind in (b"%", b"|"):
+            pairs = {}
+            for _ in range(count):
+                key = self._reply(depth + 1)
+                pairs[key if isinstance(key, HASHABLE) else repr(key)] = self._reply(depth + 1)
+            # Attributes are about the reply that follows, which is what was asked for.
+            return self._reply(depth + 1) if kind == b"|" else pairs
+        elements = [self._reply(depth + 1) for _ in range(count)]
+        return Push(elements) if kind == b">" else elements
+
+    def _string(self, kind: bytes, length: int) -> object:
+        if length == -1 and kind == b"$":
+            return None
+        if not 0 <= length <= self._longest:
+            raise ProtocolError(f"a reply has a string of {length} bytes")
+        end = self._at + length
+        if len(self._buffer) < end + 2:
+            raise _NeedMore(end + 2)
+        if self._buffer[end : end + 2] != b"\r\n":
+            raise ProtocolError("a string of a reply is longer than it says")
+        data = bytes(self._buffer[self._at : end])
+        self._at = end + 2
+        if kind == b"!":
+            return ReplyError(data.decode(errors="backslashreplace"))
+        # A verbatim string has its format in front: `txt:`.
+        return data[4:] if kind == b"=" else data
+
+    def _line(self) -> bytes:
+        end = self._buffer.find(b"\r\n", self._at)
+        if end < 0:
+            if len(self._buffer) - self._at > LONGEST_LINE:
+                raise ProtocolError(f"a line of a reply is longer than {LONGEST_LINE} bytes")
+            raise _NeedMore(len(self._buffer) + 1)
+        line = bytes(self._buffer[self._at : end])
+        self._at = end + 2
+        return line
+
+    def _number(self, text: bytes) -> int:
+        if not text.removeprefix(b"-").isdigit() or len(text) > LONGEST_NUMBER:
+            raise ProtocolError(f"a reply has {text[:40]!r} where a number belongs")
+        return int(text)
+
+
+class _NeedMore(Exception):
+    """The buffer must be so long before it is worth another look."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+
+AGGREGATES = frozenset({b"*", b"%", b"~", b">", b"|"})
+HASHABLE = (bytes, str, int, float, bool, type(None))
+# Redis cuts what it echoes in an error; no simple string of a server is longer.
+LONGEST_LINE = 64 << 10
+LONGEST_NUMBER = 400

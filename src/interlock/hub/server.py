@@ -1,0 +1,131 @@
+"""A hub in this process: `with interlock.Hub(port=0) as hub:`.
+
+Its threads are the native server's own; none of them ever takes the GIL, so a busy program does
+not slow the hub down, nor the hub the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+from interlock import _core
+from interlock.hub import config as configuration
+
+
+class Hub:
+    """A server for topics that speaks the Redis protocol, on threads of its own in this process.
+
+    `config` is the path of a TOML file, a mapping in the shape of one, or a checked
+    `interlock.hub.config.Configuration`; `settings` go before it. With none of them the hub listens
+    on 127.0.0.1:6399; `port=0` takes a free port. ConfigError tells all that is wrong with them.
+
+    >>> from interlock import Hub
+    >>> with Hub(port=0) as hub:
+    ...     print(hub.url)  # doctest: +ELLIPSIS
+    redis://127.0.0.1:...
+    """
+
+    def __init__(
+        self,
+        config: str
+        | PathLike[str]
+        | Mapping[str, object]
+        | configuration.Configuration
+        | None = None,
+        **settings: object,
+    ) -> None:
+        given = configuration.from_arguments(settings)
+        if isinstance(config, configuration.Configuration):
+            raw = {
+                key: configuration.Raw(value, config.origins[key])
+                for key, value in config.values.items()
+            }
+            self._config = configuration.checked({**raw, **given}) if given else config
+        elif isinstance(config, Mapping):
+            self._config = configuration.read(
+                given={**configuration.from_arguments(config), **given}
+            )
+        elif config is None or isinstance(config, str | PathLike):
+            self._config = configuration.read(config, given=given)
+        else:
+            raise TypeError(
+                f"Hub(): config is {type(config).__name__}; allowed: a path, a mapping, "
+                f"a Configuration, None"
+            )
+        self._server: _core.HubServer | None = None
+
+    @property
+    def config(self) -> configuration.Configuration:
+        """The checked configuration."""
+        return self._config
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens: `host:port`, with the port that was taken for 0, and `unix:path`."""
+        return self._running().addresses
+
+    @property
+    def url(self) -> str:
+        """The first address as clients of Redis take it."""
+        first = self.addresses[0]
+        if first.startswith("unix:"):
+            return f"unix://{first.removeprefix('unix:')}"
+        return f"redis://{first}"
+
+    @property
+    def port(self) -> int:
+        """The TCP port; 0 if it listens on a unix socket only."""
+        return next(
+            (
+                int(address.rpartition(":")[2])
+                for address in self.addresses
+                if not address.startswith("unix:")
+            ),
+            0,
+        )
+
+    def start(self) -> None:
+        """Listen, and start the threads. Raises OSError where it cannot listen."""
+        if self._server is not None:
+            raise RuntimeError("the hub is running already")
+        server = _core.HubServer(self._config.for_server())
+        server.start()
+        self._server = server
+
+    def stop(self, timeout: float | None = None) -> int:
+        """Take no more connections, wait up to `timeout` seconds (the setting `drain`) until the
+        clients have read what they are owed, and close. Answers how many were owed some still."""
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"stop(): timeout is {timeout}; allowed: 0 or more, None")
+        server, self._server = self._server, None
+        if server is None:
+            return 0
+        return server.stop(self._config["drain"] if timeout is None else timeout)
+
+    def info(self) -> dict[str, Any]:
+        """The server's counters, by the names that INFO gives them."""
+        return self._running().info()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        where = "stopped" if self._server is None else ", ".join(self.addresses)
+        return f"<Hub {where}>"
+
+    def _running(self) -> _core.HubServer:
+        if self._server is None:
+            raise RuntimeError("the hub is not running; start it with `with Hub() as hub:`")
+        return self._server

@@ -1,0 +1,34 @@
+"""One Redis for all tests of the hub, and a hub for each that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import interlock
+from tests.hub.servers import needs_hub, redis_server
+
+
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as (_, port):
+        yield port
+
+
+@pytest.fixture
+def hub() -> Iterator[interlock.Hub]:
+    needs_hub()
+    with interlock.Hub(port=0, workers=2) as running:
+        yield running
+
+
+@pytest.fixture(params=["redis", "hub"])
+def port(request: pytest.FixtureRequest) -> int:
+    """The port of Redis, then of a hub: what holds for both."""
+    if request.param == "redis":
+        found = request.getfixturevalue("redis_port")
+    else:
+        found = request.getfixturevalue("hub").port
+    assert isinstance(found, int)
+    return found

@@ -1,0 +1,53 @@
+"""The same bytes to the hub and to Redis 7.0.15 give the same bytes back, errors included."""
+
+from __future__ import annotations
+
+import pytest
+
+import interlock
+from tests.hub.exchanges import EXCHANGES
+from tests.hub.servers import REDIS_VERSION, missing, needs_hub, version_of
+from tests.hub.wire import Exchange, differences, play
+
+
+@pytest.fixture(scope="module")
+def redis(redis_port: int) -> int:
+    version = version_of(redis_port)
+    if version != REDIS_VERSION:
+        missing(f"Redis is {version}; its words are compared with those of {REDIS_VERSION}")
+    return redis_port
+
+
+@pytest.fixture(scope="module")
+def one_worker() -> object:
+    needs_hub()
+    # With one worker a delivery and the answer that shows it come in the same order as in Redis.
+    with interlock.Hub(port=0, workers=1) as hub:
+        yield hub.port
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
+@pytest.mark.parametrize("size", [1 << 20, 1], ids=["whole", "by bytes"])
+def test_hub_and_redis_answer_the_same_bytes(
+    exchange: Exchange, size: int, redis: int, one_worker: int
+) -> None:
+    if size == 1 and any(len(step.data) > LONGEST_BY_BYTES for step in exchange.steps):
+        size = 4096
+    expected = play(redis, exchange)
+    found = list(differences(exchange, expected, play(one_worker, exchange, size)))
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
+def test_redis_answers_the_same_twice(exchange: Exchange, redis: int) -> None:
+    """Or the comparison would say nothing."""
+    assert not list(differences(exchange, play(redis, exchange), play(redis, exchange)))
+
+
+def test_the_names_of_exchanges_are_unique() -> None:
+    names = [exchange.name for exchange in EXCHANGES]
+    assert len(names) == len(set(names))
+
+
+# A system call for each byte.
+LONGEST_BY_BYTES = 2000
