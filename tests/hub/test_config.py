@@ -18,13 +18,13 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "port": (0, [-1, 65536, "6399", True, 1.0]),
     "unix": ("/run/hub", ["x" * 108, "a\0b", 3]),
     "unprotected": (True, [1, "true"]),
-    "workers": (3, [-1, 257, True, "2"]),
+    "workers": (3, [-1, 65, True, "2"]),
     "maxclients": (1, [0, 1000001]),
     "max_per_address": (7, [-1]),
     "query_limit": (1024, [1023, 2**41]),
     "frame_limit": (4096, [0, "1mb"]),
-    "idle_timeout": (1.5, [-1, float("nan"), float("inf"), "1s", True]),
-    "drain": (0, [-0.1]),
+    "idle_timeout": (1, [-1, 1.5, "1s", True]),
+    "drain": (1.5, [-0.1, float("nan"), float("inf"), "1s", True]),
     **{f"limits.{name}.soft": (1, [-1, 1.5]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.soft_seconds": (1, [-1]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.hard": (0, ["none"]) for name in ("normal", "pubsub")},
@@ -109,12 +109,12 @@ def test_the_environment_is_text_and_is_checked_like_the_rest() -> None:
         environment={
             "INTERLOCK_HUB_LIMITS_PUBSUB_HARD": "0",
             "INTERLOCK_HUB_LIMITS_PUBSUB_SOFT": "0",
-            "INTERLOCK_HUB_IDLE_TIMEOUT": "2.5",
+            "INTERLOCK_HUB_DRAIN": "2.5",
             "INTERLOCK_HUB_UNPROTECTED": "true",
         }
     )
     assert found["limits.pubsub.hard"] == 0
-    assert found["idle_timeout"] == 2.5
+    assert found["drain"] == 2.5
     assert found["unprotected"] is True
     with pytest.raises(ConfigError, match=r"port is 'x' \(environment INTERLOCK_HUB_PORT\)"):
         read(environment={"INTERLOCK_HUB_PORT": "x"})
@@ -169,8 +169,8 @@ def test_the_server_is_given_every_key_but_pythons_own() -> None:
     settings = read().for_server()
     assert settings["port"] == 6399
     assert settings["output_limits"] == {
-        "normal": [0, 0.0, 0],
-        "pubsub": [8388608, 60.0, 33554432],
+        "normal": [0, 0, 0],
+        "pubsub": [8388608, 60, 33554432],
     }
     assert not {"drain", "unprotected"} & settings.keys()
 

@@ -95,13 +95,14 @@ def path(value: object) -> str:
     return value
 
 
-YEAR = 366 * 86400.0
+YEAR = 366 * 86400
 # sun_path of Linux, less the zero at its end.
 LONGEST_UNIX_PATH = 107
 MOST_BYTES = 2**40
 BYTES = "a whole number of bytes"
 OR_NONE = f"{BYTES}, from 0 (no limit) to {MOST_BYTES}"
-SECONDS = "a number of seconds from 0"
+SECONDS = f"a number of seconds from 0 to {YEAR}"
+WHOLE_SECONDS = f"a whole {SECONDS.removeprefix('a ')}"
 
 SETTINGS = (
     Setting(
@@ -121,7 +122,7 @@ SETTINGS = (
         "listen where other machines can reach the hub, though it asks nobody for a password",
     ),
     Setting(
-        "workers", 0, whole(0, 256), "a whole number from 0 to 256",
+        "workers", 0, whole(0, 64), "a whole number from 0 to 64",
         "how many threads serve connections; 0 takes one for each core, at most 4",
     ),
     Setting(
@@ -141,7 +142,7 @@ SETTINGS = (
         "bytes of the longest argument of a command",
     ),
     Setting(
-        "idle_timeout", 0.0, seconds, SECONDS,
+        "idle_timeout", 0, whole(0, YEAR), WHOLE_SECONDS,
         "close a client that subscribes to nothing and was silent for so many seconds; 0 never",
     ),
     Setting(
@@ -152,7 +153,10 @@ SETTINGS = (
         "limits.normal.soft", 0, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to a client without subscriptions that end it when owed for soft_seconds",
     ),
-    Setting("limits.normal.soft_seconds", 0.0, seconds, SECONDS, "how long they may be owed"),
+    Setting(
+        "limits.normal.soft_seconds", 0, whole(0, YEAR), WHOLE_SECONDS,
+        "how long they may be owed",
+    ),
     Setting(
         "limits.normal.hard", 0, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to it that end it at once",
@@ -161,7 +165,10 @@ SETTINGS = (
         "limits.pubsub.soft", 8 << 20, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to a subscriber that end it when owed for soft_seconds",
     ),
-    Setting("limits.pubsub.soft_seconds", 60.0, seconds, SECONDS, "how long they may be owed"),
+    Setting(
+        "limits.pubsub.soft_seconds", 60, whole(0, YEAR), WHOLE_SECONDS,
+        "how long they may be owed",
+    ),
     Setting(
         "limits.pubsub.hard", 32 << 20, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to it that end it at once",
