@@ -1,29 +1,36 @@
-"""Writes docs/reference/cli.md from the flags as they are declared, and compares it.
+"""Writes the pages of docs/reference that are made from declarations, and compares them.
 
-    python scripts/reference.py           writes the page
-    python scripts/reference.py --check   exits with 1 if the page is not what it would write
+    python scripts/reference.py           writes the pages
+    python scripts/reference.py --check   exits with 1 if a page is not what it would write
 
-A flag has one declaration (src/interlock/cli/), so that help, parser and this page cannot differ.
+A flag has one declaration (src/interlock/cli/), a setting of the hub too
+(src/interlock/hub/settings.py), and so has a command of the hub, which tells it by COMMAND DOCS: so
+help, parser, server and these pages cannot differ.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from interlock.cli import replay
+from interlock import Hub
+from interlock.cli import hub, pub, replay, sub
 from interlock.cli.flags import Flag
+from interlock.hub.client import Client
+from interlock.hub.config import toml
+from interlock.hub.settings import SETTINGS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "cli.md"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
 HEAD = """\
 <!-- Made by scripts/reference.py from the flags' declarations: change those, and run it again. -->
 
 # The command line
 
-Data goes to standard output, all else to standard error. `interlock --help` and
-`interlock replay --help` say what this page says. `python -m interlock` is the same command.
+Data goes to standard output, all else to standard error. `interlock --help` and `--help` behind a
+subcommand say what this page says. `python -m interlock` is the same command.
 
 ## interlock replay
 
@@ -63,10 +70,140 @@ $ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --picture ru
 ```
 """
 
+HUB = """
+## interlock hub
 
-def page() -> str:
-    """The whole page as text."""
-    return HEAD + table(replay.FLAGS) + TAIL
+Serves topics over the Redis protocol, on 127.0.0.1:6399 unless told otherwise: [how to use
+it](../howto/hub.md).
+
+```text
+interlock hub [FLAGS]
+```
+
+"""
+
+HUB_TAIL = """ A flag goes before the [environment](hub-configuration.md), that before the file.
+Once it listens it prints `interlock hub: ready on ADDRESS, ...`. TERM and INT stop it: it takes no
+more connections, waits up to `drain` seconds until its clients have read what they are owed, and
+closes. A second signal ends it at once. HUP changes nothing yet.
+
+### Exit codes of the hub
+
+| code | means |
+|---|---|
+| 0 | stopped by TERM or INT |
+| 1 | it cannot listen: the line names the address and the reason |
+| 2 | wrong usage or configuration: a line for each fault |
+
+### Examples of the hub
+
+```console
+$ interlock hub --check
+$ interlock hub --print-config --port 0
+```
+
+## interlock pub
+
+Publishes each `MESSAGE`, or without one each line of standard input, and prints for each how many
+subscribers it reached. Works with Redis too.
+
+```text
+interlock pub [FLAGS] TOPIC [MESSAGE ...]
+```
+
+"""
+
+SUB = """
+## interlock sub
+
+Prints what is published to topics, a line a message: topic, space, payload. A line on standard
+error says when the subscriptions stand. Works with Redis too.
+
+```text
+interlock sub [FLAGS] TOPIC ...
+```
+
+"""
+
+SUB_TAIL = """ Both exit with 0 when they did what was asked, 1 without a connection or when it was
+lost (`sub` also when `--count` messages did not come in time), 2 for wrong usage, 130 on Ctrl-C.
+"""
+
+CONFIGURATION = """\
+<!-- Made by scripts/reference.py from src/interlock/hub/settings.py: change that, run it again. -->
+
+# The hub's configuration
+
+A hub needs none. Where a value is given more than once, a flag of [`interlock hub`](cli.md) or an
+argument of [`Hub`](hub.md) goes before the environment, that before the file, that before the
+default. (`Hub` looks at no environment.) `interlock hub --print-config` prints all keys, with what
+each is and where it came from, as a file that would give it.
+
+The file is TOML; a key with dots stands in a table:
+
+```toml
+port = 6380
+
+[limits.pubsub]
+hard = 67108864
+```
+
+A wrong value, or a key that there is not, is refused with its name, where it came from and what is
+allowed; all faults are told at once.
+
+"""
+
+COMMANDS = """\
+<!-- Made by scripts/reference.py from what a hub answers to COMMAND DOCS. -->
+
+# The hub's commands
+
+The hub speaks RESP2, RESP3 and inline commands. What it has in common with Redis 7.0.15 it answers
+in the same bytes, errors included. These are its commands, as `COMMAND DOCS` tells them:
+
+"""
+
+
+def cli() -> str:
+    """The page of the command line."""
+    parts = [HEAD, table(replay.FLAGS), TAIL, HUB, table(hub.FLAGS), HUB_TAIL, table(pub.FLAGS)]
+    return "".join([*parts, SUB, table(sub.FLAGS), SUB_TAIL])
+
+
+def configuration() -> str:
+    """The page of the hub's settings."""
+    lines = ["| key | default | allowed | meaning | environment |", "|---|---|---|---|---|"]
+    for setting in SETTINGS:
+        cells = [f"`{setting.key}`", f"`{toml(setting.default)}`", cell(setting.allowed)]
+        cells += [cell(sentence(setting.help)), f"`{setting.variable}`"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return CONFIGURATION + "\n".join(lines) + "\n"
+
+
+def commands() -> str:
+    """The page of the hub's commands, asked of a hub."""
+    with Hub(port=0) as server, Client(server.url) as client:
+        docs = client.call("COMMAND", "DOCS")
+    assert isinstance(docs, dict)
+    lines = ["| command | what it does | since, in Redis |", "|---|---|---|"]
+    for name, told in sorted(docs.items()):
+        lines += described(name.decode().upper(), told)
+    return COMMANDS + "\n".join(lines) + "\n"
+
+
+def described(name: str, told: dict[bytes, object]) -> list[str]:
+    """The rows of a command and of its subcommands."""
+    words = {key.decode(): value for key, value in told.items()}
+    summary, since = (
+        found.decode() if isinstance(found := words.get(key), bytes) else ""
+        for key in ("summary", "since")
+    )
+    rows = [f"| `{name}` | {cell(sentence(summary))} | {since} |"]
+    inner = words.get("subcommands")
+    if isinstance(inner, dict):
+        for subname, subtold in sorted(inner.items()):
+            rows += described(subname.decode().upper().replace("|", " "), subtold)
+    return rows
 
 
 def table(flags: tuple[Flag, ...]) -> str:
@@ -93,16 +230,25 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+PAGES: dict[Path, Callable[[], str]] = {
+    FOLDER / "cli.md": cli,
+    FOLDER / "hub-configuration.md": configuration,
+    FOLDER / "hub-commands.md": commands,
+}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="only compare")
-    if not parser.parse_args().check:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{PAGE.name} is not what the flags say; run scripts/reference.py", file=sys.stderr)
-    return 1
+    check = parser.parse_args().check
+    code = 0
+    for path, page in PAGES.items():
+        if not check:
+            path.write_text(page(), encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != page():
+            print(f"{path.name} is not what is declared; run scripts/reference.py", file=sys.stderr)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import importlib.util
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import interlock
 from interlock import auditor, testing
+from interlock.hub import client
 from interlock.testing import contract
 from tests.docs.running import ROOT
 
@@ -34,6 +36,8 @@ CLASSES = {
     "KeyedTaskGroup": interlock.KeyedTaskGroup,
     "ManualClock": testing.ManualClock,
     "Auditor": auditor.Auditor,
+    "Hub": interlock.Hub,
+    "Client": client.Client,
 }
 # Made by a call, never by their users.
 NOT_MADE = {"AsyncQueue", "Lease", "AsyncLease", "Consumer", "Future"}
@@ -117,9 +121,9 @@ def logged() -> Iterator[str]:
 SHOWN = documented()
 
 
-def test_the_page_of_the_command_line_is_what_the_flags_say() -> None:
-    module = script()
-    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run scripts/reference.py"
+@pytest.mark.parametrize("path", script().PAGES, ids=lambda path: path.name)
+def test_a_page_made_from_declarations_is_what_they_say(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == script().PAGES[path](), "run scripts/reference.py"
 
 
 @pytest.mark.parametrize("method", sorted(methods()))

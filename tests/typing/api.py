@@ -16,6 +16,7 @@ from interlock import (
     DeadLetter,
     Explanation,
     HotKey,
+    Hub,
     KeyedExecutor,
     KeyedQueue,
     KeyedTaskGroup,
@@ -28,6 +29,7 @@ from interlock import (
     Stats,
     current_lease,
 )
+from interlock.hub.client import Client, Published
 from interlock.testing import ManualClock, replay
 
 
@@ -122,3 +124,14 @@ def executors() -> None:
         assert_type(results, Iterator[int])
     with ProcessPoolExecutor(2) as pool, KeyedExecutor(2, pool=pool) as executor:
         executor.submit_keyed("a", triple, 4)
+
+
+def hubs() -> None:
+    with Hub({"limits": {"pubsub": {"hard": 0}}}, port=0, workers=2) as hub:
+        assert_type(hub.addresses, list[str])
+        assert_type(hub.url, str)
+        with Client(hub.url, timeout=1) as client:
+            client.subscribe("a", b"b")
+            assert_type(client.publish("a", b"x"), int)
+            assert_type(client.message(timeout=1), Published | None)
+        assert_type(hub.stop(0.5), int)
