@@ -88,18 +88,20 @@ DESCRIBED = (
     *(one(f"arity of pubsub {name}", say("PUBSUB", name, *"ab")) for name in PUBSUB),
 )  # fmt: skip
 
+# Nothing here depends on the order of Redis' tables, which changes with every start of it: all that
+# is unsubscribed at once is one topic, and a message matches one pattern.
 TOPICS = (
     one("subscribe", say("SUBSCRIBE", "a", "b", "a"), say("PUBLISH", "a", "x", on="b"),
         say("PUBLISH", "c", "x", on="b"), say("UNSUBSCRIBE", "a", "z"),
         say("PUBLISH", "a", "x", on="b"), say("UNSUBSCRIBE"), say("UNSUBSCRIBE")),
-    one("subscribe in resp3", HELLO_3, say("SUBSCRIBE", "a", "b"), say("ECHO", "x"),
+    one("subscribe in resp3", HELLO_3, say("SUBSCRIBE", "a"), say("ECHO", "x"),
         say("PUBLISH", "a", "x", on="b"), say("PUBLISH", "a", "own"), say("UNSUBSCRIBE"),
         say("UNSUBSCRIBE"), say("PUNSUBSCRIBE"), say("SUNSUBSCRIBE"),
         masks=HELLO),
-    one("patterns", say("PSUBSCRIBE", "a*", "a*", "?b"), say("PUBLISH", "ab", "x", on="b"),
+    one("patterns", say("PSUBSCRIBE", "a*", "a*", "?b"), say("PUBLISH", "ac", "x", on="b"),
         say("PUBLISH", "b", "x", on="b"), say("PUNSUBSCRIBE", "a*"),
         say("PUBLISH", "ab", "x", on="b"), say("PUNSUBSCRIBE"), say("PUNSUBSCRIBE")),
-    one("a topic and a pattern", say("SUBSCRIBE", "ab"), say("PSUBSCRIBE", "a?", "[ab]b"),
+    one("a topic and a pattern", say("SUBSCRIBE", "ab"), say("PSUBSCRIBE", "a?", "[cd]b"),
         say("PUBLISH", "ab", "x", on="b"), say("UNSUBSCRIBE"), say("PUNSUBSCRIBE")),
     *(one(f"glob {pattern}", say("PSUBSCRIBE", pattern),
           *(say("PUBLISH", topic, "x", on="b") for topic in

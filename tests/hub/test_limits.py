@@ -1,0 +1,158 @@
+"""What a client may not do to the hub, and that it costs the others nothing."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+import interlock
+from interlock.hub.client import Client
+from interlock.hub.resp import command
+from tests.hub.servers import needs_hub
+
+
+@pytest.fixture(autouse=True)
+def _where_there_are_hubs() -> None:
+    needs_hub()
+
+
+@contextmanager
+def opened(hub: interlock.Hub) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", hub.port), 20) as connection:
+        yield connection
+
+
+def to_the_end(connection: socket.socket) -> bytes:
+    """All that comes until the server closes, well or not."""
+    found = b""
+    try:
+        while data := connection.recv(1 << 20):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_a_subscriber_over_the_hard_limit_is_disconnected_and_the_others_are_not() -> None:
+    with ExitStack() as stack:
+        hub = stack.enter_context(
+            interlock.Hub(port=0, workers=2, limits={"pubsub": {"soft": 0, "hard": 1 << 20}})
+        )
+        slow = stack.enter_context(Client(hub.url))
+        quick = stack.enter_context(Client(hub.url, timeout=20))
+        publisher = stack.enter_context(Client(hub.url, timeout=20))
+        slow.subscribe("a")
+        quick.subscribe("a")
+        sent = 0
+        while True:
+            count = publisher.publish("a", b"x" * 60_000)
+            sent += 1
+            assert quick.message(20) is not None
+            if count == 1:
+                break
+            assert sent < 2000, "a subscriber that never reads is owed 120 MB"
+        # What it had been sent, it can read; then the end, and no message was left out before it.
+        with pytest.raises(ConnectionResetError):
+            list(slow.messages())
+        assert publisher.call("PING") == "PONG"
+
+
+def test_a_subscriber_over_the_soft_limit_for_too_long_is_disconnected() -> None:
+    limits = {"pubsub": {"soft": 1 << 20, "soft_seconds": 1, "hard": 0}}
+    with (
+        interlock.Hub(port=0, limits=limits) as hub,
+        Client(hub.url) as slow,
+        Client(hub.url, timeout=20) as publisher,
+    ):
+        slow.subscribe("a")
+        publisher.pipeline([("PUBLISH", "a", b"x" * 100_000)] * 100)
+        # By the watchdog's time it is gone, though nothing more is published to it.
+        while publisher.call("PUBSUB", "NUMSUB", "a") != [b"a", 0]:
+            pass
+
+
+def test_maxclients_refuses_one_more_as_redis_does_and_takes_it_later() -> None:
+    with interlock.Hub(port=0, maxclients=2) as hub, Client(hub.url) as one:
+        with Client(hub.url), opened(hub) as third:
+            assert to_the_end(third) == b"-ERR max number of clients reached\r\n"
+        while one.call("PING") == "PONG":
+            with opened(hub) as again:
+                again.sendall(b"PING\r\n")
+                if again.recv(7) == b"+PONG\r\n":
+                    break
+
+
+def test_max_per_address_refuses_one_more_from_there(tmp_path: object) -> None:
+    with interlock.Hub(port=0, max_per_address=1, unix=f"{tmp_path}/s") as hub:
+        with Client(hub.url), opened(hub) as second:
+            assert to_the_end(second).startswith(b"-ERR ")
+        # A unix socket has no address.
+        with Client(f"unix:{tmp_path}/s") as one, Client(f"unix:{tmp_path}/s") as other:
+            assert one.call("PING") == other.call("PING") == "PONG"
+
+
+def test_an_unfinished_command_over_the_limit_ends_the_connection() -> None:
+    with interlock.Hub(port=0, query_limit=100_000) as hub, opened(hub) as greedy:
+        try:
+            greedy.sendall(b"*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n$90000000\r\n")
+            for _ in range(1000):
+                greedy.sendall(b"x" * 65536)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        else:
+            to_the_end(greedy)
+        with Client(hub.url) as client:
+            assert client.call("PING") == "PONG"
+
+
+def test_a_string_over_the_frame_limit_is_refused_as_redis_words_it() -> None:
+    with interlock.Hub(port=0, frame_limit=1024) as hub, opened(hub) as greedy:
+        greedy.sendall(b"*2\r\n$4\r\nECHO\r\n$1025\r\n")
+        assert to_the_end(greedy) == b"-ERR Protocol error: invalid bulk length\r\n"
+        with Client(hub.url) as client:
+            assert client.call("ECHO", b"x" * 1024) == b"x" * 1024
+
+
+def test_a_silent_client_is_closed_after_the_timeout_and_a_subscriber_is_not() -> None:
+    with interlock.Hub(port=0, idle_timeout=1) as hub, Client(hub.url) as subscriber:
+        subscriber.subscribe("a")
+        with opened(hub) as silent:
+            assert to_the_end(silent) == b""
+        with Client(hub.url) as publisher:
+            assert publisher.publish("a", "x") == 1
+
+
+def test_noise_ends_at_most_its_own_connection() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    valid = [command("PING"), command("SUBSCRIBE", "a"), command("PUBLISH", "a", b"x" * 50), b"*"]
+    with interlock.Hub(port=0, workers=2) as hub, Client(hub.url) as witness:
+        witness.subscribe("witness")
+        for _ in range(300):
+            data = bytearray(b"".join(chance.choices(valid, k=4)))
+            for _ in range(chance.randrange(6)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            with opened(hub) as noisy:
+                noisy.sendall(data)
+                if chance.random() < 0.5:
+                    noisy.shutdown(socket.SHUT_WR)
+                    to_the_end(noisy)
+        with Client(hub.url) as publisher:
+            assert publisher.publish("witness", "still here") == 1
+        found = witness.message(20)
+        assert found is not None
+        assert found.payload == b"still here"
+
+
+def test_a_client_that_only_sends_cannot_make_the_hub_keep_its_replies() -> None:
+    limits = {"normal": {"soft": 0, "hard": 1 << 20}}
+    with interlock.Hub(port=0, limits=limits) as hub, opened(hub) as greedy:
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            greedy.sendall(command("ECHO", b"x" * 10_000) * 20_000)
+        with Client(hub.url) as client:
+            assert client.call("PING") == "PONG"
