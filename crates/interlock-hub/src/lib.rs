@@ -1,2 +1,32 @@
+//! The hub: a server of several threads in one process that speaks the Redis protocol.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`resp`] | requests in, replies out |
+//! | [`glob`] | patterns of topics |
+//! | [`settings`] | what a hub is told at its start |
+//! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
+//! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
+//! | [`command`] | one declaration per command, and what each does |
+//! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
+//! | [`reactor`] | sockets, epoll, and the way of a message between workers |
+//! | [`server`] | bind, accept, start, drain, stop |
+//!
+//! What decides is kept apart from what touches the world: from `session` down nothing knows a
+//! socket or reads a clock. Imports point one way: `server → reactor → session → command → topics,
+//! registry → resp, glob, settings`.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the hub waits with epoll and runs on Linux only");
+
+pub mod command;
 pub mod glob;
+pub mod info;
+pub mod reactor;
+pub mod registry;
 pub mod resp;
+pub mod server;
+pub mod session;
+pub mod settings;
+pub mod shared;
+pub mod topics;

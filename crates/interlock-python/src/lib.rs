@@ -23,6 +23,7 @@ mod future;
 mod future_methods;
 mod gil;
 mod hot;
+mod hub;
 mod lease;
 mod many;
 mod queue;
@@ -46,6 +47,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<aio::Done>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<future::Future>()?;
+    module.add_class::<hub::HubServer>()?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;
     module.add_function(wrap_pyfunction!(work::call_handler, module)?)?;
     module.add_function(wrap_pyfunction!(work::end_call, module)?)?;

@@ -236,7 +236,11 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0i64, |value, &digit| {
         let digit = i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
         let value = value.checked_mul(10)?;
-        if negative { value.checked_sub(digit) } else { value.checked_add(digit) }
+        if negative {
+            value.checked_sub(digit)
+        } else {
+            value.checked_add(digit)
+        }
     })
 }
 
@@ -300,7 +304,8 @@ mod tests {
             for _ in 0..count {
                 let length = random.usize(0..12);
                 stream.extend_from_slice(format!("${length}\r\n").as_bytes());
-                stream.extend((0..length).map(|_| *b"\r\n$*a0\0 ".get(random.usize(0..8)).unwrap()));
+                stream
+                    .extend((0..length).map(|_| *b"\r\n$*a0\0 ".get(random.usize(0..8)).unwrap()));
                 stream.extend_from_slice(b"\r\n");
             }
         }

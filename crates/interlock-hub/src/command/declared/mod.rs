@@ -1,0 +1,77 @@
+//! One declaration per command: what it takes, who may call it, what it is for.
+//!
+//! Dispatch, COMMAND, COMMAND DOCS and the reference page derive from these. What Redis 7.0.15 has too
+//! is declared as there, word for word, so that clients and their tools see what they know.
+
+mod client;
+mod connection;
+mod topics;
+
+use super::{nothing, Call};
+
+pub struct Command {
+    /// With its container, where it has one: `client|list`.
+    pub name: &'static str,
+    /// With the name itself; negative: at least so many.
+    pub arity: i32,
+    pub flags: &'static [&'static str],
+    /// What rights are given by.
+    pub categories: &'static [&'static str],
+    pub tips: &'static [&'static str],
+    /// First, last and step of the arguments that are shard topics.
+    pub topics: Option<(i32, i32, i32)>,
+    pub summary: &'static str,
+    pub since: &'static str,
+    pub group: &'static str,
+    pub complexity: &'static str,
+    pub history: &'static [(&'static str, &'static str)],
+    pub arguments: &'static [Argument],
+    pub subcommands: &'static [Command],
+    /// What was published before it is delivered first.
+    pub changes_deliveries: bool,
+    /// Answers by pushes, which CLIENT REPLY does not silence.
+    pub pushes: bool,
+    pub handler: fn(&mut Call<'_, '_>),
+}
+
+pub struct Argument {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub token: &'static str,
+    pub since: &'static str,
+    pub deprecated_since: &'static str,
+    pub flags: &'static [&'static str],
+    pub arguments: &'static [Argument],
+}
+
+/// In the order in which a name is looked for: what is called often first.
+pub static FAMILIES: [&[Command]; 3] = [topics::DECLARED, connection::DECLARED, client::DECLARED];
+
+const COMMAND: Command = Command {
+    name: "",
+    arity: 0,
+    flags: &[],
+    categories: &[],
+    tips: &[],
+    topics: None,
+    summary: "",
+    since: "",
+    group: "",
+    complexity: "",
+    history: &[],
+    arguments: &[],
+    subcommands: &[],
+    changes_deliveries: false,
+    pushes: false,
+    handler: nothing,
+};
+
+const ARGUMENT: Argument = Argument {
+    name: "",
+    kind: "",
+    token: "",
+    since: "",
+    deprecated_since: "",
+    flags: &[],
+    arguments: &[],
+};

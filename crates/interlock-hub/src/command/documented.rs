@@ -1,0 +1,152 @@
+//! COMMAND: the declarations, as clients and redis-cli ask for them.
+
+use super::{all, named, Argument, Call, Command};
+use crate::resp::write::Writer;
+
+pub fn command(call: &mut Call<'_, '_>) {
+    call.reply.array(all().count());
+    all().for_each(|command| describe(&mut call.reply, command));
+}
+
+pub fn count(call: &mut Call<'_, '_>) {
+    call.reply.integer(all().count() as i64);
+}
+
+pub fn info(call: &mut Call<'_, '_>) {
+    if call.arguments.len() == 2 {
+        return command(call);
+    }
+    call.reply.array(call.arguments.len() - 2);
+    for name in call.arguments.from(2) {
+        match named(name) {
+            Some(command) => describe(&mut call.reply, command),
+            None => call.reply.null_array(),
+        }
+    }
+}
+
+pub fn docs(call: &mut Call<'_, '_>) {
+    let wanted: Vec<&Command> = match call.arguments.len() {
+        2 => all().collect(),
+        _ => call.arguments.from(2).filter_map(named).collect(),
+    };
+    call.reply.map(wanted.len());
+    wanted.into_iter().for_each(|command| document(&mut call.reply, command));
+}
+
+/// Ten fields, as Redis 7 has them.
+fn describe(reply: &mut Writer<'_>, command: &Command) {
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(i64::from(command.arity));
+    names(reply, command.flags);
+    let (first, last, step) = command.topics.unwrap_or_default();
+    [first, last, step].into_iter().for_each(|number| reply.integer(i64::from(number)));
+    names(reply, command.categories);
+    reply.array(command.tips.len());
+    command.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    match command.topics {
+        None => reply.array(0),
+        Some((first, last, step)) => {
+            reply.array(1);
+            key_specification(reply, first, last, step);
+        }
+    }
+    reply.array(command.subcommands.len());
+    command.subcommands.iter().for_each(|sub| describe(reply, sub));
+}
+
+fn names(reply: &mut Writer<'_>, names: &[&str]) {
+    reply.set(names.len());
+    names.iter().for_each(|name| reply.simple(name));
+}
+
+fn key_specification(reply: &mut Writer<'_>, first: i32, last: i32, step: i32) {
+    let text = |reply: &mut Writer<'_>, words: &[&str]| {
+        words.iter().for_each(|word| reply.bulk(word.as_bytes()));
+    };
+    reply.map(3);
+    text(reply, &["flags"]);
+    names(reply, &["not_key"]);
+    text(reply, &["begin_search"]);
+    reply.map(2);
+    text(reply, &["type", "index", "spec"]);
+    reply.map(1);
+    text(reply, &["index"]);
+    reply.integer(i64::from(first));
+    text(reply, &["find_keys"]);
+    reply.map(2);
+    text(reply, &["type", "range", "spec"]);
+    reply.map(3);
+    // Counted from the first one.
+    let last = if last < 0 { last } else { last - first };
+    for (name, number) in [("lastkey", last), ("keystep", step), ("limit", 0)] {
+        text(reply, &[name]);
+        reply.integer(i64::from(number));
+    }
+}
+
+fn document(reply: &mut Writer<'_>, command: &Command) {
+    reply.bulk(command.name.as_bytes());
+    let lists = [
+        !command.history.is_empty(),
+        !command.arguments.is_empty(),
+        !command.subcommands.is_empty(),
+    ];
+    reply.map(4 + lists.iter().filter(|&&present| present).count());
+    for (key, value) in [
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group),
+        ("complexity", command.complexity),
+    ] {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    if lists[0] {
+        reply.bulk(b"history");
+        reply.set(command.history.len());
+        for (version, change) in command.history {
+            reply.array(2);
+            reply.bulk(version.as_bytes());
+            reply.bulk(change.as_bytes());
+        }
+    }
+    if lists[1] {
+        reply.bulk(b"arguments");
+        arguments(reply, command.arguments);
+    }
+    if lists[2] {
+        reply.bulk(b"subcommands");
+        reply.map(command.subcommands.len());
+        command.subcommands.iter().for_each(|sub| document(reply, sub));
+    }
+}
+
+fn arguments(reply: &mut Writer<'_>, all: &[Argument]) {
+    reply.array(all.len());
+    for argument in all {
+        let texts = [
+            ("name", argument.name),
+            ("type", argument.kind),
+            ("token", argument.token),
+            ("since", argument.since),
+            ("deprecated_since", argument.deprecated_since),
+        ];
+        let texts = texts.into_iter().filter(|(_, value)| !value.is_empty());
+        let (flags, inner) = (!argument.flags.is_empty(), !argument.arguments.is_empty());
+        reply.map(texts.clone().count() + usize::from(flags) + usize::from(inner));
+        for (key, value) in texts {
+            reply.bulk(key.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+        if flags {
+            reply.bulk(b"flags");
+            names(reply, argument.flags);
+        }
+        if inner {
+            reply.bulk(b"arguments");
+            arguments(reply, argument.arguments);
+        }
+    }
+}

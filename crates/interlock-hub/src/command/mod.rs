@@ -1,0 +1,149 @@
+//! Commands: found by name, checked against their declaration, applied to state, never to a socket.
+
+mod client;
+mod connection;
+pub mod declared;
+mod documented;
+mod server;
+mod topics;
+
+pub use connection::REDIS_VERSION;
+pub use declared::{Argument, Command};
+
+use crate::resp::parse::Arguments;
+use crate::resp::write::Writer;
+use crate::session::State;
+use crate::shared::{add, Core};
+
+/// One call of a command.
+pub struct Call<'a, 'b> {
+    pub state: &'a mut State,
+    pub core: &'a mut Core<'b>,
+    pub arguments: Arguments<'a>,
+    pub reply: Writer<'a>,
+    pub command: &'static Command,
+}
+
+/// Why there is no such command.
+#[derive(Clone, Copy, Debug)]
+pub enum Unknown {
+    Command,
+    Subcommand,
+}
+
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    declared::FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
+    let name = &arguments[0];
+    let command = all().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()));
+    let command = command.ok_or(Unknown::Command)?;
+    match arguments.get(1) {
+        Some(sub) if !command.subcommands.is_empty() => {
+            command.subcommand(sub).ok_or(Unknown::Subcommand)
+        }
+        _ => Ok(command),
+    }
+}
+
+/// By its name as COMMAND INFO takes it: `get`, `client|list`.
+pub fn named(name: &[u8]) -> Option<&'static Command> {
+    let subcommands = |command: &'static Command| [command].into_iter().chain(command.subcommands);
+    all().flat_map(subcommands).find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+}
+
+/// The command whose `index` it is.
+pub fn name_of(index: usize) -> &'static str {
+    let known = all().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    known.into_iter().find(|command| command.index() == index).map_or("NULL", |found| found.name)
+}
+
+impl Command {
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
+        let own = |sub: &&Command| {
+            let (_, last) = sub.name.split_once('|').expect("a container's name comes first");
+            name.eq_ignore_ascii_case(last.as_bytes())
+        };
+        self.subcommands.iter().find(own)
+    }
+
+    /// A number that stands for it: its place in memory.
+    pub fn index(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    /// Why this call is refused, before anything is done; `bound`: the client may only subscribe.
+    pub fn refusal(&self, arguments: Arguments<'_>, bound: bool) -> Option<Vec<u8>> {
+        let count = arguments.len() as i32;
+        if (self.arity > 0 && count != self.arity) || count < -self.arity {
+            let text = format!("ERR wrong number of arguments for '{}' command", self.name);
+            return Some(text.into_bytes());
+        }
+        if bound && !self.pushes && !matches!(self.name, "ping" | "quit" | "reset") {
+            let text = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                self.name
+            );
+            return Some(text.into_bytes());
+        }
+        None
+    }
+}
+
+impl Unknown {
+    pub fn text(self, arguments: Arguments<'_>) -> Vec<u8> {
+        let shown = |index: usize, most: usize| {
+            let bytes = arguments.get(index).unwrap_or_default();
+            // Redis prints them as C strings.
+            let end = bytes.iter().take(most).position(|&byte| byte == 0);
+            &bytes[..end.unwrap_or(bytes.len().min(most))]
+        };
+        match self {
+            Unknown::Subcommand => {
+                let container = arguments[0].to_ascii_uppercase();
+                let parts: [&[u8]; 5] =
+                    [b"ERR unknown subcommand '", shown(1, 128), b"'. Try ", &container, b" HELP."];
+                parts.concat()
+            }
+            Unknown::Command => {
+                let mut beginning = Vec::new();
+                for index in 1..arguments.len() {
+                    if beginning.len() >= 128 {
+                        break;
+                    }
+                    let left = 128 - beginning.len();
+                    beginning.extend_from_slice(b"'");
+                    beginning.extend_from_slice(shown(index, left));
+                    beginning.extend_from_slice(b"' ");
+                }
+                let head: &[u8] = b"ERR unknown command '";
+                let middle = b"', with args beginning with: ";
+                [head, shown(0, 128), middle, &beginning].concat()
+            }
+        }
+    }
+}
+
+impl Call<'_, '_> {
+    pub fn error(&mut self, text: &str) {
+        self.error_bytes(text.as_bytes());
+    }
+
+    pub fn error_bytes(&mut self, text: &[u8]) {
+        add(&self.core.shared.counters.total_error_replies, 1);
+        self.reply.error(text);
+    }
+
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.arguments.get(index).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    pub fn syntax_error(&mut self) {
+        self.error("ERR syntax error");
+    }
+}
+
+/// Of a container: its subcommands do the work.
+fn nothing(_: &mut Call<'_, '_>) {}

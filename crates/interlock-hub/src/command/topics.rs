@@ -1,0 +1,132 @@
+//! Publish and subscribe.
+
+use super::Call;
+use crate::shared::add;
+use crate::topics::Kind;
+
+pub fn publish(call: &mut Call<'_, '_>) {
+    let (topic, message) = (&call.arguments[1], &call.arguments[2]);
+    let core = &mut *call.core;
+    let mut receivers = i64::from(send(core, Kind::Topic, topic, message));
+    let chunk = &mut core.local.chunk;
+    core.shared.directory.matching(topic, |pattern, interest| {
+        receivers += i64::from(interest.receivers);
+        chunk.add(Kind::Pattern, pattern, topic, message, interest);
+    });
+    call.state.answer_publish(receivers, &mut call.reply);
+}
+
+pub fn spublish(call: &mut Call<'_, '_>) {
+    let (topic, message) = (&call.arguments[1], &call.arguments[2]);
+    let receivers = send(call.core, Kind::Shard, topic, message);
+    call.state.answer_publish(i64::from(receivers), &mut call.reply);
+}
+
+fn send(core: &mut crate::shared::Core<'_>, kind: Kind, topic: &[u8], message: &[u8]) -> u32 {
+    add(&core.shared.counters.messages_published, 1);
+    let interest = core.shared.directory.interest(kind, topic);
+    if interest.receivers > 0 {
+        core.local.chunk.add(kind, topic, topic, message, interest);
+    }
+    interest.receivers
+}
+
+pub fn subscribe(call: &mut Call<'_, '_>) {
+    join(call, Kind::Topic, "subscribe");
+}
+
+pub fn psubscribe(call: &mut Call<'_, '_>) {
+    join(call, Kind::Pattern, "psubscribe");
+}
+
+pub fn ssubscribe(call: &mut Call<'_, '_>) {
+    join(call, Kind::Shard, "ssubscribe");
+}
+
+pub fn unsubscribe(call: &mut Call<'_, '_>) {
+    leave(call, Kind::Topic, "unsubscribe");
+}
+
+pub fn punsubscribe(call: &mut Call<'_, '_>) {
+    leave(call, Kind::Pattern, "punsubscribe");
+}
+
+pub fn sunsubscribe(call: &mut Call<'_, '_>) {
+    leave(call, Kind::Shard, "sunsubscribe");
+}
+
+fn join(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
+    let names = call.arguments;
+    for name in names.from(1) {
+        call.state.subscribe(kind, name, call.core);
+        confirm(call, kind, word, Some(name));
+    }
+}
+
+fn leave(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
+    let names = call.arguments;
+    if names.len() > 1 {
+        for name in names.from(1) {
+            call.state.unsubscribe(kind, name, call.core);
+            confirm(call, kind, word, Some(name));
+        }
+        return;
+    }
+    let all = call.state.names(kind);
+    for name in &all {
+        call.state.unsubscribe(kind, name, call.core);
+        confirm(call, kind, word, Some(name));
+    }
+    if all.is_empty() {
+        confirm(call, kind, word, None);
+    }
+}
+
+fn confirm(call: &mut Call<'_, '_>, kind: Kind, word: &str, name: Option<&[u8]>) {
+    call.reply.push(3);
+    call.reply.bulk(word.as_bytes());
+    match name {
+        Some(name) => call.reply.bulk(name),
+        None => call.reply.null(),
+    }
+    call.reply.integer(call.state.count(kind) as i64);
+}
+
+pub fn channels(call: &mut Call<'_, '_>) {
+    list(call, Kind::Topic);
+}
+
+pub fn shardchannels(call: &mut Call<'_, '_>) {
+    list(call, Kind::Shard);
+}
+
+fn list(call: &mut Call<'_, '_>, kind: Kind) {
+    if call.arguments.len() > 3 {
+        let head: &[u8] = b"ERR unknown subcommand or wrong number of arguments for '";
+        let text = [head, &call.arguments[1], b"'. Try PUBSUB HELP."].concat();
+        return call.error_bytes(&text);
+    }
+    let names = call.core.shared.directory.names(kind, call.arguments.get(2));
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.bulk(name));
+}
+
+pub fn numsub(call: &mut Call<'_, '_>) {
+    numbers(call, Kind::Topic);
+}
+
+pub fn shardnumsub(call: &mut Call<'_, '_>) {
+    numbers(call, Kind::Shard);
+}
+
+fn numbers(call: &mut Call<'_, '_>, kind: Kind) {
+    call.reply.array((call.arguments.len() - 2) * 2);
+    for name in call.arguments.from(2) {
+        call.reply.bulk(name);
+        call.reply.integer(i64::from(call.core.shared.directory.interest(kind, name).receivers));
+    }
+}
+
+pub fn numpat(call: &mut Call<'_, '_>) {
+    call.reply.integer(call.core.shared.directory.pattern_count() as i64);
+}

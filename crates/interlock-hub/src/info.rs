@@ -1,0 +1,70 @@
+//! INFO: the counters and figures of a running hub, in sections as Redis has them.
+
+use std::fmt::Write;
+
+use crate::registry::Time;
+use crate::shared::Shared;
+
+/// The named sections, or all.
+pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
+    let all = [&b"all"[..], b"everything", b"default"];
+    let is = |name: &[u8], wanted: &&[u8]| wanted.eq_ignore_ascii_case(name);
+    let every = sections.is_empty() || sections.iter().any(|s| all.iter().any(|name| is(name, s)));
+    let mut text = String::new();
+    for (title, figures) in figures(shared, now) {
+        if every || sections.iter().any(|wanted| is(title.as_bytes(), wanted)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let _ = write!(text, "# {title}\r\n");
+            for (name, value) in figures {
+                let _ = write!(text, "{name}:{value}\r\n");
+            }
+        }
+    }
+    text
+}
+
+type Section = (&'static str, Vec<(&'static str, String)>);
+
+/// What INFO shows, for those who want it as values.
+pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
+    let cards = shared.registry.all();
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let owed = cards.iter().map(|card| card.owed.load(relaxed));
+    let unread = cards.iter().map(|card| card.unread.load(relaxed));
+    let subscribed = cards.iter().filter(|card| card.is_subscribed()).count();
+    let uptime = now.saturating_sub(shared.started) / 1_000_000;
+    let mut stats: Vec<(&str, String)> = Vec::new();
+    stats.extend(shared.counters.all().into_iter().map(|(name, value)| (name, value.to_string())));
+    stats.push(("pubsub_channels", shared.directory.topic_count().to_string()));
+    stats.push(("pubsub_patterns", shared.directory.pattern_count().to_string()));
+    vec![
+        (
+            "Server",
+            vec![
+                // What clients take for the version of the protocol's commands.
+                ("redis_version", crate::command::REDIS_VERSION.to_owned()),
+                ("redis_mode", "standalone".to_owned()),
+                ("interlock_version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("process_id", std::process::id().to_string()),
+                ("tcp_port", shared.settings.port.to_string()),
+                ("uptime_in_seconds", uptime.to_string()),
+                ("uptime_in_days", (uptime / 86_400).to_string()),
+                ("io_threads_active", shared.mailboxes.len().to_string()),
+            ],
+        ),
+        (
+            "Clients",
+            vec![
+                ("connected_clients", cards.len().to_string()),
+                ("maxclients", shared.settings.maxclients.to_string()),
+                ("pubsub_clients", subscribed.to_string()),
+                ("client_output_buffer_bytes", owed.sum::<usize>().to_string()),
+                ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
+            ],
+        ),
+        ("Stats", stats),
+        ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
+    ]
+}

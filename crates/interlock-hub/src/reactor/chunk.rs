@@ -1,0 +1,160 @@
+//! All that one worker published in one turn, encoded once for every subscriber of every worker.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use crate::resp::write::bulk;
+use crate::topics::{Interest, Kind};
+
+/// Frames one behind the other, and who gets which.
+#[derive(Default)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+    /// Where frames begin: the only bytes in which RESP3 differs.
+    starts: Vec<u32>,
+    resp3: OnceLock<Vec<u8>>,
+    pub runs: Vec<Run>,
+    /// Workers with a subscriber of at least one run.
+    pub workers: u64,
+}
+
+/// Consecutive frames of one topic or pattern.
+pub struct Run {
+    pub kind: Kind,
+    pub name: Range<u32>,
+    pub start: u32,
+    pub end: u32,
+    pub messages: u32,
+    pub workers: u64,
+}
+
+/// The chunk under way.
+#[derive(Default)]
+pub struct Builder {
+    open: Chunk,
+    sealed: Vec<Arc<Chunk>>,
+    /// Bytes in all of them.
+    pub size: usize,
+    /// Copies to be sent: what a turn's fan-out costs.
+    pub copies: u64,
+}
+
+impl Chunk {
+    pub fn bytes(&self, resp3: bool) -> &[u8] {
+        if !resp3 {
+            return &self.bytes;
+        }
+        self.resp3.get_or_init(|| {
+            let mut bytes = self.bytes.clone();
+            for &start in &self.starts {
+                bytes[start as usize] = b'>';
+            }
+            bytes
+        })
+    }
+
+    pub fn name(&self, run: &Run) -> &[u8] {
+        &self.bytes[run.name.start as usize..run.name.end as usize]
+    }
+}
+
+impl Builder {
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    /// Appends the frame for those who receive `name`, which for a pattern is not the topic.
+    pub fn add(&mut self, kind: Kind, name: &[u8], topic: &[u8], message: &[u8], to: Interest) {
+        if self.open.bytes.len() >= SEALED_AT {
+            self.seal();
+        }
+        let chunk = &mut self.open;
+        let start = chunk.bytes.len();
+        let head: &[u8] = match kind {
+            Kind::Topic => b"*3\r\n$7\r\nmessage\r\n",
+            Kind::Shard => b"*3\r\n$8\r\nsmessage\r\n",
+            Kind::Pattern => b"*4\r\n$8\r\npmessage\r\n",
+        };
+        chunk.bytes.reserve(head.len() + name.len() + topic.len() + message.len() + 48);
+        chunk.bytes.extend_from_slice(head);
+        if kind == Kind::Pattern {
+            bulk(&mut chunk.bytes, name);
+        }
+        let named = chunk.bytes.len();
+        bulk(&mut chunk.bytes, topic);
+        // Behind the frame's first name, whichever it is, stand two bytes of line end.
+        let name_end = if kind == Kind::Pattern { named } else { chunk.bytes.len() } - 2;
+        bulk(&mut chunk.bytes, message);
+        let end = chunk.bytes.len();
+        chunk.starts.push(start as u32);
+        chunk.workers |= to.workers;
+        self.size += end - start;
+        self.copies += u64::from(to.receivers);
+        if let Some(last) = chunk.runs.last_mut() {
+            let known = last.name.start as usize..last.name.end as usize;
+            if last.kind == kind && chunk.bytes[known] == *name {
+                last.end = end as u32;
+                last.messages += 1;
+                last.workers |= to.workers;
+                return;
+            }
+        }
+        chunk.runs.push(Run {
+            kind,
+            name: (name_end - name.len()) as u32..name_end as u32,
+            start: start as u32,
+            end: end as u32,
+            messages: 1,
+            workers: to.workers,
+        });
+    }
+
+    pub fn take(&mut self) -> Vec<Arc<Chunk>> {
+        self.seal();
+        self.size = 0;
+        self.copies = 0;
+        std::mem::take(&mut self.sealed)
+    }
+
+    fn seal(&mut self) {
+        if !self.open.bytes.is_empty() {
+            self.sealed.push(Arc::new(std::mem::take(&mut self.open)));
+        }
+    }
+}
+
+/// Offsets have 32 bits, and one more message of 512 MiB must fit.
+const SEALED_AT: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_messages_to_one_topic_are_one_run_in_both_protocols() {
+        let mut builder = Builder::default();
+        let to = Interest { receivers: 1, workers: 0b10 };
+        builder.add(Kind::Topic, b"t", b"t", b"1", to);
+        builder.add(Kind::Topic, b"t", b"t", b"2", to);
+        builder.add(Kind::Pattern, b"t*", b"t", b"2", Interest { receivers: 1, workers: 1 });
+        builder.add(Kind::Shard, b"t", b"t", b"3", to);
+        let chunks = builder.take();
+        let [chunk] = &chunks[..] else { panic!("{}", chunks.len()) };
+        assert_eq!((chunk.workers, chunk.runs.len(), builder.is_empty()), (0b11, 3, true));
+        let names: Vec<&[u8]> = chunk.runs.iter().map(|run| chunk.name(run)).collect();
+        assert_eq!(names, [&b"t"[..], b"t*", b"t"]);
+        let text = |run: &Run, resp3| {
+            let bytes = &chunk.bytes(resp3)[run.start as usize..run.end as usize];
+            String::from_utf8(bytes.to_vec()).unwrap()
+        };
+        assert_eq!(
+            text(&chunk.runs[0], false),
+            "*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$1\r\n1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nt\r\n$1\r\n2\r\n"
+        );
+        assert_eq!(
+            text(&chunk.runs[1], true),
+            ">4\r\n$8\r\npmessage\r\n$2\r\nt*\r\n$1\r\nt\r\n$1\r\n2\r\n"
+        );
+        assert_eq!(text(&chunk.runs[2], true), ">3\r\n$8\r\nsmessage\r\n$1\r\nt\r\n$1\r\n3\r\n");
+    }
+}

@@ -1,0 +1,265 @@
+//! What is owed to one client: its replies, and its parts of shared chunks.
+//!
+//! A part of a chunk is sent from where it lies. What the socket does not take at once is copied
+//! out: one paused subscriber of a rare topic would otherwise keep every chunk it has a line in.
+//! So limits count what is really held: bytes owed, and those already sent of blocks begun.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::chunk::Chunk;
+use crate::registry::Time;
+use crate::settings::OutputLimit;
+
+#[derive(Default)]
+pub struct Output {
+    queue: VecDeque<Segment>,
+    /// Behind the queue: replies go here.
+    pub tail: Vec<u8>,
+    /// Of the first segment, already sent.
+    sent: usize,
+    /// In the queue, sent parts included.
+    queued: usize,
+    /// The socket is full: nothing is shared, and nothing sent until it has room.
+    pub blocked: bool,
+    over_since: Option<Time>,
+}
+
+enum Segment {
+    Own(Vec<u8>),
+    Shared { chunk: Arc<Chunk>, resp3: bool, start: u32, end: u32 },
+}
+
+impl Output {
+    /// Appends a part of a chunk.
+    pub fn share(&mut self, chunk: &Arc<Chunk>, start: u32, end: u32, resp3: bool) {
+        let length = (end - start) as usize;
+        if let (true, Some(Segment::Shared { chunk: last, end: last_end, .. })) =
+            (self.tail.is_empty(), self.queue.back_mut())
+        {
+            if Arc::ptr_eq(last, chunk) && *last_end == start {
+                *last_end = end;
+                self.queued += length;
+                return;
+            }
+        }
+        let first = self.queue.is_empty() && self.tail.is_empty();
+        if self.blocked || (!first && length < WORTH_SHARING) {
+            return self.copy(&chunk.bytes(resp3)[start as usize..end as usize]);
+        }
+        self.close_tail();
+        self.queue.push_back(Segment::Shared { chunk: chunk.clone(), resp3, start, end });
+        self.queued += length;
+    }
+
+    /// Bytes held for this client.
+    pub fn held(&self) -> usize {
+        self.queued + self.tail.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.tail.is_empty()
+    }
+
+    /// Whether a limit is exceeded now.
+    pub fn is_over(&mut self, limit: &OutputLimit, now: Time) -> bool {
+        let held = self.held();
+        if limit.hard > 0 && held > limit.hard {
+            return true;
+        }
+        if limit.soft == 0 || held <= limit.soft {
+            self.over_since = None;
+            return false;
+        }
+        let since = *self.over_since.get_or_insert(now);
+        now.saturating_sub(since) > limit.soft_seconds * 1_000_000
+    }
+
+    /// Up to `most` bytes to send, in at most `parts.len()` pieces; how many pieces.
+    pub fn pieces<'a>(&'a self, parts: &mut [&'a [u8]], most: usize) -> usize {
+        let (mut count, mut left, mut skip) = (0, most, self.sent);
+        let all = self.queue.iter().map(Segment::bytes).chain([&self.tail[..]]);
+        for bytes in all {
+            let bytes = &bytes[skip..];
+            skip = 0;
+            if left == 0 || count == parts.len() {
+                break;
+            }
+            if !bytes.is_empty() {
+                parts[count] = &bytes[..bytes.len().min(left)];
+                left -= parts[count].len();
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// So many bytes were sent.
+    pub fn consume(&mut self, mut bytes: usize) {
+        bytes += self.sent;
+        self.sent = 0;
+        while let Some(first) = self.queue.front() {
+            let length = first.bytes().len();
+            if bytes < length {
+                self.sent = bytes;
+                return;
+            }
+            bytes -= length;
+            self.queued -= length;
+            self.queue.pop_front();
+        }
+        if bytes == self.tail.len() {
+            self.tail.clear();
+        } else if bytes > 0 {
+            // It becomes a segment, for what is left of it is not moved.
+            self.close_tail();
+            self.sent = bytes;
+        }
+        if self.queue.is_empty() && self.queue.capacity() > 8 {
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// The socket took no more: lets go of the chunks.
+    pub fn unshare(&mut self) {
+        self.blocked = true;
+        if !self.queue.iter().any(|segment| matches!(segment, Segment::Shared { .. })) {
+            return;
+        }
+        let queue = std::mem::take(&mut self.queue);
+        let tail = std::mem::take(&mut self.tail);
+        let mut skip = std::mem::take(&mut self.sent);
+        self.queued = 0;
+        for segment in queue {
+            match segment {
+                Segment::Own(bytes) if skip == 0 && bytes.len() >= BLOCK / 2 => {
+                    self.close_tail();
+                    self.queued += bytes.len();
+                    self.queue.push_back(Segment::Own(bytes));
+                }
+                segment => self.copy(&segment.bytes()[skip..]),
+            }
+            skip = 0;
+        }
+        self.copy(&tail);
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
+        if self.tail.len() + bytes.len() > BLOCK {
+            self.close_tail();
+        }
+        self.tail.extend_from_slice(bytes);
+    }
+
+    fn close_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.queued += self.tail.len();
+            let mut tail = std::mem::take(&mut self.tail);
+            if tail.capacity() > tail.len() * 2 {
+                tail.shrink_to_fit();
+            }
+            self.queue.push_back(Segment::Own(tail));
+        }
+    }
+}
+
+impl Segment {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Segment::Own(bytes) => bytes,
+            Segment::Shared { chunk, resp3, start, end } => {
+                &chunk.bytes(*resp3)[*start as usize..*end as usize]
+            }
+        }
+    }
+}
+
+/// Below this a copy costs less than a piece of its own in a send.
+const WORTH_SHARING: usize = 4096;
+const BLOCK: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::chunk::Builder;
+    use crate::topics::{Interest, Kind};
+
+    fn chunk(message: &[u8]) -> Arc<Chunk> {
+        let mut builder = Builder::default();
+        builder.add(Kind::Topic, b"t", b"t", message, Interest { receivers: 1, workers: 1 });
+        builder.take().remove(0)
+    }
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_however_the_socket_takes_them() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..300 {
+            let (mut output, mut expected, mut sent) = (Output::default(), Vec::new(), Vec::new());
+            for _ in 0..random.usize(1..30) {
+                if random.bool() {
+                    let reply = vec![random.u8(..); random.usize(0..2000)];
+                    output.tail.extend_from_slice(&reply);
+                    expected.extend_from_slice(&reply);
+                } else {
+                    let chunk = chunk(&vec![random.u8(..); random.usize(0..20_000)]);
+                    let resp3 = random.bool();
+                    let end = chunk.bytes(false).len() as u32;
+                    output.share(&chunk, 0, end, resp3);
+                    expected.extend_from_slice(chunk.bytes(resp3));
+                }
+                if random.u8(..4) == 0 {
+                    let mut parts = [&[][..]; 3];
+                    let count = output.pieces(&mut parts, random.usize(1..9000));
+                    let bytes = parts[..count].concat();
+                    let taken = random.usize(0..=bytes.len());
+                    sent.extend_from_slice(&bytes[..taken]);
+                    output.consume(taken);
+                    if random.bool() {
+                        output.unshare();
+                    }
+                    output.blocked = false;
+                }
+                assert!(output.held() >= expected.len() - sent.len());
+            }
+            while !output.is_empty() {
+                let mut parts = [&[][..]; 3];
+                let count = output.pieces(&mut parts, 5000);
+                sent.extend_from_slice(&parts[..count].concat());
+                let bytes = parts[..count].concat().len();
+                output.consume(bytes);
+            }
+            assert!(sent == expected);
+            assert_eq!(output.held(), 0);
+        }
+    }
+
+    #[test]
+    fn a_full_socket_keeps_no_chunk_alive() {
+        let mut output = Output::default();
+        let chunk = chunk(&[b'x'; 10_000]);
+        output.share(&chunk, 0, chunk.bytes(false).len() as u32, false);
+        assert_eq!(Arc::strong_count(&chunk), 2);
+        output.unshare();
+        output.share(&chunk, 0, chunk.bytes(false).len() as u32, false);
+        assert_eq!(Arc::strong_count(&chunk), 1);
+        assert_eq!(output.held(), 2 * chunk.bytes(false).len());
+    }
+
+    #[test]
+    fn the_soft_limit_may_be_exceeded_for_its_seconds_and_the_hard_one_never() {
+        let limit = OutputLimit { soft: 10, soft_seconds: 60, hard: 20 };
+        let mut output = Output::default();
+        output.tail = vec![0; 11];
+        assert!(!output.is_over(&limit, 0));
+        assert!(!output.is_over(&limit, 60_000_000));
+        assert!(output.is_over(&limit, 60_000_001));
+        output.consume(5);
+        assert_eq!(output.held(), 11, "bytes sent of a block are still held");
+        output.consume(6);
+        assert!(!output.is_over(&limit, 61_000_000));
+        output.tail = vec![0; 11];
+        assert!(!output.is_over(&limit, 100_000_000), "the time begins anew");
+        output.tail = vec![0; 21];
+        assert!(output.is_over(&limit, 100_000_000));
+    }
+}

@@ -1,0 +1,147 @@
+//! What one connection may know of another: CLIENT LIST and CLIENT KILL.
+//!
+//! Only its own worker touches a connection. What others may read of it stands on a card of atomics;
+//! to end it, they mark the card and send its worker a word.
+
+use std::fmt::Write;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering::Relaxed,
+};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+/// µs of a clock that does not step back.
+pub type Time = u64;
+
+/// Of one connection. All orderings are relaxed: each value stands for itself.
+pub struct Card {
+    pub id: u64,
+    pub address: String,
+    pub local: String,
+    pub fd: i32,
+    pub worker: usize,
+    /// Which connection of the worker, and which of all that had its slot.
+    pub token: u64,
+    pub created: Time,
+    pub seen: AtomicU64,
+    pub name: Mutex<Box<[u8]>>,
+    pub library: Mutex<[Box<[u8]>; 2]>,
+    pub resp: AtomicU8,
+    /// Topics, patterns, shard topics.
+    pub subscriptions: [AtomicU32; 3],
+    pub owed: AtomicUsize,
+    pub unread: AtomicUsize,
+    /// Index of the last command's declaration.
+    pub command: AtomicUsize,
+    pub no_evict: AtomicBool,
+    pub killed: AtomicBool,
+}
+
+#[derive(Default)]
+pub struct Registry {
+    last: AtomicU64,
+    cards: Mutex<HashMap<u64, Arc<Card>, RandomState>>,
+}
+
+impl Registry {
+    pub fn next_id(&self) -> u64 {
+        self.last.fetch_add(1, Relaxed) + 1
+    }
+
+    pub fn add(&self, card: Arc<Card>) {
+        self.cards.lock().insert(card.id, card);
+    }
+
+    pub fn remove(&self, id: u64) {
+        self.cards.lock().remove(&id);
+    }
+
+    pub fn len(&self) -> usize {
+        self.cards.lock().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All connections, oldest first.
+    pub fn all(&self) -> Vec<Arc<Card>> {
+        let mut all: Vec<_> = self.cards.lock().values().cloned().collect();
+        all.sort_unstable_by_key(|card| card.id);
+        all
+    }
+}
+
+impl Card {
+    pub fn new(id: u64, worker: usize, token: u64, now: Time) -> Self {
+        Card {
+            id,
+            address: String::new(),
+            local: String::new(),
+            fd: -1,
+            worker,
+            token,
+            created: now,
+            seen: AtomicU64::new(now),
+            name: Mutex::default(),
+            library: Mutex::default(),
+            resp: AtomicU8::new(2),
+            subscriptions: Default::default(),
+            owed: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
+            command: AtomicUsize::new(usize::MAX),
+            no_evict: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+        }
+    }
+
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
+    /// A line of CLIENT LIST, in the fields of Redis 7.0.15; what the hub does not have reads 0.
+    pub fn line(&self, now: Time, command: &str) -> String {
+        let mut flags = String::new();
+        if self.is_subscribed() {
+            flags.push('P');
+        }
+        if self.no_evict.load(Relaxed) {
+            flags.push('e');
+        }
+        if self.address == self.local {
+            flags.push('U');
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        let [topics, patterns, shards] =
+            [0, 1, 2].map(|kind| self.subscriptions[kind].load(Relaxed));
+        let owed = self.owed.load(Relaxed);
+        let mut line = String::new();
+        let library = self.library.lock();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub={topics} \
+             psub={patterns} ssub={shards} multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 \
+             rbp=0 obl={owed} oll=0 omem={owed} tot-mem={} events=r cmd={command} user=default \
+             redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local,
+            self.fd,
+            text(&self.name.lock()),
+            now.saturating_sub(self.created) / 1_000_000,
+            now.saturating_sub(self.seen.load(Relaxed)) / 1_000_000,
+            self.unread.load(Relaxed),
+            owed + self.unread.load(Relaxed),
+            self.resp.load(Relaxed),
+            text(&library[0]),
+            text(&library[1]),
+        );
+        line
+    }
+}

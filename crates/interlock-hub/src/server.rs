@@ -1,0 +1,303 @@
+//! Bind, accept, start, drain, stop.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::info;
+use crate::reactor::mailbox::{Mail, Mailbox, Peer};
+use crate::reactor::worker::{now, Worker};
+use crate::settings::Settings;
+use crate::shared::{add, Refused, Shared};
+
+/// A hub that listens and serves until it is stopped or dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<String>,
+    unix: Option<String>,
+    /// Ends the accept thread.
+    stop: Arc<Mailbox>,
+    accept: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    running: Arc<Running>,
+}
+
+/// How many workers have not ended.
+struct Running {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, String),
+}
+
+impl Server {
+    /// Binds and starts. An error names the address and the reason.
+    pub fn start(mut settings: Settings) -> io::Result<Server> {
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        if !settings.host.is_empty() {
+            let wanted = format!("{}:{}", settings.host, settings.port);
+            let failed = |error| refused(&wanted, error);
+            let listener = TcpListener::bind((settings.host.as_str(), settings.port));
+            let listener = listener.map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            settings.port = address.port();
+            addresses.push(address.to_string());
+            listeners.push(Listener::Tcp(listener));
+        }
+        let unix = Some(settings.unix.clone()).filter(|path| !path.is_empty());
+        if let Some(path) = &unix {
+            let failed = |error| refused(&format!("unix:{path}"), error);
+            remove_stale(path).map_err(failed)?;
+            let listener = UnixListener::bind(path).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            addresses.push(format!("unix:{path}"));
+            listeners.push(Listener::Unix(listener, path.clone()));
+        }
+        if listeners.is_empty() {
+            let text = "the hub has neither host nor unix to listen on";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let count = settings.workers();
+        let mailboxes: io::Result<Vec<_>> = (0..count).map(|_| Mailbox::new()).collect();
+        let shared = Arc::new(Shared::new(settings, mailboxes?, now()));
+        let workers: io::Result<Vec<_>> =
+            (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
+        let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
+        let stop = Arc::new(Mailbox::new()?);
+        let mut server =
+            Server { shared, addresses, unix, stop, accept: None, workers: Vec::new(), running };
+        // Signals are for the thread that started the hub.
+        let signals = BlockedSignals::block();
+        for (index, worker) in workers?.into_iter().enumerate() {
+            let running = server.running.clone();
+            let body = move || {
+                worker.run();
+                *running.count.lock() -= 1;
+                running.ended.notify_all();
+            };
+            server.workers.push(spawn(format!("hub-worker-{index}"), body)?);
+        }
+        let (shared, stop) = (server.shared.clone(), server.stop.clone());
+        let body = move || accept(&shared, &stop, &listeners);
+        server.accept = Some(spawn("hub-accept".into(), body)?);
+        drop(signals);
+        Ok(server)
+    }
+
+    /// `host:port` or `unix:PATH`, with the port that was really bound.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub fn info(&self) -> Vec<(&'static str, String)> {
+        info::figures(&self.shared, now()).into_iter().flat_map(|(_, figures)| figures).collect()
+    }
+
+    /// Takes no more connections, answers what has arrived and sends what is owed for so long at
+    /// most, then closes. How many connections were cut: they were owed something, or would not close.
+    pub fn stop(&mut self, patience: Duration) -> u64 {
+        let until = Instant::now().checked_add(patience);
+        if let Some(accept) = self.accept.take() {
+            self.stop.wake();
+            let _ = accept.join();
+            if let Some(path) = &self.unix {
+                let _ = fs::remove_file(path);
+            }
+            self.tell(|| Mail::Drain);
+        }
+        {
+            let mut count = self.running.count.lock();
+            while *count > 0 {
+                let timed_out = match until {
+                    Some(until) => self.running.ended.wait_until(&mut count, until).timed_out(),
+                    None => {
+                        self.running.ended.wait(&mut count);
+                        false
+                    }
+                };
+                if timed_out {
+                    break;
+                }
+            }
+        }
+        self.tell(|| Mail::Stop);
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+        self.shared.counters.connections_cut.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn tell(&self, mail: impl Fn() -> Mail) {
+        for worker in 0..self.shared.mailboxes.len() {
+            self.shared.send(worker, mail());
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+/// Deals connections to the workers in turn, and reads none.
+fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
+    let poll_for = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = vec![poll_for(stop.event())];
+    fds.extend(listeners.iter().map(|listener| poll_for(listener.fd())));
+    let (mut next, mut pause) = (0, false);
+    loop {
+        // Out of descriptors, only the order to stop is listened to for a moment: the waiting
+        // connection would otherwise wake this thread without end.
+        let (count, timeout) = if pause { (1, PAUSE) } else { (fds.len(), -1) };
+        // SAFETY: `fds` has at least `count` entries.
+        unsafe { libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, timeout) };
+        if fds[0].revents != 0 {
+            return;
+        }
+        pause = false;
+        for listener in listeners {
+            loop {
+                match listener.accept() {
+                    Ok((socket, peer)) => match shared.arrive(&peer) {
+                        Ok(()) => {
+                            shared.send(next, Mail::Accepted(socket, peer));
+                            next = (next + 1) % shared.mailboxes.len();
+                        }
+                        Err(refused) => turn_away(socket, refused),
+                    },
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => {
+                        add(&shared.counters.accept_errors, 1);
+                        pause = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn turn_away(socket: OwnedFd, refused: Refused) {
+    let text: &[u8] = match refused {
+        Refused::Full => b"-ERR max number of clients reached\r\n",
+        Refused::Address => b"-ERR max number of clients reached for this address\r\n",
+    };
+    // A new socket has room for a line; if not, its end says enough.
+    let _ = fs::File::from(socket).write(text);
+}
+
+impl Listener {
+    fn fd(&self) -> RawFd {
+        match self {
+            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+
+    fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
+                Ok((stream.into(), Peer { address: address.to_string(), local, is_tcp: true }))
+            }
+            Listener::Unix(listener, path) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                // As Redis names them.
+                let address = format!("{path}:0");
+                Ok((stream.into(), Peer { local: address.clone(), address, is_tcp: false }))
+            }
+        }
+    }
+}
+
+/// A socket file behind which nobody listens is left over from a hub that was killed.
+fn remove_stale(path: &str) -> io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn refused(address: &str, source: io::Error) -> io::Error {
+    io::Error::new(source.kind(), CannotListen { address: address.to_owned(), source })
+}
+
+/// Names the address; the system's error with its number is the source.
+#[derive(Debug)]
+struct CannotListen {
+    address: String,
+    source: io::Error,
+}
+
+impl std::fmt::Display for CannotListen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot listen on {}: {}", self.address, self.source)
+    }
+}
+
+impl std::error::Error for CannotListen {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(body)
+}
+
+/// While it lives, threads are born with all signals blocked.
+struct BlockedSignals {
+    before: libc::sigset_t,
+}
+
+impl BlockedSignals {
+    fn block() -> Self {
+        // SAFETY: both sets are ours; a zeroed set is a valid one.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            BlockedSignals { before }
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled by `block`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// ms.
+const PAUSE: i32 = 20;

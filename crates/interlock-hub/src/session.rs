@@ -1,0 +1,304 @@
+//! A connection without its socket: bytes and time in, bytes and effects out.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
+
+use crate::command::{self, Call, Command};
+use crate::registry::Card;
+use crate::resp::parse::{Limits, Parsed, Parser};
+use crate::resp::write::Writer;
+use crate::shared::{add, Core};
+use crate::topics::{Kind, Name};
+
+#[derive(Default)]
+struct Requests {
+    parser: Parser,
+    /// An unfinished request, from its first byte on, and what came behind it.
+    stored: Vec<u8>,
+    /// How far `stored` is done with.
+    at: usize,
+    /// A complete request that waits for `Step::Sync`: its length.
+    ready: Option<usize>,
+}
+
+pub struct Session {
+    requests: Requests,
+    pub state: State,
+}
+
+/// What commands may change of their connection.
+pub struct State {
+    pub card: Arc<Card>,
+    pub slot: u32,
+    pub resp3: bool,
+    pub silent: Silent,
+    /// When it is slow, it would rather miss messages than be closed.
+    pub drops: bool,
+    pub closing: bool,
+    /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
+    deferred: Option<i64>,
+    subscriptions: Option<Box<[HashSet<Name, RandomState>; 3]>>,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Silent {
+    #[default]
+    No,
+    /// SKIP was this command: the next is silent.
+    Next,
+    This,
+    Off,
+}
+
+/// Why a session stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Everything it was given is done.
+    Idle,
+    /// What was published so far must reach this worker's subscribers; then it goes on.
+    Sync,
+    /// Nothing more is read. What is owed is sent first.
+    Close,
+    /// At once.
+    Cut,
+}
+
+impl Session {
+    pub fn new(card: Arc<Card>, slot: u32) -> Self {
+        let (resp3, silent, drops, closing) = Default::default();
+        let (deferred, subscriptions) = Default::default();
+        let state = State { card, slot, resp3, silent, drops, closing, deferred, subscriptions };
+        Session { requests: Requests::default(), state }
+    }
+
+    /// Goes on with what it has and `fresh[*at..]`, and writes replies. After `Step::Sync` it wants
+    /// to be called again with the same `fresh`.
+    pub fn run(
+        &mut self,
+        fresh: &[u8],
+        at: &mut usize,
+        core: &mut Core<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let Session { requests, state } = self;
+        if let Some(receivers) = state.deferred.take() {
+            if !state.is_silent() {
+                Writer { out, resp3: state.resp3 }.integer(receivers);
+            }
+            state.silence_moves_on();
+        }
+        let mut stored = std::mem::take(&mut requests.stored);
+        let from_stored = !stored.is_empty();
+        if from_stored {
+            stored.extend_from_slice(&fresh[*at..]);
+            *at = fresh.len();
+        }
+        let (bytes, mut done) = if from_stored { (&stored[..], requests.at) } else { (fresh, *at) };
+        let limits = Limits { bulk: core.shared.settings.frame_limit, strict: false };
+        let step = loop {
+            let step = requests.next(&bytes[done..], &limits, state, core, out);
+            match step {
+                Ok((used, None)) => done += used,
+                Ok((used, Some(step))) => {
+                    done += used;
+                    break step;
+                }
+                Err(()) => break Step::Idle,
+            }
+        };
+        if step == Step::Close || step == Step::Cut {
+            state.closing = true;
+            return step;
+        }
+        if !from_stored {
+            *at = done;
+            if step == Step::Idle && done < fresh.len() {
+                // Exactly as long as needed: who trickles half a request keeps no more than it sent.
+                requests.stored = fresh[done..].to_vec();
+                requests.at = 0;
+                *at = fresh.len();
+            }
+        } else if step == Step::Sync || done < stored.len() {
+            requests.at = done;
+            if step == Step::Idle && done > 0 {
+                stored.drain(..done);
+                requests.at = 0;
+                stored.shrink_to(stored.len() * 2);
+            }
+            requests.stored = stored;
+        }
+        let unread = requests.stored.len() - requests.at.min(requests.stored.len());
+        requests.parser.shrink();
+        if unread > core.shared.settings.query_limit {
+            add(&core.shared.counters.client_query_buffer_limit_disconnections, 1);
+            state.closing = true;
+            return Step::Cut;
+        }
+        state.card.unread.store(unread, Relaxed);
+        step
+    }
+
+    /// Gives up what others know of it. Called once, at the end of the connection.
+    pub fn close(&mut self, core: &mut Core<'_>) {
+        for kind in [Kind::Topic, Kind::Pattern, Kind::Shard] {
+            for name in self.state.names(kind) {
+                self.state.unsubscribe(kind, &name, core);
+            }
+        }
+        core.shared.registry.remove(self.state.card.id);
+    }
+}
+
+impl Requests {
+    /// One request: how many bytes it was, and why to stop behind it, if so. `Err`: it is incomplete.
+    fn next(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        state: &mut State,
+        core: &mut Core<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, Option<Step>), ()> {
+        let used = match self.ready.take() {
+            Some(used) => used,
+            None => match self.parser.parse(bytes, limits) {
+                Ok(Parsed::Request(used)) => used,
+                Ok(Parsed::Incomplete) => return Err(()),
+                Err(refusal) => {
+                    add(&core.shared.counters.protocol_errors, 1);
+                    let text = format!("ERR Protocol error: {refusal}");
+                    // A refusal is Latin-1: the one byte in it that is the client's goes back as it was.
+                    let text: Vec<u8> = text.chars().map(|c| c as u8).collect();
+                    Writer { out, resp3: state.resp3 }.error(&text);
+                    return Ok((0, Some(Step::Close)));
+                }
+            },
+        };
+        let arguments = self.parser.arguments(bytes);
+        if arguments.is_empty() {
+            return Ok((used, None));
+        }
+        let command = command::find(arguments);
+        // Who subscribes now must not receive what was published before.
+        let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
+        if reaches_subscribers && !core.local.chunk.is_empty() {
+            self.ready = Some(used);
+            return Ok((0, Some(Step::Sync)));
+        }
+        let before = out.len();
+        let pushes = state.execute(command, arguments, core, out);
+        if state.deferred.is_some() {
+            return Ok((used, Some(Step::Sync)));
+        }
+        if state.is_silent() && !pushes {
+            out.truncate(before);
+        }
+        state.silence_moves_on();
+        let step = if state.closing {
+            Some(Step::Close)
+        } else if core.local.chunk.size > TURN_BYTES || core.local.chunk.copies > TURN_COPIES {
+            Some(Step::Sync)
+        } else {
+            None
+        };
+        Ok((used, step))
+    }
+}
+
+impl State {
+    /// Whether the command's replies come although CLIENT REPLY is off.
+    fn execute(
+        &mut self,
+        command: Result<&'static Command, command::Unknown>,
+        arguments: crate::resp::parse::Arguments<'_>,
+        core: &mut Core<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        add(&core.shared.counters.total_commands_processed, 1);
+        let resp3 = self.resp3;
+        let mut reply = Writer { out, resp3 };
+        let refusal = match command {
+            Err(unknown) => Some(unknown.text(arguments)),
+            Ok(command) => command.refusal(arguments, !resp3 && self.is_subscribed()),
+        };
+        if let Some(text) = refusal {
+            add(&core.shared.counters.total_error_replies, 1);
+            reply.error(&text);
+            return false;
+        }
+        let Ok(command) = command else { return false };
+        self.card.command.store(command.index(), Relaxed);
+        let mut call = Call { state: self, core, arguments, reply, command };
+        (command.handler)(&mut call);
+        command.pushes
+    }
+
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    /// Topics and patterns count together, shard topics apart, as Redis counts them.
+    pub fn count(&self, kind: Kind) -> usize {
+        let Some(sets) = &self.subscriptions else { return 0 };
+        match kind {
+            Kind::Shard => sets[2].len(),
+            _ => sets[0].len() + sets[1].len(),
+        }
+    }
+
+    pub fn names(&self, kind: Kind) -> Vec<Name> {
+        let sets = self.subscriptions.iter();
+        sets.flat_map(|sets| sets[kind as usize].iter().cloned()).collect()
+    }
+
+    pub fn subscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
+        let set = &mut self.subscriptions.get_or_insert_default()[kind as usize];
+        if set.contains(name) {
+            return;
+        }
+        let name = core.local.subscribers.add(kind, name, self.slot);
+        set.insert(name.clone());
+        core.shared.directory.join(kind, &name, core.local.worker);
+        self.card.subscriptions[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    pub fn unsubscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
+        let Some(sets) = &mut self.subscriptions else { return };
+        let Some(name) = sets[kind as usize].take(name) else { return };
+        if sets.iter().all(HashSet::is_empty) {
+            self.subscriptions = None;
+        }
+        let last = core.local.subscribers.remove(kind, &name, self.slot);
+        core.shared.directory.leave(kind, &name, core.local.worker, last);
+        self.card.subscriptions[kind as usize].fetch_sub(1, Relaxed);
+    }
+
+    /// Answers a publish; behind the client's own copy, where it gets one.
+    pub fn answer_publish(&mut self, receivers: i64, reply: &mut Writer<'_>) {
+        if self.is_subscribed() {
+            self.deferred = Some(receivers);
+        } else {
+            reply.integer(receivers);
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        matches!(self.silent, Silent::This | Silent::Off)
+    }
+
+    fn silence_moves_on(&mut self) {
+        self.silent = match self.silent {
+            Silent::Next => Silent::This,
+            Silent::This => Silent::No,
+            other => other,
+        };
+    }
+}
+
+/// Published in one turn, encoded and in copies to send: then it goes out before more is read.
+const TURN_BYTES: usize = 1 << 20;
+const TURN_COPIES: u64 = 1 << 16;

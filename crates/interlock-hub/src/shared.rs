@@ -1,0 +1,204 @@
+//! What all workers share, and what each has for itself, both without sockets.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::reactor::chunk::{Builder, Chunk};
+use crate::reactor::mailbox::{Mail, Mailbox, Peer};
+use crate::registry::{Registry, Time};
+use crate::settings::Settings;
+use crate::topics::{Directory, Subscribers};
+
+pub struct Shared {
+    pub settings: Settings,
+    pub directory: Directory,
+    pub registry: Registry,
+    pub mailboxes: Vec<Mailbox>,
+    pub counters: Counters,
+    pub started: Time,
+    /// Connections taken and not yet closed.
+    connected: AtomicUsize,
+    /// The same by address, if that is limited.
+    by_address: Mutex<HashMap<String, usize, RandomState>>,
+    /// Workers that have answered what had arrived when the hub began to drain.
+    drained: AtomicUsize,
+    /// The sequencer: held while a turn's chunks go to every mailbox that wants them, one's own
+    /// included. So all workers see all turns in one order.
+    order: Mutex<()>,
+}
+
+/// Why a connection is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Full,
+    Address,
+}
+
+/// What one worker has for itself.
+pub struct Local {
+    pub worker: usize,
+    pub subscribers: Subscribers,
+    pub chunk: Builder,
+}
+
+/// What a command may touch beside its own connection.
+pub struct Core<'a> {
+    pub shared: &'a Shared,
+    pub local: &'a mut Local,
+    pub now: Time,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// Counts since the start. Relaxed: each is right by itself, not beside the others.
+        #[derive(Default)]
+        pub struct Counters { $($(#[doc = $doc])* pub $name: AtomicU64,)* }
+
+        impl Counters {
+            pub fn all(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections taken.
+    total_connections_received,
+    /// Requests understood.
+    total_commands_processed,
+    total_error_replies,
+    total_net_input_bytes,
+    total_net_output_bytes,
+    /// Refused for `maxclients`.
+    rejected_connections,
+    /// Refused for `max_per_address`.
+    rejected_connections_address,
+    /// The process had no descriptor left.
+    accept_errors,
+    /// Messages published, whoever received them.
+    messages_published,
+    /// Copies handed to subscribers.
+    messages_delivered,
+    /// Left out for subscribers that asked for it by CLIENT SLOW drop.
+    messages_dropped,
+    /// Closed over their soft or hard limit.
+    client_output_buffer_limit_disconnections,
+    /// Closed over the limit of an unfinished request.
+    client_query_buffer_limit_disconnections,
+    protocol_errors,
+    idle_disconnections,
+    connections_killed,
+    /// Cut at the end of a drain.
+    connections_cut,
+}
+
+pub fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}
+
+impl Shared {
+    pub fn new(settings: Settings, mailboxes: Vec<Mailbox>, now: Time) -> Self {
+        Shared {
+            settings,
+            directory: Directory::default(),
+            registry: Registry::default(),
+            mailboxes,
+            counters: Counters::default(),
+            started: now,
+            connected: AtomicUsize::new(0),
+            by_address: Mutex::default(),
+            drained: AtomicUsize::new(0),
+            order: Mutex::new(()),
+        }
+    }
+
+    /// Puts chunks in their place among those of all workers.
+    pub fn sequence(&self, from: usize, chunks: Vec<Arc<Chunk>>) {
+        let mut wake = 0u64;
+        {
+            let _order = self.order.lock();
+            for chunk in chunks {
+                for worker in bits(chunk.workers) {
+                    if self.mailboxes[worker].put(Mail::Chunk(chunk.clone())) {
+                        wake |= 1 << worker;
+                    }
+                }
+            }
+        }
+        // Its own mailbox is looked into before this worker sleeps.
+        for worker in bits(wake & !(1 << from)) {
+            self.mailboxes[worker].wake();
+        }
+    }
+
+    /// Takes a connection's place, or says why there is none.
+    pub fn arrive(&self, peer: &Peer) -> Result<(), Refused> {
+        if self.connected.load(Relaxed) >= self.settings.maxclients {
+            add(&self.counters.rejected_connections, 1);
+            return Err(Refused::Full);
+        }
+        if self.settings.max_per_address > 0 && peer.is_tcp {
+            let mut by_address = self.by_address.lock();
+            let count = by_address.entry_ref(peer.host()).or_default();
+            if *count >= self.settings.max_per_address {
+                add(&self.counters.rejected_connections_address, 1);
+                return Err(Refused::Address);
+            }
+            *count += 1;
+        }
+        self.connected.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    pub fn left(&self, peer: &Peer) {
+        self.connected.fetch_sub(1, Relaxed);
+        if self.settings.max_per_address > 0 && peer.is_tcp {
+            let mut by_address = self.by_address.lock();
+            if let Some(count) = by_address.get_mut(peer.host()) {
+                *count -= 1;
+                if *count == 0 {
+                    by_address.remove(peer.host());
+                }
+            }
+        }
+    }
+
+    pub fn connected(&self) -> usize {
+        self.connected.load(Relaxed)
+    }
+
+    /// One worker has answered what had arrived; the last one lets all of them close.
+    pub fn drained(&self) {
+        // Acquire and release: the last one's word comes behind what each has sequenced.
+        if self.drained.fetch_add(1, Ordering::AcqRel) + 1 == self.mailboxes.len() {
+            for worker in 0..self.mailboxes.len() {
+                self.send(worker, Mail::Finish);
+            }
+        }
+    }
+
+    pub fn send(&self, worker: usize, mail: Mail) {
+        if self.mailboxes[worker].put(mail) {
+            self.mailboxes[worker].wake();
+        }
+    }
+}
+
+impl Local {
+    pub fn new(worker: usize) -> Self {
+        Local { worker, subscribers: Subscribers::default(), chunk: Builder::default() }
+    }
+}
+
+pub fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(next)
+    })
+}
