@@ -39,7 +39,7 @@ pub fn hello(call: &mut Call<'_, '_>) {
             Some(_) => return call.error("NOPROTO unsupported protocol version"),
         };
     }
-    let (mut at, mut name) = (2, None);
+    let mut at = 2;
     while at < call.arguments.len() {
         let left = call.arguments.len() - at - 1;
         if call.is(at, "AUTH") && left >= 2 {
@@ -48,19 +48,18 @@ pub fn hello(call: &mut Call<'_, '_>) {
             }
             at += 3;
         } else if call.is(at, "SETNAME") && left >= 1 {
-            name = call.arguments.get(at + 1);
-            if !name.is_some_and(is_printable) {
+            let name = &call.arguments[at + 1];
+            if !is_printable(name) {
                 return call.error(BAD_NAME);
             }
+            // At once, as in Redis: it stays although a later option is wrong.
+            *call.state.card.name.lock() = name.into();
             at += 2;
         } else {
             let head: &[u8] = b"ERR Syntax error in HELLO option '";
             let text = [head, &call.arguments[at], b"'"].concat();
             return call.error_bytes(&text);
         }
-    }
-    if let Some(name) = name {
-        *call.state.card.name.lock() = name.into();
     }
     call.state.resp3 = resp3;
     call.reply.resp3 = resp3;
@@ -99,9 +98,12 @@ fn is_default(call: &Call<'_, '_>, at: usize) -> bool {
 }
 
 pub fn select(call: &mut Call<'_, '_>) {
-    match integer(&call.arguments[1]).filter(|&index| i32::try_from(index).is_ok()) {
+    match integer(&call.arguments[1]) {
         None => call.error("ERR value is not an integer or out of range"),
         Some(0) => call.reply.ok(),
+        Some(index) if i32::try_from(index).is_err() => {
+            call.error("ERR value is out of range, value must between -2147483648 and 2147483647")
+        }
         Some(_) => call.error("ERR DB index is out of range"),
     }
 }

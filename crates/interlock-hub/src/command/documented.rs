@@ -20,7 +20,7 @@ pub fn info(call: &mut Call<'_, '_>) {
     for name in call.arguments.from(2) {
         match named(name) {
             Some(command) => describe(&mut call.reply, command),
-            None => call.reply.null_array(),
+            None => call.reply.null(),
         }
     }
 }
@@ -43,16 +43,16 @@ fn describe(reply: &mut Writer<'_>, command: &Command) {
     let (first, last, step) = command.topics.unwrap_or_default();
     [first, last, step].into_iter().for_each(|number| reply.integer(i64::from(number)));
     names(reply, command.categories);
-    reply.array(command.tips.len());
+    reply.set(command.tips.len());
     command.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     match command.topics {
-        None => reply.array(0),
+        None => reply.set(0),
         Some((first, last, step)) => {
-            reply.array(1);
+            reply.set(1);
             key_specification(reply, first, last, step);
         }
     }
-    reply.array(command.subcommands.len());
+    reply.set(command.subcommands.len());
     command.subcommands.iter().for_each(|sub| describe(reply, sub));
 }
 

@@ -47,10 +47,6 @@ impl Writer<'_> {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    pub fn null_array(&mut self) {
-        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
-    }
-
     pub fn array(&mut self, length: usize) {
         self.number(b'*', length as i64);
     }
@@ -127,14 +123,13 @@ mod tests {
     fn types_that_resp2_lacks_become_what_redis_sends_instead() {
         let all = |w: &mut Writer<'_>| {
             w.null();
-            w.null_array();
             w.map(2);
             w.set(3);
             w.push(3);
             w.verbatim("ab");
         };
-        assert_eq!(written(false, all), "$-1\r\n*-1\r\n*4\r\n*3\r\n*3\r\n$2\r\nab\r\n");
-        assert_eq!(written(true, all), "_\r\n_\r\n%2\r\n~3\r\n>3\r\n=6\r\ntxt:ab\r\n");
+        assert_eq!(written(false, all), "$-1\r\n*4\r\n*3\r\n*3\r\n$2\r\nab\r\n");
+        assert_eq!(written(true, all), "_\r\n%2\r\n~3\r\n>3\r\n=6\r\ntxt:ab\r\n");
     }
 
     #[test]
