@@ -1,0 +1,168 @@
+//! A connection without its socket: bytes in, bytes out.
+
+use std::sync::Arc;
+
+use interlock_hub::reactor::mailbox::{Mail, Mailbox};
+use interlock_hub::registry::Card;
+use interlock_hub::session::{Session, Step};
+use interlock_hub::settings::Settings;
+use interlock_hub::shared::{Core, Local, Shared};
+
+/// One worker's state, and no thread.
+struct Hub {
+    shared: Shared,
+    local: Local,
+}
+
+struct Client {
+    session: Session,
+    out: Vec<u8>,
+}
+
+impl Hub {
+    fn new(settings: Settings) -> Self {
+        let mailboxes = vec![Mailbox::new().unwrap()];
+        Hub { shared: Shared::new(settings, mailboxes, 0), local: Local::new(0) }
+    }
+
+    fn client(&self, slot: u32) -> Client {
+        let card =
+            Card { address: format!("c:{slot}"), ..Card::new(slot.into(), 0, slot.into(), 0) };
+        let card = Arc::new(card);
+        self.shared.registry.add(card.clone());
+        Client { session: Session::new(card, slot), out: Vec::new() }
+    }
+
+    /// Runs the session on these bytes as a worker would; the runs of what it published.
+    fn feed(&mut self, client: &mut Client, bytes: &[u8]) -> (Step, usize) {
+        let (mut at, mut runs) = (0, 0);
+        loop {
+            let mut core = Core { shared: &self.shared, local: &mut self.local, now: 0 };
+            let step = client.session.run(bytes, &mut at, &mut core, &mut client.out);
+            if step != Step::Sync {
+                return (step, runs);
+            }
+            runs += self.deliver(client);
+        }
+    }
+
+    /// Hands what was published to `client`, the only one that subscribes.
+    fn deliver(&mut self, client: &mut Client) -> usize {
+        let mut runs = 0;
+        let chunks = self.local.chunk.take();
+        self.shared.sequence(0, chunks);
+        for mail in self.shared.mailboxes[0].take() {
+            let Mail::Chunk(chunk) = mail else { continue };
+            for run in &chunk.runs {
+                runs += 1;
+                for _ in self.local.subscribers.of(run.kind, chunk.name(run)) {
+                    let bytes = chunk.bytes(client.session.state.resp3);
+                    client.out.extend_from_slice(&bytes[run.start as usize..run.end as usize]);
+                }
+            }
+        }
+        runs
+    }
+
+    fn talk(&mut self, client: &mut Client, bytes: &[u8]) -> String {
+        self.feed(client, bytes);
+        self.deliver(client);
+        String::from_utf8(std::mem::take(&mut client.out)).unwrap()
+    }
+}
+
+#[test]
+fn a_conversation_cut_at_any_byte_is_the_same_conversation() {
+    let conversation = b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\nSUBSCRIBE a b\r\n*3\r\n$7\r\nPUBLISH\r\n$1\r\n\
+        a\r\n$1\r\nx\r\nPSUBSCRIBE a*\r\nPUBLISH a y\r\nUNSUBSCRIBE a\r\nPUBLISH a z\r\nPING\r\nCLIENT \
+        REPLY SKIP\r\nPING\r\nPING 2\r\nnonsense\r\nRESET\r\nPUBLISH a q\r\n*1\r\n$0\r\n\r\nPING\r\n";
+    let mut whole = String::new();
+    for cut in 0..conversation.len() {
+        let mut hub = Hub::new(Settings::default());
+        let mut client = hub.client(1);
+        let said = hub.talk(&mut client, &conversation[..cut])
+            + &hub.talk(&mut client, &conversation[cut..]);
+        if cut == 0 {
+            whole = said.clone();
+        }
+        assert_eq!(said, whole, "cut at {cut}");
+    }
+    let behind_greeting = &whole[whole.find("*0\r\n").unwrap() + 4..];
+    assert!(behind_greeting.starts_with(
+        ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n\
+         >3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n:1\r\n"
+    ));
+    assert!(behind_greeting.ends_with(
+        "+RESET\r\n:0\r\n-ERR unknown command '', with args beginning with: \r\n+PONG\r\n"
+    ));
+}
+
+#[test]
+fn who_subscribes_receives_nothing_that_was_published_before() {
+    let mut hub = Hub::new(Settings::default());
+    let mut old = hub.client(1);
+    let mut new = hub.client(2);
+    hub.talk(&mut old, b"SUBSCRIBE t\r\n");
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+    let mut at = 0;
+    let requests = b"PUBLISH t 1\r\nSUBSCRIBE t\r\n";
+    let step = new.session.run(requests, &mut at, &mut core, &mut new.out);
+    assert_eq!((step, &new.out[..]), (Step::Sync, &b":1\r\n"[..]));
+    assert_eq!(hub.local.subscribers.of(interlock_hub::topics::Kind::Topic, b"t"), [1]);
+    assert_eq!(hub.deliver(&mut old), 1);
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+    let step = new.session.run(requests, &mut at, &mut core, &mut new.out);
+    assert_eq!((step, at), (Step::Idle, requests.len()));
+    assert!(new.out.ends_with(b"$9\r\nsubscribe\r\n$1\r\nt\r\n:1\r\n"));
+}
+
+#[test]
+fn an_unfinished_request_over_its_limit_ends_the_connection() {
+    let mut hub = Hub::new(Settings { query_limit: 100, ..Settings::default() });
+    let mut client = hub.client(1);
+    let head = b"*2\r\n$4\r\nECHO\r\n$500\r\n";
+    assert_eq!(hub.feed(&mut client, head).0, Step::Idle);
+    assert_eq!(hub.feed(&mut client, &[b'x'; 60]).0, Step::Idle);
+    assert_eq!(hub.feed(&mut client, &[b'x'; 60]).0, Step::Cut);
+    let counters = hub.shared.counters.all();
+    assert!(counters.contains(&("client_query_buffer_limit_disconnections", 1)), "{counters:?}");
+}
+
+#[test]
+fn a_protocol_error_is_answered_before_the_connection_ends_and_nothing_behind_it_is_done() {
+    let mut hub = Hub::new(Settings::default());
+    let mut client = hub.client(1);
+    let (step, _) = hub.feed(&mut client, b"PING\r\n*1\r\n:4\r\nPING\r\n");
+    assert_eq!(step, Step::Close);
+    assert_eq!(client.out, b"+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n");
+}
+
+#[test]
+fn a_closed_connection_leaves_no_trace() {
+    let mut hub = Hub::new(Settings::default());
+    let mut client = hub.client(1);
+    hub.talk(&mut client, b"SUBSCRIBE a b\r\nSUBSCRIBE a\r\nPSUBSCRIBE a* b*\r\n");
+    hub.talk(&mut client, b"UNSUBSCRIBE a\r\n");
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+    client.session.close(&mut core);
+    assert_eq!((hub.shared.directory.topic_count(), hub.shared.directory.pattern_count()), (0, 0));
+    assert!(hub.shared.registry.is_empty());
+    let mut other = hub.client(2);
+    assert_eq!(hub.talk(&mut other, b"PUBLISH a x\r\nPUBLISH b x\r\n"), ":0\r\n:0\r\n");
+    assert!(hub.local.chunk.is_empty());
+}
+
+#[test]
+fn one_client_ends_another_through_its_worker_and_itself_behind_its_reply() {
+    let mut hub = Hub::new(Settings::default());
+    let (mut one, _two) = (hub.client(1), hub.client(2));
+    assert_eq!(hub.talk(&mut one, b"CLIENT KILL ID 2\r\n"), ":1\r\n");
+    // The word was put into the mailbox that `talk` has emptied: kill again to see it.
+    let (step, _) = hub.feed(&mut one, b"CLIENT KILL ADDR c:2\r\n");
+    assert_eq!(step, Step::Idle);
+    let mail = hub.shared.mailboxes[0].take();
+    assert!(matches!(&mail[..], [Mail::Kill(card)] if card.id == 2));
+    one.out.clear();
+    assert_eq!(hub.feed(&mut one, b"CLIENT KILL ID 1 SKIPME no\r\nPING\r\n").0, Step::Close);
+    assert_eq!(one.out, b":1\r\n");
+}
