@@ -198,6 +198,8 @@ def described(name: str, told: dict[bytes, object]) -> list[str]:
         found.decode() if isinstance(found := words.get(key), bytes) else ""
         for key in ("summary", "since")
     )
+    # COMMAND DOCS must name a version of Redis; a command that Redis has not has none.
+    since = "" if summary.startswith("Of the hub") else since
     rows = [f"| `{name}` | {cell(sentence(summary))} | {since} |"]
     inner = words.get("subcommands")
     if isinstance(inner, dict):

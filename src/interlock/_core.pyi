@@ -462,7 +462,7 @@ class HubServer:
         """Binds and starts the threads. OSError says which address could not be had, and why."""
     @property
     def addresses(self) -> list[str]: ...
-    def stop(self, seconds: float) -> int:
+    def stop(self, seconds: float = 0.0) -> int:
         """Accepts no more, drains for so long, closes; answers how many connections were cut."""
     def info(self) -> dict[str, Any]:
         """The counters, as INFO names them."""

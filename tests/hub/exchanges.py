@@ -9,7 +9,8 @@ NAMES = (
     *("SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"),
     *("PUBLISH", "SPUBLISH", "PUBSUB"),
 )
-CLIENT = ("ID", "INFO", "LIST", "SETNAME", "GETNAME", "SETINFO", "NO-EVICT", "REPLY", "KILL")
+# SETINFO and NO-TOUCH are younger than the Redis compared with.
+CLIENT = ("ID", "INFO", "LIST", "SETNAME", "GETNAME", "NO-EVICT", "REPLY", "KILL")
 PUBSUB = ("CHANNELS", "NUMSUB", "NUMPAT", "SHARDCHANNELS", "SHARDNUMSUB")
 HELLO_3 = say("HELLO", 3)
 HELLO = ("version", "id")
@@ -74,6 +75,10 @@ CONNECTION = (
 DESCRIBED = (
     *(one(f"command info {name}", say("COMMAND", "INFO", name)) for name in NAMES if name not in
       {"CLIENT", "COMMAND", "PUBSUB"}),
+    *(one(f"command docs {name}", say("COMMAND", "DOCS", name)) for name in NAMES if name not in
+      {"CLIENT", "COMMAND", "PUBSUB"}),
+    one("command docs in resp3", HELLO_3, say("COMMAND", "DOCS", "publish", "nonsense", "PING"),
+        masks=HELLO),
     one("command info in resp3", HELLO_3, say("COMMAND", "INFO", "publish", "nonsense", "PING"),
         masks=HELLO),
     *(one(f"arity of {name}", say(name), say(name, *"abcdefgh")) for name in

@@ -47,7 +47,9 @@ def missing(reason: str) -> None:
 @contextmanager
 def redis_server(folder: Path) -> Iterator[tuple[str, int]]:
     """A Redis on a free port of loopback that stores nothing."""
-    command = [program("redis-server"), "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    # One database, as the hub has.
+    command = [program("redis-server"), *("--save", "", "--appendonly", "no", "--databases", "1")]
+    command += ["--dir", str(folder)]
     # Another process may take the port between the look and the start.
     for _ in range(5):
         port = free_port()

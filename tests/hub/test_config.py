@@ -21,7 +21,7 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "workers": (3, [-1, 65, True, "2"]),
     "maxclients": (1, [0, 1000001]),
     "max_per_address": (7, [-1]),
-    "query_limit": (1024, [1023, 2**41]),
+    "query_limit": (1024, [1023, 2**31 + 1]),
     "frame_limit": (4096, [0, "1mb"]),
     "idle_timeout": (1, [-1, 1.5, "1s", True]),
     "drain": (1.5, [-0.1, float("nan"), float("inf"), "1s", True]),
@@ -168,10 +168,8 @@ def test_a_soft_limit_lies_below_the_hard_one() -> None:
 def test_the_server_is_given_every_key_but_pythons_own() -> None:
     settings = read().for_server()
     assert settings["port"] == 6399
-    assert settings["output_limits"] == {
-        "normal": [0, 0, 0],
-        "pubsub": [8388608, 60, 33554432],
-    }
+    assert settings["normal"] == [0, 0, 0]
+    assert settings["pubsub"] == [8388608, 60, 33554432]
     assert not {"drain", "unprotected"} & settings.keys()
 
 

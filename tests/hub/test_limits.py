@@ -75,6 +75,35 @@ def test_a_subscriber_over_the_soft_limit_for_too_long_is_disconnected() -> None
             pass
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_who_asked_for_it_misses_messages_and_is_told_how_many(workers: int) -> None:
+    limits = {"pubsub": {"soft": 1 << 20, "hard": 0}}
+    with (
+        interlock.Hub(port=0, workers=workers, limits=limits) as hub,
+        Client(hub.url, timeout=20) as slow,
+        Client(hub.url, timeout=20) as publisher,
+    ):
+        assert slow.call("CLIENT", "SLOW", "drop") == "OK"
+        slow.subscribe("a")
+        sent = 400
+        replies = publisher.pipeline(
+            [("PUBLISH", "a", b"%06d" % number + b"x" * 60_000) for number in range(sent)]
+        )
+        assert replies == [1] * sent
+        got: list[int] = []
+        while len(got) + slow.missed < sent:
+            found = slow.message(1)
+            # What it is told of the last that it missed comes once it has read the rest.
+            if found is not None:
+                got.append(int(found.payload[:6]))
+            elif len(got) + slow.missed < sent:
+                assert publisher.publish("a", b"%06d" % sent) == 1
+                sent += 1
+        assert slow.missed > 0
+        assert got == sorted(set(got))
+        assert len(got) + slow.missed == sent
+
+
 def test_maxclients_refuses_one_more_as_redis_does_and_takes_it_later() -> None:
     with interlock.Hub(port=0, maxclients=2) as hub, Client(hub.url) as one:
         with Client(hub.url), opened(hub) as third:

@@ -35,6 +35,8 @@ class Client:
     def __init__(
         self, address: str = "127.0.0.1:6399", *, timeout: float = 5.0, name: str = ""
     ) -> None:
+        self.missed = 0
+        """How many messages the hub says it dropped, after `CLIENT SLOW drop`."""
         self._timeout = timeout
         self._reader = Reader()
         self._pushes: deque[Push] = deque()
@@ -91,7 +93,9 @@ class Client:
             if push is None:
                 return None
             published = _published(push)
-            if published is not None:
+            if push[:1] == [b"missed"]:
+                self.missed += _count(push)
+            elif published is not None:
                 return published
 
     def messages(self) -> Iterator[Published]:
@@ -217,6 +221,10 @@ def _expected(reply: object) -> Push:
     if not isinstance(reply, Push):
         raise ProtocolError(f"a reply that nobody asked for: {reply!r}")
     return reply
+
+
+def _count(push: Push) -> int:
+    return push[-1] if isinstance(push[-1], int) else 0
 
 
 def _published(push: Push) -> Published | None:

@@ -63,7 +63,7 @@ class Configuration:
             name: [self[f"limits.{name}.{part}"] for part in ("soft", "soft_seconds", "hard")]
             for name in CLASSES
         }
-        return {**plain, "output_limits": limits}
+        return {**plain, **limits}
 
     def text(self) -> str:
         """The configuration as a file that would give it, each value with its origin."""

@@ -99,6 +99,8 @@ YEAR = 366 * 86400
 # sun_path of Linux, less the zero at its end.
 LONGEST_UNIX_PATH = 107
 MOST_BYTES = 2**40
+# The server keeps places within a request as 32-bit numbers.
+LONGEST = 2**31
 BYTES = "a whole number of bytes"
 OR_NONE = f"{BYTES}, from 0 (no limit) to {MOST_BYTES}"
 SECONDS = f"a number of seconds from 0 to {YEAR}"
@@ -134,11 +136,11 @@ SETTINGS = (
         "how many of them may come from one IP address",
     ),
     Setting(
-        "query_limit", 64 << 20, whole(1024, MOST_BYTES), f"{BYTES}, from 1024 to {MOST_BYTES}",
+        "query_limit", 64 << 20, whole(1024, LONGEST), f"{BYTES}, from 1024 to {LONGEST}",
         "bytes that a client may have sent of commands not yet complete",
     ),
     Setting(
-        "frame_limit", 512 << 20, whole(1024, MOST_BYTES), f"{BYTES}, from 1024 to {MOST_BYTES}",
+        "frame_limit", 512 << 20, whole(1024, LONGEST), f"{BYTES}, from 1024 to {LONGEST}",
         "bytes of the longest argument of a command",
     ),
     Setting(
