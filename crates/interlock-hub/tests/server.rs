@@ -63,19 +63,19 @@ fn counter(server: &Server, name: &str) -> u64 {
 #[test]
 fn all_subscribers_of_all_workers_see_all_publishers_in_one_order() {
     const PUBLISHERS: usize = 4;
-    const EACH: usize = 3000;
+    const EACH: usize = 6000;
     let server = start(Settings { workers: 2, ..Settings::default() });
     // Dealt in turn: two subscribers on each worker.
     let mut subscribers: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
     subscribers.iter_mut().for_each(|client| client.subscribe(&["even", "odd"]));
     let publish = |publisher: usize, mut client: Client| {
-        for first in (0..EACH).step_by(10) {
+        for first in (0..EACH).step_by(4) {
             let request = |n: usize| {
-                let topic = if n % 2 == 0 { "even" } else { "odd" };
+                let topic = if n.is_multiple_of(2) { "even" } else { "odd" };
                 format!("PUBLISH {topic} {publisher}:{n}\r\n")
             };
-            client.send(&(first..first + 10).map(request).collect::<String>());
-            for _ in 0..10 {
+            client.send(&(first..first + 4).map(request).collect::<String>());
+            for _ in 0..4 {
                 assert_eq!(client.line(), ":4");
             }
         }
