@@ -1,7 +1,5 @@
 //! The hub without Python, for profilers: `cargo run --release --example serve -- PORT WORKERS`.
 
-use std::time::Duration;
-
 use interlock_hub::server::Server;
 use interlock_hub::settings::{OutputLimit, Settings};
 
@@ -13,6 +11,6 @@ fn main() -> std::io::Result<()> {
     let server = Server::start(Settings { port, workers, pubsub, ..Settings::default() })?;
     println!("listening on {}", server.addresses().join(", "));
     loop {
-        std::thread::sleep(Duration::from_secs(3600));
+        std::thread::park();
     }
 }

@@ -67,9 +67,12 @@ impl Registry {
         self.len() == 0
     }
 
-    /// All connections, oldest first.
+    /// All connections, oldest first, without those whose end is on its way.
     pub fn all(&self) -> Vec<Arc<Card>> {
-        let mut all: Vec<_> = self.cards.lock().values().cloned().collect();
+        let cards = self.cards.lock();
+        let living = cards.values().filter(|card| !card.killed.load(Relaxed));
+        let mut all: Vec<_> = living.cloned().collect();
+        drop(cards);
         all.sort_unstable_by_key(|card| card.id);
         all
     }

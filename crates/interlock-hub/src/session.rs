@@ -218,7 +218,7 @@ impl State {
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        add(&core.shared.counters.total_commands_processed, 1);
+        core.local.commands += 1;
         let resp3 = self.resp3;
         let mut reply = Writer { out, resp3 };
         let refusal = match command {

@@ -4,6 +4,8 @@ use super::Call;
 use crate::info;
 
 pub fn info(call: &mut Call<'_, '_>) {
+    // What this turn has done so far is part of the answer.
+    call.core.local.count(&call.core.shared.counters);
     let sections: Vec<&[u8]> = call.arguments.from(1).collect();
     let text = info::text(call.core.shared, call.core.now, &sections);
     call.reply.verbatim(&text);

@@ -1,7 +1,7 @@
 //! Publish and subscribe.
 
 use super::Call;
-use crate::shared::add;
+use crate::shared::Core;
 use crate::topics::Kind;
 
 pub fn publish(call: &mut Call<'_, '_>) {
@@ -22,8 +22,8 @@ pub fn spublish(call: &mut Call<'_, '_>) {
     call.state.answer_publish(i64::from(receivers), &mut call.reply);
 }
 
-fn send(core: &mut crate::shared::Core<'_>, kind: Kind, topic: &[u8], message: &[u8]) -> u32 {
-    add(&core.shared.counters.messages_published, 1);
+fn send(core: &mut Core<'_>, kind: Kind, topic: &[u8], message: &[u8]) -> u32 {
+    core.local.published += 1;
     let interest = core.shared.directory.interest(kind, topic);
     if interest.receivers > 0 {
         core.local.chunk.add(kind, topic, topic, message, interest);

@@ -115,6 +115,8 @@ impl Worker {
             }
         }
         self.publish();
+        // Before the answers: who has one finds itself counted.
+        self.local.count(&self.shared.counters);
         self.flush_replies();
     }
 
