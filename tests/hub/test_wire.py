@@ -53,10 +53,7 @@ def test_the_names_of_exchanges_are_unique() -> None:
 
 # A system call for each byte.
 LONGEST_BY_BYTES = 2000
-# Differences that are faults of the hub, each to be mended; not strict, for one goes by chance.
+# A fault of the hub, to be mended; not strict, for which order comes is chance.
 KNOWN = {
-    "select arguments": "a number beyond 32 bits has an error of its own in Redis",
-    "command wrong": "COMMAND INFO gives an unknown name as a nil array, Redis as a nil string",
-    "command info in resp3": "tips, key specs and subcommands are sets in Redis",
     "a topic and a pattern": "PUNSUBSCRIBE of all goes by the order of subscribing in Redis",
 }
