@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -146,3 +148,46 @@ def test_a_hub_does_not_need_the_gil_to_serve() -> None:
         while not done.is_set():
             pass
         thread.join()
+
+
+FORKED = """
+import os, sys
+import interlock
+from interlock.hub.client import Client
+
+hub = interlock.Hub(port=0)
+hub.start()
+child = os.fork()
+if child == 0:
+    assert hub.stop() == 0
+    try:
+        hub.info()
+    except RuntimeError as error:
+        assert "a fork of it" in str(error)
+        {end}
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+with Client(hub.url) as client:
+    assert client.call("PING") == "PONG"
+hub.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(0)",
+        pytest.param(
+            "sys.exit(0)",
+            marks=pytest.mark.xfail(
+                reason="the destructor of HubServer closes the parent's sockets", strict=False
+            ),
+        ),
+    ],
+)
+def test_a_fork_of_the_process_leaves_the_hub_to_its_parent(end: str) -> None:
+    program = FORKED.format(end=end)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr

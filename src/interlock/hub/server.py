@@ -6,6 +6,7 @@ not slow the hub down, nor the hub the program.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
@@ -56,6 +57,7 @@ class Hub:
                 f"a Configuration, None"
             )
         self._server: _core.HubServer | None = None
+        self._process = 0
 
     @property
     def config(self) -> configuration.Configuration:
@@ -94,15 +96,17 @@ class Hub:
         server = _core.HubServer(self._config.for_server())
         server.start()
         self._server = server
+        self._process = os.getpid()
 
     def stop(self, timeout: float | None = None) -> int:
         """Take no more connections, wait up to `timeout` seconds (the setting `drain`) until the
         clients have read what they are owed, and close. Answers how many were owed some still."""
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"stop(): timeout is {timeout}; allowed: 0 or more, None")
-        server, self._server = self._server, None
-        if server is None:
+        # After a fork the threads are the parent's, and so is the hub: a child cannot stop it.
+        if self._server is None or self._process != os.getpid():
             return 0
+        server, self._server = self._server, None
         return server.stop(self._config["drain"] if timeout is None else timeout)
 
     def info(self) -> dict[str, Any]:
@@ -122,10 +126,12 @@ class Hub:
         self.stop()
 
     def __repr__(self) -> str:
-        where = "stopped" if self._server is None else ", ".join(self.addresses)
+        where = "stopped" if self._server is None else ", ".join(self._server.addresses)
         return f"<Hub {where}>"
 
     def _running(self) -> _core.HubServer:
         if self._server is None:
             raise RuntimeError("the hub is not running; start it with `with Hub() as hub:`")
+        if self._process != os.getpid():
+            raise RuntimeError(f"the hub runs in process {self._process}; this is a fork of it")
         return self._server
