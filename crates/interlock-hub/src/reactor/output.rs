@@ -248,8 +248,7 @@ mod tests {
     #[test]
     fn the_soft_limit_may_be_exceeded_for_its_seconds_and_the_hard_one_never() {
         let limit = OutputLimit { soft: 10, soft_seconds: 60, hard: 20 };
-        let mut output = Output::default();
-        output.tail = vec![0; 11];
+        let mut output = Output { tail: vec![0; 11], ..Output::default() };
         assert!(!output.is_over(&limit, 0));
         assert!(!output.is_over(&limit, 60_000_000));
         assert!(output.is_over(&limit, 60_000_001));

@@ -8,53 +8,51 @@ use std::time::{Duration, Instant};
 use super::chunk::Chunk;
 use super::mailbox::{Mail, Peer};
 use super::output::Output;
-use super::poll::{self, Poll, PARTS};
-use crate::registry::{Card, Time};
-use crate::resp::write::Writer;
+use super::poll::{self, Poll};
+use crate::registry::Time;
 use crate::session::{Session, Step};
-use crate::settings::OutputLimit;
 use crate::shared::{add, Core, Local, Shared};
 
 pub struct Worker {
-    shared: Arc<Shared>,
-    local: Local,
-    poll: Poll,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) local: Local,
+    pub(super) poll: Poll,
+    pub(super) slots: Vec<Slot>,
+    pub(super) free: Vec<u32>,
     /// Slots with something to send: replies before pushes.
-    replies: Vec<u32>,
-    pushes: Vec<u32>,
-    buffer: Vec<u8>,
+    pub(super) replies: Vec<u32>,
+    pub(super) pushes: Vec<u32>,
+    pub(super) buffer: Vec<u8>,
     /// Buffers of replies that were sent.
-    spare: Vec<Vec<u8>>,
-    now: Time,
-    ticked: Time,
+    pub(super) spare: Vec<Vec<u8>>,
+    pub(super) now: Time,
+    pub(super) ticked: Time,
     /// Subscribers reached since the last flush.
-    copies: u64,
+    pub(super) copies: u64,
     /// There was input waiting right after the last fan-out.
-    busy: bool,
-    finishing: bool,
-    stopped: bool,
+    pub(super) busy: bool,
+    pub(super) finishing: bool,
+    pub(super) stopped: bool,
 }
 
 /// A place for a connection. The generation tells its guests apart: an event or a word for one
 /// that has left must not reach the next.
 #[derive(Default)]
-struct Slot {
-    generation: u32,
-    connection: Option<Box<Connection>>,
+pub(super) struct Slot {
+    pub(super) generation: u32,
+    pub(super) connection: Option<Box<Connection>>,
 }
 
-struct Connection {
-    socket: OwnedFd,
-    peer: Peer,
-    session: Session,
-    output: Output,
+pub(super) struct Connection {
+    pub(super) socket: OwnedFd,
+    pub(super) peer: Peer,
+    pub(super) session: Session,
+    pub(super) output: Output,
     /// Waits in `replies` or `pushes`.
-    dirty: bool,
-    closing_since: Option<Time>,
+    pub(super) dirty: bool,
+    pub(super) closing_since: Option<Time>,
     /// Messages left out since it was last told.
-    missed: u64,
+    pub(super) missed: u64,
 }
 
 impl Worker {
@@ -165,7 +163,7 @@ impl Worker {
             .any(|(_, mailbox)| mailbox.waiting.load(Relaxed) > CHOKED)
     }
 
-    fn read(&mut self, token: u64) {
+    pub(super) fn read(&mut self, token: u64) {
         let Some(connection) = self.connection(token) else { return };
         let fd = connection.socket.as_raw_fd();
         if connection.closing_since.is_some() {
@@ -218,7 +216,7 @@ impl Worker {
     }
 
     /// Its replies go out at the end of the turn, unless it is owed too much.
-    fn answer(&mut self, slot: u32) {
+    pub(super) fn answer(&mut self, slot: u32) {
         let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
         let now = self.now;
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
@@ -233,7 +231,7 @@ impl Worker {
         }
     }
 
-    fn keep_spare(&mut self, slot: u32) {
+    pub(super) fn keep_spare(&mut self, slot: u32) {
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         let tail = std::mem::take(&mut connection.output.tail);
         if self.spare.len() < SPARE && (1..=READ).contains(&tail.capacity()) {
@@ -249,7 +247,7 @@ impl Worker {
         self.look_into_mailbox();
     }
 
-    fn look_into_mailbox(&mut self) {
+    pub(super) fn look_into_mailbox(&mut self) {
         loop {
             let mail = self.shared.mailboxes[self.local.worker].take();
             if mail.is_empty() {
@@ -288,6 +286,10 @@ impl Worker {
                 let resp3 = connection.session.state.resp3;
                 connection.output.share(chunk, run.start, run.end, resp3);
                 delivered += messages;
+                if connection.output.blocked {
+                    // No send will tell it.
+                    connection.session.state.card.owed.store(connection.output.held(), Relaxed);
+                }
                 if connection.output.is_over(connection.limit(&limits), self.now) {
                     over.push(slot);
                 } else if !connection.dirty && !connection.output.blocked {
@@ -302,246 +304,9 @@ impl Worker {
         over.into_iter().for_each(|slot| self.close_over(slot));
     }
 
-    fn flush_replies(&mut self) {
-        for slot in std::mem::take(&mut self.replies) {
-            self.flush(slot, false);
-        }
-    }
-
-    fn flush_pushes(&mut self) {
-        self.copies = 0;
-        for slot in std::mem::take(&mut self.pushes) {
-            self.flush(slot, true);
-        }
-    }
-
-    /// One send, of a bounded part: then the next connection has its turn.
-    fn flush(&mut self, slot: u32, pushes: bool) {
-        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
-        let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
-        connection.dirty = false;
-        let mut parts = [&[][..]; PARTS];
-        let count = connection.output.pieces(&mut parts, SENT);
-        if count > 0 {
-            let size: usize = parts[..count].iter().map(|part| part.len()).sum();
-            let sent = match poll::send(connection.socket.as_raw_fd(), &parts[..count]) {
-                Ok(sent) => sent.unwrap_or(0),
-                Err(_) => return self.close(slot),
-            };
-            add(&self.shared.counters.total_net_output_bytes, sent as u64);
-            connection.output.consume(sent);
-            if sent < size {
-                connection.output.unshare();
-            }
-        }
-        connection.tell_missed(&limits.1);
-        connection.session.state.card.owed.store(connection.output.held(), Relaxed);
-        if connection.output.blocked {
-            self.watch(slot);
-        } else if !connection.output.is_empty() {
-            connection.dirty = true;
-            if pushes { &mut self.pushes } else { &mut self.replies }.push(slot);
-        } else if connection.closing_since.is_some() {
-            self.close(slot);
-        } else {
-            self.keep_spare(slot);
-        }
-    }
-
-    fn unblock(&mut self, slot: u32) {
-        let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
-        if std::mem::take(&mut connection.output.blocked) {
-            if !connection.dirty {
-                connection.dirty = true;
-                self.pushes.push(slot);
-            }
-            self.watch(slot);
-        }
-    }
-
-    fn watch(&mut self, slot: u32) {
-        let place = &self.slots[slot as usize];
-        let Some(connection) = place.connection.as_ref() else { return };
-        let token = u64::from(place.generation) << 32 | u64::from(slot);
-        let read = connection.closing_since.is_none();
-        let write = connection.output.blocked;
-        if self.poll.change(connection.socket.as_raw_fd(), token, read, write).is_err() {
-            self.close(slot);
-        }
-    }
-
-    fn accept(&mut self, socket: OwnedFd, peer: Peer) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
-        let place = &mut self.slots[slot as usize];
-        let token = u64::from(place.generation) << 32 | u64::from(slot);
-        let fd = socket.as_raw_fd();
-        if peer.is_tcp {
-            poll::no_delay(fd);
-        }
-        let id = self.shared.registry.next_id();
-        let card = Arc::new(Card {
-            address: peer.address.clone(),
-            local: peer.local.clone(),
-            fd,
-            ..Card::new(id, self.local.worker, token, self.now)
-        });
-        self.shared.registry.add(card.clone());
-        place.connection = Some(Box::new(Connection {
-            socket,
-            peer,
-            session: Session::new(card, slot),
-            output: Output::default(),
-            dirty: false,
-            closing_since: None,
-            missed: 0,
-        }));
-        add(&self.shared.counters.total_connections_received, 1);
-        if self.poll.add(fd, token).is_err() {
-            self.close(slot);
-        } else if self.finishing {
-            self.begin_close(slot);
-            self.answer(slot);
-        }
-    }
-
-    fn kill(&mut self, card: &Card) {
-        if self.connection(card.token).is_some_and(|c| c.session.state.card.id == card.id) {
-            self.close(card.token as u32);
-        }
-    }
-
-    /// No more is read; what is owed is sent, then it closes.
-    fn begin_close(&mut self, slot: u32) {
-        let now = self.now;
-        let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
-        connection.closing_since = Some(now);
-        if !connection.dirty && !connection.output.blocked {
-            connection.dirty = true;
-            self.replies.push(slot);
-        }
-        self.watch(slot);
-    }
-
-    fn close_over(&mut self, slot: u32) {
-        add(&self.shared.counters.client_output_buffer_limit_disconnections, 1);
-        self.close(slot);
-    }
-
-    fn close(&mut self, slot: u32) {
-        let place = &mut self.slots[slot as usize];
-        let Some(mut connection) = place.connection.take() else { return };
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(slot);
-        let mut core = Core { shared: &self.shared, local: &mut self.local, now: self.now };
-        connection.session.close(&mut core);
-        self.shared.left(&connection.peer);
-    }
-
-    fn connection(&self, token: u64) -> Option<&Connection> {
+    pub(super) fn connection(&self, token: u64) -> Option<&Connection> {
         let place = self.slots.get(token as u32 as usize)?;
         place.connection.as_deref().filter(|_| place.generation == (token >> 32) as u32)
-    }
-
-    /// Once a second: who is over its soft limit, idle, or does not take its farewell.
-    fn tick(&mut self) {
-        if self.now.saturating_sub(self.ticked) < SECOND {
-            return;
-        }
-        self.ticked = self.now;
-        let (idle, now) = (self.shared.settings.idle_timeout * SECOND, self.now);
-        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
-        for slot in 0..self.slots.len() as u32 {
-            let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };
-            let state = &connection.session.state;
-            let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
-            let is_idle = idle > 0 && unheard > idle && !state.is_subscribed();
-            if connection.closing_since.is_some_and(|since| now - since > FAREWELL) {
-                self.close(slot);
-            } else if connection.output.is_over(connection.limit(&limits), now) {
-                self.close_over(slot);
-            } else if is_idle {
-                add(&self.shared.counters.idle_disconnections, 1);
-                self.close(slot);
-            }
-        }
-    }
-
-    /// Answers what has arrived. Connections close when all workers have done so: until then one of
-    /// them may publish to a subscriber of another.
-    fn drain(&mut self) {
-        for slot in 0..self.slots.len() {
-            for _ in 0..DRAINED {
-                let place = &self.slots[slot];
-                let token = u64::from(place.generation) << 32 | slot as u64;
-                let Some(connection) = place.connection.as_ref() else { break };
-                if connection.closing_since.is_some() || !poll::has_input(&connection.socket) {
-                    break;
-                }
-                self.read(token);
-            }
-        }
-        if !self.local.chunk.is_empty() {
-            let chunks = self.local.chunk.take();
-            self.shared.sequence(self.local.worker, chunks);
-        }
-        self.shared.drained();
-    }
-
-    fn finish(&mut self) {
-        self.finishing = true;
-        for slot in 0..self.slots.len() as u32 {
-            self.begin_close(slot);
-        }
-    }
-
-    fn stop(&mut self) {
-        self.stopped = true;
-        for slot in 0..self.slots.len() as u32 {
-            if self.slots[slot as usize].connection.is_some() {
-                add(&self.shared.counters.connections_cut, 1);
-                self.close(slot);
-            }
-        }
-    }
-}
-
-impl Connection {
-    fn limit<'a>(&self, limits: &'a (OutputLimit, OutputLimit)) -> &'a OutputLimit {
-        if self.session.state.is_subscribed() {
-            &limits.1
-        } else {
-            &limits.0
-        }
-    }
-
-    /// CLIENT SLOW drop: over its limit it misses messages until half of what it is owed is sent.
-    fn must_miss(&self, limit: &OutputLimit, length: usize) -> bool {
-        let most = drop_limit(limit);
-        self.session.state.drops
-            && most > 0
-            && (self.missed > 0 || self.output.held() + length > most)
-    }
-
-    fn tell_missed(&mut self, limit: &OutputLimit) {
-        if self.missed > 0 && self.output.held() <= drop_limit(limit) / 2 {
-            let resp3 = self.session.state.resp3;
-            let mut push = Writer { out: &mut self.output.tail, resp3 };
-            push.push(3);
-            push.bulk(b"missed");
-            push.bulk(b"");
-            push.integer(std::mem::take(&mut self.missed) as i64);
-        }
-    }
-}
-
-fn drop_limit(limit: &OutputLimit) -> usize {
-    if limit.soft > 0 {
-        limit.soft
-    } else {
-        limit.hard
     }
 }
 
@@ -552,15 +317,10 @@ pub fn now() -> Time {
 }
 
 const MAILBOX: u64 = u64::MAX;
-/// Bytes read and sent per connection and turn.
+/// Bytes read per connection and turn.
 const READ: usize = 64 << 10;
-const SENT: usize = 256 << 10;
 const REPLY: usize = 1024;
 const SPARE: usize = 64;
 /// Copies after which no more is waited for.
 const GATHERED: u64 = 1 << 14;
 const CHOKED: usize = 32 << 20;
-const SECOND: Time = 1_000_000;
-const FAREWELL: Time = 10 * SECOND;
-/// Reads of one connection when the hub drains.
-const DRAINED: usize = 1024;

@@ -1,0 +1,154 @@
+//! A worker's connections: how they come, and the ways in which they end.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use super::mailbox::Peer;
+use super::output::Output;
+use super::poll;
+use super::worker::{Connection, Slot, Worker};
+use crate::registry::{Card, Time};
+use crate::session::Session;
+use crate::shared::{add, Core};
+
+impl Worker {
+    pub(super) fn accept(&mut self, socket: OwnedFd, peer: Peer) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        let token = u64::from(place.generation) << 32 | u64::from(slot);
+        let fd = socket.as_raw_fd();
+        if peer.is_tcp {
+            poll::no_delay(fd);
+        }
+        let id = self.shared.registry.next_id();
+        let card = Arc::new(Card {
+            address: peer.address.clone(),
+            local: peer.local.clone(),
+            fd,
+            ..Card::new(id, self.local.worker, token, self.now)
+        });
+        self.shared.registry.add(card.clone());
+        place.connection = Some(Box::new(Connection {
+            socket,
+            peer,
+            session: Session::new(card, slot),
+            output: Output::default(),
+            dirty: false,
+            closing_since: None,
+            missed: 0,
+        }));
+        add(&self.shared.counters.total_connections_received, 1);
+        if self.poll.add(fd, token).is_err() {
+            self.close(slot);
+        } else if self.finishing {
+            self.begin_close(slot);
+            self.answer(slot);
+        }
+    }
+
+    pub(super) fn kill(&mut self, card: &Card) {
+        if self.connection(card.token).is_some_and(|c| c.session.state.card.id == card.id) {
+            self.close(card.token as u32);
+        }
+    }
+
+    /// No more is read; what is owed is sent, then it closes.
+    pub(super) fn begin_close(&mut self, slot: u32) {
+        let now = self.now;
+        let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
+        connection.closing_since = Some(now);
+        if !connection.dirty && !connection.output.blocked {
+            connection.dirty = true;
+            self.replies.push(slot);
+        }
+        self.watch(slot);
+    }
+
+    pub(super) fn close_over(&mut self, slot: u32) {
+        add(&self.shared.counters.client_output_buffer_limit_disconnections, 1);
+        self.close(slot);
+    }
+
+    pub(super) fn close(&mut self, slot: u32) {
+        let place = &mut self.slots[slot as usize];
+        let Some(mut connection) = place.connection.take() else { return };
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(slot);
+        let mut core = Core { shared: &self.shared, local: &mut self.local, now: self.now };
+        connection.session.close(&mut core);
+        self.shared.left(&connection.peer);
+    }
+
+    /// Once a second: who is over its soft limit, idle, or does not take its farewell.
+    pub(super) fn tick(&mut self) {
+        if self.now.saturating_sub(self.ticked) < SECOND {
+            return;
+        }
+        self.ticked = self.now;
+        let (idle, now) = (self.shared.settings.idle_timeout * SECOND, self.now);
+        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
+        for slot in 0..self.slots.len() as u32 {
+            let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };
+            let state = &connection.session.state;
+            let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
+            let is_idle = idle > 0 && unheard > idle && !state.is_subscribed();
+            if connection.closing_since.is_some_and(|since| now - since > FAREWELL) {
+                self.close(slot);
+            } else if connection.output.is_over(connection.limit(&limits), now) {
+                self.close_over(slot);
+            } else if is_idle {
+                add(&self.shared.counters.idle_disconnections, 1);
+                self.close(slot);
+            }
+        }
+    }
+
+    /// Answers what has arrived. Connections close when all workers have done so: until then one of
+    /// them may publish to a subscriber of another.
+    pub(super) fn drain(&mut self) {
+        for slot in 0..self.slots.len() {
+            for _ in 0..DRAINED {
+                let place = &self.slots[slot];
+                let token = u64::from(place.generation) << 32 | slot as u64;
+                let Some(connection) = place.connection.as_ref() else { break };
+                if connection.closing_since.is_some() || !poll::has_input(&connection.socket) {
+                    break;
+                }
+                self.read(token);
+            }
+        }
+        if !self.local.chunk.is_empty() {
+            let chunks = self.local.chunk.take();
+            self.shared.sequence(self.local.worker, chunks);
+        }
+        self.shared.drained();
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+        for slot in 0..self.slots.len() as u32 {
+            self.begin_close(slot);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].connection.is_some() {
+                add(&self.shared.counters.connections_cut, 1);
+                self.close(slot);
+            }
+        }
+    }
+}
+
+/// µs.
+const SECOND: Time = 1_000_000;
+/// For what is owed to a connection that closes.
+const FAREWELL: Time = 10 * SECOND;
+/// Reads of one connection when the hub drains.
+const DRAINED: usize = 1024;
