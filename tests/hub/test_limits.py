@@ -59,6 +59,7 @@ def test_a_subscriber_over_the_hard_limit_is_disconnected_and_the_others_are_not
         with pytest.raises(ConnectionResetError):
             list(slow.messages())
         assert publisher.call("PING") == "PONG"
+        assert hub.info()["client_output_buffer_limit_disconnections"] == 1
 
 
 def test_a_subscriber_over_the_soft_limit_for_too_long_is_disconnected() -> None:
@@ -102,12 +103,16 @@ def test_who_asked_for_it_misses_messages_and_is_told_how_many(workers: int) -> 
         assert slow.missed > 0
         assert got == sorted(set(got))
         assert len(got) + slow.missed == sent
+        info = hub.info()
+        assert (info["messages_dropped"], info["messages_published"]) == (slow.missed, sent)
+        assert info["client_output_buffer_limit_disconnections"] == 0
 
 
 def test_maxclients_refuses_one_more_as_redis_does_and_takes_it_later() -> None:
     with interlock.Hub(port=0, maxclients=2) as hub, Client(hub.url) as one:
         with Client(hub.url), opened(hub) as third:
             assert to_the_end(third) == b"-ERR max number of clients reached\r\n"
+            assert hub.info()["rejected_connections"] == 1
         while one.call("PING") == "PONG":
             with opened(hub) as again:
                 again.sendall(b"PING\r\n")
@@ -119,6 +124,7 @@ def test_max_per_address_refuses_one_more_from_there(tmp_path: object) -> None:
     with interlock.Hub(port=0, max_per_address=1, unix=f"{tmp_path}/s") as hub:
         with Client(hub.url), opened(hub) as second:
             assert to_the_end(second).startswith(b"-ERR ")
+            assert hub.info()["rejected_connections_address"] == 1
         # A unix socket has no address.
         with Client(f"unix:{tmp_path}/s") as one, Client(f"unix:{tmp_path}/s") as other:
             assert one.call("PING") == other.call("PING") == "PONG"
@@ -134,6 +140,7 @@ def test_an_unfinished_command_over_the_limit_ends_the_connection() -> None:
             pass
         else:
             to_the_end(greedy)
+        assert hub.info()["client_query_buffer_limit_disconnections"] == 1
         with Client(hub.url) as client:
             assert client.call("PING") == "PONG"
 
@@ -142,6 +149,7 @@ def test_a_string_over_the_frame_limit_is_refused_as_redis_words_it() -> None:
     with interlock.Hub(port=0, frame_limit=1024) as hub, opened(hub) as greedy:
         greedy.sendall(b"*2\r\n$4\r\nECHO\r\n$1025\r\n")
         assert to_the_end(greedy) == b"-ERR Protocol error: invalid bulk length\r\n"
+        assert hub.info()["protocol_errors"] == 1
         with Client(hub.url) as client:
             assert client.call("ECHO", b"x" * 1024) == b"x" * 1024
 
@@ -151,6 +159,7 @@ def test_a_silent_client_is_closed_after_the_timeout_and_a_subscriber_is_not() -
         subscriber.subscribe("a")
         with opened(hub) as silent:
             assert to_the_end(silent) == b""
+            assert hub.info()["idle_disconnections"] == 1
         with Client(hub.url) as publisher:
             assert publisher.publish("a", "x") == 1
 
