@@ -31,6 +31,7 @@ pub struct Worker {
     pub(super) copies: u64,
     /// There was input waiting right after the last fan-out.
     pub(super) busy: bool,
+    must_drain: bool,
     pub(super) finishing: bool,
     pub(super) stopped: bool,
 }
@@ -73,6 +74,7 @@ impl Worker {
             ticked: now(),
             copies: 0,
             busy: false,
+            must_drain: false,
             finishing: false,
             stopped: false,
         })
@@ -113,6 +115,9 @@ impl Worker {
             }
         }
         self.publish();
+        if std::mem::take(&mut self.must_drain) {
+            self.drain();
+        }
         // Before the answers: who has one finds itself counted.
         self.local.count(&self.shared.counters);
         self.flush_replies();
@@ -258,7 +263,8 @@ impl Worker {
                     Mail::Chunk(chunk) => self.deliver(&chunk),
                     Mail::Accepted(socket, peer) => self.accept(socket, peer),
                     Mail::Kill(card) => self.kill(&card),
-                    Mail::Drain => self.drain(),
+                    // Not now: this may be in the middle of a read.
+                    Mail::Drain => self.must_drain = true,
                     Mail::Finish => self.finish(),
                     Mail::Stop => self.stop(),
                 }
