@@ -98,15 +98,15 @@ test: lint test-rust test-python ## everything the CI runs
 # Optimised, for the random schedules are long; but not across crates, which makes each of the test
 # programs half a minute longer to link and finds nothing more.
 CARGO_TEST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-	cargo test --release --locked --package interlock-core
+	cargo test --release --locked
 
 .PHONY: test-rust
 test-rust: ## the core: unit tests, ten million operations of random schedules, thread schedules
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
-	@$(CARGO_TEST)
+	@$(CARGO_TEST) --package interlock-core --package interlock-hub
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
-	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --test shuttle
+	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
 
 # The watchdog of tests/conftest.py ends the whole process, so only the file can tell which test it was.
 .PHONY: test-python

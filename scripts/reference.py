@@ -191,6 +191,10 @@ def commands() -> str:
     return COMMANDS + "\n".join(lines) + "\n"
 
 
+OWN = {"LOG", "CLIENT SLOW"}
+"""Commands that Redis has not."""
+
+
 def described(name: str, told: dict[bytes, object]) -> list[str]:
     """The rows of a command and of its subcommands."""
     words = {key.decode(): value for key, value in told.items()}
@@ -199,7 +203,7 @@ def described(name: str, told: dict[bytes, object]) -> list[str]:
         for key in ("summary", "since")
     )
     # COMMAND DOCS must name a version of Redis; a command that Redis has not has none.
-    since = "" if summary.startswith("Of the hub") else since
+    since = "" if name in OWN else since
     rows = [f"| `{name}` | {cell(sentence(summary))} | {since} |"]
     inner = words.get("subcommands")
     if isinstance(inner, dict):

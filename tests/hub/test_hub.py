@@ -177,12 +177,7 @@ hub.stop()
     "end",
     [
         "os._exit(0)",
-        pytest.param(
-            "sys.exit(0)",
-            marks=pytest.mark.xfail(
-                reason="the destructor of HubServer closes the parent's sockets", strict=False
-            ),
-        ),
+        "sys.exit(0)",
     ],
 )
 def test_a_fork_of_the_process_leaves_the_hub_to_its_parent(end: str) -> None:

@@ -29,12 +29,10 @@ def one_worker() -> object:
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
 @pytest.mark.parametrize("size", [1 << 20, 1], ids=["whole", "by bytes"])
 def test_hub_and_redis_answer_the_same_bytes(
-    exchange: Exchange, size: int, redis: int, one_worker: int, request: pytest.FixtureRequest
+    exchange: Exchange, size: int, redis: int, one_worker: int
 ) -> None:
     if size == 1 and any(len(step.data) > LONGEST_BY_BYTES for step in exchange.steps):
         size = 4096
-    if exchange.name in KNOWN:
-        request.applymarker(pytest.mark.xfail(reason=KNOWN[exchange.name], strict=False))
     expected = play(redis, exchange)
     found = list(differences(exchange, expected, play(one_worker, exchange, size)))
     assert not found, "\n" + "\n".join(found)
@@ -53,7 +51,3 @@ def test_the_names_of_exchanges_are_unique() -> None:
 
 # A system call for each byte.
 LONGEST_BY_BYTES = 2000
-# A fault of the hub, to be mended; not strict, for which order comes is chance.
-KNOWN = {
-    "a topic and a pattern": "PUNSUBSCRIBE of all goes by the order of subscribing in Redis",
-}

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 
 use crate::command::{self, Call, Command};
 use crate::registry::Card;
@@ -40,7 +40,9 @@ pub struct State {
     pub closing: bool,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     deferred: Option<i64>,
-    subscriptions: Option<Box<[HashSet<Name, RandomState>; 3]>>,
+    /// Each with its number, for they are given up in the order in which they were taken.
+    subscriptions: Option<Box<[HashMap<Name, u64, RandomState>; 3]>>,
+    subscribed: u64,
 }
 
 /// CLIENT REPLY.
@@ -71,7 +73,17 @@ impl Session {
     pub fn new(card: Arc<Card>, slot: u32) -> Self {
         let (resp3, silent, drops, closing) = Default::default();
         let (deferred, subscriptions) = Default::default();
-        let state = State { card, slot, resp3, silent, drops, closing, deferred, subscriptions };
+        let state = State {
+            card,
+            slot,
+            resp3,
+            silent,
+            drops,
+            closing,
+            deferred,
+            subscriptions,
+            subscribed: 0,
+        };
         Session { requests: Requests::default(), state }
     }
 
@@ -251,25 +263,28 @@ impl State {
     }
 
     pub fn names(&self, kind: Kind) -> Vec<Name> {
-        let sets = self.subscriptions.iter();
-        sets.flat_map(|sets| sets[kind as usize].iter().cloned()).collect()
+        let Some(sets) = &self.subscriptions else { return Vec::new() };
+        let mut numbered: Vec<(&Name, &u64)> = sets[kind as usize].iter().collect();
+        numbered.sort_unstable_by_key(|&(_, number)| number);
+        numbered.into_iter().map(|(name, _)| name.clone()).collect()
     }
 
     pub fn subscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
         let set = &mut self.subscriptions.get_or_insert_default()[kind as usize];
-        if set.contains(name) {
+        if set.contains_key(name) {
             return;
         }
         let name = core.local.subscribers.add(kind, name, self.slot);
-        set.insert(name.clone());
+        self.subscribed += 1;
+        set.insert(name.clone(), self.subscribed);
         core.shared.directory.join(kind, &name, core.local.worker);
         self.card.subscriptions[kind as usize].fetch_add(1, Relaxed);
     }
 
     pub fn unsubscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
         let Some(sets) = &mut self.subscriptions else { return };
-        let Some(name) = sets[kind as usize].take(name) else { return };
-        if sets.iter().all(HashSet::is_empty) {
+        let Some((name, _)) = sets[kind as usize].remove_entry(name) else { return };
+        if sets.iter().all(HashMap::is_empty) {
             self.subscriptions = None;
         }
         let last = core.local.subscribers.remove(kind, &name, self.slot);

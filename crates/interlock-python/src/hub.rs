@@ -13,6 +13,8 @@ pub struct HubServer {
     settings: Settings,
     server: std::sync::Mutex<Option<Server>>,
     addresses: std::sync::Mutex<Vec<String>>,
+    /// The process whose hub it is.
+    pid: u32,
 }
 
 #[pymethods]
@@ -20,7 +22,7 @@ impl HubServer {
     #[new]
     fn new(settings: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (server, addresses) = Default::default();
-        Ok(HubServer { settings: read(settings)?, server, addresses })
+        Ok(HubServer { settings: read(settings)?, server, addresses, pid: std::process::id() })
     }
 
     /// Binds and starts the threads.
@@ -53,6 +55,9 @@ impl HubServer {
         let patience = patience.map_err(|_| {
             PyValueError::new_err(format!("stop(): seconds is {seconds}; allowed: 0 and more"))
         })?;
+        if std::process::id() != self.pid {
+            return Ok(0);
+        }
         let server = self.lock().take();
         Ok(server.map_or(0, |mut server| py.detach(move || server.stop(patience))))
     }
@@ -76,6 +81,15 @@ impl HubServer {
     /// Held for moments only, and never without the GIL: who waits for one holds not the other.
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Server>> {
         self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for HubServer {
+    /// In the child of a fork there are none of the threads, and the sockets are the parent's too.
+    fn drop(&mut self) {
+        if std::process::id() != self.pid {
+            std::mem::forget(self.lock().take());
+        }
     }
 }
 

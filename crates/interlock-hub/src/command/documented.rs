@@ -88,11 +88,7 @@ fn key_specification(reply: &mut Writer<'_>, first: i32, last: i32, step: i32) {
 
 fn document(reply: &mut Writer<'_>, command: &Command) {
     reply.bulk(command.name.as_bytes());
-    let lists = [
-        !command.history.is_empty(),
-        !command.arguments.is_empty(),
-        !command.subcommands.is_empty(),
-    ];
+    let lists = [!command.arguments.is_empty(), !command.subcommands.is_empty()];
     reply.map(4 + lists.iter().filter(|&&present| present).count());
     for (key, value) in [
         ("summary", command.summary),
@@ -104,19 +100,10 @@ fn document(reply: &mut Writer<'_>, command: &Command) {
         reply.bulk(value.as_bytes());
     }
     if lists[0] {
-        reply.bulk(b"history");
-        reply.set(command.history.len());
-        for (version, change) in command.history {
-            reply.array(2);
-            reply.bulk(version.as_bytes());
-            reply.bulk(change.as_bytes());
-        }
-    }
-    if lists[1] {
         reply.bulk(b"arguments");
         arguments(reply, command.arguments);
     }
-    if lists[2] {
+    if lists[1] {
         reply.bulk(b"subcommands");
         reply.map(command.subcommands.len());
         command.subcommands.iter().for_each(|sub| document(reply, sub));

@@ -3,14 +3,349 @@
 use super::super::{client, nothing};
 use super::{Argument, Command, ARGUMENT, COMMAND};
 
-pub const DECLARED: &[Command] = &[Command { name: "client", arity: -2, flags: &[], categories: &["@slow"], summary: "A container for client connection commands", since: "2.4.0", group: "connection", complexity: "Depends on subcommand.", subcommands: &[Command { name: "client|id", arity: 2, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], summary: "Returns the client ID for the current connection", since: "5.0.0", group: "connection", complexity: "O(1)", handler: client::id, ..COMMAND },
-Command { name: "client|info", arity: 2, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], tips: &["nondeterministic_output"], summary: "Returns information about the current client connection.", since: "6.2.0", group: "connection", complexity: "O(1)", handler: client::info, ..COMMAND },
-Command { name: "client|list", arity: -2, flags: &["admin", "noscript", "loading", "stale"], categories: &["@admin", "@slow", "@dangerous", "@connection"], tips: &["nondeterministic_output"], summary: "Get the list of client connections", since: "2.4.0", group: "connection", complexity: "O(N) where N is the number of client connections", history: &[("2.8.12", "Added unique client `id` field."), ("5.0.0", "Added optional `TYPE` filter."), ("6.0.0", "Added `user` field."), ("6.2.0", "Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter."), ("7.0.0", "Added `resp`, `multi-mem`, `rbs` and `rbp` fields."), ("7.0.3", "Added `ssub` field.")], arguments: &[Argument { name: "normal_master_replica_pubsub", kind: "oneof", token: "TYPE", since: "5.0.0", flags: &["optional"], arguments: &[Argument { name: "normal", kind: "pure-token", token: "NORMAL", ..ARGUMENT }, Argument { name: "master", kind: "pure-token", token: "MASTER", ..ARGUMENT }, Argument { name: "replica", kind: "pure-token", token: "REPLICA", ..ARGUMENT }, Argument { name: "pubsub", kind: "pure-token", token: "PUBSUB", ..ARGUMENT }], ..ARGUMENT }, Argument { name: "id", kind: "block", token: "ID", since: "6.2.0", flags: &["optional"], arguments: &[Argument { name: "client-id", kind: "integer", flags: &["multiple"], ..ARGUMENT }], ..ARGUMENT }], handler: client::list, ..COMMAND },
-Command { name: "client|kill", arity: -3, flags: &["admin", "noscript", "loading", "stale"], categories: &["@admin", "@slow", "@dangerous", "@connection"], summary: "Kill the connection of a client", since: "2.4.0", group: "connection", complexity: "O(N) where N is the number of client connections", history: &[("2.8.12", "Added new filter format."), ("2.8.12", "`ID` option."), ("3.2.0", "Added `master` type in for `TYPE` option."), ("5.0.0", "Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility."), ("6.2.0", "`LADDR` option.")], arguments: &[Argument { name: "filter", kind: "oneof", arguments: &[Argument { name: "ip:port", kind: "string", deprecated_since: "2.8.12", ..ARGUMENT }, Argument { name: "new-format", kind: "oneof", flags: &["multiple"], arguments: &[Argument { name: "client-id", kind: "integer", token: "ID", since: "2.8.12", flags: &["optional"], ..ARGUMENT }, Argument { name: "normal_master_slave_pubsub", kind: "oneof", token: "TYPE", since: "2.8.12", flags: &["optional"], arguments: &[Argument { name: "normal", kind: "pure-token", token: "NORMAL", ..ARGUMENT }, Argument { name: "master", kind: "pure-token", token: "MASTER", since: "3.2.0", ..ARGUMENT }, Argument { name: "slave", kind: "pure-token", token: "SLAVE", ..ARGUMENT }, Argument { name: "replica", kind: "pure-token", token: "REPLICA", since: "5.0.0", ..ARGUMENT }, Argument { name: "pubsub", kind: "pure-token", token: "PUBSUB", ..ARGUMENT }], ..ARGUMENT }, Argument { name: "username", kind: "string", token: "USER", flags: &["optional"], ..ARGUMENT }, Argument { name: "ip:port", kind: "string", token: "ADDR", flags: &["optional"], ..ARGUMENT }, Argument { name: "ip:port", kind: "string", token: "LADDR", since: "6.2.0", flags: &["optional"], ..ARGUMENT }, Argument { name: "yes/no", kind: "string", token: "SKIPME", flags: &["optional"], ..ARGUMENT }], ..ARGUMENT }], ..ARGUMENT }], handler: client::kill, ..COMMAND },
-Command { name: "client|setname", arity: 3, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], summary: "Set the current connection name", since: "2.6.9", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "connection-name", kind: "string", ..ARGUMENT }], handler: client::setname, ..COMMAND },
-Command { name: "client|getname", arity: 2, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], summary: "Get the current connection name", since: "2.6.9", group: "connection", complexity: "O(1)", handler: client::getname, ..COMMAND },
-Command { name: "client|setinfo", arity: 4, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], tips: &["request_policy:all_nodes", "response_policy:all_succeeded"], summary: "Set client or connection specific info", since: "7.2.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "attr", kind: "oneof", arguments: &[Argument { name: "libname", kind: "string", token: "LIB-NAME", ..ARGUMENT }, Argument { name: "libver", kind: "string", token: "LIB-VER", ..ARGUMENT }], ..ARGUMENT }], handler: client::setinfo, ..COMMAND },
-Command { name: "client|no-evict", arity: 3, flags: &["admin", "noscript", "loading", "stale"], categories: &["@admin", "@slow", "@dangerous", "@connection"], summary: "Set client eviction mode for the current connection", since: "7.0.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "enabled", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: "ON", ..ARGUMENT }, Argument { name: "off", kind: "pure-token", token: "OFF", ..ARGUMENT }], ..ARGUMENT }], handler: client::no_evict, ..COMMAND },
-Command { name: "client|no-touch", arity: 3, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], summary: "Controls whether commands sent by the client affect the LRU/LFU of accessed keys", since: "7.2.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "enabled", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: "ON", ..ARGUMENT }, Argument { name: "off", kind: "pure-token", token: "OFF", ..ARGUMENT }], ..ARGUMENT }], handler: client::no_touch, ..COMMAND },
-Command { name: "client|reply", arity: 3, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], summary: "Instruct the server whether to reply to commands", since: "3.2.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "on_off_skip", kind: "oneof", arguments: &[Argument { name: "on", kind: "pure-token", token: "ON", ..ARGUMENT }, Argument { name: "off", kind: "pure-token", token: "OFF", ..ARGUMENT }, Argument { name: "skip", kind: "pure-token", token: "SKIP", ..ARGUMENT }], ..ARGUMENT }], handler: client::reply, ..COMMAND },
-Command { name: "client|slow", arity: 3, flags: &["noscript", "loading", "stale"], categories: &["@slow", "@connection"], summary: "Of the hub: whether a connection that reads too slowly is closed or misses messages and is told how many", since: "7.0.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "action", kind: "oneof", arguments: &[Argument { name: "close", kind: "pure-token", token: "CLOSE", ..ARGUMENT }, Argument { name: "drop", kind: "pure-token", token: "DROP", ..ARGUMENT }], ..ARGUMENT }], handler: client::slow, ..COMMAND }], handler: nothing, ..COMMAND }];
+pub const DECLARED: &[Command] = &[Command {
+    name: "client",
+    arity: -2,
+    flags: &[],
+    categories: &["@slow"],
+    summary: "Commands about connections",
+    since: "2.4.0",
+    group: "connection",
+    complexity: "O(1)",
+    subcommands: &[
+        Command {
+            name: "client|id",
+            arity: 2,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            summary: "Number of this connection",
+            since: "5.0.0",
+            group: "connection",
+            complexity: "O(1)",
+            handler: client::id,
+            ..COMMAND
+        },
+        Command {
+            name: "client|info",
+            arity: 2,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            tips: &["nondeterministic_output"],
+            summary: "One line about this connection",
+            since: "6.2.0",
+            group: "connection",
+            complexity: "O(1)",
+            handler: client::info,
+            ..COMMAND
+        },
+        Command {
+            name: "client|list",
+            arity: -2,
+            flags: &["admin", "noscript", "loading", "stale"],
+            categories: &["@admin", "@slow", "@dangerous", "@connection"],
+            tips: &["nondeterministic_output"],
+            summary: "A line about each connection",
+            since: "2.4.0",
+            group: "connection",
+            complexity: "O(N)",
+            arguments: &[
+                Argument {
+                    name: "normal_master_replica_pubsub",
+                    kind: "oneof",
+                    token: "TYPE",
+                    since: "5.0.0",
+                    flags: &["optional"],
+                    arguments: &[
+                        Argument {
+                            name: "normal",
+                            kind: "pure-token",
+                            token: "NORMAL",
+                            ..ARGUMENT
+                        },
+                        Argument {
+                            name: "master",
+                            kind: "pure-token",
+                            token: "MASTER",
+                            ..ARGUMENT
+                        },
+                        Argument {
+                            name: "replica",
+                            kind: "pure-token",
+                            token: "REPLICA",
+                            ..ARGUMENT
+                        },
+                        Argument {
+                            name: "pubsub",
+                            kind: "pure-token",
+                            token: "PUBSUB",
+                            ..ARGUMENT
+                        },
+                    ],
+                    ..ARGUMENT
+                },
+                Argument {
+                    name: "id",
+                    kind: "block",
+                    token: "ID",
+                    since: "6.2.0",
+                    flags: &["optional"],
+                    arguments: &[Argument {
+                        name: "client-id",
+                        kind: "integer",
+                        flags: &["multiple"],
+                        ..ARGUMENT
+                    }],
+                    ..ARGUMENT
+                },
+            ],
+            handler: client::list,
+            ..COMMAND
+        },
+        Command {
+            name: "client|kill",
+            arity: -3,
+            flags: &["admin", "noscript", "loading", "stale"],
+            categories: &["@admin", "@slow", "@dangerous", "@connection"],
+            summary: "Closes connections by address, number or kind",
+            since: "2.4.0",
+            group: "connection",
+            complexity: "O(N)",
+            arguments: &[Argument {
+                name: "filter",
+                kind: "oneof",
+                arguments: &[
+                    Argument {
+                        name: "ip:port",
+                        kind: "string",
+                        deprecated_since: "2.8.12",
+                        ..ARGUMENT
+                    },
+                    Argument {
+                        name: "new-format",
+                        kind: "oneof",
+                        flags: &["multiple"],
+                        arguments: &[
+                            Argument {
+                                name: "client-id",
+                                kind: "integer",
+                                token: "ID",
+                                since: "2.8.12",
+                                flags: &["optional"],
+                                ..ARGUMENT
+                            },
+                            Argument {
+                                name: "normal_master_slave_pubsub",
+                                kind: "oneof",
+                                token: "TYPE",
+                                since: "2.8.12",
+                                flags: &["optional"],
+                                arguments: &[
+                                    Argument {
+                                        name: "normal",
+                                        kind: "pure-token",
+                                        token: "NORMAL",
+                                        ..ARGUMENT
+                                    },
+                                    Argument {
+                                        name: "master",
+                                        kind: "pure-token",
+                                        token: "MASTER",
+                                        since: "3.2.0",
+                                        ..ARGUMENT
+                                    },
+                                    Argument {
+                                        name: "slave",
+                                        kind: "pure-token",
+                                        token: "SLAVE",
+                                        ..ARGUMENT
+                                    },
+                                    Argument {
+                                        name: "replica",
+                                        kind: "pure-token",
+                                        token: "REPLICA",
+                                        since: "5.0.0",
+                                        ..ARGUMENT
+                                    },
+                                    Argument {
+                                        name: "pubsub",
+                                        kind: "pure-token",
+                                        token: "PUBSUB",
+                                        ..ARGUMENT
+                                    },
+                                ],
+                                ..ARGUMENT
+                            },
+                            Argument {
+                                name: "username",
+                                kind: "string",
+                                token: "USER",
+                                flags: &["optional"],
+                                ..ARGUMENT
+                            },
+                            Argument {
+                                name: "ip:port",
+                                kind: "string",
+                                token: "ADDR",
+                                flags: &["optional"],
+                                ..ARGUMENT
+                            },
+                            Argument {
+                                name: "ip:port",
+                                kind: "string",
+                                token: "LADDR",
+                                since: "6.2.0",
+                                flags: &["optional"],
+                                ..ARGUMENT
+                            },
+                            Argument {
+                                name: "yes/no",
+                                kind: "string",
+                                token: "SKIPME",
+                                flags: &["optional"],
+                                ..ARGUMENT
+                            },
+                        ],
+                        ..ARGUMENT
+                    },
+                ],
+                ..ARGUMENT
+            }],
+            handler: client::kill,
+            ..COMMAND
+        },
+        Command {
+            name: "client|setname",
+            arity: 3,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            summary: "Names this connection",
+            since: "2.6.9",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[Argument { name: "connection-name", kind: "string", ..ARGUMENT }],
+            handler: client::setname,
+            ..COMMAND
+        },
+        Command {
+            name: "client|getname",
+            arity: 2,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            summary: "Name of this connection, if it has one",
+            since: "2.6.9",
+            group: "connection",
+            complexity: "O(1)",
+            handler: client::getname,
+            ..COMMAND
+        },
+        Command {
+            name: "client|setinfo",
+            arity: 4,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            summary: "Tells the server which library is calling",
+            since: "7.2.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[Argument {
+                name: "attr",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "libname", kind: "string", token: "LIB-NAME", ..ARGUMENT },
+                    Argument { name: "libver", kind: "string", token: "LIB-VER", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            }],
+            handler: client::setinfo,
+            ..COMMAND
+        },
+        Command {
+            name: "client|no-evict",
+            arity: 3,
+            flags: &["admin", "noscript", "loading", "stale"],
+            categories: &["@admin", "@slow", "@dangerous", "@connection"],
+            summary: "Accepted; nothing is evicted here",
+            since: "7.0.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[Argument {
+                name: "enabled",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "on", kind: "pure-token", token: "ON", ..ARGUMENT },
+                    Argument { name: "off", kind: "pure-token", token: "OFF", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            }],
+            handler: client::no_evict,
+            ..COMMAND
+        },
+        Command {
+            name: "client|no-touch",
+            arity: 3,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            summary: "Accepted; there are no keys to touch",
+            since: "7.2.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[Argument {
+                name: "enabled",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "on", kind: "pure-token", token: "ON", ..ARGUMENT },
+                    Argument { name: "off", kind: "pure-token", token: "OFF", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            }],
+            handler: client::no_touch,
+            ..COMMAND
+        },
+        Command {
+            name: "client|reply",
+            arity: 3,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            summary: "Switches replies on, off, or off for one command",
+            since: "3.2.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[Argument {
+                name: "on_off_skip",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "on", kind: "pure-token", token: "ON", ..ARGUMENT },
+                    Argument { name: "off", kind: "pure-token", token: "OFF", ..ARGUMENT },
+                    Argument { name: "skip", kind: "pure-token", token: "SKIP", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            }],
+            handler: client::reply,
+            ..COMMAND
+        },
+        Command {
+            name: "client|slow",
+            arity: 3,
+            flags: &["noscript", "loading", "stale"],
+            categories: &["@slow", "@connection"],
+            summary: "What becomes of this connection when it reads too slowly",
+            since: "7.0.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[Argument {
+                name: "action",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "close", kind: "pure-token", token: "CLOSE", ..ARGUMENT },
+                    Argument { name: "drop", kind: "pure-token", token: "DROP", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            }],
+            handler: client::slow,
+            ..COMMAND
+        },
+    ],
+    handler: nothing,
+    ..COMMAND
+}];

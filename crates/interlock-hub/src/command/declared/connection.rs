@@ -3,14 +3,222 @@
 use super::super::{connection, documented, server};
 use super::{Argument, Command, ARGUMENT, COMMAND};
 
-pub const DECLARED: &[Command] = &[Command { name: "ping", arity: -1, flags: &["fast"], categories: &["@fast", "@connection"], tips: &["request_policy:all_shards", "response_policy:all_succeeded"], summary: "Ping the server", since: "1.0.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "message", kind: "string", flags: &["optional"], ..ARGUMENT }], handler: connection::ping, ..COMMAND },
-Command { name: "echo", arity: 2, flags: &["loading", "stale", "fast"], categories: &["@fast", "@connection"], summary: "Echo the given string", since: "1.0.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "message", kind: "string", ..ARGUMENT }], handler: connection::echo, ..COMMAND },
-Command { name: "hello", arity: -1, flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"], categories: &["@fast", "@connection"], summary: "Handshake with Redis", since: "6.0.0", group: "connection", complexity: "O(1)", history: &[("6.2.0", "`protover` made optional; when called without arguments the command reports the current connection's context.")], arguments: &[Argument { name: "arguments", kind: "block", flags: &["optional"], arguments: &[Argument { name: "protover", kind: "integer", ..ARGUMENT }, Argument { name: "username_password", kind: "block", token: "AUTH", flags: &["optional"], arguments: &[Argument { name: "username", kind: "string", ..ARGUMENT }, Argument { name: "password", kind: "string", ..ARGUMENT }], ..ARGUMENT }, Argument { name: "clientname", kind: "string", token: "SETNAME", flags: &["optional"], ..ARGUMENT }], ..ARGUMENT }], changes_deliveries: true, handler: connection::hello, ..COMMAND },
-Command { name: "auth", arity: -2, flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"], categories: &["@fast", "@connection"], summary: "Authenticate to the server", since: "1.0.0", group: "connection", complexity: "O(N) where N is the number of passwords defined for the user", history: &[("6.0.0", "Added ACL style (username and password).")], arguments: &[Argument { name: "username", kind: "string", since: "6.0.0", flags: &["optional"], ..ARGUMENT }, Argument { name: "password", kind: "string", ..ARGUMENT }], handler: connection::auth, ..COMMAND },
-Command { name: "select", arity: 2, flags: &["loading", "stale", "fast"], categories: &["@fast", "@connection"], summary: "Change the selected database for the current connection", since: "1.0.0", group: "connection", complexity: "O(1)", arguments: &[Argument { name: "index", kind: "integer", ..ARGUMENT }], handler: connection::select, ..COMMAND },
-Command { name: "quit", arity: -1, flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"], categories: &["@fast", "@connection"], summary: "Close the connection", since: "1.0.0", group: "connection", complexity: "O(1)", changes_deliveries: true, handler: connection::quit, ..COMMAND },
-Command { name: "reset", arity: 1, flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"], categories: &["@fast", "@connection"], summary: "Reset the connection", since: "6.2.0", group: "connection", complexity: "O(1)", changes_deliveries: true, handler: connection::reset, ..COMMAND },
-Command { name: "info", arity: -1, flags: &["loading", "stale"], categories: &["@slow", "@dangerous"], tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"], summary: "Get information and statistics about the server", since: "1.0.0", group: "server", complexity: "O(1)", history: &[("7.0.0", "Added support for taking multiple section arguments.")], arguments: &[Argument { name: "section", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], handler: server::info, ..COMMAND },
-Command { name: "command", arity: -1, flags: &["loading", "stale"], categories: &["@slow", "@connection"], tips: &["nondeterministic_output_order"], summary: "Get array of Redis command details", since: "2.8.13", group: "server", complexity: "O(N) where N is the total number of Redis commands", subcommands: &[Command { name: "command|count", arity: 2, flags: &["loading", "stale"], categories: &["@slow", "@connection"], summary: "Get total number of Redis commands", since: "2.8.13", group: "server", complexity: "O(1)", handler: documented::count, ..COMMAND },
-Command { name: "command|docs", arity: -2, flags: &["loading", "stale"], categories: &["@slow", "@connection"], tips: &["nondeterministic_output_order"], summary: "Get array of specific Redis command documentation", since: "7.0.0", group: "server", complexity: "O(N) where N is the number of commands to look up", arguments: &[Argument { name: "command-name", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], handler: documented::docs, ..COMMAND },
-Command { name: "command|info", arity: -2, flags: &["loading", "stale"], categories: &["@slow", "@connection"], tips: &["nondeterministic_output_order"], summary: "Get array of specific Redis command details, or all when no argument is given.", since: "2.8.13", group: "server", complexity: "O(N) where N is the number of commands to look up", history: &[("7.0.0", "Allowed to be called with no argument to get info on all commands.")], arguments: &[Argument { name: "command-name", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], handler: documented::info, ..COMMAND }], handler: documented::command, ..COMMAND }];
+pub const DECLARED: &[Command] = &[
+    Command {
+        name: "ping",
+        arity: -1,
+        flags: &["fast"],
+        categories: &["@fast", "@connection"],
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        summary: "Answers PONG, or the message it was given",
+        since: "1.0.0",
+        group: "connection",
+        complexity: "O(1)",
+        arguments: &[Argument {
+            name: "message",
+            kind: "string",
+            flags: &["optional"],
+            ..ARGUMENT
+        }],
+        handler: connection::ping,
+        ..COMMAND
+    },
+    Command {
+        name: "echo",
+        arity: 2,
+        flags: &["loading", "stale", "fast"],
+        categories: &["@fast", "@connection"],
+        summary: "Answers its argument",
+        since: "1.0.0",
+        group: "connection",
+        complexity: "O(1)",
+        arguments: &[Argument { name: "message", kind: "string", ..ARGUMENT }],
+        handler: connection::echo,
+        ..COMMAND
+    },
+    Command {
+        name: "hello",
+        arity: -1,
+        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        categories: &["@fast", "@connection"],
+        summary: "Opens a conversation: protocol version, rights, name",
+        since: "6.0.0",
+        group: "connection",
+        complexity: "O(1)",
+        arguments: &[Argument {
+            name: "arguments",
+            kind: "block",
+            flags: &["optional"],
+            arguments: &[
+                Argument { name: "protover", kind: "integer", ..ARGUMENT },
+                Argument {
+                    name: "username_password",
+                    kind: "block",
+                    token: "AUTH",
+                    flags: &["optional"],
+                    arguments: &[
+                        Argument { name: "username", kind: "string", ..ARGUMENT },
+                        Argument { name: "password", kind: "string", ..ARGUMENT },
+                    ],
+                    ..ARGUMENT
+                },
+                Argument {
+                    name: "clientname",
+                    kind: "string",
+                    token: "SETNAME",
+                    flags: &["optional"],
+                    ..ARGUMENT
+                },
+            ],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        handler: connection::hello,
+        ..COMMAND
+    },
+    Command {
+        name: "auth",
+        arity: -2,
+        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        categories: &["@fast", "@connection"],
+        summary: "Says who is calling",
+        since: "1.0.0",
+        group: "connection",
+        complexity: "O(N)",
+        arguments: &[
+            Argument {
+                name: "username",
+                kind: "string",
+                since: "6.0.0",
+                flags: &["optional"],
+                ..ARGUMENT
+            },
+            Argument { name: "password", kind: "string", ..ARGUMENT },
+        ],
+        handler: connection::auth,
+        ..COMMAND
+    },
+    Command {
+        name: "select",
+        arity: 2,
+        flags: &["loading", "stale", "fast"],
+        categories: &["@fast", "@connection"],
+        summary: "There is one database, 0",
+        since: "1.0.0",
+        group: "connection",
+        complexity: "O(1)",
+        arguments: &[Argument { name: "index", kind: "integer", ..ARGUMENT }],
+        handler: connection::select,
+        ..COMMAND
+    },
+    Command {
+        name: "quit",
+        arity: -1,
+        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        categories: &["@fast", "@connection"],
+        summary: "Answers, then closes",
+        since: "1.0.0",
+        group: "connection",
+        complexity: "O(1)",
+        changes_deliveries: true,
+        handler: connection::quit,
+        ..COMMAND
+    },
+    Command {
+        name: "reset",
+        arity: 1,
+        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        categories: &["@fast", "@connection"],
+        summary: "Makes the connection as it was when it was opened",
+        since: "6.2.0",
+        group: "connection",
+        complexity: "O(1)",
+        changes_deliveries: true,
+        handler: connection::reset,
+        ..COMMAND
+    },
+    Command {
+        name: "info",
+        arity: -1,
+        flags: &["loading", "stale"],
+        categories: &["@slow", "@dangerous"],
+        tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        summary: "Counters and state of the server, by section",
+        since: "1.0.0",
+        group: "server",
+        complexity: "O(1)",
+        arguments: &[Argument {
+            name: "section",
+            kind: "string",
+            flags: &["optional", "multiple"],
+            ..ARGUMENT
+        }],
+        handler: server::info,
+        ..COMMAND
+    },
+    Command {
+        name: "command",
+        arity: -1,
+        flags: &["loading", "stale"],
+        categories: &["@slow", "@connection"],
+        tips: &["nondeterministic_output_order"],
+        summary: "The declarations of all commands",
+        since: "2.8.13",
+        group: "server",
+        complexity: "O(N)",
+        subcommands: &[
+            Command {
+                name: "command|count",
+                arity: 2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                summary: "How many commands there are",
+                since: "2.8.13",
+                group: "server",
+                complexity: "O(1)",
+                handler: documented::count,
+                ..COMMAND
+            },
+            Command {
+                name: "command|docs",
+                arity: -2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                tips: &["nondeterministic_output_order"],
+                summary: "What commands are for, and their arguments",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "command-name",
+                    kind: "string",
+                    flags: &["optional", "multiple"],
+                    ..ARGUMENT
+                }],
+                handler: documented::docs,
+                ..COMMAND
+            },
+            Command {
+                name: "command|info",
+                arity: -2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                tips: &["nondeterministic_output_order"],
+                summary: "The declarations of some commands, or all",
+                since: "2.8.13",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "command-name",
+                    kind: "string",
+                    flags: &["optional", "multiple"],
+                    ..ARGUMENT
+                }],
+                handler: documented::info,
+                ..COMMAND
+            },
+        ],
+        handler: documented::command,
+        ..COMMAND
+    },
+];

@@ -1,7 +1,8 @@
 //! One declaration per command: what it takes, who may call it, what it is for.
 //!
 //! Dispatch, COMMAND, COMMAND DOCS and the reference page derive from these. What Redis 7.0.15 has too
-//! is declared as there, word for word, so that clients and their tools see what they know.
+//! is declared as there in all that programs read (arity, flags, categories, names of arguments); what
+//! people read is in our own words.
 
 mod client;
 mod connection;
@@ -24,7 +25,6 @@ pub struct Command {
     pub since: &'static str,
     pub group: &'static str,
     pub complexity: &'static str,
-    pub history: &'static [(&'static str, &'static str)],
     pub arguments: &'static [Argument],
     pub subcommands: &'static [Command],
     /// What was published before it is delivered first.
@@ -58,7 +58,6 @@ const COMMAND: Command = Command {
     since: "",
     group: "",
     complexity: "",
-    history: &[],
     arguments: &[],
     subcommands: &[],
     changes_deliveries: false,

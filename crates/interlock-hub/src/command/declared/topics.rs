@@ -3,17 +3,275 @@
 use super::super::{nothing, topics};
 use super::{Argument, Command, ARGUMENT, COMMAND};
 
-pub const DECLARED: &[Command] = &[Command { name: "publish", arity: 3, flags: &["pubsub", "loading", "stale", "fast"], categories: &["@pubsub", "@fast"], summary: "Post a message to a channel", since: "2.0.0", group: "pubsub", complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).", arguments: &[Argument { name: "channel", kind: "string", ..ARGUMENT }, Argument { name: "message", kind: "string", ..ARGUMENT }], handler: topics::publish, ..COMMAND },
-Command { name: "spublish", arity: 3, flags: &["pubsub", "loading", "stale", "fast"], categories: &["@pubsub", "@fast"], topics: Some((1, 1, 1)), summary: "Post a message to a shard channel", since: "7.0.0", group: "pubsub", complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.", arguments: &[Argument { name: "shardchannel", kind: "string", ..ARGUMENT }, Argument { name: "message", kind: "string", ..ARGUMENT }], handler: topics::spublish, ..COMMAND },
-Command { name: "log", arity: 3, flags: &["pubsub", "loading", "stale", "fast"], categories: &["@pubsub", "@fast"], summary: "Of the hub: PUBLISH by another name", since: "7.0.0", group: "pubsub", complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).", arguments: &[Argument { name: "channel", kind: "string", ..ARGUMENT }, Argument { name: "message", kind: "string", ..ARGUMENT }], handler: topics::publish, ..COMMAND },
-Command { name: "subscribe", arity: -2, flags: &["pubsub", "noscript", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Listen for messages published to the given channels", since: "2.0.0", group: "pubsub", complexity: "O(N) where N is the number of channels to subscribe to.", arguments: &[Argument { name: "channel", kind: "string", flags: &["multiple"], ..ARGUMENT }], changes_deliveries: true, pushes: true, handler: topics::subscribe, ..COMMAND },
-Command { name: "psubscribe", arity: -2, flags: &["pubsub", "noscript", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Listen for messages published to channels matching the given patterns", since: "2.0.0", group: "pubsub", complexity: "O(N) where N is the number of patterns the client is already subscribed to.", arguments: &[Argument { name: "pattern", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "pattern", kind: "pattern", ..ARGUMENT }], ..ARGUMENT }], changes_deliveries: true, pushes: true, handler: topics::psubscribe, ..COMMAND },
-Command { name: "unsubscribe", arity: -1, flags: &["pubsub", "noscript", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Stop listening for messages posted to the given channels", since: "2.0.0", group: "pubsub", complexity: "O(N) where N is the number of clients already subscribed to a channel.", arguments: &[Argument { name: "channel", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], changes_deliveries: true, pushes: true, handler: topics::unsubscribe, ..COMMAND },
-Command { name: "punsubscribe", arity: -1, flags: &["pubsub", "noscript", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Stop listening for messages posted to channels matching the given patterns", since: "2.0.0", group: "pubsub", complexity: "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).", arguments: &[Argument { name: "pattern", kind: "pattern", flags: &["optional", "multiple"], ..ARGUMENT }], changes_deliveries: true, pushes: true, handler: topics::punsubscribe, ..COMMAND },
-Command { name: "ssubscribe", arity: -2, flags: &["pubsub", "noscript", "loading", "stale"], categories: &["@pubsub", "@slow"], topics: Some((1, -1, 1)), summary: "Listen for messages published to the given shard channels", since: "7.0.0", group: "pubsub", complexity: "O(N) where N is the number of shard channels to subscribe to.", arguments: &[Argument { name: "shardchannel", kind: "string", flags: &["multiple"], ..ARGUMENT }], changes_deliveries: true, pushes: true, handler: topics::ssubscribe, ..COMMAND },
-Command { name: "sunsubscribe", arity: -1, flags: &["pubsub", "noscript", "loading", "stale"], categories: &["@pubsub", "@slow"], topics: Some((1, -1, 1)), summary: "Stop listening for messages posted to the given shard channels", since: "7.0.0", group: "pubsub", complexity: "O(N) where N is the number of clients already subscribed to a shard channel.", arguments: &[Argument { name: "shardchannel", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], changes_deliveries: true, pushes: true, handler: topics::sunsubscribe, ..COMMAND },
-Command { name: "pubsub", arity: -2, flags: &[], categories: &["@slow"], summary: "A container for Pub/Sub commands", since: "2.8.0", group: "pubsub", complexity: "Depends on subcommand.", subcommands: &[Command { name: "pubsub|channels", arity: -2, flags: &["pubsub", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "List active channels", since: "2.8.0", group: "pubsub", complexity: "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)", arguments: &[Argument { name: "pattern", kind: "pattern", flags: &["optional"], ..ARGUMENT }], handler: topics::channels, ..COMMAND },
-Command { name: "pubsub|numsub", arity: -2, flags: &["pubsub", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Get the count of subscribers for channels", since: "2.8.0", group: "pubsub", complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels", arguments: &[Argument { name: "channel", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], handler: topics::numsub, ..COMMAND },
-Command { name: "pubsub|numpat", arity: 2, flags: &["pubsub", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Get the count of unique patterns pattern subscriptions", since: "2.8.0", group: "pubsub", complexity: "O(1)", handler: topics::numpat, ..COMMAND },
-Command { name: "pubsub|shardchannels", arity: -2, flags: &["pubsub", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "List active shard channels", since: "7.0.0", group: "pubsub", complexity: "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).", arguments: &[Argument { name: "pattern", kind: "pattern", flags: &["optional"], ..ARGUMENT }], handler: topics::shardchannels, ..COMMAND },
-Command { name: "pubsub|shardnumsub", arity: -2, flags: &["pubsub", "loading", "stale"], categories: &["@pubsub", "@slow"], summary: "Get the count of subscribers for shard channels", since: "7.0.0", group: "pubsub", complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels", arguments: &[Argument { name: "shardchannel", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT }], handler: topics::shardnumsub, ..COMMAND }], handler: nothing, ..COMMAND }];
+pub const DECLARED: &[Command] = &[
+    Command {
+        name: "publish",
+        arity: 3,
+        flags: &["pubsub", "loading", "stale", "fast"],
+        categories: &["@pubsub", "@fast"],
+        summary: "Sends a message to all who are subscribed to a topic",
+        since: "2.0.0",
+        group: "pubsub",
+        complexity: "O(N+M)",
+        arguments: &[
+            Argument { name: "channel", kind: "string", ..ARGUMENT },
+            Argument { name: "message", kind: "string", ..ARGUMENT },
+        ],
+        handler: topics::publish,
+        ..COMMAND
+    },
+    Command {
+        name: "spublish",
+        arity: 3,
+        flags: &["pubsub", "loading", "stale", "fast"],
+        categories: &["@pubsub", "@fast"],
+        topics: Some((1, 1, 1)),
+        summary: "Sends a message to all who are subscribed to a shard topic",
+        since: "7.0.0",
+        group: "pubsub",
+        complexity: "O(N)",
+        arguments: &[
+            Argument { name: "shardchannel", kind: "string", ..ARGUMENT },
+            Argument { name: "message", kind: "string", ..ARGUMENT },
+        ],
+        handler: topics::spublish,
+        ..COMMAND
+    },
+    Command {
+        name: "log",
+        arity: 3,
+        flags: &["pubsub", "loading", "stale", "fast"],
+        categories: &["@pubsub", "@fast"],
+        summary: "PUBLISH under the name that older clients send",
+        since: "7.0.0",
+        group: "pubsub",
+        complexity: "O(N+M)",
+        arguments: &[
+            Argument { name: "channel", kind: "string", ..ARGUMENT },
+            Argument { name: "message", kind: "string", ..ARGUMENT },
+        ],
+        handler: topics::publish,
+        ..COMMAND
+    },
+    Command {
+        name: "subscribe",
+        arity: -2,
+        flags: &["pubsub", "noscript", "loading", "stale"],
+        categories: &["@pubsub", "@slow"],
+        summary: "Receives what is published to these topics",
+        since: "2.0.0",
+        group: "pubsub",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "channel",
+            kind: "string",
+            flags: &["multiple"],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        pushes: true,
+        handler: topics::subscribe,
+        ..COMMAND
+    },
+    Command {
+        name: "psubscribe",
+        arity: -2,
+        flags: &["pubsub", "noscript", "loading", "stale"],
+        categories: &["@pubsub", "@slow"],
+        summary: "Receives what is published to topics that match these globs",
+        since: "2.0.0",
+        group: "pubsub",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "pattern",
+            kind: "block",
+            flags: &["multiple"],
+            arguments: &[Argument { name: "pattern", kind: "pattern", ..ARGUMENT }],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        pushes: true,
+        handler: topics::psubscribe,
+        ..COMMAND
+    },
+    Command {
+        name: "unsubscribe",
+        arity: -1,
+        flags: &["pubsub", "noscript", "loading", "stale"],
+        categories: &["@pubsub", "@slow"],
+        summary: "Receives these topics no longer, or none at all",
+        since: "2.0.0",
+        group: "pubsub",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "channel",
+            kind: "string",
+            flags: &["optional", "multiple"],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        pushes: true,
+        handler: topics::unsubscribe,
+        ..COMMAND
+    },
+    Command {
+        name: "punsubscribe",
+        arity: -1,
+        flags: &["pubsub", "noscript", "loading", "stale"],
+        categories: &["@pubsub", "@slow"],
+        summary: "Receives by these globs no longer, or by none at all",
+        since: "2.0.0",
+        group: "pubsub",
+        complexity: "O(N+M)",
+        arguments: &[Argument {
+            name: "pattern",
+            kind: "pattern",
+            flags: &["optional", "multiple"],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        pushes: true,
+        handler: topics::punsubscribe,
+        ..COMMAND
+    },
+    Command {
+        name: "ssubscribe",
+        arity: -2,
+        flags: &["pubsub", "noscript", "loading", "stale"],
+        categories: &["@pubsub", "@slow"],
+        topics: Some((1, -1, 1)),
+        summary: "Receives what is published to these shard topics",
+        since: "7.0.0",
+        group: "pubsub",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "shardchannel",
+            kind: "string",
+            flags: &["multiple"],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        pushes: true,
+        handler: topics::ssubscribe,
+        ..COMMAND
+    },
+    Command {
+        name: "sunsubscribe",
+        arity: -1,
+        flags: &["pubsub", "noscript", "loading", "stale"],
+        categories: &["@pubsub", "@slow"],
+        topics: Some((1, -1, 1)),
+        summary: "Receives these shard topics no longer, or none at all",
+        since: "7.0.0",
+        group: "pubsub",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "shardchannel",
+            kind: "string",
+            flags: &["optional", "multiple"],
+            ..ARGUMENT
+        }],
+        changes_deliveries: true,
+        pushes: true,
+        handler: topics::sunsubscribe,
+        ..COMMAND
+    },
+    Command {
+        name: "pubsub",
+        arity: -2,
+        flags: &[],
+        categories: &["@slow"],
+        summary: "Questions about topics",
+        since: "2.8.0",
+        group: "pubsub",
+        complexity: "O(1)",
+        subcommands: &[
+            Command {
+                name: "pubsub|channels",
+                arity: -2,
+                flags: &["pubsub", "loading", "stale"],
+                categories: &["@pubsub", "@slow"],
+                summary: "Topics that have a subscriber",
+                since: "2.8.0",
+                group: "pubsub",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "pattern",
+                    kind: "pattern",
+                    flags: &["optional"],
+                    ..ARGUMENT
+                }],
+                handler: topics::channels,
+                ..COMMAND
+            },
+            Command {
+                name: "pubsub|numsub",
+                arity: -2,
+                flags: &["pubsub", "loading", "stale"],
+                categories: &["@pubsub", "@slow"],
+                summary: "Number of subscribers of each topic",
+                since: "2.8.0",
+                group: "pubsub",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "channel",
+                    kind: "string",
+                    flags: &["optional", "multiple"],
+                    ..ARGUMENT
+                }],
+                handler: topics::numsub,
+                ..COMMAND
+            },
+            Command {
+                name: "pubsub|numpat",
+                arity: 2,
+                flags: &["pubsub", "loading", "stale"],
+                categories: &["@pubsub", "@slow"],
+                summary: "Number of different globs subscribed to",
+                since: "2.8.0",
+                group: "pubsub",
+                complexity: "O(1)",
+                handler: topics::numpat,
+                ..COMMAND
+            },
+            Command {
+                name: "pubsub|shardchannels",
+                arity: -2,
+                flags: &["pubsub", "loading", "stale"],
+                categories: &["@pubsub", "@slow"],
+                summary: "Shard topics that have a subscriber",
+                since: "7.0.0",
+                group: "pubsub",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "pattern",
+                    kind: "pattern",
+                    flags: &["optional"],
+                    ..ARGUMENT
+                }],
+                handler: topics::shardchannels,
+                ..COMMAND
+            },
+            Command {
+                name: "pubsub|shardnumsub",
+                arity: -2,
+                flags: &["pubsub", "loading", "stale"],
+                categories: &["@pubsub", "@slow"],
+                summary: "Number of subscribers of each shard topic",
+                since: "7.0.0",
+                group: "pubsub",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "shardchannel",
+                    kind: "string",
+                    flags: &["optional", "multiple"],
+                    ..ARGUMENT
+                }],
+                handler: topics::shardnumsub,
+                ..COMMAND
+            },
+        ],
+        handler: nothing,
+        ..COMMAND
+    },
+];
