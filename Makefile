@@ -153,6 +153,8 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	@.venv/bin/lint-imports --no-logo
 	$(call step,deliberate faults)
 	@$(PY) scripts/mutants.py --check
+	$(call step,figures of the README)
+	@$(PY) scripts/figures.py --check
 
 .PHONY: lint-rust
 lint-rust: $(BUILD_TOOLS)
