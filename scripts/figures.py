@@ -28,7 +28,9 @@ def figures(run: Path) -> str:
     table = ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows]
     machine = lines[0].removeprefix("# ")
     link = f"[{run.name}](benchmarks/runs/{run.name}/summary.md)"
-    said = f"Taken {machine}, with {lines[2]} All of the run: {link}."
+    # The version stands in one place only.
+    versions = re.sub(r"interlock [0-9.]+ \((\w+).*?\)", r"commit \1", lines[2])
+    said = f"Taken {machine}, with {versions} All of the run: {link}."
     missed = [line.removeprefix("- ") for line in lines if line.startswith("- Bars missed")]
     return "\n".join([*table, "", said, *missed]) + "\n"
 
