@@ -101,7 +101,7 @@ impl Queue {
         Ok(Queue {
             plain,
             crew: Crew::default(),
-            core: Core::with(options, watch, clock),
+            core: Core::with_lock(options, watch, clock),
             keys_of: keys,
             shared_of: shared,
             sizeof,

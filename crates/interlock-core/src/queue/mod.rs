@@ -88,10 +88,15 @@ impl<P> Queue<P> {
     pub fn new(options: Options) -> Self {
         Queue::with(options, Watch::off(), Clock::System)
     }
+
+    pub fn with(options: Options, watch: Watch, clock: Clock) -> Self {
+        Queue::with_lock(options, watch, clock)
+    }
 }
 
 impl<P, L: RawLock> Queue<P, L> {
-    pub fn with(options: Options, watch: Watch, clock: Clock) -> Self {
+    /// As `with`, for a lock of the caller's.
+    pub fn with_lock(options: Options, watch: Watch, clock: Clock) -> Self {
         let scheduler = Scheduler::new(options, watch);
         let inner = Inner { scheduler, waiters: Waiters::default(), closed: false };
         Queue { inner: Mutex::new(inner), clock, noted: AtomicBool::new(false) }
