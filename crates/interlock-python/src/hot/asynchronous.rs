@@ -9,7 +9,7 @@ use pyo3::Borrowed;
 
 use super::arguments::{usual_arguments, Known};
 use super::queue::{ack, id_of, quick_put};
-use super::{attached, call_in_full, guarded, in_full, replace, unpanicked};
+use super::{attached, call_in_full, guarded, in_full, or_raised, replace, unpanicked};
 use crate::aio::{AsyncFace, AsyncLease};
 use crate::coroutine::{self, Calls, Coroutine, Task};
 use crate::queue::Queue;
@@ -73,13 +73,7 @@ fn quick_get_async(py: Python<'_>, queue: &Bound<'_, Queue>) -> Option<*mut PyOb
     queue.get().note_async_getter();
     let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
     let (grant, payload) = core.try_get(Kind::Any, wait::consumer(), view).ok()??;
-    Some(match AsyncLease::make(queue, grant, payload) {
-        Ok(lease) => lease.into_ptr(),
-        Err(error) => {
-            error.restore(py);
-            std::ptr::null_mut()
-        }
-    })
+    Some(or_raised(py, AsyncLease::make(queue, grant, payload).map(Bound::into_ptr)))
 }
 
 /// `AsyncQueue.put`: what is to be put, to be awaited.

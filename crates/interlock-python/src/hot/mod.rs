@@ -136,12 +136,15 @@ fn said(slf: *mut PyObject, answer: impl FnOnce() -> *mut PyObject) -> *mut PyOb
 
 #[cold]
 fn attached(call: impl for<'py> FnOnce(Python<'py>) -> PyResult<*mut PyObject>) -> *mut PyObject {
-    told(|py| match call(py) {
-        Ok(answer) => answer,
-        Err(error) => {
-            error.restore(py);
-            std::ptr::null_mut()
-        }
+    told(|py| or_raised(py, call(py)))
+}
+
+/// The answer, or null with the exception raised.
+#[inline]
+fn or_raised(py: Python<'_>, answer: PyResult<*mut PyObject>) -> *mut PyObject {
+    answer.unwrap_or_else(|error| {
+        error.restore(py);
+        std::ptr::null_mut()
     })
 }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::Borrowed;
 
 use super::arguments::{find_arguments, usual_arguments, Known, BLOCK, KEYS, PAYLOAD, TIMEOUT};
-use super::{attached, give_back, guarded, in_full, said};
+use super::{attached, give_back, guarded, in_full, or_raised, said};
 use crate::convert;
 use crate::lease::Lease;
 use crate::queue::Queue;
@@ -81,7 +81,8 @@ pub(super) unsafe extern "C" fn put(
             let known = Known::get(py);
             let queue = Borrowed::from_ptr(py, slf);
             let queue = queue.cast_unchecked::<Queue>().get();
-            if let Some((payload, keys)) = usual_arguments(known, args, count, names) {
+            let usual = usual_arguments(known, args, count, names);
+            if let Some((payload, keys)) = usual {
                 if let Some(id) = quick_put(py, queue, known, payload, keys) {
                     return id_of(slf, queue, id);
                 }
@@ -89,7 +90,9 @@ pub(super) unsafe extern "C" fn put(
             let Some(found) = find_arguments(known, args, count, names) else {
                 return in_full(slf, "_put", args, count, names);
             };
-            let plain = found[KEYS + 1..].iter().all(|&value| known.is_default(value));
+            // What was tried above is not tried again.
+            let plain =
+                usual.is_none() && found[KEYS + 1..].iter().all(|&value| known.is_default(value));
             if plain && (found[TIMEOUT].is_null() || found[TIMEOUT] == known.none) {
                 if let Some(id) = quick_put(py, queue, known, found[PAYLOAD], found[KEYS]) {
                     return id_of(slf, queue, id);
@@ -204,13 +207,8 @@ pub(super) unsafe extern "C" fn get(
                 queue.note_getter(consumer);
                 let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
                 if let Ok(Some((grant, payload))) = queue.core.try_get(Kind::Any, consumer, view) {
-                    let make = || match Lease::make(&bound, grant, payload) {
-                        Ok(lease) => lease.into_ptr(),
-                        Err(error) => {
-                            error.restore(py);
-                            std::ptr::null_mut()
-                        }
-                    };
+                    let make =
+                        || or_raised(py, Lease::make(&bound, grant, payload).map(Bound::into_ptr));
                     return if queue.core.has_events() { said(slf, make) } else { make() };
                 }
             }
