@@ -464,5 +464,20 @@ class HubServer:
     def addresses(self) -> list[str]: ...
     def stop(self, seconds: float = 0.0) -> int:
         """Accepts no more, drains for so long, closes; answers how many connections were cut."""
+    @staticmethod
+    def commands() -> list[tuple[str, list[str]]]:
+        """Each command's name, as COMMAND INFO takes it, and its categories."""
+    def apply(self, settings: dict[str, Any]) -> None:
+        """Limits, users and certificates that hold from now on; other keys are passed over."""
+    def fileno(self) -> int:
+        """Readable while there are events to take."""
+    def events(self) -> tuple[list[tuple[Any, ...]], int]:
+        """What has happened, oldest first, and how many lines of the log were left out.
+
+        ``("log", level, text)``, ``("password", asker, (user, password, address))``,
+        ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
+        """
+    def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
+        """Answers a question among the events: yes, or no with an error's text."""
     def info(self) -> dict[str, Any]:
         """The counters, as INFO names them."""

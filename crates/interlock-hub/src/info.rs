@@ -1,6 +1,7 @@
 //! INFO: the counters and figures of a running hub, in sections as Redis has them.
 
 use std::fmt::Write;
+use std::fs;
 
 use crate::registry::Time;
 use crate::shared::Shared;
@@ -46,8 +47,12 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 // What clients take for the version of the protocol's commands.
                 ("redis_version", crate::command::REDIS_VERSION.to_owned()),
                 ("redis_mode", "standalone".to_owned()),
+                ("os", os()),
+                ("arch_bits", usize::BITS.to_string()),
+                ("multiplexing_api", "epoll".to_owned()),
                 ("interlock_version", env!("CARGO_PKG_VERSION").to_owned()),
                 ("process_id", std::process::id().to_string()),
+                ("run_id", shared.run_id.clone()),
                 ("tcp_port", shared.settings.port.to_string()),
                 ("uptime_in_seconds", uptime.to_string()),
                 ("uptime_in_days", (uptime / 86_400).to_string()),
@@ -58,13 +63,44 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
             "Clients",
             vec![
                 ("connected_clients", cards.len().to_string()),
-                ("maxclients", shared.settings.maxclients.to_string()),
+                ("maxclients", shared.live().maxclients.to_string()),
                 ("pubsub_clients", subscribed.to_string()),
                 ("client_output_buffer_bytes", owed.sum::<usize>().to_string()),
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
             ],
         ),
+        ("Memory", memory()),
+        // Clients wait for this before they send anything.
+        ("Persistence", vec![("loading", "0".to_owned())]),
         ("Stats", stats),
         ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
+        ("CPU", cpu()),
     ]
+}
+
+/// Of the whole process.
+fn memory() -> Vec<(&'static str, String)> {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let resident = pages.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok());
+    // SAFETY: no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let bytes = resident.unwrap_or(0) * page;
+    vec![("used_memory", bytes.to_string()), ("used_memory_rss", bytes.to_string())]
+}
+
+fn cpu() -> Vec<(&'static str, String)> {
+    // SAFETY: the kernel fills the struct, of which all zeros is a valid value.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| format!("{}.{:06}", time.tv_sec, time.tv_usec);
+    let (system, user) = (seconds(usage.ru_stime), seconds(usage.ru_utime));
+    vec![("used_cpu_sys", system), ("used_cpu_user", user)]
+}
+
+fn os() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
 }

@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`resp`] | requests in, replies out |
 //! | [`glob`] | patterns of topics |
-//! | [`settings`] | what a hub is told at its start |
+//! | [`settings`] | what a hub is told at its start, and anew while it runs |
+//! | [`users`] | who may do what |
+//! | [`events`] | what the server says to, and asks of, its controller |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`command`] | one declaration per command, and what each does |
 //! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
+//! | [`tracing`] | the slow log and the lines of MONITOR |
+//! | [`tls`] | what is between such a socket and its session |
 //! | [`reactor`] | sockets, epoll, and the way of a message between workers |
 //! | [`server`] | bind, accept, start, drain, stop |
 //!
@@ -20,6 +24,7 @@
 compile_error!("the hub waits with epoll and runs on Linux only");
 
 pub mod command;
+pub mod events;
 pub mod glob;
 pub mod info;
 pub mod reactor;
@@ -29,4 +34,7 @@ pub mod server;
 pub mod session;
 pub mod settings;
 pub mod shared;
+pub mod tls;
 pub mod topics;
+pub mod tracing;
+pub mod users;

@@ -13,6 +13,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::users::{User, DEFAULT};
+
 /// µs of a clock that does not step back.
 pub type Time = u64;
 
@@ -28,6 +30,8 @@ pub struct Card {
     pub created: Time,
     pub seen: AtomicU64,
     pub name: Mutex<Box<[u8]>>,
+    /// Nobody yet, where it must say who it is.
+    pub user: Mutex<Option<Arc<User>>>,
     pub library: Mutex<[Box<[u8]>; 2]>,
     pub resp: AtomicU8,
     /// Topics, patterns, shard topics.
@@ -90,6 +94,7 @@ impl Card {
             created: now,
             seen: AtomicU64::new(now),
             name: Mutex::default(),
+            user: Mutex::default(),
             library: Mutex::default(),
             resp: AtomicU8::new(2),
             subscriptions: Default::default(),
@@ -103,6 +108,18 @@ impl Card {
 
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
+    }
+
+    pub fn user_name(&self) -> String {
+        self.user.lock().as_ref().map_or(DEFAULT, |user| &user.name).to_owned()
+    }
+
+    /// For a line of the log.
+    pub fn who(&self) -> String {
+        let name = self.name.lock();
+        let name = String::from_utf8_lossy(&name);
+        let (id, address, user) = (self.id, &self.address, self.user_name());
+        format!("id={id} addr={address} name={name} user={user}")
     }
 
     /// A line of CLIENT LIST, in the fields of Redis 7.0.15; what the hub does not have reads 0.
@@ -130,7 +147,7 @@ impl Card {
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub={topics} \
              psub={patterns} ssub={shards} multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 \
-             rbp=0 obl={owed} oll=0 omem={owed} tot-mem={} events=r cmd={command} user=default \
+             rbp=0 obl={owed} oll=0 omem={owed} tot-mem={} events=r cmd={command} user={} \
              redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -141,6 +158,7 @@ impl Card {
             now.saturating_sub(self.seen.load(Relaxed)) / 1_000_000,
             self.unread.load(Relaxed),
             owed + self.unread.load(Relaxed),
+            self.user_name(),
             self.resp.load(Relaxed),
             text(&library[0]),
             text(&library[1]),

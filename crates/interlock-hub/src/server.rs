@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::info;
+use crate::events::{Events, Level};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::reactor::worker::{now, Worker};
 use crate::settings::Settings;
@@ -37,7 +37,8 @@ struct Running {
 }
 
 enum Listener {
-    Tcp(TcpListener),
+    /// And whether it speaks TLS.
+    Tcp(TcpListener, bool),
     Unix(UnixListener, String),
 }
 
@@ -47,15 +48,17 @@ impl Server {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         if !settings.host.is_empty() {
-            let wanted = format!("{}:{}", settings.host, settings.port);
-            let failed = |error| refused(&wanted, error);
-            let listener = TcpListener::bind((settings.host.as_str(), settings.port));
-            let listener = listener.map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            let address = listener.local_addr().map_err(failed)?;
-            settings.port = address.port();
-            addresses.push(address.to_string());
-            listeners.push(Listener::Tcp(listener));
+            let bound = bind(&settings.host, settings.port)?;
+            settings.port = bound.1.port();
+            let shown = if settings.port_speaks_tls { "tls:" } else { "" };
+            addresses.push(format!("{shown}{}", bound.1));
+            listeners.push(Listener::Tcp(bound.0, settings.port_speaks_tls));
+            if let Some(port) = settings.tls_port {
+                let bound = bind(&settings.host, port)?;
+                settings.tls_port = Some(bound.1.port());
+                addresses.push(format!("tls:{}", bound.1));
+                listeners.push(Listener::Tcp(bound.0, true));
+            }
         }
         let unix = Some(settings.unix.clone()).filter(|path| !path.is_empty());
         if let Some(path) = &unix {
@@ -72,7 +75,7 @@ impl Server {
         }
         let count = settings.workers();
         let mailboxes: io::Result<Vec<_>> = (0..count).map(|_| Mailbox::new()).collect();
-        let shared = Arc::new(Shared::new(settings, mailboxes?, now()));
+        let shared = Arc::new(Shared::new(settings, mailboxes?, now())?);
         let workers: io::Result<Vec<_>> =
             (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
         let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
@@ -97,17 +100,18 @@ impl Server {
         Ok(server)
     }
 
-    /// `host:port` or `unix:PATH`, with the port that was really bound.
+    /// `host:port`, `tls:host:port` or `unix:PATH`, with the port that was really bound.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    pub fn shared(&self) -> &Shared {
+    /// What outlives the threads: figures and events.
+    pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
     pub fn info(&self) -> Vec<(&'static str, String)> {
-        info::figures(&self.shared, now()).into_iter().flat_map(|(_, figures)| figures).collect()
+        self.shared.info()
     }
 
     /// Takes no more connections, answers what has arrived and sends what is owed for so long at
@@ -157,12 +161,21 @@ impl Drop for Server {
     }
 }
 
+fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    let failed = |error| refused(&format!("{host}:{port}"), error);
+    let listener = TcpListener::bind((host, port)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
 /// Deals connections to the workers in turn, and reads none.
 fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
     let poll_for = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut fds = vec![poll_for(stop.event())];
     fds.extend(listeners.iter().map(|listener| poll_for(listener.fd())));
     let (mut next, mut pause) = (0, false);
+    let mut complaint = Complaint::default();
     loop {
         // Out of descriptors, only the order to stop is listened to for a moment: the waiting
         // connection would otherwise wake this thread without end.
@@ -181,18 +194,37 @@ fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
                             shared.send(next, Mail::Accepted(socket, peer));
                             next = (next + 1) % shared.mailboxes.len();
                         }
-                        Err(refused) => turn_away(socket, refused),
+                        Err(refused) if !peer.speaks_tls => turn_away(socket, refused),
+                        // Without a handshake it can be told nothing.
+                        Err(_) => {}
                     },
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => {
+                    Err(error) => {
                         add(&shared.counters.accept_errors, 1);
+                        let text = format!("cannot take a connection: {error}");
+                        complaint.say(&shared.events, text);
                         pause = true;
                         break;
                     }
                 }
             }
+        }
+    }
+}
+
+/// What goes on happening is said once a minute.
+#[derive(Default)]
+struct Complaint {
+    said: Option<Instant>,
+}
+
+impl Complaint {
+    fn say(&mut self, events: &Events, text: String) {
+        if self.said.is_none_or(|said| said.elapsed() > Duration::from_secs(60)) {
+            self.said = Some(Instant::now());
+            events.log(Level::Warning, text);
         }
     }
 }
@@ -209,25 +241,27 @@ fn turn_away(socket: OwnedFd, refused: Refused) {
 impl Listener {
     fn fd(&self) -> RawFd {
         match self {
-            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Tcp(listener, _) => listener.as_raw_fd(),
             Listener::Unix(listener, _) => listener.as_raw_fd(),
         }
     }
 
     fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, speaks_tls) => {
                 let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
-                Ok((stream.into(), Peer { address: address.to_string(), local, is_tcp: true }))
+                let (address, speaks_tls) = (address.to_string(), *speaks_tls);
+                Ok((stream.into(), Peer { address, local, is_tcp: true, speaks_tls }))
             }
             Listener::Unix(listener, path) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 // As Redis names them.
                 let address = format!("{path}:0");
-                Ok((stream.into(), Peer { local: address.clone(), address, is_tcp: false }))
+                let (local, is_tcp, speaks_tls) = (address.clone(), false, false);
+                Ok((stream.into(), Peer { local, address, is_tcp, speaks_tls }))
             }
         }
     }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::command::{self, Call, Command};
+use crate::command::{self, Call, Command, Waiting};
+use crate::events::{Answer, Level};
 use crate::registry::Card;
 use crate::resp::parse::{Limits, Parsed, Parser};
 use crate::resp::write::Writer;
 use crate::shared::{add, Core};
 use crate::topics::{Kind, Name};
+use crate::tracing;
+use crate::users::{User, Users};
 
 #[derive(Default)]
 struct Requests {
@@ -38,6 +41,14 @@ pub struct State {
     /// When it is slow, it would rather miss messages than be closed.
     pub drops: bool,
     pub closing: bool,
+    /// It is shown the commands of all.
+    pub monitors: bool,
+    /// `None`: it must say first who it is.
+    pub user: Option<Arc<User>>,
+    /// By a password; not for what everybody is.
+    pub logged_in: bool,
+    /// What the controller was asked: nothing is read until it has answered.
+    pub waiting: Option<Box<Waiting>>,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     deferred: Option<i64>,
     /// Each with its number, for they are given up in the order in which they were taken.
@@ -63,6 +74,8 @@ pub enum Step {
     Idle,
     /// What was published so far must reach this worker's subscribers; then it goes on.
     Sync,
+    /// The controller was asked something: it goes on with `answered`.
+    Wait,
     /// Nothing more is read. What is owed is sent first.
     Close,
     /// At once.
@@ -70,20 +83,25 @@ pub enum Step {
 }
 
 impl Session {
-    pub fn new(card: Arc<Card>, slot: u32) -> Self {
+    pub fn new(card: Arc<Card>, slot: u32, users: &Users) -> Self {
         let (resp3, silent, drops, closing) = Default::default();
-        let (deferred, subscriptions) = Default::default();
-        let state = State {
+        let (deferred, subscriptions, waiting) = Default::default();
+        let mut state = State {
             card,
             slot,
             resp3,
             silent,
             drops,
             closing,
+            monitors: false,
+            user: None,
+            logged_in: false,
+            waiting,
             deferred,
             subscriptions,
             subscribed: 0,
         };
+        state.become_user(users.anonymous().cloned(), false);
         Session { requests: Requests::default(), state }
     }
 
@@ -110,8 +128,12 @@ impl Session {
             *at = fresh.len();
         }
         let (bytes, mut done) = if from_stored { (&stored[..], requests.at) } else { (fresh, *at) };
-        let limits = Limits { bulk: core.shared.settings.frame_limit, strict: false };
+        let bulk = core.local.live.frame_limit;
         let step = loop {
+            let limits = Limits { bulk, strict: state.user.is_none() };
+            if state.waiting.is_some() {
+                break Step::Wait;
+            }
             let step = requests.next(&bytes[done..], &limits, state, core, out);
             match step {
                 Ok((used, None)) => done += used,
@@ -128,7 +150,7 @@ impl Session {
         }
         if !from_stored {
             *at = done;
-            if step == Step::Idle && done < fresh.len() {
+            if step != Step::Sync && done < fresh.len() {
                 // Exactly as long as needed: who trickles half a request keeps no more than it sent.
                 requests.stored = fresh[done..].to_vec();
                 requests.at = 0;
@@ -136,7 +158,7 @@ impl Session {
             }
         } else if step == Step::Sync || done < stored.len() {
             requests.at = done;
-            if step == Step::Idle && done > 0 {
+            if step != Step::Sync && done > 0 {
                 stored.drain(..done);
                 requests.at = 0;
                 stored.shrink_to(stored.len() * 2);
@@ -145,13 +167,48 @@ impl Session {
         }
         let unread = requests.stored.len() - requests.at.min(requests.stored.len());
         requests.parser.shrink();
-        if unread > core.shared.settings.query_limit {
+        let most = core.local.live.query_limit;
+        if unread > if state.user.is_none() { most.min(STRANGERS_QUERY) } else { most } {
             add(&core.shared.counters.client_query_buffer_limit_disconnections, 1);
             state.closing = true;
             return Step::Cut;
         }
         state.card.unread.store(unread, Relaxed);
         step
+    }
+
+    /// The controller's answer. Then `run` goes on.
+    pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
+        let state = &mut self.state;
+        let Some(waiting) = state.waiting.take() else { return };
+        let before = out.len();
+        let resp3 = state.resp3;
+        waiting.answered(answer, state, core, Writer { out, resp3 });
+        if state.is_silent() {
+            out.truncate(before);
+        }
+        state.silence_moves_on();
+    }
+
+    /// There are other users now. False: it may no longer be connected, or not as it is.
+    #[must_use]
+    pub fn keeps_its_place(&mut self, users: &Users) -> bool {
+        let state = &mut self.state;
+        let Some(user) = &state.user else {
+            state.become_user(users.anonymous().cloned(), false);
+            return true;
+        };
+        let user = users.named(user.name.as_bytes()).filter(|user| state.logged_in || user.open);
+        let Some(user) = user.cloned() else { return false };
+        let may = |kind, name: &[u8]| match kind {
+            Kind::Pattern => user.subscribe.hold_all_of(name),
+            Kind::Topic | Kind::Shard | Kind::Trace => user.subscribe.hold(name),
+        };
+        let keeps = [Kind::Topic, Kind::Pattern, Kind::Shard]
+            .into_iter()
+            .all(|kind| state.names(kind).iter().all(|name| may(kind, name)));
+        state.become_user(Some(user), state.logged_in);
+        keeps
     }
 
     /// Gives up what others know of it. Called once, at the end of the connection.
@@ -161,6 +218,7 @@ impl Session {
                 self.state.unsubscribe(kind, &name, core);
             }
         }
+        self.state.stop_monitoring(core);
         core.shared.registry.remove(self.state.card.id);
     }
 }
@@ -195,6 +253,12 @@ impl Requests {
             return Ok((used, None));
         }
         let command = command::find(arguments);
+        if command.is_err() && command::is_http(&arguments[0]) {
+            add(&core.shared.counters.http_disconnections, 1);
+            let text = format!("disconnected: it speaks HTTP: {}", state.card.who());
+            core.shared.events.log(Level::Warning, text);
+            return Ok((used, Some(Step::Cut)));
+        }
         // Who subscribes now must not receive what was published before.
         let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
         if reaches_subscribers && !core.local.chunk.is_empty() {
@@ -205,6 +269,9 @@ impl Requests {
         let pushes = state.execute(command, arguments, core, out);
         if state.deferred.is_some() {
             return Ok((used, Some(Step::Sync)));
+        }
+        if state.waiting.is_some() {
+            return Ok((used, Some(Step::Wait)));
         }
         if state.is_silent() && !pushes {
             out.truncate(before);
@@ -235,7 +302,7 @@ impl State {
         let mut reply = Writer { out, resp3 };
         let refusal = match command {
             Err(unknown) => Some(unknown.text(arguments)),
-            Ok(command) => command.refusal(arguments, !resp3 && self.is_subscribed()),
+            Ok(command) => command.refusal(arguments, self, core),
         };
         if let Some(text) = refusal {
             add(&core.shared.counters.total_error_replies, 1);
@@ -244,13 +311,55 @@ impl State {
         }
         let Ok(command) = command else { return false };
         self.card.command.store(command.index(), Relaxed);
-        let mut call = Call { state: self, core, arguments, reply, command };
-        (command.handler)(&mut call);
+        if core.shared.is_monitored() && !command.has_flag("admin") {
+            let line = tracing::monitored(&self.card, command, arguments);
+            core.local.chunk.add_trace(&line, core.shared.monitored());
+        }
+        let slow = core.local.live.slow_log;
+        let Some(threshold) = slow
+            .threshold
+            .filter(|_| command.timed || core.shared.directory.pattern_count() > PATTERNS_UNTIMED)
+        else {
+            (command.handler)(&mut Call { state: self, core, arguments, reply, command });
+            return command.pushes;
+        };
+        let before = (core.clock)();
+        (command.handler)(&mut Call { state: self, core, arguments, reply, command });
+        let took = (core.clock)().saturating_sub(before);
+        if took >= threshold && slow.length > 0 {
+            core.shared.slow_log.add(&self.card, command, arguments, took, slow.length);
+        }
         command.pushes
+    }
+
+    pub fn monitor(&mut self, core: &mut Core<'_>) {
+        if !self.monitors {
+            self.monitors = true;
+            core.local.monitors.push(self.slot);
+            core.shared.monitor(core.local.worker, true);
+        }
+    }
+
+    pub fn stop_monitoring(&mut self, core: &mut Core<'_>) {
+        if std::mem::take(&mut self.monitors) {
+            core.local.monitors.retain(|&slot| slot != self.slot);
+            core.shared.monitor(core.local.worker, !core.local.monitors.is_empty());
+        }
+    }
+
+    pub fn become_user(&mut self, user: Option<Arc<User>>, logged_in: bool) {
+        self.card.user.lock().clone_from(&user);
+        self.user = user;
+        self.logged_in = logged_in;
     }
 
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions.is_some()
+    }
+
+    /// It gets what it did not ask for at that moment.
+    pub fn is_pushed_to(&self) -> bool {
+        self.is_subscribed() || self.monitors
     }
 
     /// Topics and patterns count together, shard topics apart, as Redis counts them.
@@ -317,3 +426,7 @@ impl State {
 /// Published in one turn, encoded and in copies to send: then it goes out before more is read.
 const TURN_BYTES: usize = 1 << 20;
 const TURN_COPIES: u64 = 1 << 16;
+/// Up to so many, comparing a topic with them takes less than two looks at the clock are worth.
+const PATTERNS_UNTIMED: usize = 32;
+/// Of an unfinished request of who has not said who it is: more than the strict parser takes for one.
+const STRANGERS_QUERY: usize = 256 << 10;

@@ -1,14 +1,33 @@
-//! What a hub is told at its start. Files, flags and their checks are Python's.
+//! What a hub is told at its start, and what it may be told anew. Files, flags and their checks are
+//! Python's.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use crate::users::Users;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub host: String,
     /// 0: any free port. Without a host, TCP is not listened on.
     pub port: u16,
+    /// What is spoken at `port`.
+    pub port_speaks_tls: bool,
+    /// A second port, which speaks TLS. 0: any free one.
+    pub tls_port: Option<u16>,
     /// Path of a unix socket; empty: none.
     pub unix: String,
     /// 0: as many as there are cores, at most four.
     pub workers: usize,
+    /// Someone takes the server's events and answers what it asks. Without, it does not ask.
+    pub controlled: bool,
+    pub live: Live,
+}
+
+/// What may change while the hub runs: all of it at once, or nothing.
+#[derive(Clone, Debug)]
+pub struct Live {
     pub maxclients: usize,
     /// Connections from one address; 0: no limit.
     pub max_per_address: usize,
@@ -20,6 +39,23 @@ pub struct Settings {
     pub pubsub: OutputLimit,
     /// Seconds without a request after which a connection that subscribes to nothing is closed; 0: never.
     pub idle_timeout: u64,
+    /// Seconds in which a client must have said who it is, where that is asked; 0: no limit.
+    pub login_timeout: u64,
+    pub slow_log: SlowLog,
+    pub users: Users,
+    /// Certificates and keys, for the ports that speak TLS.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What CONFIG GET shows: the names and values of the configuration, as Python words them.
+    pub shown: Vec<(String, String)>,
+}
+
+/// Which commands are kept in the slow log.
+#[derive(Clone, Copy, Debug)]
+pub struct SlowLog {
+    /// µs from which a command is slow; `None`: nothing is.
+    pub threshold: Option<u64>,
+    /// How many are kept, the newest of them.
+    pub length: usize,
 }
 
 /// What may be owed to one client, in bytes; 0 is no limit.
@@ -36,8 +72,19 @@ impl Default for Settings {
         Settings {
             host: "127.0.0.1".into(),
             port: 6399,
+            port_speaks_tls: false,
+            tls_port: None,
             unix: String::new(),
             workers: 0,
+            controlled: false,
+            live: Live::default(),
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Live {
             maxclients: 10_000,
             max_per_address: 0,
             query_limit: 64 << 20,
@@ -45,6 +92,11 @@ impl Default for Settings {
             normal: OutputLimit::default(),
             pubsub: OutputLimit { soft: 8 << 20, soft_seconds: 60, hard: 32 << 20 },
             idle_timeout: 0,
+            login_timeout: 60,
+            slow_log: SlowLog { threshold: Some(10_000), length: 128 },
+            users: Users::default(),
+            tls: None,
+            shown: Vec::new(),
         }
     }
 }

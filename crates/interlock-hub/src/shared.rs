@@ -5,24 +5,37 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::events::{Answer, Asker, Events};
+use crate::info;
 use crate::reactor::chunk::{Builder, Chunk};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
+use crate::reactor::worker::now;
 use crate::registry::{Registry, Time};
-use crate::settings::Settings;
+use crate::settings::{Live, Settings};
 use crate::topics::{Directory, Subscribers};
+use crate::tracing::SlowEntries;
 
 pub struct Shared {
+    /// As the hub was started; `live` is what has changed since.
     pub settings: Settings,
+    live: RwLock<Arc<Live>>,
+    pub events: Events,
     pub directory: Directory,
     pub registry: Registry,
     pub mailboxes: Vec<Mailbox>,
     pub counters: Counters,
     pub started: Time,
+    /// Tells this run of the hub from others: 40 digits.
+    pub run_id: String,
+    pub slow_log: SlowEntries,
+    /// Workers with a connection that monitors.
+    monitored: AtomicU64,
     /// Connections taken and not yet closed.
     connected: AtomicUsize,
-    /// The same by address, if that is limited.
+    /// The same by address.
     by_address: Mutex<HashMap<String, usize, RandomState>>,
     /// Workers that have answered what had arrived when the hub began to drain.
     drained: AtomicUsize,
@@ -41,7 +54,10 @@ pub enum Refused {
 /// What one worker has for itself.
 pub struct Local {
     pub worker: usize,
+    pub live: Arc<Live>,
     pub subscribers: Subscribers,
+    /// Slots of connections that are shown all commands.
+    pub monitors: Vec<u32>,
     pub chunk: Builder,
     /// Counted here, and told once a turn: workers that count every request in one place spend more
     /// on that than on the request.
@@ -54,6 +70,8 @@ pub struct Core<'a> {
     pub shared: &'a Shared,
     pub local: &'a mut Local,
     pub now: Time,
+    /// For what takes its time within a turn.
+    pub clock: fn() -> Time,
 }
 
 macro_rules! counters {
@@ -86,7 +104,7 @@ counters! {
     accept_errors,
     /// Messages published, whoever received them.
     messages_published,
-    /// Copies handed to subscribers.
+    /// Copies handed to subscribers; to those that asked for CLIENT SLOW drop, those sent.
     messages_delivered,
     /// Left out for subscribers that asked for it by CLIENT SLOW drop.
     messages_dropped,
@@ -95,7 +113,21 @@ counters! {
     /// Closed over the limit of an unfinished request.
     client_query_buffer_limit_disconnections,
     protocol_errors,
+    /// Closed for they speak HTTP.
+    http_disconnections,
+    /// Connections that did not come through the handshake, or broke TLS later.
+    tls_errors,
     idle_disconnections,
+    /// A password that is not the user's, or no such user.
+    login_failures,
+    /// Closed for they had not said in time who they are.
+    login_timeouts,
+    /// Calls that the user has no right to.
+    permission_errors,
+    /// Closed for their user is gone, or may not receive any more what they subscribed to.
+    permission_disconnections,
+    /// Configurations taken while the hub ran.
+    configurations_applied,
     connections_killed,
     /// Cut at the end of a drain.
     connections_cut,
@@ -106,19 +138,51 @@ pub fn add(counter: &AtomicU64, by: u64) {
 }
 
 impl Shared {
-    pub fn new(settings: Settings, mailboxes: Vec<Mailbox>, now: Time) -> Self {
-        Shared {
+    pub fn new(settings: Settings, mailboxes: Vec<Mailbox>, now: Time) -> std::io::Result<Self> {
+        let events = Events::new()?;
+        Ok(Shared {
+            live: RwLock::new(Arc::new(settings.live.clone())),
             settings,
+            events,
             directory: Directory::default(),
             registry: Registry::default(),
             mailboxes,
             counters: Counters::default(),
             started: now,
+            run_id: run_id(),
+            slow_log: SlowEntries::default(),
+            monitored: AtomicU64::new(0),
             connected: AtomicUsize::new(0),
             by_address: Mutex::default(),
             drained: AtomicUsize::new(0),
             order: Mutex::new(()),
+        })
+    }
+
+    pub fn live(&self) -> Arc<Live> {
+        self.live.read().clone()
+    }
+
+    /// From now on these hold. Who may no longer be connected, or subscribed, is disconnected.
+    pub fn apply(&self, live: Live) {
+        add(&self.counters.configurations_applied, 1);
+        let live = Arc::new(live);
+        let mut current = self.live.write();
+        *current = live.clone();
+        // Under the lock, so that the last one is the last one everywhere.
+        for worker in 0..self.mailboxes.len() {
+            self.send(worker, Mail::Live(live.clone()));
         }
+    }
+
+    /// What INFO shows.
+    pub fn info(&self) -> Vec<(&'static str, String)> {
+        info::figures(self, now()).into_iter().flat_map(|(_, figures)| figures).collect()
+    }
+
+    /// What the controller says to a question.
+    pub fn answer(&self, asker: Asker, answer: Answer) {
+        self.send(asker.worker, Mail::Answer(asker.token, answer));
     }
 
     /// Puts chunks in their place among those of all workers.
@@ -140,16 +204,34 @@ impl Shared {
         }
     }
 
+    pub fn is_monitored(&self) -> bool {
+        self.monitored() != 0
+    }
+
+    /// A bit for each worker with a connection that monitors.
+    pub fn monitored(&self) -> u64 {
+        self.monitored.load(Relaxed)
+    }
+
+    pub fn monitor(&self, worker: usize, monitors: bool) {
+        if monitors {
+            self.monitored.fetch_or(1 << worker, Relaxed);
+        } else {
+            self.monitored.fetch_and(!(1 << worker), Relaxed);
+        }
+    }
+
     /// Takes a connection's place, or says why there is none.
     pub fn arrive(&self, peer: &Peer) -> Result<(), Refused> {
-        if self.connected.load(Relaxed) >= self.settings.maxclients {
+        let live = self.live();
+        if self.connected.load(Relaxed) >= live.maxclients {
             add(&self.counters.rejected_connections, 1);
             return Err(Refused::Full);
         }
-        if self.settings.max_per_address > 0 && peer.is_tcp {
+        if peer.is_tcp {
             let mut by_address = self.by_address.lock();
             let count = by_address.entry_ref(peer.host()).or_default();
-            if *count >= self.settings.max_per_address {
+            if live.max_per_address > 0 && *count >= live.max_per_address {
                 add(&self.counters.rejected_connections_address, 1);
                 return Err(Refused::Address);
             }
@@ -161,7 +243,7 @@ impl Shared {
 
     pub fn left(&self, peer: &Peer) {
         self.connected.fetch_sub(1, Relaxed);
-        if self.settings.max_per_address > 0 && peer.is_tcp {
+        if peer.is_tcp {
             let mut by_address = self.by_address.lock();
             if let Some(count) = by_address.get_mut(peer.host()) {
                 *count -= 1;
@@ -194,9 +276,9 @@ impl Shared {
 }
 
 impl Local {
-    pub fn new(worker: usize) -> Self {
-        let (subscribers, chunk, commands, published) = Default::default();
-        Local { worker, subscribers, chunk, commands, published }
+    pub fn new(worker: usize, live: Arc<Live>) -> Self {
+        let (subscribers, monitors, chunk, commands, published) = Default::default();
+        Local { worker, live, subscribers, monitors, chunk, commands, published }
     }
 
     /// Tells its counts.
@@ -208,6 +290,14 @@ impl Local {
             add(&counters.messages_published, std::mem::take(&mut self.published));
         }
     }
+}
+
+fn run_id() -> String {
+    let random = SystemRandom::new();
+    let mut bytes = [0u8; 20];
+    // Without it the number is a poor one, and nothing else fails.
+    let _ = random.fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub fn bits(mut set: u64) -> impl Iterator<Item = usize> {

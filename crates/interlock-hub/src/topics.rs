@@ -25,6 +25,8 @@ pub enum Kind {
     Topic,
     Pattern,
     Shard,
+    /// What MONITOR shows: no topic, and no name.
+    Trace,
 }
 
 /// Who receives something: how many connections, and a bit for each of their workers.

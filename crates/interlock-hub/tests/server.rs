@@ -7,10 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use interlock_hub::server::Server;
-use interlock_hub::settings::{OutputLimit, Settings};
+use interlock_hub::settings::{Live, OutputLimit, Settings};
 
 fn start(settings: Settings) -> Server {
     Server::start(Settings { port: 0, ..settings }).unwrap()
+}
+
+fn with(workers: usize, live: Live) -> Settings {
+    Settings { workers, live, ..Settings::default() }
 }
 
 struct Client {
@@ -108,7 +112,7 @@ fn all_subscribers_of_all_workers_see_all_publishers_in_one_order() {
 #[test]
 fn a_subscriber_that_does_not_read_is_disconnected_and_counted_and_others_lose_nothing() {
     let pubsub = OutputLimit { soft: 0, soft_seconds: 0, hard: 1 << 20 };
-    let server = start(Settings { workers: 2, pubsub, ..Settings::default() });
+    let server = start(with(2, Live { pubsub, ..Live::default() }));
     let (mut paused, mut reading) = (Client::new(&server), Client::new(&server));
     paused.subscribe(&["t"]);
     reading.subscribe(&["t"]);
@@ -130,7 +134,7 @@ fn a_subscriber_that_does_not_read_is_disconnected_and_counted_and_others_lose_n
 #[test]
 fn a_subscriber_that_would_rather_miss_messages_is_told_how_many() {
     let pubsub = OutputLimit { soft: 1 << 20, soft_seconds: 60, hard: 4 << 20 };
-    let server = start(Settings { workers: 1, pubsub, ..Settings::default() });
+    let server = start(with(1, Live { pubsub, ..Live::default() }));
     let mut slow = Client::new(&server);
     slow.send("CLIENT SLOW drop\r\n");
     assert_eq!(slow.line(), "+OK");
@@ -181,7 +185,7 @@ fn a_stop_answers_what_has_arrived_and_sends_what_is_owed() {
 
 #[test]
 fn connections_over_the_limit_are_told_so_and_leave_room_when_others_go() {
-    let server = start(Settings { maxclients: 2, workers: 1, ..Settings::default() });
+    let server = start(with(1, Live { maxclients: 2, ..Live::default() }));
     let (mut one, mut two) = (Client::new(&server), Client::new(&server));
     for client in [&mut one, &mut two] {
         client.send("PING\r\n");
@@ -195,7 +199,7 @@ fn connections_over_the_limit_are_told_so_and_leave_room_when_others_go() {
     three.send("PING\r\n");
     assert_eq!(three.line(), "+PONG");
     assert_eq!(counter(&server, "rejected_connections"), 1);
-    let server = start(Settings { max_per_address: 1, workers: 1, ..Settings::default() });
+    let server = start(with(1, Live { max_per_address: 1, ..Live::default() }));
     let _one = Client::new(&server);
     let refusal = Client::new(&server).line();
     assert_eq!(refusal, "-ERR max number of clients reached for this address");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use interlock_hub::reactor::mailbox::{Mail, Mailbox};
 use interlock_hub::registry::Card;
 use interlock_hub::session::{Session, Step};
-use interlock_hub::settings::Settings;
+use interlock_hub::settings::{Live, Settings};
 use interlock_hub::shared::{Core, Local, Shared};
 
 /// One worker's state, and no thread.
@@ -22,7 +22,9 @@ struct Client {
 impl Hub {
     fn new(settings: Settings) -> Self {
         let mailboxes = vec![Mailbox::new().unwrap()];
-        Hub { shared: Shared::new(settings, mailboxes, 0), local: Local::new(0) }
+        let shared = Shared::new(settings, mailboxes, 0).unwrap();
+        let local = Local::new(0, shared.live());
+        Hub { shared, local }
     }
 
     fn client(&self, slot: u32) -> Client {
@@ -30,14 +32,15 @@ impl Hub {
             Card { address: format!("c:{slot}"), ..Card::new(slot.into(), 0, slot.into(), 0) };
         let card = Arc::new(card);
         self.shared.registry.add(card.clone());
-        Client { session: Session::new(card, slot), out: Vec::new() }
+        Client { session: Session::new(card, slot, &self.shared.live().users), out: Vec::new() }
     }
 
     /// Runs the session on these bytes as a worker would; the runs of what it published.
     fn feed(&mut self, client: &mut Client, bytes: &[u8]) -> (Step, usize) {
         let (mut at, mut runs) = (0, 0);
         loop {
-            let mut core = Core { shared: &self.shared, local: &mut self.local, now: 0 };
+            let mut core =
+                Core { shared: &self.shared, local: &mut self.local, now: 0, clock: || 0 };
             let step = client.session.run(bytes, &mut at, &mut core, &mut client.out);
             if step != Step::Sync {
                 return (step, runs);
@@ -103,14 +106,14 @@ fn who_subscribes_receives_nothing_that_was_published_before() {
     let mut old = hub.client(1);
     let mut new = hub.client(2);
     hub.talk(&mut old, b"SUBSCRIBE t\r\n");
-    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
     let mut at = 0;
     let requests = b"PUBLISH t 1\r\nSUBSCRIBE t\r\n";
     let step = new.session.run(requests, &mut at, &mut core, &mut new.out);
     assert_eq!((step, &new.out[..]), (Step::Sync, &b":1\r\n"[..]));
     assert_eq!(hub.local.subscribers.of(interlock_hub::topics::Kind::Topic, b"t"), [1]);
     assert_eq!(hub.deliver(&mut old), 1);
-    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
     let step = new.session.run(requests, &mut at, &mut core, &mut new.out);
     assert_eq!((step, at), (Step::Idle, requests.len()));
     assert!(new.out.ends_with(b"$9\r\nsubscribe\r\n$1\r\nt\r\n:1\r\n"));
@@ -118,7 +121,10 @@ fn who_subscribes_receives_nothing_that_was_published_before() {
 
 #[test]
 fn an_unfinished_request_over_its_limit_ends_the_connection() {
-    let mut hub = Hub::new(Settings { query_limit: 100, ..Settings::default() });
+    let mut hub = Hub::new(Settings {
+        live: Live { query_limit: 100, ..Live::default() },
+        ..Settings::default()
+    });
     let mut client = hub.client(1);
     let head = b"*2\r\n$4\r\nECHO\r\n$500\r\n";
     assert_eq!(hub.feed(&mut client, head).0, Step::Idle);
@@ -143,7 +149,7 @@ fn a_closed_connection_leaves_no_trace() {
     let mut client = hub.client(1);
     hub.talk(&mut client, b"SUBSCRIBE a b\r\nSUBSCRIBE a\r\nPSUBSCRIBE a* b*\r\n");
     hub.talk(&mut client, b"UNSUBSCRIBE a\r\n");
-    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
     client.session.close(&mut core);
     assert_eq!((hub.shared.directory.topic_count(), hub.shared.directory.pattern_count()), (0, 0));
     assert!(hub.shared.registry.is_empty());

@@ -1,18 +1,26 @@
 //! The hub from Python: settings in, counters out. Its threads never enter Python.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use interlock_hub::command::{self, Command};
+use interlock_hub::events::{Answer, Asker, Event, Level, Question};
 use interlock_hub::server::Server;
-use interlock_hub::settings::{OutputLimit, Settings};
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use interlock_hub::settings::Settings;
+use interlock_hub::shared::Shared;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::hub_settings::{read, read_live};
 
 #[pyclass(module = "interlock._core", frozen)]
 pub struct HubServer {
     settings: Settings,
     server: std::sync::Mutex<Option<Server>>,
     addresses: std::sync::Mutex<Vec<String>>,
+    /// Of the started server; it stays when that has stopped.
+    shared: OnceLock<Arc<Shared>>,
     /// The process whose hub it is.
     pid: u32,
 }
@@ -21,13 +29,24 @@ pub struct HubServer {
 impl HubServer {
     #[new]
     fn new(settings: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let (server, addresses) = Default::default();
-        Ok(HubServer { settings: read(settings)?, server, addresses, pid: std::process::id() })
+        let (server, addresses, shared) = Default::default();
+        let pid = std::process::id();
+        Ok(HubServer { settings: read(settings)?, server, addresses, shared, pid })
+    }
+
+    /// Name and categories of each command; those of a container begin with its name and `|`.
+    #[staticmethod]
+    fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
+        let declared = |command: &'static Command| (command.name, command.categories.to_vec());
+        command::all()
+            .flat_map(|command| [command].into_iter().chain(command.subcommands))
+            .map(declared)
+            .collect()
     }
 
     /// Binds and starts the threads.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        if self.lock().is_some() {
+        if self.shared.get().is_some() {
             return Err(PyRuntimeError::new_err("the hub was started already"));
         }
         let settings = self.settings.clone();
@@ -39,6 +58,7 @@ impl HubServer {
         })?;
         *self.addresses.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
             started.addresses().to_vec();
+        let _ = self.shared.set(started.shared().clone());
         *self.lock() = Some(started);
         Ok(())
     }
@@ -62,11 +82,43 @@ impl HubServer {
         Ok(server.map_or(0, |mut server| py.detach(move || server.stop(patience))))
     }
 
+    /// Other limits, users and certificates, from now on. The rest of `settings` is not looked at.
+    fn apply(&self, settings: &Bound<'_, PyDict>) -> PyResult<()> {
+        let live = read_live(settings)?;
+        if let Some(shared) = self.shared.get() {
+            shared.apply(live);
+        }
+        Ok(())
+    }
+
+    /// Readable while there are events; -1 of a hub that was not started.
+    fn fileno(&self) -> i32 {
+        self.shared.get().map_or(-1, |shared| shared.events.descriptor())
+    }
+
+    /// What has happened since the last call, and how many lines of the log were left out of it.
+    fn events<'py>(&self, py: Python<'py>) -> PyResult<(Vec<Bound<'py, PyTuple>>, u64)> {
+        let taken = self.shared.get().map(|shared| shared.events.take());
+        let (events, lost) = taken.unwrap_or_default();
+        let events: PyResult<Vec<_>> = events.into_iter().map(|event| shown(py, event)).collect();
+        Ok((events?, lost))
+    }
+
+    /// Answers a question of `events`; `error` is its refusal.
+    #[pyo3(signature = (asker, error = None))]
+    fn answer(&self, asker: (usize, u64, u64), error: Option<String>) {
+        let (worker, token, id) = asker;
+        if let Some(shared) = self.shared.get() {
+            let answer = error.map_or(Answer::Yes, Answer::No);
+            shared.answer(Asker { worker, token, id }, answer);
+        }
+    }
+
     /// What INFO shows; numbers as numbers.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
-        if let Some(server) = &*self.lock() {
-            for (name, value) in server.info() {
+        if let Some(shared) = self.shared.get() {
+            for (name, value) in shared.info() {
                 match value.parse::<u64>() {
                     Ok(number) => info.set_item(name, number)?,
                     Err(_) => info.set_item(name, value)?,
@@ -93,43 +145,35 @@ impl Drop for HubServer {
     }
 }
 
-fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
-    let mut settings = Settings::default();
-    for (key, value) in given {
-        let key: String = key.extract()?;
-        let at = |error: PyErr| {
-            let text = format!("HubServer(): {key}: {}", error.value(given.py()));
-            PyTypeError::new_err(text)
-        };
-        match key.as_str() {
-            "host" => settings.host = value.extract().map_err(at)?,
-            "port" => settings.port = value.extract().map_err(at)?,
-            "unix" => settings.unix = value.extract().map_err(at)?,
-            "workers" => settings.workers = value.extract().map_err(at)?,
-            "maxclients" => settings.maxclients = value.extract().map_err(at)?,
-            "max_per_address" => settings.max_per_address = value.extract().map_err(at)?,
-            "query_limit" => settings.query_limit = value.extract().map_err(at)?,
-            "frame_limit" => settings.frame_limit = value.extract().map_err(at)?,
-            "idle_timeout" => settings.idle_timeout = value.extract().map_err(at)?,
-            "normal" => settings.normal = limit(&value).map_err(at)?,
-            "pubsub" => settings.pubsub = limit(&value).map_err(at)?,
-            _ => {
-                let text = format!("HubServer(): settings has no key {key:?}");
-                return Err(PyValueError::new_err(text));
-            }
+/// `("log", level, text)`, or the question's name, who asks, and what belongs to it.
+fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
+    let (asker, question) = match event {
+        Event::Log { level, text } => {
+            let level = match level {
+                Level::Info => "info",
+                Level::Warning => "warning",
+            };
+            return ("log", level, text).into_pyobject(py);
         }
+        Event::Question { asker, question } => {
+            ((asker.worker, asker.token, asker.id).into_pyobject(py)?, question)
+        }
+    };
+    match question {
+        Question::Password { user, password, address } => {
+            let (user, password) = (PyBytes::new(py, &user), PyBytes::new(py, &password));
+            ("password", asker, (user, password, address)).into_pyobject(py)
+        }
+        Question::Set(pairs) => {
+            let pair = |(name, value): (Vec<u8>, Vec<u8>)| {
+                (PyBytes::new(py, &name), PyBytes::new(py, &value))
+            };
+            let pairs: Vec<_> = pairs.into_iter().map(pair).collect();
+            ("set", asker, pairs).into_pyobject(py)
+        }
+        Question::Reload => ("reload", asker, ()).into_pyobject(py),
+        Question::Shutdown => ("shutdown", asker, ()).into_pyobject(py),
     }
-    // Longer ones have no place in a 32-bit offset.
-    let longest = 1 << 31;
-    settings.frame_limit = settings.frame_limit.min(longest);
-    settings.query_limit = settings.query_limit.min(longest as usize);
-    Ok(settings)
-}
-
-/// `[soft, soft_seconds, hard]`.
-fn limit(value: &Bound<'_, PyAny>) -> PyResult<OutputLimit> {
-    let [soft, soft_seconds, hard]: [u64; 3] = value.extract()?;
-    Ok(OutputLimit { soft: soft as usize, soft_seconds, hard: hard as usize })
 }
 
 fn error_number(error: &std::io::Error) -> Option<i32> {

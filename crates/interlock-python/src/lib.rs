@@ -24,6 +24,7 @@ mod future_methods;
 mod gil;
 mod hot;
 mod hub;
+mod hub_settings;
 mod lease;
 mod many;
 mod queue;

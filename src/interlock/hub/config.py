@@ -10,14 +10,16 @@ from __future__ import annotations
 import ipaddress
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from interlock.hub.settings import BY_KEY, SETTINGS, Wrong
+from interlock.hub.fault import Wrong
+from interlock.hub.settings import BY_KEY, SETTINGS, Setting
+from interlock.hub.users import EVERYBODY, User
 
 
 class ConfigError(ValueError):
@@ -49,34 +51,117 @@ class Configuration:
     origins: Mapping[str, str] = field(compare=False)
     """Where each value came from."""
 
+    source: Source | None = field(default=None, compare=False, repr=False)
+    """What it was read from; None: it cannot be read again."""
+
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
     def for_server(self) -> dict[str, Any]:
-        """What the native server is given."""
-        plain = {
-            key: value
-            for key, value in self.values.items()
-            if "." not in key and key not in NOT_FOR_SERVER
-        }
+        """What the native server is given. Raises ConfigError where a file of `tls` cannot be
+        read."""
+        plain = {key: self[key] for key in FOR_SERVER}
         limits = {
             name: [self[f"limits.{name}.{part}"] for part in ("soft", "soft_seconds", "hard")]
             for name in CLASSES
         }
-        return {**plain, **limits}
+        threshold = self["slow_log.threshold"]
+        port = self["tls.port"]
+        return {
+            **plain,
+            **limits,
+            "slow_log": (None if threshold < 0 else threshold, self["slow_log.length"]),
+            "users": [user.for_server() for user in self.users()],
+            "tls": self._certificates(),
+            "port_speaks_tls": bool(self["tls.cert"]) and port < 0,
+            "tls_port": port if port >= 0 else None,
+            "shown": list(self.shown()),
+        }
+
+    def users(self) -> tuple[User, ...]:
+        """Those that are declared; without any, one that everybody is and who may do everything."""
+        found: tuple[User, ...] = self["user"]
+        return found or (EVERYBODY,)
+
+    def shown(self) -> Iterator[tuple[str, str]]:
+        """What CONFIG GET shows: each key, and what Redis has under another name."""
+        for setting in SETTINGS:
+            value = self[setting.key]
+            if isinstance(value, tuple):
+                text = " ".join(user.name for user in value)
+            elif isinstance(value, bool):
+                text = "yes" if value else "no"
+            else:
+                text = str(value)
+            yield setting.key, text
+            if setting.redis not in {"", setting.key}:
+                yield setting.redis, text
+
+    def renewed(self, raw: Mapping[str, Raw] | None = None) -> tuple[Configuration, list[str]]:
+        """The configuration as its sources give it now, or with `raw` values instead of those it
+        has; and the keys that would have to change and cannot while a hub runs, which stay as they
+        are.
+
+        Raises ConfigError, and OSError where the file cannot be read.
+        """
+        if raw is None:
+            new = self.source.read() if self.source is not None else self
+        else:
+            kept = {key: Raw(self[key], self.origins[key]) for key in BY_KEY}
+            new = replace(checked({**kept, **raw}), source=self.source)
+        fixed = [s.key for s in SETTINGS if not s.live and new[s.key] != self[s.key]]
+        values = {**new.values, **{key: self[key] for key in fixed}}
+        origins = {**new.origins, **{key: self.origins[key] for key in fixed}}
+        return replace(
+            new, values=MappingProxyType(values), origins=MappingProxyType(origins)
+        ), fixed
+
+    def _certificates(self) -> tuple[bytes, bytes, bytes | None] | None:
+        if not self["tls.cert"]:
+            return None
+        texts: list[bytes | None] = []
+        for key in ("tls.cert", "tls.key", "tls.client_ca"):
+            try:
+                texts.append(Path(self[key]).read_bytes() if self[key] else None)
+            except OSError as error:
+                found = Raw(self[key], self.origins[key])
+                reason = f"a file that can be read ({error.strerror})"
+                raise ConfigError((fault(key, found, reason),)) from None
+        certificate, key_text, authorities = texts
+        assert certificate is not None
+        assert key_text is not None
+        return certificate, key_text, authorities
 
     def text(self) -> str:
         """The configuration as a file that would give it, each value with its origin."""
         lines = []
         table = ""
         for setting in SETTINGS:
+            if isinstance(setting.default, tuple):
+                continue
             head, _, name = setting.key.rpartition(".")
             if head != table:
                 lines += ["", f"[{head}]"]
                 table = head
             given = f"{name} = {toml(self[setting.key])}"
             lines.append(f"{given:<32} # {self.origins[setting.key]}: {setting.help}")
+        for user in self["user"]:
+            lines += ["", f"[[user]]  # {self.origins['user']}"]
+            lines += [f"{key} = {toml(value)}" for key, value in user.table().items()]
         return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a configuration is read from, and can be read again."""
+
+    file: str | PathLike[str] | None
+    environment: Mapping[str, str] | None
+    given: Mapping[str, Raw]
+
+    def read(self) -> Configuration:
+        """The configuration as it is now. Raises as `config.read`."""
+        return read(self.file, environment=self.environment, given=self.given)
 
 
 def read(
@@ -97,7 +182,7 @@ def read(
             text = environment[setting.variable]
             raw[key] = Raw(setting.parse(text), f"environment {setting.variable}")
     raw.update(given or {})
-    return checked(raw)
+    return replace(checked(raw), source=Source(file, environment, dict(given or {})))
 
 
 def from_file(path: Path) -> dict[str, Raw]:
@@ -132,8 +217,8 @@ def checked(raw: Mapping[str, Raw]) -> Configuration:
         found = raw.get(setting.key, Raw(setting.default, DEFAULT))
         try:
             values[setting.key] = setting.check(found.value)
-        except Wrong:
-            faults.append(fault(setting.key, found, setting.allowed))
+        except Wrong as wrong:
+            faults.append(faulty(setting, found, wrong))
     origins = {key: raw[key].origin if key in raw else DEFAULT for key in BY_KEY}
     if len(values) == len(SETTINGS):
         faults += together(values, origins)
@@ -152,12 +237,38 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
         yield wrong("host", 'an IP address, or "" where unix is set')
     if values["host"] and not values["unprotected"]:
         host = ipaddress.ip_address(values["host"])
-        if not host.is_loopback:
-            yield wrong("host", "a loopback address, or any with unprotected = true")
+        if not host.is_loopback and not is_guarded(values):
+            yield wrong("host", GUARDED)
+    for key in ("tls.key", "tls.client_ca"):
+        if values[key] and not values["tls.cert"]:
+            yield wrong(key, '"" without tls.cert')
+    if values["tls.cert"] and not values["tls.key"]:
+        yield wrong("tls.key", "the path of a file, beside tls.cert")
+    if values["tls.port"] >= 0 and not values["tls.cert"]:
+        yield wrong("tls.port", "-1 without tls.cert")
+    if values["tls.cert"] and not values["host"]:
+        yield wrong("tls.cert", '"" where host is "": there is no TCP port to speak it at')
+    if values["tls.port"] > 0 and values["tls.port"] == values["port"]:
+        yield wrong("tls.port", f"another port than port, which is {values['port']}")
     for name in CLASSES:
         soft, hard = values[f"limits.{name}.soft"], values[f"limits.{name}.hard"]
         if hard and soft > hard:
             yield wrong(f"limits.{name}.soft", f"at most limits.{name}.hard, which is {hard}")
+
+
+def is_guarded(values: Mapping[str, Any]) -> bool:
+    """Whether who reaches the hub's address must still show something before it is let in."""
+    users = values["user"] or (EVERYBODY,)
+    asks_password = not any(user.is_open for user in users)
+    asks_certificate = values["tls.client_ca"] and values["tls.port"] < 0
+    return asks_password or bool(asks_certificate)
+
+
+def faulty(setting: Setting, found: Raw, wrong: Wrong) -> str:
+    """One line about what a setting refused."""
+    if wrong.allowed:
+        return fault(f"{setting.key}{wrong.place}", Raw(wrong.value, found.origin), wrong.allowed)
+    return fault(setting.key, found, setting.allowed)
 
 
 def fault(key: str, found: Raw, allowed: str) -> str:
@@ -175,8 +286,10 @@ def unknown(key: str, found: Raw) -> str:
     return f"{key} is no key of the configuration ({found.origin}); {hint}"
 
 
-def toml(value: bool | int | float | str) -> str:
-    """A value as TOML writes it."""
+def toml(value: object) -> str:
+    """A value as TOML writes it: a truth, a number, a text, or a list of them."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml(one) for one in value)}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -190,7 +303,14 @@ def toml(value: bool | int | float | str) -> str:
 
 DEFAULT = "default"
 CLASSES = ("normal", "pubsub")
-# Python's own: the first is a check of this module, the second an argument of stop().
-NOT_FOR_SERVER = frozenset({"unprotected", "drain"})
+# What the native server has under the same name.
+FOR_SERVER = (
+    *("host", "port", "unix", "workers", "maxclients", "max_per_address", "query_limit"),
+    *("frame_limit", "idle_timeout", "login_timeout"),
+)
+GUARDED = (
+    "a loopback address; any other with users of whom each has a password, or with tls.client_ca, "
+    "or with unprotected = true"
+)
 ESCAPES = {'"': '\\"', "\\": "\\\\"}
 LONGEST_SHOWN = 80

@@ -6,14 +6,20 @@ not slow the hub down, nor the hub the program.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
 from interlock import _core
 from interlock.hub import config as configuration
+from interlock.hub.control import Controller
+
+logger = logging.getLogger("interlock.hub")
 
 
 class Hub:
@@ -57,7 +63,14 @@ class Hub:
                 f"a Configuration, None"
             )
         self._server: _core.HubServer | None = None
+        self._end: Callable[..., int | None] | None = None
         self._process = 0
+        # One change of the configuration at a time.
+        self._changes = threading.Lock()
+        self.on_shutdown: Callable[[], None] | None = None
+        """What the command SHUTDOWN does; None: it is refused. Called on a thread of the hub's."""
+        self.on_apply: Callable[[configuration.Configuration], None] | None = None
+        """Told of another configuration before it is applied; may refuse it by ConfigError."""
 
     @property
     def config(self) -> configuration.Configuration:
@@ -75,39 +88,99 @@ class Hub:
         first = self.addresses[0]
         if first.startswith("unix:"):
             return f"unix://{first.removeprefix('unix:')}"
+        if first.startswith("tls:"):
+            return f"rediss://{first.removeprefix('tls:')}"
         return f"redis://{first}"
 
     @property
     def port(self) -> int:
         """The TCP port; 0 if it listens on a unix socket only."""
-        return next(
-            (
-                int(address.rpartition(":")[2])
-                for address in self.addresses
-                if not address.startswith("unix:")
-            ),
-            0,
-        )
+        return next(self._ports(), 0)
+
+    @property
+    def tls_port(self) -> int:
+        """The TCP port that speaks TLS; 0 if there is none."""
+        return next(self._ports("tls:"), 0)
+
+    def _ports(self, kind: str = "") -> Iterator[int]:
+        for address in self.addresses:
+            if address.startswith(kind) and not address.startswith("unix:"):
+                yield int(address.rpartition(":")[2])
 
     def start(self) -> None:
         """Listen, and start the threads. Raises OSError where it cannot listen."""
         if self._server is not None:
             raise RuntimeError("the hub is running already")
-        server = _core.HubServer(self._config.for_server())
+        server = _core.HubServer({**self._for_server(self._config), "controlled": True})
         server.start()
+        controller = Controller(self, server)
+        controller.start()
         self._server = server
         self._process = os.getpid()
+        self._end = weakref.finalize(self, end, server, controller, self._process)
+
+    def reload(self) -> list[str]:
+        """Read the configuration again from where it came, and apply it to the running hub; the
+        answer are keys that have changed there and need a restart to take effect.
+
+        Raises ConfigError or OSError where it cannot be used: nothing has changed then. What `set`
+        changed is as it was.
+        """
+        with self._changes:
+            new, fixed = self._config.renewed()
+            self._apply(new)
+        if fixed:
+            logger.warning("these need a restart: %s", ", ".join(fixed))
+        return fixed
+
+    def set(self, values: Mapping[str, object]) -> None:
+        """Change keys of the running hub until the next reload: all of them or, with a ConfigError,
+        none."""
+        given = {
+            key: value
+            if isinstance(value, configuration.Raw)
+            else configuration.Raw(value, "set()")
+            for key, value in values.items()
+        }
+        with self._changes:
+            new, fixed = self._config.renewed(given)
+            if fixed:
+                faults = (f"{key} cannot change while the hub runs" for key in fixed)
+                raise configuration.ConfigError(tuple(faults))
+            self._apply(new)
+
+    def _apply(self, new: configuration.Configuration) -> None:
+        server, given = self._running(), self._for_server(new)
+        if self.on_apply is not None:
+            self.on_apply(new)
+        server.apply(given)
+        changed = [key for key, value in new.values.items() if value != self._config[key]]
+        self._config = new
+        logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
+
+    def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
+        given = config.for_server()
+        try:
+            _core.HubServer(given)
+        except ValueError as error:
+            # What only the native side can say: whether certificates and keys are some.
+            raise configuration.ConfigError((str(error),)) from None
+        return given
 
     def stop(self, timeout: float | None = None) -> int:
         """Take no more connections, wait up to `timeout` seconds (the setting `drain`) until the
         clients have read what they are owed, and close. Answers how many were owed some still."""
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"stop(): timeout is {timeout}; allowed: 0 or more, None")
+        server = self._server
         # After a fork the threads are the parent's, and so is the hub: a child cannot stop it.
-        if self._server is None or self._process != os.getpid():
+        if server is None or self._end is None or self._process != os.getpid():
             return 0
-        server, self._server = self._server, None
-        return server.stop(self._config["drain"] if timeout is None else timeout)
+        # What clients ask of it while it drains is still answered.
+        cut = server.stop(self._config["drain"] if timeout is None else timeout)
+        self._server = None
+        self._end()
+        return cut
 
     def info(self) -> dict[str, Any]:
         """The server's counters, by the names that INFO gives them."""
@@ -135,3 +208,10 @@ class Hub:
         if self._process != os.getpid():
             raise RuntimeError(f"the hub runs in process {self._process}; this is a fork of it")
         return self._server
+
+
+def end(server: _core.HubServer, controller: Controller, process: int) -> None:
+    """The end of a hub that was stopped, or that nobody holds any more."""
+    if process == os.getpid():
+        server.stop(0.0)
+        controller.stop()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
-class Wrong(ValueError):
-    """A value that a setting does not take; `config` adds which setting, and where it came from."""
+from interlock.hub import users
+from interlock.hub.fault import Wrong
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Setting:
     key: str
     """As it stands in the file; a dot parts a table from its key."""
 
-    default: bool | int | float | str
+    default: bool | int | float | str | tuple[users.User, ...]
     check: Callable[[object], object]
     """Gives the value, made canonical; raises Wrong."""
 
@@ -32,17 +32,30 @@ class Setting:
     help: str
     """One line."""
 
+    live: bool = False
+    """It can change while the hub runs."""
+
+    redis: str = ""
+    """What CONFIG GET and SET of Redis call the same thing."""
+
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
         return "INTERLOCK_HUB_" + self.key.upper().replace(".", "_")
 
     def parse(self, text: str) -> object:
-        """A value from a flag or the environment, where all is text, as the file would give it."""
+        """A value from a flag, the environment or CONFIG SET, where all is text, as the file would
+        give it."""
         if isinstance(self.default, str):
             return text
         if isinstance(self.default, bool):
-            return {"true": True, "false": False}.get(text.lower(), text)
+            truths = {"true": True, "false": False, "yes": True, "no": False}
+            return truths.get(text.lower(), text)
+        if isinstance(self.default, tuple):
+            try:
+                return tomllib.loads(f"{self.key} = {text}")[self.key]
+            except tomllib.TOMLDecodeError:
+                return text
         for number in (int, float):
             try:
                 return number(text)
@@ -95,6 +108,24 @@ def path(value: object) -> str:
     return value
 
 
+def file(value: object) -> str:
+    """The path of a file, or nothing."""
+    if not isinstance(value, str) or "\0" in value:
+        raise Wrong
+    return value
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    """One of some words."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise Wrong
+        return value
+
+    return check
+
+
 YEAR = 366 * 86400
 # sun_path of Linux, less the zero at its end.
 LONGEST_UNIX_PATH = 107
@@ -110,18 +141,21 @@ SETTINGS = (
     Setting(
         "host", "127.0.0.1", address, 'an IP address, or "" for no TCP at all',
         'the address to listen on; "" for no TCP',
+        redis="bind",
     ),
     Setting(
         "port", 6399, whole(0, 65535), "a whole number from 0 to 65535",
         "the TCP port; 0 takes a free one",
+        redis="port",
     ),
     Setting(
         "unix", "", path, f"a path of at most {LONGEST_UNIX_PATH} bytes",
         "the path of a unix socket to listen on as well",
+        redis="unixsocket",
     ),
     Setting(
         "unprotected", False, truth, "true, false",
-        "listen where other machines can reach the hub, though it asks nobody for a password",
+        "listen where other machines reach the hub, though it asks for no password or certificate",
     ),
     Setting(
         "workers", 0, whole(0, 64), "a whole number from 0 to 64",
@@ -130,51 +164,116 @@ SETTINGS = (
     Setting(
         "maxclients", 10000, whole(1, 1000000), "a whole number from 1 to 1000000",
         "how many connections may be open; one more is refused with an error",
+        live=True, redis="maxclients",
     ),
     Setting(
         "max_per_address", 0, whole(0, 1000000), "a whole number from 0 (no limit) to 1000000",
         "how many of them may come from one IP address",
+        live=True,
     ),
     Setting(
         "query_limit", 64 << 20, whole(1024, LONGEST), f"{BYTES}, from 1024 to {LONGEST}",
         "bytes that a client may have sent of commands not yet complete",
+        live=True, redis="client-query-buffer-limit",
     ),
     Setting(
         "frame_limit", 512 << 20, whole(1024, LONGEST), f"{BYTES}, from 1024 to {LONGEST}",
         "bytes of the longest argument of a command",
+        live=True, redis="proto-max-bulk-len",
     ),
     Setting(
         "idle_timeout", 0, whole(0, YEAR), WHOLE_SECONDS,
         "close a client that subscribes to nothing and was silent for so many seconds; 0 never",
+        live=True, redis="timeout",
+    ),
+    Setting(
+        "login_timeout", 60, whole(0, YEAR), WHOLE_SECONDS,
+        "close a client that has not said who it is for so many seconds; 0 never",
+        live=True,
     ),
     Setting(
         "drain", 5.0, seconds, SECONDS,
         "how long a stopping hub waits for its clients to read what they are owed",
+        live=True,
     ),
     Setting(
         "limits.normal.soft", 0, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to a client without subscriptions that end it when owed for soft_seconds",
+        live=True,
     ),
     Setting(
         "limits.normal.soft_seconds", 0, whole(0, YEAR), WHOLE_SECONDS,
         "how long they may be owed",
+        live=True,
     ),
     Setting(
         "limits.normal.hard", 0, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to it that end it at once",
+        live=True,
     ),
     Setting(
         "limits.pubsub.soft", 8 << 20, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to a subscriber that end it when owed for soft_seconds",
+        live=True,
     ),
     Setting(
         "limits.pubsub.soft_seconds", 60, whole(0, YEAR), WHOLE_SECONDS,
         "how long they may be owed",
+        live=True,
     ),
     Setting(
         "limits.pubsub.hard", 32 << 20, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to it that end it at once",
+        live=True,
+    ),
+    Setting(
+        "slow_log.threshold", 10_000, whole(-1, YEAR * 1_000_000),
+        "a whole number of microseconds, from 0; -1 for no slow log",
+        "keep a command in the slow log that took so many microseconds; -1 keeps none",
+        live=True, redis="slowlog-log-slower-than",
+    ),
+    Setting(
+        "slow_log.length", 128, whole(0, 1_000_000), "a whole number from 0 to 1000000",
+        "how many commands the slow log keeps, the newest of them",
+        live=True, redis="slowlog-max-len",
+    ),
+    Setting(
+        "tls.cert", "", file, "the path of a file",
+        "a PEM file with the certificate and those up to its authority; the port then speaks TLS",
+        live=True,
+    ),
+    Setting(
+        "tls.key", "", file, "the path of a file",
+        "a PEM file with the certificate's key",
+        live=True,
+    ),
+    Setting(
+        "tls.client_ca", "", file, "the path of a file",
+        "a PEM file with authorities; clients must show a certificate that one of them signed",
+        live=True,
+    ),
+    Setting(
+        "tls.port", -1, whole(-1, 65535), "a whole number from 0 to 65535; -1 for none",
+        "a port for TLS beside the plain one; -1: there is one port, and it speaks TLS",
+        redis="tls-port",
+    ),
+    Setting(
+        "log.level", "info", one_of("info", "warning", "error"), "info, warning, error",
+        "which lines `interlock hub` logs",
+        live=True, redis="loglevel",
+    ),
+    Setting(
+        "log.file", "", file, "the path of a file",
+        'where it logs to, opened anew by USR1; "" for standard error',
+        live=True, redis="logfile",
+    ),
+    Setting(
+        "user", (), users.checked, "a list of [[user]] tables",
+        "who may connect, and do what; without any, everybody may do everything",
+        live=True,
     ),
 )  # fmt: skip
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}
+
+BY_REDIS_NAME = {setting.redis: setting for setting in SETTINGS if setting.redis}

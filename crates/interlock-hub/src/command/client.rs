@@ -87,6 +87,7 @@ struct Filter<'a> {
     class: Option<Class>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     skip_me: bool,
 }
 
@@ -120,11 +121,12 @@ fn filter<'a>(call: &mut Call<'a, '_>) -> Option<Filter<'a>> {
         } else if call.is(at, "LADDR") {
             filter.local = Some(value);
         } else if call.is(at, "USER") {
-            if value != b"default" {
+            if call.core.local.live.users.named(value).is_none() {
                 let head: &[u8] = b"ERR No such user '";
                 call.error_bytes(&[head, value, b"'"].concat());
                 return None;
             }
+            filter.user = Some(value);
         } else if call.is(at, "SKIPME") && (call.is(at + 1, "yes") || call.is(at + 1, "no")) {
             filter.skip_me = call.is(at + 1, "yes");
         } else {
@@ -163,6 +165,7 @@ impl Filter<'_> {
     fn holds(&self, card: &Card) -> bool {
         self.id.is_none_or(|id| id == card.id)
             && self.class.is_none_or(|class| class.holds(card))
+            && self.user.is_none_or(|user| user == card.user_name().as_bytes())
             && self.address.is_none_or(|address| address == card.address.as_bytes())
             && self.local.is_none_or(|local| local == card.local.as_bytes())
     }
@@ -241,6 +244,21 @@ pub fn reply(call: &mut Call<'_, '_>) {
     } else {
         call.syntax_error();
     }
+}
+
+/// No command waits yet for anything that others could end.
+pub fn unblock(call: &mut Call<'_, '_>) {
+    if integer(&call.arguments[2]).is_none() {
+        return call.error("ERR value is not an integer or out of range");
+    }
+    let reason = call.arguments.len() == 4;
+    if call.arguments.len() > 4 {
+        return call.syntax_error();
+    }
+    if reason && !call.is(3, "timeout") && !call.is(3, "error") {
+        return call.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    }
+    call.reply.integer(0);
 }
 
 /// What happens when it reads too slowly.

@@ -1,4 +1,4 @@
-//! About one's own connection: greeting, password, farewell.
+//! About one's own connection, until its farewell.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,74 +29,6 @@ pub fn echo(call: &mut Call<'_, '_>) {
     call.reply.bulk(message);
 }
 
-pub fn hello(call: &mut Call<'_, '_>) {
-    let mut resp3 = call.state.resp3;
-    if let Some(version) = call.arguments.get(1) {
-        resp3 = match integer(version) {
-            None => return call.error("ERR Protocol version is not an integer or out of range"),
-            Some(2) => false,
-            Some(3) => true,
-            Some(_) => return call.error("NOPROTO unsupported protocol version"),
-        };
-    }
-    let mut at = 2;
-    while at < call.arguments.len() {
-        let left = call.arguments.len() - at - 1;
-        if call.is(at, "AUTH") && left >= 2 {
-            if !is_default(call, at + 1) {
-                return call.error(WRONG_PASSWORD);
-            }
-            at += 3;
-        } else if call.is(at, "SETNAME") && left >= 1 {
-            let name = &call.arguments[at + 1];
-            if !is_printable(name) {
-                return call.error(BAD_NAME);
-            }
-            // At once, as in Redis: it stays although a later option is wrong.
-            *call.state.card.name.lock() = name.into();
-            at += 2;
-        } else {
-            let head: &[u8] = b"ERR Syntax error in HELLO option '";
-            let text = [head, &call.arguments[at], b"'"].concat();
-            return call.error_bytes(&text);
-        }
-    }
-    call.state.resp3 = resp3;
-    call.reply.resp3 = resp3;
-    call.state.card.resp.store(if resp3 { 3 } else { 2 }, Relaxed);
-    let reply = &mut call.reply;
-    reply.map(7);
-    // Clients look at these: what they know of a Redis 7.0 they may rely on here.
-    for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
-    reply.bulk(b"proto");
-    reply.integer(if resp3 { 3 } else { 2 });
-    reply.bulk(b"id");
-    reply.integer(call.state.card.id as i64);
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
-    reply.bulk(b"modules");
-    reply.array(0);
-}
-
-pub fn auth(call: &mut Call<'_, '_>) {
-    match call.arguments.len() {
-        2 => call.error(NO_PASSWORD),
-        3 if is_default(call, 1) => call.reply.ok(),
-        3 => call.error(WRONG_PASSWORD),
-        _ => call.syntax_error(),
-    }
-}
-
-/// There are no users yet but the default one, which takes any password.
-fn is_default(call: &Call<'_, '_>, at: usize) -> bool {
-    &call.arguments[at] == b"default"
-}
-
 pub fn select(call: &mut Call<'_, '_>) {
     match integer(&call.arguments[1]) {
         None => call.error("ERR value is not an integer or out of range"),
@@ -106,6 +38,17 @@ pub fn select(call: &mut Call<'_, '_>) {
         }
         Some(_) => call.error("ERR DB index is out of range"),
     }
+}
+
+/// Of a node of a cluster, which this is not.
+pub fn readonly(call: &mut Call<'_, '_>) {
+    call.error("ERR This instance has cluster support disabled");
+}
+
+/// Every command of every connection from now on, this one's own too.
+pub fn monitor(call: &mut Call<'_, '_>) {
+    call.state.monitor(call.core);
+    call.reply.ok();
 }
 
 pub fn quit(call: &mut Call<'_, '_>) {
@@ -119,10 +62,13 @@ pub fn reset(call: &mut Call<'_, '_>) {
             call.state.unsubscribe(kind, &name, call.core);
         }
     }
+    call.state.stop_monitoring(call.core);
     let state = &mut *call.state;
     state.resp3 = false;
     state.silent = Silent::No;
     state.drops = false;
+    let anonymous = call.core.local.live.users.anonymous().cloned();
+    state.become_user(anonymous, false);
     state.card.resp.store(2, Relaxed);
     state.card.no_evict.store(false, Relaxed);
     *state.card.name.lock() = Box::default();
@@ -136,7 +82,4 @@ pub fn is_printable(name: &[u8]) -> bool {
 
 pub const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
-     default user. Are you sure your configuration is correct?";
 pub const REDIS_VERSION: &str = "7.0.15";

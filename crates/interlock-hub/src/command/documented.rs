@@ -1,6 +1,7 @@
 //! COMMAND: the declarations, as clients and redis-cli ask for them.
 
 use super::{all, named, Argument, Call, Command};
+use crate::glob;
 use crate::resp::write::Writer;
 
 pub fn command(call: &mut Call<'_, '_>) {
@@ -32,6 +33,61 @@ pub fn docs(call: &mut Call<'_, '_>) {
     };
     call.reply.map(wanted.len());
     wanted.into_iter().for_each(|command| document(&mut call.reply, command));
+}
+
+pub fn list(call: &mut Call<'_, '_>) {
+    let count = call.arguments.len();
+    let is_filter = count == 5 && call.is(2, "FILTERBY");
+    let word = call.arguments.get(4).unwrap_or_default().to_ascii_lowercase();
+    let all = all().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    let wanted: Vec<&Command> = if count == 2 {
+        all.collect()
+    } else if is_filter && call.is(3, "ACLCAT") {
+        let category = [&b"@"[..], &word].concat();
+        let has = |command: &&Command| command.categories.iter().any(|c| c.as_bytes() == category);
+        all.filter(has).collect()
+    } else if is_filter && call.is(3, "PATTERN") {
+        all.filter(|command| glob::matches(&word, command.name.as_bytes())).collect()
+    } else if is_filter && call.is(3, "MODULE") {
+        Vec::new()
+    } else {
+        return call.syntax_error();
+    };
+    call.reply.array(wanted.len());
+    wanted.iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
+}
+
+/// How arguments are written in a line of help: ` <name>`, ` [TOKEN <name> ...]`.
+pub fn usage(arguments: &[Argument]) -> String {
+    let shown = |argument: &Argument| {
+        let inner = argument.arguments.iter().map(|inner| inner_usage(inner));
+        let mut text = match argument.kind {
+            "block" => inner.collect::<Vec<_>>().join(" "),
+            "oneof" => format!("({})", inner.collect::<Vec<_>>().join("|")),
+            _ => inner_usage(argument),
+        };
+        if !argument.token.is_empty() && !argument.arguments.is_empty() {
+            text = format!("{} {text}", argument.token);
+        }
+        if argument.flags.contains(&"multiple") {
+            text = format!("{text} [{text} ...]");
+        }
+        if argument.flags.contains(&"optional") {
+            text = format!("[{text}]");
+        }
+        format!(" {text}")
+    };
+    arguments.iter().map(shown).collect()
+}
+
+fn inner_usage(argument: &Argument) -> String {
+    let name = format!("<{}>", argument.name);
+    match (argument.kind, argument.token) {
+        ("block" | "oneof", _) => usage(std::slice::from_ref(argument)).trim_start().to_owned(),
+        ("pure-token", token) => token.to_owned(),
+        (_, "") => name,
+        (_, token) => format!("{token} {name}"),
+    }
 }
 
 /// Ten fields, as Redis 7 has them.

@@ -2,14 +2,18 @@
 
 mod client;
 mod connection;
+mod control;
 pub mod declared;
 mod documented;
+mod login;
 mod server;
+mod slow;
 mod topics;
 
 pub use connection::REDIS_VERSION;
 pub use declared::{Argument, Command};
 
+use crate::events::{Answer, Asker, Question};
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
 use crate::session::State;
@@ -22,6 +26,31 @@ pub struct Call<'a, 'b> {
     pub arguments: Arguments<'a>,
     pub reply: Writer<'a>,
     pub command: &'static Command,
+}
+
+/// A call that goes on when the controller has answered.
+#[derive(Debug)]
+pub enum Waiting {
+    Login(login::Login),
+    /// CONFIG SET and the like; `closes`: the connection's end is the answer.
+    Order {
+        closes: bool,
+    },
+}
+
+impl Waiting {
+    pub fn answered(
+        self,
+        answer: Answer,
+        state: &mut State,
+        core: &mut Core<'_>,
+        reply: Writer<'_>,
+    ) {
+        match self {
+            Waiting::Login(login) => login.answered(answer, state, core, reply),
+            Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
+        }
+    }
 }
 
 /// Why there is no such command.
@@ -45,6 +74,11 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
         }
         _ => Ok(command),
     }
+}
+
+/// A browser was made to talk to the hub: as in Redis, its first line must not become a command.
+pub fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// By its name as COMMAND INFO takes it: `get`, `client|list`.
@@ -73,13 +107,35 @@ impl Command {
         std::ptr::from_ref(self) as usize
     }
 
-    /// Why this call is refused, before anything is done; `bound`: the client may only subscribe.
-    pub fn refusal(&self, arguments: Arguments<'_>, bound: bool) -> Option<Vec<u8>> {
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Why this call is refused, before anything is done.
+    pub fn refusal(
+        &self,
+        arguments: Arguments<'_>,
+        state: &State,
+        core: &Core<'_>,
+    ) -> Option<Vec<u8>> {
         let count = arguments.len() as i32;
         if (self.arity > 0 && count != self.arity) || count < -self.arity {
             let text = format!("ERR wrong number of arguments for '{}' command", self.name);
             return Some(text.into_bytes());
         }
+        match &state.user {
+            None if !self.has_flag("no_auth") => return Some(login::WITHOUT_LOGIN.into()),
+            Some(user) => {
+                let refusal = user.refusal(self, arguments);
+                if refusal.is_some() && !self.has_flag("no_auth") {
+                    add(&core.shared.counters.permission_errors, 1);
+                    return refusal;
+                }
+            }
+            None => {}
+        }
+        // In RESP2 what a subscriber is sent cannot be told from an answer.
+        let bound = !state.resp3 && state.is_subscribed();
         if bound && !self.pushes && !matches!(self.name, "ping" | "quit" | "reset") {
             let text = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
@@ -136,6 +192,14 @@ impl Call<'_, '_> {
         self.reply.error(text);
     }
 
+    /// The reply comes when the controller has answered.
+    pub fn ask(&mut self, question: Question, waiting: Waiting) {
+        let card = &self.state.card;
+        let asker = Asker { worker: card.worker, token: card.token, id: card.id };
+        self.core.shared.events.ask(asker, question);
+        self.state.waiting = Some(Box::new(waiting));
+    }
+
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.arguments.get(index).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }
@@ -143,6 +207,21 @@ impl Call<'_, '_> {
     pub fn syntax_error(&mut self) {
         self.error("ERR syntax error");
     }
+}
+
+/// HELP of a container: what its subcommands are for, as Redis lays it out.
+fn help(call: &mut Call<'_, '_>) {
+    let (container, _) = call.command.name.split_once('|').unwrap_or_default();
+    let subcommands = named(container.as_bytes()).map_or(&[][..], |command| command.subcommands);
+    let usage = "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:";
+    let mut lines = vec![format!("{} {usage}", container.to_ascii_uppercase())];
+    for sub in subcommands {
+        let (_, name) = sub.name.split_once('|').unwrap_or_default();
+        lines.push(format!("{}{}", name.to_ascii_uppercase(), documented::usage(sub.arguments)));
+        lines.push(format!("    {}.", sub.summary));
+    }
+    call.reply.array(lines.len());
+    lines.iter().for_each(|line| call.reply.simple(line));
 }
 
 /// Of a container: its subcommands do the work.

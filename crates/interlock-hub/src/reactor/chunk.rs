@@ -74,6 +74,7 @@ impl Builder {
             Kind::Topic => b"*3\r\n$7\r\nmessage\r\n",
             Kind::Shard => b"*3\r\n$8\r\nsmessage\r\n",
             Kind::Pattern => b"*4\r\n$8\r\npmessage\r\n",
+            Kind::Trace => unreachable!("nobody publishes to it"),
         };
         chunk.bytes.reserve(head.len() + name.len() + topic.len() + message.len() + 48);
         chunk.bytes.extend_from_slice(head);
@@ -107,6 +108,34 @@ impl Builder {
             messages: 1,
             workers: to.workers,
         });
+    }
+
+    /// Appends a line for those that monitor.
+    pub fn add_trace(&mut self, line: &[u8], workers: u64) {
+        if self.open.bytes.len() >= SEALED_AT {
+            self.seal();
+        }
+        let chunk = &mut self.open;
+        let start = chunk.bytes.len() as u32;
+        chunk.bytes.extend_from_slice(line);
+        let end = chunk.bytes.len() as u32;
+        chunk.workers |= workers;
+        self.size += line.len();
+        self.copies += 1;
+        match chunk.runs.last_mut() {
+            Some(last) if last.kind == Kind::Trace => {
+                last.end = end;
+                last.workers |= workers;
+            }
+            _ => chunk.runs.push(Run {
+                kind: Kind::Trace,
+                name: start..start,
+                start,
+                end,
+                messages: 0,
+                workers,
+            }),
+        }
     }
 
     pub fn take(&mut self) -> Vec<Arc<Chunk>> {

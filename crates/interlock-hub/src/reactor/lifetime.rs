@@ -7,10 +7,13 @@ use std::sync::Arc;
 use super::mailbox::Peer;
 use super::output::Output;
 use super::poll;
-use super::worker::{Connection, Slot, Worker};
+use super::worker::{now, Connection, Slot, Worker};
+use crate::events::{Answer, Level};
 use crate::registry::{Card, Time};
 use crate::session::Session;
+use crate::settings::Live;
 use crate::shared::{add, Core};
+use crate::tls::Tls;
 
 impl Worker {
     pub(super) fn accept(&mut self, socket: OwnedFd, peer: Peer) {
@@ -18,12 +21,25 @@ impl Worker {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
-        let place = &mut self.slots[slot as usize];
+        let place = &self.slots[slot as usize];
         let token = u64::from(place.generation) << 32 | u64::from(slot);
         let fd = socket.as_raw_fd();
         if peer.is_tcp {
             poll::no_delay(fd);
         }
+        let tls = match &self.local.live.tls {
+            // The certificate cannot be used: nothing can be said to the client.
+            Some(config) if peer.speaks_tls => match Tls::new(config.clone()) {
+                Ok(tls) => Some(Box::new(tls)),
+                Err(_) => {
+                    add(&self.shared.counters.tls_errors, 1);
+                    self.shared.left(&peer);
+                    self.free.push(slot);
+                    return;
+                }
+            },
+            _ => None,
+        };
         let id = self.shared.registry.next_id();
         let card = Arc::new(Card {
             address: peer.address.clone(),
@@ -32,14 +48,14 @@ impl Worker {
             ..Card::new(id, self.local.worker, token, self.now)
         });
         self.shared.registry.add(card.clone());
-        place.connection = Some(Box::new(Connection {
+        self.slots[slot as usize].connection = Some(Box::new(Connection {
             socket,
             peer,
-            session: Session::new(card, slot),
+            tls,
+            session: Session::new(card, slot, &self.local.live.users),
             output: Output::default(),
             dirty: false,
             closing_since: None,
-            missed: 0,
         }));
         add(&self.shared.counters.total_connections_received, 1);
         if self.poll.add(fd, token).is_err() {
@@ -48,6 +64,39 @@ impl Worker {
             self.begin_close(slot);
             self.answer(slot);
         }
+    }
+
+    /// Other settings hold; who has no place under them is disconnected.
+    pub(super) fn renew(&mut self, live: Arc<Live>) {
+        for slot in 0..self.slots.len() as u32 {
+            let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };
+            let session = &mut connection.session;
+            if !session.keeps_its_place(&live.users) {
+                add(&self.shared.counters.permission_disconnections, 1);
+                let text = format!("disconnected: its rights ended: {}", session.state.card.who());
+                self.shared.events.log(Level::Warning, text);
+                self.close(slot);
+            }
+        }
+        self.local.live = live;
+    }
+
+    /// What it asked for is decided: it goes on.
+    pub(super) fn answered(&mut self, token: u64, answer: Answer) {
+        if self.connection(token).is_none() {
+            return;
+        }
+        let slot = token as u32;
+        let place = &mut self.slots[slot as usize];
+        let Some(connection) = place.connection.as_mut() else { return };
+        let mut core =
+            Core { shared: &self.shared, local: &mut self.local, now: self.now, clock: now };
+        connection.session.answered(answer, &mut core, &mut connection.output.tail);
+        if connection.session.state.closing {
+            return self.begin_close(slot);
+        }
+        self.watch(slot);
+        self.feed(token, &[]);
     }
 
     pub(super) fn kill(&mut self, card: &Card) {
@@ -69,6 +118,12 @@ impl Worker {
     }
 
     pub(super) fn close_over(&mut self, slot: u32) {
+        if let Some(connection) = self.slots[slot as usize].connection.as_ref() {
+            let (card, held) = (&connection.session.state.card, connection.output.held());
+            let text =
+                format!("disconnected: owed {held} bytes and reads too slowly: {}", card.who());
+            self.shared.events.log(Level::Warning, text);
+        }
         add(&self.shared.counters.client_output_buffer_limit_disconnections, 1);
         self.close(slot);
     }
@@ -76,9 +131,13 @@ impl Worker {
     pub(super) fn close(&mut self, slot: u32) {
         let place = &mut self.slots[slot as usize];
         let Some(mut connection) = place.connection.take() else { return };
+        if let Some(tls) = &mut connection.tls {
+            tls.farewell(connection.socket.as_raw_fd());
+        }
         place.generation = place.generation.wrapping_add(1);
         self.free.push(slot);
-        let mut core = Core { shared: &self.shared, local: &mut self.local, now: self.now };
+        let mut core =
+            Core { shared: &self.shared, local: &mut self.local, now: self.now, clock: now };
         connection.session.close(&mut core);
         self.shared.left(&connection.peer);
     }
@@ -89,17 +148,23 @@ impl Worker {
             return;
         }
         self.ticked = self.now;
-        let (idle, now) = (self.shared.settings.idle_timeout * SECOND, self.now);
-        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
+        let (live, now) = (self.local.live.clone(), self.now);
+        let (idle, login) = (live.idle_timeout * SECOND, live.login_timeout * SECOND);
         for slot in 0..self.slots.len() as u32 {
             let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };
             let state = &connection.session.state;
             let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
-            let is_idle = idle > 0 && unheard > idle && !state.is_subscribed();
+            let is_idle = idle > 0 && unheard > idle && !state.is_pushed_to();
+            let is_shaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+            let is_unknown = is_shaking || state.user.is_none();
+            let is_stranger = login > 0 && is_unknown && now - state.card.created > login;
             if connection.closing_since.is_some_and(|since| now - since > FAREWELL) {
                 self.close(slot);
-            } else if connection.output.is_over(connection.limit(&limits), now) {
+            } else if connection.output.is_over(connection.limit(&live), now) {
                 self.close_over(slot);
+            } else if is_stranger {
+                add(&self.shared.counters.login_timeouts, 1);
+                self.close(slot);
             } else if is_idle {
                 add(&self.shared.counters.idle_disconnections, 1);
                 self.close(slot);
@@ -115,7 +180,8 @@ impl Worker {
                 let place = &self.slots[slot];
                 let token = u64::from(place.generation) << 32 | slot as u64;
                 let Some(connection) = place.connection.as_ref() else { break };
-                if connection.closing_since.is_some() || !poll::has_input(&connection.socket) {
+                let reads = connection.closing_since.is_none() && !connection.is_waiting();
+                if !reads || !poll::has_input(&connection.socket) {
                     break;
                 }
                 self.read(token);

@@ -4,14 +4,17 @@
 //! not looked yet, and will. So a busy worker is woken once per look, not once per message.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::chunk::Chunk;
+use super::wake::WakeUp;
+use crate::events::Answer;
 use crate::registry::Card;
+use crate::settings::Live;
 
 pub enum Mail {
     Chunk(Arc<Chunk>),
@@ -19,6 +22,10 @@ pub enum Mail {
     Accepted(OwnedFd, Peer),
     /// Look at this connection's card: it was killed.
     Kill(Arc<Card>),
+    /// From now on these hold.
+    Live(Arc<Live>),
+    /// What the connection with this token asked for.
+    Answer(u64, Answer),
     /// Answer what has arrived, then take no more.
     Drain,
     /// All workers have: close each connection that is owed nothing.
@@ -33,6 +40,7 @@ pub struct Peer {
     pub address: String,
     pub local: String,
     pub is_tcp: bool,
+    pub speaks_tls: bool,
 }
 
 impl Peer {
@@ -47,21 +55,13 @@ pub struct Mailbox {
     /// Chunk bytes not yet taken.
     pub waiting: AtomicUsize,
     full: AtomicBool,
-    event: OwnedFd,
+    event: WakeUp,
 }
 
 impl Mailbox {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked and owned by nobody else.
-        let event = unsafe {
-            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
         let (mail, waiting, full) = Default::default();
-        Ok(Mailbox { mail, waiting, full, event })
+        Ok(Mailbox { mail, waiting, full, event: WakeUp::new()? })
     }
 
     /// True: it is the caller's to wake the owner.
@@ -76,9 +76,7 @@ impl Mailbox {
     }
 
     pub fn wake(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight valid bytes. The counter cannot overflow: one write per look of the owner.
-        unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        self.event.wake();
     }
 
     /// Whether there may be mail.
@@ -102,13 +100,11 @@ impl Mailbox {
     }
 
     pub fn event(&self) -> RawFd {
-        self.event.as_raw_fd()
+        self.event.descriptor()
     }
 
     /// The owner's, once its eventfd was found readable.
     pub fn silence(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: eight bytes of our own to write to.
-        unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        self.event.silence();
     }
 }

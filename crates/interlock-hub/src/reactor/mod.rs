@@ -6,4 +6,5 @@ pub mod mailbox;
 pub mod output;
 pub mod poll;
 mod sending;
+pub mod wake;
 pub mod worker;

@@ -3,12 +3,17 @@
 //! A part of a chunk is sent from where it lies. What the socket does not take at once is copied
 //! out: one paused subscriber of a rare topic would otherwise keep every chunk it has a line in.
 //! So limits count what is really held: bytes owed, and those already sent of blocks begun.
+//!
+//! A client that would rather miss messages than its connection has each run of them in a segment of
+//! its own, so that the oldest can be taken out; where they stood, it is told how many they were.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::chunk::Chunk;
 use crate::registry::Time;
+use crate::resp::write::Writer;
 use crate::settings::OutputLimit;
 
 #[derive(Default)]
@@ -23,17 +28,42 @@ pub struct Output {
     /// The socket is full: nothing is shared, and nothing sent until it has room.
     pub blocked: bool,
     over_since: Option<Time>,
+    /// Droppable messages that were sent, since it was last asked.
+    pub sent_messages: u64,
 }
 
 enum Segment {
     Own(Vec<u8>),
-    Shared { chunk: Arc<Chunk>, resp3: bool, start: u32, end: u32 },
+    /// `droppable`: so many messages, which may be taken out again; 0: it must stay.
+    Shared {
+        chunk: Arc<Chunk>,
+        resp3: bool,
+        start: u32,
+        end: u32,
+        droppable: u32,
+    },
+    Droppable {
+        bytes: Box<[u8]>,
+        messages: u32,
+    },
+    /// Says how many were taken out here.
+    Missed {
+        count: u64,
+        bytes: Vec<u8>,
+    },
 }
 
 impl Output {
-    /// Appends a part of a chunk.
-    pub fn share(&mut self, chunk: &Arc<Chunk>, start: u32, end: u32, resp3: bool) {
+    /// Appends a part of a chunk: so many messages that may be taken out again, if not 0.
+    pub fn share(&mut self, chunk: &Arc<Chunk>, run: Range<u32>, resp3: bool, droppable: u32) {
+        let Range { start, end } = run;
         let length = (end - start) as usize;
+        let first = self.queue.is_empty() && self.tail.is_empty();
+        if droppable > 0 && (self.blocked || !first) {
+            let bytes = chunk.bytes(resp3)[start as usize..end as usize].into();
+            self.close_tail();
+            return self.push(Segment::Droppable { bytes, messages: droppable });
+        }
         if let (true, Some(Segment::Shared { chunk: last, end: last_end, .. })) =
             (self.tail.is_empty(), self.queue.back_mut())
         {
@@ -43,13 +73,64 @@ impl Output {
                 return;
             }
         }
-        let first = self.queue.is_empty() && self.tail.is_empty();
         if self.blocked || (!first && length < WORTH_SHARING) {
             return self.copy(&chunk.bytes(resp3)[start as usize..end as usize]);
         }
         self.close_tail();
-        self.queue.push_back(Segment::Shared { chunk: chunk.clone(), resp3, start, end });
-        self.queued += length;
+        self.push(Segment::Shared { chunk: chunk.clone(), resp3, start, end, droppable });
+    }
+
+    /// Takes out the oldest messages until there is room for `length` more bytes under `most`: how
+    /// many there were, and whether there is room now.
+    pub fn make_room(&mut self, length: usize, most: usize, resp3: bool) -> (u64, bool) {
+        let mut dropped = 0;
+        // What was sent in part must be sent whole.
+        let mut at = usize::from(self.sent > 0);
+        while self.held() + length + OVERHEAD > most {
+            match self.queue.get(at) {
+                None => return (dropped, false),
+                Some(Segment::Droppable { messages, .. }) => {
+                    let messages = u64::from(*messages);
+                    dropped += messages;
+                    let taken = self.queue.remove(at).expect("it was found");
+                    self.queued -= taken.weight();
+                    self.miss(at, messages, resp3);
+                    if !matches!(self.queue.get(at), Some(Segment::Droppable { .. })) {
+                        at += 1;
+                    }
+                }
+                Some(_) => at += 1,
+            }
+        }
+        (dropped, true)
+    }
+
+    /// Notes messages that were not taken in.
+    pub fn miss_last(&mut self, messages: u64, resp3: bool) {
+        self.close_tail();
+        self.miss(self.queue.len(), messages, resp3);
+    }
+
+    /// Notes that so many messages are missing before the segment `at`.
+    fn miss(&mut self, at: usize, messages: u64, resp3: bool) {
+        let before = at.checked_sub(1).filter(|&before| before > 0 || self.sent == 0);
+        if let Some(segment) = before.and_then(|before| self.queue.get_mut(before)) {
+            if let Segment::Missed { count, bytes } = segment {
+                self.queued -= bytes.len();
+                *count += messages;
+                *bytes = missed(*count, resp3);
+                self.queued += bytes.len();
+                return;
+            }
+        }
+        let segment = Segment::Missed { count: messages, bytes: missed(messages, resp3) };
+        self.queued += segment.weight();
+        self.queue.insert(at, segment);
+    }
+
+    fn push(&mut self, segment: Segment) {
+        self.queued += segment.weight();
+        self.queue.push_back(segment);
     }
 
     /// Bytes held for this client.
@@ -105,8 +186,14 @@ impl Output {
                 return;
             }
             bytes -= length;
-            self.queued -= length;
-            self.queue.pop_front();
+            self.queued -= first.weight();
+            match self.queue.pop_front() {
+                Some(Segment::Droppable { messages: sent, .. })
+                | Some(Segment::Shared { droppable: sent, .. }) => {
+                    self.sent_messages += u64::from(sent);
+                }
+                _ => {}
+            }
         }
         if bytes == self.tail.len() {
             self.tail.clear();
@@ -132,12 +219,32 @@ impl Output {
         self.queued = 0;
         for segment in queue {
             match segment {
+                // What nothing is sent of yet can still be taken out.
+                Segment::Shared { chunk, resp3, start, end, droppable }
+                    if droppable > 0 && skip == 0 =>
+                {
+                    let bytes = chunk.bytes(resp3)[start as usize..end as usize].into();
+                    self.close_tail();
+                    self.push(Segment::Droppable { bytes, messages: droppable });
+                }
+                Segment::Droppable { .. } | Segment::Missed { .. } if skip == 0 => {
+                    self.close_tail();
+                    self.push(segment);
+                }
                 Segment::Own(bytes) if skip == 0 && bytes.len() >= BLOCK / 2 => {
                     self.close_tail();
                     self.queued += bytes.len();
                     self.queue.push_back(Segment::Own(bytes));
                 }
-                segment => self.copy(&segment.bytes()[skip..]),
+                segment => {
+                    if let Segment::Shared { droppable: sent, .. }
+                    | Segment::Droppable { messages: sent, .. } = segment
+                    {
+                        // It can no longer be missed.
+                        self.sent_messages += u64::from(sent);
+                    }
+                    self.copy(&segment.bytes()[skip..]);
+                }
             }
             skip = 0;
         }
@@ -164,16 +271,37 @@ impl Output {
 }
 
 impl Segment {
+    /// What it counts for in the limits.
+    fn weight(&self) -> usize {
+        match self {
+            Segment::Droppable { bytes, .. } => bytes.len() + OVERHEAD,
+            other => other.bytes().len(),
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
-            Segment::Own(bytes) => bytes,
-            Segment::Shared { chunk, resp3, start, end } => {
+            Segment::Own(bytes) | Segment::Missed { bytes, .. } => bytes,
+            Segment::Droppable { bytes, .. } => bytes,
+            Segment::Shared { chunk, resp3, start, end, .. } => {
                 &chunk.bytes(*resp3)[*start as usize..*end as usize]
             }
         }
     }
 }
 
+fn missed(count: u64, resp3: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut push = Writer { out: &mut bytes, resp3 };
+    push.push(3);
+    push.bulk(b"missed");
+    push.bulk(b"");
+    push.integer(count as i64);
+    bytes
+}
+
+/// What a segment costs beside its bytes: its place in the queue, and its allocation.
+const OVERHEAD: usize = 64;
 /// Below this a copy costs less than a piece of its own in a send.
 const WORTH_SHARING: usize = 4096;
 const BLOCK: usize = 64 << 10;
@@ -204,7 +332,7 @@ mod tests {
                     let chunk = chunk(&vec![random.u8(..); random.usize(0..20_000)]);
                     let resp3 = random.bool();
                     let end = chunk.bytes(false).len() as u32;
-                    output.share(&chunk, 0, end, resp3);
+                    output.share(&chunk, 0..end, resp3, 0);
                     expected.extend_from_slice(chunk.bytes(resp3));
                 }
                 if random.u8(..4) == 0 {
@@ -237,12 +365,84 @@ mod tests {
     fn a_full_socket_keeps_no_chunk_alive() {
         let mut output = Output::default();
         let chunk = chunk(&[b'x'; 10_000]);
-        output.share(&chunk, 0, chunk.bytes(false).len() as u32, false);
+        let all = 0..chunk.bytes(false).len() as u32;
+        output.share(&chunk, all.clone(), false, 0);
         assert_eq!(Arc::strong_count(&chunk), 2);
         output.unshare();
-        output.share(&chunk, 0, chunk.bytes(false).len() as u32, false);
+        output.share(&chunk, all, false, 0);
         assert_eq!(Arc::strong_count(&chunk), 1);
         assert_eq!(output.held(), 2 * chunk.bytes(false).len());
+    }
+
+    /// What a client reads: the messages' numbers, and how many were missed where.
+    fn read(bytes: &[u8]) -> Vec<(char, usize)> {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let mut found = Vec::new();
+        for frame in text.split("*3\r\n").skip(1) {
+            let lines: Vec<&str> = frame.split("\r\n").collect();
+            let missed = lines[1] == "missed";
+            let value = if missed { &lines[4][1..] } else { lines[5].trim_start_matches('x') };
+            found.push((if missed { '-' } else { '+' }, value.parse().unwrap()));
+        }
+        found
+    }
+
+    #[test]
+    fn the_oldest_messages_are_taken_out_and_told_where_they_stood() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut total_missed = 0;
+        for _ in 0..300 {
+            let most = random.usize(500..4000);
+            let (mut output, mut sent, mut dropped) = (Output::default(), Vec::new(), 0);
+            let count = random.usize(10..60);
+            for number in 0..count {
+                let message = format!("{}{number}", "x".repeat(random.usize(0..300)));
+                let chunk = chunk(message.as_bytes());
+                let end = chunk.bytes(false).len() as u32;
+                let (taken, fits) = output.make_room(end as usize, most, false);
+                dropped += taken;
+                if fits {
+                    output.share(&chunk, 0..end, false, 1);
+                } else {
+                    output.miss_last(1, false);
+                    dropped += 1;
+                }
+                if random.bool() {
+                    let mut parts = [&[][..]; 3];
+                    let pieces = output.pieces(&mut parts, random.usize(1..900));
+                    let bytes = parts[..pieces].concat();
+                    let taken = random.usize(0..=bytes.len());
+                    sent.extend_from_slice(&bytes[..taken]);
+                    output.consume(taken);
+                    output.unshare();
+                    output.blocked = random.bool();
+                }
+                assert!(output.held() <= most + 400, "{} of {most}", output.held());
+            }
+            while !output.is_empty() {
+                let mut parts = [&[][..]; 3];
+                let pieces = output.pieces(&mut parts, 5000);
+                let bytes = parts[..pieces].concat();
+                sent.extend_from_slice(&bytes);
+                output.consume(bytes.len());
+            }
+            let mut next = 0;
+            let mut missed = 0;
+            for (kind, value) in read(&sent) {
+                if kind == '+' {
+                    assert_eq!(value, next, "in order, and every gap told before");
+                    next += 1;
+                } else {
+                    missed += value;
+                    next += value;
+                }
+            }
+            assert_eq!((next, missed as u64), (count, dropped));
+            assert_eq!(output.sent_messages, count as u64 - dropped);
+            assert_eq!((output.held(), output.queued), (0, 0));
+            total_missed += missed;
+        }
+        assert!(total_missed > 1000, "{total_missed}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What a worker sends, and to whom it sends no more.
 
-use std::os::fd::AsRawFd;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::poll::{self, PARTS};
 use super::worker::{Connection, Worker};
-use crate::resp::write::Writer;
-use crate::settings::OutputLimit;
+use crate::events::Level;
+use crate::settings::{Live, OutputLimit};
 use crate::shared::add;
 
 impl Worker {
@@ -25,28 +26,18 @@ impl Worker {
 
     /// One send, of a bounded part: then the next connection has its turn.
     pub(super) fn flush(&mut self, slot: u32, pushes: bool) {
-        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         connection.dirty = false;
-        let mut parts = [&[][..]; PARTS];
-        let count = connection.output.pieces(&mut parts, SENT);
-        if count > 0 {
-            let size: usize = parts[..count].iter().map(|part| part.len()).sum();
-            let sent = match poll::send(connection.socket.as_raw_fd(), &parts[..count]) {
-                Ok(sent) => sent.unwrap_or(0),
-                Err(_) => return self.close(slot),
-            };
-            add(&self.shared.counters.total_net_output_bytes, sent as u64);
-            connection.output.consume(sent);
-            if sent < size {
-                connection.output.unshare();
-            }
+        match connection.send() {
+            Ok(sent) => add(&self.shared.counters.total_net_output_bytes, sent as u64),
+            Err(error) => return self.broken(slot, &error),
         }
-        connection.tell_missed(&limits.1);
+        let sent_messages = std::mem::take(&mut connection.output.sent_messages);
+        add(&self.shared.counters.messages_delivered, sent_messages);
         connection.session.state.card.owed.store(connection.output.held(), Relaxed);
         if connection.output.blocked {
             self.watch(slot);
-        } else if !connection.output.is_empty() {
+        } else if !connection.has_nothing_to_send() {
             connection.dirty = true;
             if pushes { &mut self.pushes } else { &mut self.replies }.push(slot);
         } else if connection.closing_since.is_some() {
@@ -54,6 +45,18 @@ impl Worker {
         } else {
             self.keep_spare(slot);
         }
+    }
+
+    /// The socket or its TLS failed.
+    pub(super) fn broken(&mut self, slot: u32, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            add(&self.shared.counters.tls_errors, 1);
+            if let Some(connection) = self.slots[slot as usize].connection.as_ref() {
+                let who = connection.session.state.card.who();
+                self.shared.events.log(Level::Info, format!("TLS failed: {error}: {who}"));
+            }
+        }
+        self.close(slot);
     }
 
     pub(super) fn unblock(&mut self, slot: u32) {
@@ -71,7 +74,7 @@ impl Worker {
         let place = &self.slots[slot as usize];
         let Some(connection) = place.connection.as_ref() else { return };
         let token = u64::from(place.generation) << 32 | u64::from(slot);
-        let read = connection.closing_since.is_none();
+        let read = connection.closing_since.is_none() && !connection.is_waiting();
         let write = connection.output.blocked;
         if self.poll.change(connection.socket.as_raw_fd(), token, read, write).is_err() {
             self.close(slot);
@@ -80,31 +83,71 @@ impl Worker {
 }
 
 impl Connection {
-    pub(super) fn limit<'a>(&self, limits: &'a (OutputLimit, OutputLimit)) -> &'a OutputLimit {
-        if self.session.state.is_subscribed() {
-            &limits.1
+    pub(super) fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match &mut self.tls {
+            None => poll::receive(fd, buffer),
+            Some(tls) => tls.receive(fd, buffer),
+        }
+    }
+
+    /// One send, of a bounded part. How much of what is owed is done with.
+    fn send(&mut self) -> io::Result<usize> {
+        let fd = self.socket.as_raw_fd();
+        let mut parts = [&[][..]; PARTS];
+        let count = self.output.pieces(&mut parts, SENT);
+        let parts = &parts[..count];
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let (sent, full) = match &mut self.tls {
+            None if count == 0 => (0, false),
+            None => {
+                let sent = poll::send(fd, parts)?.unwrap_or(0);
+                (sent, sent < size)
+            }
+            Some(tls) => (tls.send(fd, parts)?, tls.wants_write()),
+        };
+        self.output.consume(sent);
+        if full {
+            self.output.unshare();
+        }
+        Ok(sent)
+    }
+
+    pub(super) fn has_nothing_to_send(&self) -> bool {
+        self.output.is_empty() && !self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    pub(super) fn limit<'a>(&self, live: &'a Live) -> &'a OutputLimit {
+        if self.session.state.is_pushed_to() {
+            &live.pubsub
         } else {
-            &limits.0
+            &live.normal
         }
     }
 
-    /// CLIENT SLOW drop: over its limit it misses messages until half of what it is owed is sent.
-    pub(super) fn must_miss(&self, limit: &OutputLimit, length: usize) -> bool {
+    /// For the controller: nothing is read from it until then.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.session.state.waiting.is_some()
+    }
+
+    /// CLIENT SLOW drop: makes room for so many messages of so many bytes, by taking out older ones.
+    /// How many it misses, and whether these have room.
+    pub(super) fn make_room(
+        &mut self,
+        limit: &OutputLimit,
+        messages: u64,
+        length: usize,
+    ) -> (u64, bool) {
         let most = drop_limit(limit);
-        self.session.state.drops
-            && most > 0
-            && (self.missed > 0 || self.output.held() + length > most)
-    }
-
-    pub(super) fn tell_missed(&mut self, limit: &OutputLimit) {
-        if self.missed > 0 && self.output.held() <= drop_limit(limit) / 2 {
-            let resp3 = self.session.state.resp3;
-            let mut push = Writer { out: &mut self.output.tail, resp3 };
-            push.push(3);
-            push.bulk(b"missed");
-            push.bulk(b"");
-            push.integer(std::mem::take(&mut self.missed) as i64);
+        if most == 0 {
+            return (0, true);
         }
+        let resp3 = self.session.state.resp3;
+        let (dropped, fits) = self.output.make_room(length, most, resp3);
+        if fits {
+            return (dropped, true);
+        }
+        self.output.miss_last(messages, resp3);
+        (dropped + messages, false)
     }
 }
 

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use super::chunk::Chunk;
 use super::mailbox::{Mail, Peer};
 use super::output::Output;
-use super::poll::{self, Poll};
+use super::poll::Poll;
+use crate::events::Answer;
 use crate::registry::Time;
 use crate::session::{Session, Step};
 use crate::shared::{add, Core, Local, Shared};
+use crate::tls::Tls;
+use crate::topics::Kind;
 
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -32,6 +35,8 @@ pub struct Worker {
     /// There was input waiting right after the last fan-out.
     pub(super) busy: bool,
     must_drain: bool,
+    /// Of the controller, for connections that wait.
+    answers: Vec<(u64, Answer)>,
     pub(super) finishing: bool,
     pub(super) stopped: bool,
 }
@@ -47,22 +52,22 @@ pub(super) struct Slot {
 pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     pub(super) peer: Peer,
+    pub(super) tls: Option<Box<Tls>>,
     pub(super) session: Session,
     pub(super) output: Output,
     /// Waits in `replies` or `pushes`.
     pub(super) dirty: bool,
     pub(super) closing_since: Option<Time>,
-    /// Messages left out since it was last told.
-    pub(super) missed: u64,
 }
 
 impl Worker {
     pub fn new(shared: Arc<Shared>, worker: usize) -> std::io::Result<Self> {
         let poll = Poll::new()?;
         poll.add(shared.mailboxes[worker].event(), MAILBOX)?;
+        let live = shared.live();
         Ok(Worker {
             shared,
-            local: Local::new(worker),
+            local: Local::new(worker, live),
             poll,
             slots: Vec::new(),
             free: Vec::new(),
@@ -75,6 +80,7 @@ impl Worker {
             copies: 0,
             busy: false,
             must_drain: false,
+            answers: Vec::new(),
             finishing: false,
             stopped: false,
         })
@@ -114,6 +120,9 @@ impl Worker {
                 self.read(event.token);
             }
         }
+        for (token, answer) in std::mem::take(&mut self.answers) {
+            self.answered(token, answer);
+        }
         self.publish();
         if std::mem::take(&mut self.must_drain) {
             self.drain();
@@ -149,7 +158,8 @@ impl Worker {
 
     fn timeout(&self) -> i32 {
         let mailbox = &self.shared.mailboxes[self.local.worker];
-        if !self.replies.is_empty() || !self.pushes.is_empty() || mailbox.is_full() {
+        let undone = !self.answers.is_empty() || mailbox.is_full();
+        if undone || !self.replies.is_empty() || !self.pushes.is_empty() {
             0
         } else if self.is_choked() {
             1
@@ -169,16 +179,21 @@ impl Worker {
     }
 
     pub(super) fn read(&mut self, token: u64) {
-        let Some(connection) = self.connection(token) else { return };
+        if self.connection(token).is_none() {
+            return;
+        }
+        let place = &mut self.slots[token as u32 as usize];
+        let Some(connection) = place.connection.as_mut() else { return };
         let fd = connection.socket.as_raw_fd();
-        if connection.closing_since.is_some() {
+        if connection.closing_since.is_some() || connection.is_waiting() {
             // Only its end is still told.
             return self.close(token as u32);
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        match poll::receive(fd, &mut buffer) {
-            Ok(None) => {}
-            Ok(Some(0)) | Err(_) => self.close(token as u32),
+        match connection.receive(fd, &mut buffer) {
+            Ok(None) => self.answer(token as u32),
+            Ok(Some(0)) => self.close(token as u32),
+            Err(error) => self.broken(token as u32, &error),
             Ok(Some(count)) => {
                 add(&self.shared.counters.total_net_input_bytes, count as u64);
                 // What was sequenced before these bytes were sent comes before their answers.
@@ -186,12 +201,16 @@ impl Worker {
                     self.look_into_mailbox();
                 }
                 self.feed(token, &buffer[..count]);
+                let connection = self.connection(token);
+                if connection.is_some_and(|c| c.tls.as_ref().is_some_and(|tls| tls.has_ended())) {
+                    self.begin_close(token as u32);
+                }
             }
         }
         self.buffer = buffer;
     }
 
-    fn feed(&mut self, token: u64, fresh: &[u8]) {
+    pub(super) fn feed(&mut self, token: u64, fresh: &[u8]) {
         let (slot, mut at) = (token as u32, 0);
         loop {
             let spare = &mut self.spare;
@@ -204,12 +223,17 @@ impl Worker {
             if tail.capacity() == 0 {
                 *tail = spare.pop().unwrap_or_else(|| Vec::with_capacity(REPLY));
             }
-            let mut core = Core { shared: &self.shared, local: &mut self.local, now: self.now };
+            let mut core =
+                Core { shared: &self.shared, local: &mut self.local, now: self.now, clock: now };
             let step = connection.session.run(fresh, &mut at, &mut core, tail);
             connection.session.state.card.seen.store(self.now, Relaxed);
             match step {
                 Step::Idle => break,
                 Step::Sync => self.publish(),
+                Step::Wait => {
+                    self.watch(slot);
+                    break;
+                }
                 Step::Close => {
                     self.begin_close(slot);
                     break;
@@ -222,13 +246,12 @@ impl Worker {
 
     /// Its replies go out at the end of the turn, unless it is owed too much.
     pub(super) fn answer(&mut self, slot: u32) {
-        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
         let now = self.now;
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
-        if connection.output.is_over(connection.limit(&limits), now) {
+        if connection.output.is_over(connection.limit(&self.local.live), now) {
             return self.close_over(slot);
         }
-        if connection.output.is_empty() {
+        if connection.has_nothing_to_send() {
             self.keep_spare(slot);
         } else if !connection.dirty && !connection.output.blocked {
             connection.dirty = true;
@@ -263,7 +286,9 @@ impl Worker {
                     Mail::Chunk(chunk) => self.deliver(&chunk),
                     Mail::Accepted(socket, peer) => self.accept(socket, peer),
                     Mail::Kill(card) => self.kill(&card),
+                    Mail::Live(live) => self.renew(live),
                     // Not now: this may be in the middle of a read.
+                    Mail::Answer(token, answer) => self.answers.push((token, answer)),
                     Mail::Drain => self.must_drain = true,
                     Mail::Finish => self.finish(),
                     Mail::Stop => self.stop(),
@@ -273,30 +298,39 @@ impl Worker {
     }
 
     fn deliver(&mut self, chunk: &Arc<Chunk>) {
-        let limits = (self.shared.settings.normal, self.shared.settings.pubsub);
-        let (mut over, mut delivered, mut dropped) = (Vec::new(), 0, 0);
+        let live = self.local.live.clone();
+        let (mut over, mut reached, mut delivered, mut dropped) = (Vec::new(), 0, 0, 0);
         for run in chunk.runs.iter().filter(|run| run.workers >> self.local.worker & 1 == 1) {
-            for &slot in self.local.subscribers.of(run.kind, chunk.name(run)) {
+            let slots = match run.kind {
+                Kind::Trace => &self.local.monitors,
+                _ => self.local.subscribers.of(run.kind, chunk.name(run)),
+            };
+            for &slot in slots {
                 let Some(connection) = self.slots[slot as usize].connection.as_mut() else {
                     continue;
                 };
                 if connection.closing_since.is_some() {
                     continue;
                 }
-                let messages = u64::from(run.messages);
-                if connection.must_miss(&limits.1, (run.end - run.start) as usize) {
-                    connection.missed += messages;
-                    dropped += messages;
-                    continue;
-                }
+                let (messages, length) = (u64::from(run.messages), (run.end - run.start) as usize);
                 let resp3 = connection.session.state.resp3;
-                connection.output.share(chunk, run.start, run.end, resp3);
-                delivered += messages;
+                reached += messages;
+                if connection.session.state.drops && messages > 0 {
+                    let (missed, fits) = connection.make_room(&live.pubsub, messages, length);
+                    dropped += missed;
+                    if fits {
+                        connection.output.share(chunk, run.start..run.end, resp3, run.messages);
+                    }
+                    // Delivered is what was sent: until then it may be missed.
+                } else {
+                    connection.output.share(chunk, run.start..run.end, resp3, 0);
+                    delivered += messages;
+                }
                 if connection.output.blocked {
                     // No send will tell it.
                     connection.session.state.card.owed.store(connection.output.held(), Relaxed);
                 }
-                if connection.output.is_over(connection.limit(&limits), self.now) {
+                if connection.output.is_over(connection.limit(&live), self.now) {
                     over.push(slot);
                 } else if !connection.dirty && !connection.output.blocked {
                     connection.dirty = true;
@@ -304,7 +338,7 @@ impl Worker {
                 }
             }
         }
-        self.copies += delivered;
+        self.copies += reached;
         add(&self.shared.counters.messages_delivered, delivered);
         add(&self.shared.counters.messages_dropped, dropped);
         over.into_iter().for_each(|slot| self.close_over(slot));

@@ -60,6 +60,10 @@ impl Parser {
             match buffer.first() {
                 None => return Ok(Parsed::Incomplete),
                 Some(b'*') => self.inline = false,
+                // A client that greets in TLS waits for an answer in TLS, and would wait for ever.
+                Some(0x16) if buffer.get(1) == Some(&3) => {
+                    return Err("this port does not speak TLS".into());
+                }
                 Some(_) => return self.parse_inline(buffer),
             }
             let Some(end) = self.line(buffer, "too big mbulk count string")? else {

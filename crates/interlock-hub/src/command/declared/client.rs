@@ -1,7 +1,7 @@
 //! Declarations of CLIENT and its subcommands.
 
 use super::super::{client, nothing};
-use super::{Argument, Command, ARGUMENT, COMMAND};
+use super::{Argument, Command, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[Command {
     name: "client",
@@ -344,6 +344,43 @@ pub const DECLARED: &[Command] = &[Command {
             }],
             handler: client::slow,
             ..COMMAND
+        },
+        Command {
+            name: "client|unblock",
+            arity: -3,
+            flags: &["admin", "noscript", "loading", "stale"],
+            categories: &["@admin", "@slow", "@dangerous", "@connection"],
+            summary: "Ends the wait of a connection that waits in a command",
+            since: "5.0.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[
+                Argument { name: "client-id", kind: "integer", ..ARGUMENT },
+                Argument {
+                    name: "timeout_error",
+                    kind: "oneof",
+                    flags: &["optional"],
+                    arguments: &[
+                        Argument {
+                            name: "timeout",
+                            kind: "pure-token",
+                            token: "TIMEOUT",
+                            ..ARGUMENT
+                        },
+                        Argument { name: "error", kind: "pure-token", token: "ERROR", ..ARGUMENT },
+                    ],
+                    ..ARGUMENT
+                },
+            ],
+            handler: client::unblock,
+            ..COMMAND
+        },
+        Command {
+            name: "client|help",
+            categories: &["@slow", "@connection"],
+            since: "5.0.0",
+            group: "connection",
+            ..HELP
         },
     ],
     handler: nothing,

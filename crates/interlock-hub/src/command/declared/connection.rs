@@ -1,6 +1,6 @@
-//! Declarations of the commands about one's own connection and the server.
+//! Declarations of the commands about one's own connection.
 
-use super::super::{connection, documented, server};
+use super::super::{connection, login};
 use super::{Argument, Command, ARGUMENT, COMMAND};
 
 pub const DECLARED: &[Command] = &[
@@ -20,6 +20,7 @@ pub const DECLARED: &[Command] = &[
             flags: &["optional"],
             ..ARGUMENT
         }],
+        timed: false,
         handler: connection::ping,
         ..COMMAND
     },
@@ -33,6 +34,7 @@ pub const DECLARED: &[Command] = &[
         group: "connection",
         complexity: "O(1)",
         arguments: &[Argument { name: "message", kind: "string", ..ARGUMENT }],
+        timed: false,
         handler: connection::echo,
         ..COMMAND
     },
@@ -73,7 +75,7 @@ pub const DECLARED: &[Command] = &[
             ..ARGUMENT
         }],
         changes_deliveries: true,
-        handler: connection::hello,
+        handler: login::hello,
         ..COMMAND
     },
     Command {
@@ -95,7 +97,7 @@ pub const DECLARED: &[Command] = &[
             },
             Argument { name: "password", kind: "string", ..ARGUMENT },
         ],
-        handler: connection::auth,
+        handler: login::auth,
         ..COMMAND
     },
     Command {
@@ -138,87 +140,15 @@ pub const DECLARED: &[Command] = &[
         ..COMMAND
     },
     Command {
-        name: "info",
-        arity: -1,
-        flags: &["loading", "stale"],
-        categories: &["@slow", "@dangerous"],
-        tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
-        summary: "Counters and state of the server, by section",
-        since: "1.0.0",
-        group: "server",
+        name: "readonly",
+        arity: 1,
+        flags: &["loading", "stale", "fast"],
+        categories: &["@fast", "@connection"],
+        summary: "For nodes of a cluster, which the hub is not: an error",
+        since: "3.0.0",
+        group: "cluster",
         complexity: "O(1)",
-        arguments: &[Argument {
-            name: "section",
-            kind: "string",
-            flags: &["optional", "multiple"],
-            ..ARGUMENT
-        }],
-        handler: server::info,
-        ..COMMAND
-    },
-    Command {
-        name: "command",
-        arity: -1,
-        flags: &["loading", "stale"],
-        categories: &["@slow", "@connection"],
-        tips: &["nondeterministic_output_order"],
-        summary: "The declarations of all commands",
-        since: "2.8.13",
-        group: "server",
-        complexity: "O(N)",
-        subcommands: &[
-            Command {
-                name: "command|count",
-                arity: 2,
-                flags: &["loading", "stale"],
-                categories: &["@slow", "@connection"],
-                summary: "How many commands there are",
-                since: "2.8.13",
-                group: "server",
-                complexity: "O(1)",
-                handler: documented::count,
-                ..COMMAND
-            },
-            Command {
-                name: "command|docs",
-                arity: -2,
-                flags: &["loading", "stale"],
-                categories: &["@slow", "@connection"],
-                tips: &["nondeterministic_output_order"],
-                summary: "What commands are for, and their arguments",
-                since: "7.0.0",
-                group: "server",
-                complexity: "O(N)",
-                arguments: &[Argument {
-                    name: "command-name",
-                    kind: "string",
-                    flags: &["optional", "multiple"],
-                    ..ARGUMENT
-                }],
-                handler: documented::docs,
-                ..COMMAND
-            },
-            Command {
-                name: "command|info",
-                arity: -2,
-                flags: &["loading", "stale"],
-                categories: &["@slow", "@connection"],
-                tips: &["nondeterministic_output_order"],
-                summary: "The declarations of some commands, or all",
-                since: "2.8.13",
-                group: "server",
-                complexity: "O(N)",
-                arguments: &[Argument {
-                    name: "command-name",
-                    kind: "string",
-                    flags: &["optional", "multiple"],
-                    ..ARGUMENT
-                }],
-                handler: documented::info,
-                ..COMMAND
-            },
-        ],
-        handler: documented::command,
+        handler: connection::readonly,
         ..COMMAND
     },
 ];

@@ -6,9 +6,10 @@
 
 mod client;
 mod connection;
+mod server;
 mod topics;
 
-use super::{nothing, Call};
+use super::{help, nothing, Call};
 
 pub struct Command {
     /// With its container, where it has one: `client|list`.
@@ -29,9 +30,24 @@ pub struct Command {
     pub subcommands: &'static [Command],
     /// What was published before it is delivered first.
     pub changes_deliveries: bool,
+    /// Which of its arguments are topics that one must have a right to.
+    pub access: Access,
+    /// The slow log looks at it always, and not only where many patterns make it slow.
+    pub timed: bool,
     /// Answers by pushes, which CLIENT REPLY does not silence.
     pub pushes: bool,
     pub handler: fn(&mut Call<'_, '_>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    None,
+    /// To publish to the first argument.
+    Publish,
+    /// To subscribe to each argument.
+    Topics,
+    /// To subscribe to all topics that match one of the arguments.
+    Patterns,
 }
 
 pub struct Argument {
@@ -45,7 +61,8 @@ pub struct Argument {
 }
 
 /// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 3] = [topics::DECLARED, connection::DECLARED, client::DECLARED];
+pub static FAMILIES: [&[Command]; 4] =
+    [topics::DECLARED, connection::DECLARED, client::DECLARED, server::DECLARED];
 
 const COMMAND: Command = Command {
     name: "",
@@ -61,8 +78,21 @@ const COMMAND: Command = Command {
     arguments: &[],
     subcommands: &[],
     changes_deliveries: false,
+    access: Access::None,
+    timed: true,
     pushes: false,
     handler: nothing,
+};
+
+/// Of a container: what its subcommands are for.
+const HELP: Command = Command {
+    arity: 2,
+    flags: &["loading", "stale"],
+    categories: &["@slow"],
+    summary: "What the subcommands are for",
+    complexity: "O(1)",
+    handler: help,
+    ..COMMAND
 };
 
 const ARGUMENT: Argument = Argument {

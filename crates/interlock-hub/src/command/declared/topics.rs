@@ -1,7 +1,7 @@
 //! Declarations of the commands that publish and subscribe.
 
 use super::super::{nothing, topics};
-use super::{Argument, Command, ARGUMENT, COMMAND};
+use super::{Access, Argument, Command, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -17,6 +17,8 @@ pub const DECLARED: &[Command] = &[
             Argument { name: "channel", kind: "string", ..ARGUMENT },
             Argument { name: "message", kind: "string", ..ARGUMENT },
         ],
+        access: Access::Publish,
+        timed: false,
         handler: topics::publish,
         ..COMMAND
     },
@@ -34,6 +36,8 @@ pub const DECLARED: &[Command] = &[
             Argument { name: "shardchannel", kind: "string", ..ARGUMENT },
             Argument { name: "message", kind: "string", ..ARGUMENT },
         ],
+        access: Access::Publish,
+        timed: false,
         handler: topics::spublish,
         ..COMMAND
     },
@@ -50,6 +54,8 @@ pub const DECLARED: &[Command] = &[
             Argument { name: "channel", kind: "string", ..ARGUMENT },
             Argument { name: "message", kind: "string", ..ARGUMENT },
         ],
+        access: Access::Publish,
+        timed: false,
         handler: topics::publish,
         ..COMMAND
     },
@@ -70,6 +76,7 @@ pub const DECLARED: &[Command] = &[
         }],
         changes_deliveries: true,
         pushes: true,
+        access: Access::Topics,
         handler: topics::subscribe,
         ..COMMAND
     },
@@ -91,6 +98,7 @@ pub const DECLARED: &[Command] = &[
         }],
         changes_deliveries: true,
         pushes: true,
+        access: Access::Patterns,
         handler: topics::psubscribe,
         ..COMMAND
     },
@@ -152,6 +160,7 @@ pub const DECLARED: &[Command] = &[
         }],
         changes_deliveries: true,
         pushes: true,
+        access: Access::Topics,
         handler: topics::ssubscribe,
         ..COMMAND
     },
@@ -270,6 +279,7 @@ pub const DECLARED: &[Command] = &[
                 handler: topics::shardnumsub,
                 ..COMMAND
             },
+            Command { name: "pubsub|help", since: "6.2.0", group: "pubsub", ..HELP },
         ],
         handler: nothing,
         ..COMMAND

@@ -1,0 +1,84 @@
+//! What is the controller's to do: CONFIG, SHUTDOWN.
+
+use std::process;
+
+use super::{Call, Waiting};
+use crate::events::{Answer, Question};
+use crate::glob;
+use crate::resp::write::Writer;
+use crate::session::State;
+use crate::shared::{add, Core};
+
+/// By patterns, as in Redis.
+pub fn get(call: &mut Call<'_, '_>) {
+    let patterns: Vec<Vec<u8>> = call.arguments.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let wanted = |name: &str| patterns.iter().any(|p| glob::matches(p, name.as_bytes()));
+    let live = call.core.local.live.clone();
+    let found: Vec<_> = live.shown.iter().filter(|(name, _)| wanted(name)).collect();
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+}
+
+pub fn set(call: &mut Call<'_, '_>) {
+    if call.arguments.len() % 2 == 1 {
+        return call.error("ERR wrong number of arguments for 'config|set' command");
+    }
+    let words: Vec<&[u8]> = call.arguments.from(2).collect();
+    let pairs = words.chunks_exact(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec())).collect();
+    order(call, Question::Set(pairs));
+}
+
+pub fn reload(call: &mut Call<'_, '_>) {
+    order(call, Question::Reload);
+}
+
+/// Redis leaves it to everybody who is connected. Here it takes somebody who has logged in.
+pub fn shutdown(call: &mut Call<'_, '_>) {
+    let known = ["NOSAVE", "SAVE", "NOW", "FORCE"];
+    for at in 1..call.arguments.len() {
+        if call.is(at, "ABORT") {
+            return call.error("ERR No shutdown in progress.");
+        }
+        if !known.iter().any(|word| call.is(at, word)) {
+            return call.syntax_error();
+        }
+    }
+    if !call.state.logged_in {
+        let text = format!(
+            "NOPERM SHUTDOWN is for users that have logged in with a password and have the right to \
+             it; or send TERM to process {}",
+            process::id()
+        );
+        return call.error(&text);
+    }
+    order(call, Question::Shutdown);
+}
+
+fn order(call: &mut Call<'_, '_>, question: Question) {
+    if call.core.shared.settings.controlled {
+        let waiting = Waiting::Order { closes: question == Question::Shutdown };
+        return call.ask(question, waiting);
+    }
+    call.error("ERR this hub has nobody to do this");
+}
+
+pub fn answered(
+    answer: Answer,
+    closes: bool,
+    state: &mut State,
+    core: &mut Core<'_>,
+    mut reply: Writer<'_>,
+) {
+    match answer {
+        // As in Redis: the end of the connection is the answer.
+        Answer::Yes if closes => state.closing = true,
+        Answer::Yes => reply.ok(),
+        Answer::No(text) => {
+            add(&core.shared.counters.total_error_replies, 1);
+            reply.error(text.as_bytes());
+        }
+    }
+}

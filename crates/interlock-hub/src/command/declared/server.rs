@@ -1,0 +1,349 @@
+//! Declarations of the commands about the server.
+
+use super::super::{connection, control, documented, login, nothing, server, slow};
+use super::{Argument, Command, ARGUMENT, COMMAND, HELP};
+
+const ADMIN_FLAGS: &[&str] = &["admin", "noscript", "loading", "stale"];
+const ADMIN: &[&str] = &["@admin", "@slow", "@dangerous"];
+
+pub const DECLARED: &[Command] = &[
+    Command {
+        name: "info",
+        arity: -1,
+        flags: &["loading", "stale"],
+        categories: &["@slow", "@dangerous"],
+        tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        summary: "Counters and state of the server, by section",
+        since: "1.0.0",
+        group: "server",
+        complexity: "O(1)",
+        arguments: &[Argument {
+            name: "section",
+            kind: "string",
+            flags: &["optional", "multiple"],
+            ..ARGUMENT
+        }],
+        handler: server::info,
+        ..COMMAND
+    },
+    Command {
+        name: "command",
+        arity: -1,
+        flags: &["loading", "stale"],
+        categories: &["@slow", "@connection"],
+        tips: &["nondeterministic_output_order"],
+        summary: "The declarations of all commands",
+        since: "2.8.13",
+        group: "server",
+        complexity: "O(N)",
+        subcommands: &[
+            Command {
+                name: "command|count",
+                arity: 2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                summary: "How many commands there are",
+                since: "2.8.13",
+                group: "server",
+                complexity: "O(1)",
+                handler: documented::count,
+                ..COMMAND
+            },
+            Command {
+                name: "command|docs",
+                arity: -2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                tips: &["nondeterministic_output_order"],
+                summary: "What commands are for, and their arguments",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "command-name",
+                    kind: "string",
+                    flags: &["optional", "multiple"],
+                    ..ARGUMENT
+                }],
+                handler: documented::docs,
+                ..COMMAND
+            },
+            Command {
+                name: "command|info",
+                arity: -2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                tips: &["nondeterministic_output_order"],
+                summary: "The declarations of some commands, or all",
+                since: "2.8.13",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "command-name",
+                    kind: "string",
+                    flags: &["optional", "multiple"],
+                    ..ARGUMENT
+                }],
+                handler: documented::info,
+                ..COMMAND
+            },
+            Command {
+                name: "command|list",
+                arity: -2,
+                flags: &["loading", "stale"],
+                categories: &["@slow", "@connection"],
+                tips: &["nondeterministic_output_order"],
+                summary: "The names of all commands, or of those of a category or pattern",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "filterby",
+                    kind: "oneof",
+                    token: "FILTERBY",
+                    flags: &["optional"],
+                    arguments: &[
+                        Argument {
+                            name: "module-name",
+                            kind: "string",
+                            token: "MODULE",
+                            ..ARGUMENT
+                        },
+                        Argument { name: "category", kind: "string", token: "ACLCAT", ..ARGUMENT },
+                        Argument { name: "pattern", kind: "pattern", token: "PATTERN", ..ARGUMENT },
+                    ],
+                    ..ARGUMENT
+                }],
+                handler: documented::list,
+                ..COMMAND
+            },
+            Command {
+                name: "command|help",
+                categories: &["@slow", "@connection"],
+                since: "5.0.0",
+                group: "server",
+                ..HELP
+            },
+        ],
+        handler: documented::command,
+        ..COMMAND
+    },
+    Command {
+        name: "config",
+        arity: -2,
+        categories: &["@slow"],
+        summary: "Commands about the configuration",
+        since: "2.0.0",
+        group: "server",
+        complexity: "of the subcommand",
+        subcommands: &[
+            Command {
+                name: "config|get",
+                arity: -3,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                summary: "Keys of the configuration that match a pattern, and their values",
+                since: "2.0.0",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "parameter",
+                    kind: "block",
+                    flags: &["multiple"],
+                    arguments: &[Argument { name: "parameter", kind: "string", ..ARGUMENT }],
+                    ..ARGUMENT
+                }],
+                handler: control::get,
+                ..COMMAND
+            },
+            Command {
+                name: "config|set",
+                arity: -4,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+                summary: "Changes keys until the next reload or restart: all of them or none",
+                since: "2.0.0",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "parameter_value",
+                    kind: "block",
+                    flags: &["multiple"],
+                    arguments: &[
+                        Argument { name: "parameter", kind: "string", ..ARGUMENT },
+                        Argument { name: "value", kind: "string", ..ARGUMENT },
+                    ],
+                    ..ARGUMENT
+                }],
+                handler: control::set,
+                ..COMMAND
+            },
+            Command {
+                name: "config|reload",
+                arity: 2,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                summary: "Reads the configuration again and applies it, as the signal HUP does",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(N)",
+                handler: control::reload,
+                ..COMMAND
+            },
+            Command { name: "config|help", since: "5.0.0", group: "server", ..HELP },
+        ],
+        handler: nothing,
+        ..COMMAND
+    },
+    Command {
+        name: "acl",
+        arity: -2,
+        categories: &["@slow"],
+        summary: "Commands about users",
+        since: "6.0.0",
+        group: "server",
+        complexity: "of the subcommand",
+        subcommands: &[
+            Command {
+                name: "acl|whoami",
+                arity: 2,
+                flags: &["noscript", "loading", "stale"],
+                categories: &["@slow"],
+                summary: "The name of this connection's user",
+                since: "6.0.0",
+                group: "server",
+                complexity: "O(1)",
+                handler: login::whoami,
+                ..COMMAND
+            },
+            Command { name: "acl|help", since: "6.0.0", group: "server", ..HELP },
+        ],
+        handler: nothing,
+        ..COMMAND
+    },
+    Command {
+        name: "slowlog",
+        arity: -2,
+        categories: &["@slow"],
+        summary: "Commands about the slow log",
+        since: "2.2.12",
+        group: "server",
+        complexity: "of the subcommand",
+        subcommands: &[
+            Command {
+                name: "slowlog|get",
+                arity: -2,
+                flags: &["admin", "loading", "stale"],
+                categories: ADMIN,
+                tips: &["request_policy:all_nodes", "nondeterministic_output"],
+                summary: "The newest slow commands: ten, or so many, or all for -1",
+                since: "2.2.12",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[Argument {
+                    name: "count",
+                    kind: "integer",
+                    flags: &["optional"],
+                    ..ARGUMENT
+                }],
+                handler: slow::get,
+                ..COMMAND
+            },
+            Command {
+                name: "slowlog|len",
+                arity: 2,
+                flags: &["admin", "loading", "stale"],
+                categories: ADMIN,
+                tips: &[
+                    "request_policy:all_nodes",
+                    "response_policy:agg_sum",
+                    "nondeterministic_output",
+                ],
+                summary: "How many slow commands are kept",
+                since: "2.2.12",
+                group: "server",
+                complexity: "O(1)",
+                handler: slow::len,
+                ..COMMAND
+            },
+            Command {
+                name: "slowlog|reset",
+                arity: 2,
+                flags: &["admin", "loading", "stale"],
+                categories: ADMIN,
+                tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+                summary: "Forgets them",
+                since: "2.2.12",
+                group: "server",
+                complexity: "O(N)",
+                handler: slow::reset,
+                ..COMMAND
+            },
+            Command { name: "slowlog|help", since: "6.2.0", group: "server", ..HELP },
+        ],
+        handler: nothing,
+        ..COMMAND
+    },
+    Command {
+        name: "monitor",
+        arity: 1,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        summary: "Shows each command of each connection as it is called",
+        since: "1.0.0",
+        group: "server",
+        complexity: "O(N)",
+        changes_deliveries: true,
+        handler: connection::monitor,
+        ..COMMAND
+    },
+    Command {
+        name: "shutdown",
+        arity: -1,
+        flags: &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"],
+        categories: ADMIN,
+        summary: "Drains the hub and ends it; for who has logged in",
+        since: "1.0.0",
+        group: "server",
+        complexity: "O(N)",
+        arguments: &[
+            Argument {
+                name: "nosave_save",
+                kind: "oneof",
+                flags: &["optional"],
+                arguments: &[
+                    Argument { name: "nosave", kind: "pure-token", token: "NOSAVE", ..ARGUMENT },
+                    Argument { name: "save", kind: "pure-token", token: "SAVE", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            },
+            Argument {
+                name: "now",
+                kind: "pure-token",
+                token: "NOW",
+                since: "7.0.0",
+                flags: &["optional"],
+                ..ARGUMENT
+            },
+            Argument {
+                name: "force",
+                kind: "pure-token",
+                token: "FORCE",
+                since: "7.0.0",
+                flags: &["optional"],
+                ..ARGUMENT
+            },
+            Argument {
+                name: "abort",
+                kind: "pure-token",
+                token: "ABORT",
+                since: "7.0.0",
+                flags: &["optional"],
+                ..ARGUMENT
+            },
+        ],
+        handler: control::shutdown,
+        ..COMMAND
+    },
+];

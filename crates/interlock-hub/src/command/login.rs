@@ -1,0 +1,184 @@
+//! Who is calling: AUTH, HELLO, ACL WHOAMI.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::connection::{is_printable, BAD_NAME, REDIS_VERSION};
+use super::{Call, Waiting};
+use crate::events::{Answer, Level, Question};
+use crate::resp::parse::integer;
+use crate::resp::write::Writer;
+use crate::session::State;
+use crate::shared::{add, Core};
+use crate::users::DEFAULT;
+
+/// A password that the controller looks at, and what comes after it.
+#[derive(Debug)]
+pub struct Login {
+    user: Vec<u8>,
+    password: Vec<u8>,
+    /// HELLO, and the protocol it wants; `None`: AUTH.
+    hello: Option<bool>,
+}
+
+enum Outcome {
+    Done,
+    Refused,
+    Asked,
+}
+
+pub fn auth(call: &mut Call<'_, '_>) {
+    let (user, password) = match call.arguments.len() {
+        2 => {
+            let open = call.core.local.live.users.anonymous().is_some();
+            if open {
+                return call.error(NO_PASSWORD);
+            }
+            (DEFAULT.as_bytes(), 1)
+        }
+        3 => (&call.arguments[1], 2),
+        _ => return call.syntax_error(),
+    };
+    let login =
+        Login { user: user.to_vec(), password: call.arguments[password].to_vec(), hello: None };
+    match log_in(call, login) {
+        Outcome::Done => call.reply.ok(),
+        Outcome::Refused => call.error(WRONG_PASSWORD),
+        Outcome::Asked => {}
+    }
+}
+
+pub fn hello(call: &mut Call<'_, '_>) {
+    let mut resp3 = call.state.resp3;
+    if let Some(version) = call.arguments.get(1) {
+        resp3 = match integer(version) {
+            None => return call.error("ERR Protocol version is not an integer or out of range"),
+            Some(2) => false,
+            Some(3) => true,
+            Some(_) => return call.error("NOPROTO unsupported protocol version"),
+        };
+    }
+    let (mut at, mut login) = (2, None);
+    while at < call.arguments.len() {
+        let left = call.arguments.len() - at - 1;
+        if call.is(at, "AUTH") && left >= 2 {
+            let (user, password) = (&call.arguments[at + 1], &call.arguments[at + 2]);
+            let (user, password) = (user.to_vec(), password.to_vec());
+            login = Some(Login { user, password, hello: Some(resp3) });
+            at += 3;
+        } else if call.is(at, "SETNAME") && left >= 1 {
+            let name = &call.arguments[at + 1];
+            if !is_printable(name) {
+                return call.error(BAD_NAME);
+            }
+            // At once, as in Redis: it stays although a later option is wrong.
+            *call.state.card.name.lock() = name.into();
+            at += 2;
+        } else {
+            let head: &[u8] = b"ERR Syntax error in HELLO option '";
+            let text = [head, &call.arguments[at], b"'"].concat();
+            return call.error_bytes(&text);
+        }
+    }
+    match login.map(|login| log_in(call, login)) {
+        Some(Outcome::Refused) => return call.error(WRONG_PASSWORD),
+        Some(Outcome::Asked) => return,
+        Some(Outcome::Done) | None => {}
+    }
+    if call.state.user.is_none() {
+        return call.error(HELLO_FIRST);
+    }
+    greet(call.state, resp3, &mut call.reply);
+}
+
+fn greet(state: &mut State, resp3: bool, reply: &mut Writer<'_>) {
+    state.resp3 = resp3;
+    reply.resp3 = resp3;
+    state.card.resp.store(if resp3 { 3 } else { 2 }, Relaxed);
+    reply.map(7);
+    // Clients look at these: what they know of a Redis 7.0 they may rely on here.
+    for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(if resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(state.card.id as i64);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn log_in(call: &mut Call<'_, '_>, login: Login) -> Outcome {
+    let users = &call.core.local.live.users;
+    let user = users.named(&login.user).cloned();
+    match user {
+        Some(user) if user.open => {
+            call.state.become_user(Some(user), false);
+            Outcome::Done
+        }
+        Some(user) if users.remembers(&login.user, &login.password) => {
+            call.state.become_user(Some(user), true);
+            Outcome::Done
+        }
+        // Asked for an unknown user too, if there are any with a password: how long the answer takes
+        // must not tell who there is.
+        _ if users.have_passwords() && call.core.shared.settings.controlled => {
+            let address = call.state.card.address.clone();
+            let (user, password) = (login.user.clone(), login.password.clone());
+            call.ask(Question::Password { user, password, address }, Waiting::Login(login));
+            Outcome::Asked
+        }
+        _ => {
+            failed(call.state, call.core, &login.user);
+            Outcome::Refused
+        }
+    }
+}
+
+fn failed(state: &State, core: &Core<'_>, user: &[u8]) {
+    add(&core.shared.counters.login_failures, 1);
+    let user = user[..user.len().min(64)].escape_ascii();
+    let text = format!("login failed: user \"{user}\" from {}", state.card.address);
+    core.shared.events.log(Level::Warning, text);
+}
+
+impl Login {
+    pub fn answered(
+        self,
+        answer: Answer,
+        state: &mut State,
+        core: &mut Core<'_>,
+        mut reply: Writer<'_>,
+    ) {
+        // It may have gone meanwhile.
+        let user = core.local.live.users.named(&self.user).cloned();
+        let (Answer::Yes, Some(user)) = (answer, user) else {
+            failed(state, core, &self.user);
+            add(&core.shared.counters.total_error_replies, 1);
+            return reply.error(WRONG_PASSWORD.as_bytes());
+        };
+        core.local.live.users.remember(&self.user, &self.password);
+        state.become_user(Some(user), true);
+        match self.hello {
+            None => reply.ok(),
+            Some(resp3) => greet(state, resp3, &mut reply),
+        }
+    }
+}
+
+pub fn whoami(call: &mut Call<'_, '_>) {
+    let name = call.state.card.user_name();
+    call.reply.bulk(name.as_bytes());
+}
+
+pub const WITHOUT_LOGIN: &str = "NOAUTH Authentication required.";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+     default user. Are you sure your configuration is correct?";
+const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+     otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+     select the RESP protocol version at the same time";

@@ -1,0 +1,147 @@
+"""What the server leaves to Python: lines of the log, passwords, and changes of the configuration.
+
+A thread sleeps on a descriptor of the server's. It never waits in native code, so that an
+interpreter that ends can end it; and the server's threads never wait for it: only the client that
+asked does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from interlock.hub import passwords
+from interlock.hub.config import ConfigError, Raw
+from interlock.hub.settings import BY_KEY, BY_REDIS_NAME
+
+if TYPE_CHECKING:
+    from interlock import _core
+    from interlock.hub.server import Hub
+
+logger = logging.getLogger("interlock.hub")
+
+Asker = tuple[int, int, int]
+
+
+class Controller:
+    """Takes a server's events for as long as a hub runs."""
+
+    def __init__(self, hub: Hub, server: _core.HubServer) -> None:
+        # Weak, so that a hub that nobody holds any more ends.
+        self._weak = weakref.ref(hub)
+        self._server = server
+        self._logins = ThreadPoolExecutor(1, "hub-logins")
+        self._stop = os.eventfd(0, os.EFD_CLOEXEC)
+        # A daemon: a program that forgets its hub must be able to end.
+        self._thread = threading.Thread(target=self._run, name="hub-control", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, when what has happened is told. Once, and not before the server has stopped."""
+        os.eventfd_write(self._stop, 1)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        # Not select: it takes no descriptor from 1024 on, and a hub has many.
+        poll = select.poll()
+        poll.register(self._server.fileno(), select.POLLIN)
+        poll.register(self._stop, select.POLLIN)
+        ends = False
+        while not ends:
+            ends = any(descriptor == self._stop for descriptor, _ in poll.poll())
+            events, lost = self._server.events()
+            for event in events:
+                self._take(event)
+            if lost:
+                logger.warning("%d lines were left out: more happened than could be logged", lost)
+        self._logins.shutdown(cancel_futures=True)
+        os.close(self._stop)
+
+    @property
+    def _hub(self) -> Hub:
+        hub = self._weak()
+        if hub is None:
+            raise ReferenceError("the hub is gone")
+        return hub
+
+    def _take(self, event: tuple[Any, ...]) -> None:
+        try:
+            if event[0] == "log":
+                logger.log(LEVELS[event[1]], "%s", event[2])
+            elif event[0] == "password":
+                self._logins.submit(self._log_in, event[1], *event[2])
+            elif event[0] == "set":
+                self._answer(event[1], self._set(event[2]))
+            elif event[0] == "reload":
+                self._answer(event[1], self._reload())
+            elif event[0] == "shutdown":
+                self._answer(event[1], self._shut_down())
+        except Exception:
+            # Whatever it is, the next event must be taken.
+            logger.exception("an event of the hub could not be handled")
+            if event[0] != "log":
+                self._answer(event[1], "ERR the hub could not do it; its log says why")
+
+    def _answer(self, asker: Asker, error: str | None) -> None:
+        self._server.answer(asker, error)
+
+    def _log_in(self, asker: Asker, name: bytes, password: bytes, _address: str) -> None:
+        try:
+            right = self._is_right(name, password)
+        except Exception:
+            logger.exception("a password could not be looked at")
+            right = False
+        self._answer(asker, None if right else "WRONGPASS")
+
+    def _is_right(self, name: bytes, password: bytes) -> bool:
+        for user in self._hub.config.users():
+            if user.name.encode() == name and not user.is_open:
+                return user.knows(password)
+        passwords.matches(password, passwords.nobody())
+        return False
+
+    def _set(self, pairs: Sequence[tuple[bytes, bytes]]) -> str | None:
+        raw: dict[str, Raw] = {}
+        for given, value in pairs:
+            name = given.decode(errors="replace").lower()
+            setting = BY_KEY.get(name) or BY_REDIS_NAME.get(name)
+            if setting is None:
+                return f"ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            failed = f"ERR CONFIG SET failed (possibly related to argument '{name}') - "
+            if not setting.live:
+                return f"{failed}can't set immutable config"
+            raw[setting.key] = Raw(setting.parse(value.decode(errors="replace")), "CONFIG SET")
+        try:
+            self._hub.set(raw)
+        except ConfigError as error:
+            return f"ERR CONFIG SET failed - {'; '.join(error.faults)}"
+        return None
+
+    def _reload(self) -> str | None:
+        try:
+            self._hub.reload()
+        except ConfigError as error:
+            return f"ERR the configuration is refused: {'; '.join(error.faults)}"
+        except OSError as error:
+            return f"ERR the configuration cannot be read: {error}"
+        return None
+
+    def _shut_down(self) -> str | None:
+        if self._hub.on_shutdown is None:
+            return "ERR this hub is part of a program, which alone can end it"
+        logger.info("a client asked for the end")
+        self._hub.on_shutdown()
+        return None
+
+
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING}

@@ -1,0 +1,14 @@
+"""What is wrong with one value of the configuration."""
+
+from __future__ import annotations
+
+
+class Wrong(ValueError):
+    """A value that a setting does not take. Without more, the setting says what it takes; a part of
+    a value is named by its place within it, with what it is and what is allowed there."""
+
+    def __init__(self, place: str = "", value: object = None, allowed: str = "") -> None:
+        self.place = place
+        self.value = value
+        self.allowed = allowed
+        super().__init__(place, value, allowed)

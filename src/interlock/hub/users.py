@@ -1,0 +1,159 @@
+"""Users of a hub and their rights, as `[[user]]` tables declare them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from interlock import _core
+from interlock.hub import passwords
+from interlock.hub.fault import Wrong
+
+DEFAULT = "default"
+ORDINARY = ("@pubsub", "@connection", "acl|whoami", "-@admin", "-@dangerous")
+
+
+@dataclass(frozen=True)
+class User:
+    """Who may connect, and what it may do."""
+
+    name: str
+    passwords: tuple[str, ...]
+    """Hashes, any of which lets it in; none, only of `default`: everybody is this user."""
+
+    commands: tuple[str, ...]
+    """Rules, the last one that fits decides: `@class`, `name`, and with `-` what is taken away."""
+
+    publish: tuple[str, ...]
+    """Patterns of the topics that it may publish to."""
+
+    subscribe: tuple[str, ...]
+    """Patterns of the topics that it may subscribe to."""
+
+    @property
+    def is_open(self) -> bool:
+        """It needs no password."""
+        return not self.passwords
+
+    def knows(self, password: bytes) -> bool:
+        """Whether it is one of the user's passwords."""
+        # All of them, so that the time does not tell which.
+        found = [passwords.matches(password, known) for known in self.passwords]
+        return any(found)
+
+    def allowed(self) -> list[str] | None:
+        """The commands it may call by name; None for all."""
+        if self.commands == ("@all",):
+            return None
+        allowed: set[str] = set()
+        for rule in self.commands:
+            named = meant(rule.removeprefix("-"))
+            allowed = allowed - named if rule.startswith("-") else allowed | named
+        return sorted(allowed)
+
+    def for_server(self) -> tuple[str, bool, list[str] | None, list[bytes], list[bytes]]:
+        """What the native server is given."""
+        publish, subscribe = (
+            [pattern.encode() for pattern in patterns]
+            for patterns in (self.publish, self.subscribe)
+        )
+        return self.name, self.is_open, self.allowed(), publish, subscribe
+
+    def table(self) -> dict[str, object]:
+        """As a `[[user]]` table that would give it."""
+        found: dict[str, object] = {"name": self.name}
+        if self.passwords:
+            found["passwords"] = list(self.passwords)
+        found["commands"] = list(self.commands)
+        return found | {"publish": list(self.publish), "subscribe": list(self.subscribe)}
+
+    def describe(self) -> str:
+        """A line for people: what is open to it."""
+        commands = " ".join(self.commands)
+
+        def topics(patterns: Sequence[str]) -> str:
+            return ", ".join(patterns) if patterns else "nothing"
+
+        return (
+            f"may publish to {topics(self.publish)}; subscribe to {topics(self.subscribe)}; "
+            f"commands {commands}"
+        )
+
+
+EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",))
+"""Who is there when nobody is named: whoever connects may do all."""
+
+
+def checked(value: object) -> tuple[User, ...]:
+    """The users of a list of tables. Raises Wrong, which names the table and the key."""
+    if isinstance(value, tuple) and all(isinstance(user, User) for user in value):
+        return value
+    if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+        raise Wrong("", value, "a list of [[user]] tables")
+    users: list[User] = []
+    for index, table in enumerate(value):
+        user = one(f"[{index}]", table)
+        if any(user.name == other.name for other in users):
+            raise Wrong(f"[{index}].name", user.name, "a name that no other user has")
+        users.append(user)
+    return tuple(users)
+
+
+def one(place: str, table: Mapping[str, object]) -> User:
+    """The user of one table."""
+    for key in table:
+        if key not in KEYS:
+            raise Wrong(f"{place}.{key}", "a key that there is not", ", ".join(KEYS))
+    name = table.get("name")
+    if not isinstance(name, str) or not name or not name.isprintable() or " " in name:
+        raise Wrong(f"{place}.name", name, "a text without spaces")
+    hashes = words(place, table, "passwords", ())
+    for number, known in enumerate(hashes):
+        try:
+            passwords.parsed(known)
+        except ValueError:
+            # Not shown: it may be the password itself.
+            raise Wrong(f"{place}.passwords[{number}]", "no hash", HASH) from None
+    if not hashes and name != DEFAULT:
+        raise Wrong(f"{place}.passwords", "missing", f"a list of hashes; {HASH}")
+    rules = words(place, table, "commands", ORDINARY)
+    for rule in rules:
+        if not meant(rule.removeprefix("-")):
+            raise Wrong(f"{place}.commands", rule, f"command names and {', '.join(classes())}, "
+                        "each with a - before it to take it away")  # fmt: skip
+    topics = words(place, table, "topics", ())
+    publish = words(place, table, "publish", topics)
+    subscribe = words(place, table, "subscribe", topics)
+    if not any(key in table for key in ("topics", "publish", "subscribe")):
+        raise Wrong(f"{place}.topics", "missing", 'a list of patterns, ["*"] for all topics')
+    return User(name, hashes, rules, publish, subscribe)
+
+
+def words(
+    place: str, table: Mapping[str, object], key: str, default: tuple[str, ...]
+) -> tuple[str, ...]:
+    """A list of texts."""
+    value = table.get(key, default)
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
+        raise Wrong(f"{place}.{key}", value, "a list of texts")
+    return tuple(value)
+
+
+def meant(rule: str) -> set[str]:
+    """The commands that a rule without its sign names; none if there is no such thing."""
+    declared = _core.HubServer.commands()
+    if rule == "@all":
+        return {name for name, _ in declared}
+    if rule.startswith("@"):
+        return {name for name, categories in declared if rule in categories}
+    return {name for name, _ in declared if name == rule or name.startswith(f"{rule}|")}
+
+
+def classes() -> list[str]:
+    """The classes of commands."""
+    found = {category for _, categories in _core.HubServer.commands() for category in categories}
+    return ["@all", *sorted(found)]
+
+
+KEYS = ("name", "passwords", "commands", "topics", "publish", "subscribe")
+HASH = "what `interlock hub --hash-password` prints"
