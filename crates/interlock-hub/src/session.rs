@@ -144,7 +144,10 @@ impl Session {
             requests.stored = stored;
         }
         let unread = requests.stored.len() - requests.at.min(requests.stored.len());
-        requests.parser.shrink();
+        // A request that waits to be done is still the parser's to hold.
+        if requests.ready.is_none() {
+            requests.parser.shrink();
+        }
         if unread > core.shared.settings.query_limit {
             add(&core.shared.counters.client_query_buffer_limit_disconnections, 1);
             state.closing = true;

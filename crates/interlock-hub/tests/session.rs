@@ -164,3 +164,29 @@ fn one_client_ends_another_through_its_worker_and_itself_behind_its_reply() {
     assert_eq!(hub.feed(&mut one, b"CLIENT KILL ID 1 SKIPME no\r\nPING\r\n").0, Step::Close);
     assert_eq!(one.out, b":1\r\n");
 }
+
+#[test]
+fn a_long_request_that_waits_for_what_was_published_before_it_is_done_whole() {
+    let many: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+    let array = format!("*101\r\n$9\r\nSUBSCRIBE\r\n{}", many.iter().fold(String::new(), bulk));
+    let inline = format!("SUBSCRIBE {}\r\n", many.join(" "));
+    for long in [array, inline] {
+        let mut hub = Hub::new(Settings::default());
+        let (mut old, mut new) = (hub.client(1), hub.client(2));
+        hub.talk(&mut old, b"SUBSCRIBE t\r\n");
+        let requests = format!("PUBLISH t 1\r\n{long}");
+        let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+        let mut at = 0;
+        let step = new.session.run(requests.as_bytes(), &mut at, &mut core, &mut new.out);
+        assert_eq!(step, Step::Sync);
+        hub.deliver(&mut old);
+        let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0 };
+        let step = new.session.run(requests.as_bytes(), &mut at, &mut core, &mut new.out);
+        assert_eq!((step, at), (Step::Idle, requests.len()));
+        assert_eq!(new.session.state.names(interlock_hub::topics::Kind::Topic).len(), 100);
+    }
+}
+
+fn bulk(before: String, word: &String) -> String {
+    format!("{before}${}\r\n{word}\r\n", word.len())
+}
