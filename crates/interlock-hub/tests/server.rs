@@ -231,3 +231,20 @@ fn a_refused_address_is_named_and_a_socket_file_left_over_is_replaced() {
     server.stop(Duration::from_secs(30));
     assert!(!path.exists());
 }
+
+#[test]
+fn who_would_rather_miss_messages_misses_one_beyond_its_limit_and_no_other() {
+    let pubsub = OutputLimit { soft: 1000, soft_seconds: 60, hard: 0 };
+    let server = start(Settings { workers: 1, pubsub, ..Settings::default() });
+    let (mut slow, mut publisher) = (Client::new(&server), Client::new(&server));
+    slow.send("CLIENT SLOW drop\r\n");
+    assert_eq!(slow.line(), "+OK");
+    slow.subscribe(&["t"]);
+    publisher.send(&format!("PUBLISH t {}\r\n", "x".repeat(2000)));
+    assert_eq!(publisher.line(), ":1");
+    // It is owed nothing, so nothing that it reads can make the hub tell it.
+    assert_eq!(slow.lines(6), ["*3", "$6", "missed", "$0", "", ":1"]);
+    publisher.send("PUBLISH t y\r\n");
+    assert_eq!(publisher.line(), ":1");
+    assert_eq!(slow.message().1, "y");
+}

@@ -287,6 +287,11 @@ impl Worker {
                 if connection.must_miss(&limits.1, (run.end - run.start) as usize) {
                     connection.missed += messages;
                     dropped += messages;
+                    if !connection.dirty && !connection.output.blocked {
+                        // It is owed nothing: no send will tell it what it missed.
+                        connection.dirty = true;
+                        self.pushes.push(slot);
+                    }
                     continue;
                 }
                 let resp3 = connection.session.state.resp3;
