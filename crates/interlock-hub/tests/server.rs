@@ -248,3 +248,17 @@ fn who_would_rather_miss_messages_misses_one_beyond_its_limit_and_no_other() {
     assert_eq!(publisher.line(), ":1");
     assert_eq!(slow.message().1, "y");
 }
+
+#[test]
+fn a_subscriber_over_its_limit_in_several_topics_at_once_is_counted_once() {
+    let pubsub = OutputLimit { soft: 0, soft_seconds: 0, hard: 100 };
+    let server = start(Settings { workers: 1, pubsub, ..Settings::default() });
+    let (mut slow, mut publisher) = (Client::new(&server), Client::new(&server));
+    slow.subscribe(&["a", "b", "c"]);
+    let message = "x".repeat(200);
+    publisher
+        .send(&format!("PUBLISH a {message}\r\nPUBLISH b {message}\r\nPUBLISH c {message}\r\n"));
+    assert_eq!(publisher.line(), ":1");
+    publisher.lines(2);
+    assert_eq!(counter(&server, "client_output_buffer_limit_disconnections"), 1);
+}

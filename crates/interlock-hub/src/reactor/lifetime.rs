@@ -69,6 +69,10 @@ impl Worker {
     }
 
     pub(super) fn close_over(&mut self, slot: u32) {
+        // One turn may bring it over its limit in several topics.
+        if self.slots[slot as usize].connection.is_none() {
+            return;
+        }
         add(&self.shared.counters.client_output_buffer_limit_disconnections, 1);
         self.close(slot);
     }
