@@ -262,3 +262,24 @@ fn a_subscriber_over_its_limit_in_several_topics_at_once_is_counted_once() {
     publisher.lines(2);
     assert_eq!(counter(&server, "client_output_buffer_limit_disconnections"), 1);
 }
+
+#[test]
+fn who_sends_no_more_is_still_sent_what_it_asked_for() {
+    let server = start(Settings { workers: 1, ..Settings::default() });
+    for _ in 0..50 {
+        // Several at once, so that the worker finds more to read while it gathers what it sends.
+        let connect = |_| TcpStream::connect(&server.addresses()[0]).unwrap();
+        let mut clients: Vec<TcpStream> = (0..16).map(connect).collect();
+        for client in &mut clients {
+            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            client.write_all(b"HELLO 3\r\nSUBSCRIBE t\r\nPUBLISH t x\r\nPING\r\n").unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        for mut client in clients {
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).unwrap();
+            assert!(answers.contains("\r\nt\r\n:1\r\n"), "{answers:?}");
+            assert!(answers.contains("+PONG\r\n"), "{answers:?}");
+        }
+    }
+}

@@ -178,7 +178,12 @@ impl Worker {
         let mut buffer = std::mem::take(&mut self.buffer);
         match poll::receive(fd, &mut buffer) {
             Ok(None) => {}
-            Ok(Some(0)) | Err(_) => self.close(token as u32),
+            Ok(Some(0)) => {
+                // It sends no more, but may read: what waits for the turn's end goes out now or never.
+                self.flush(token as u32, true);
+                self.close(token as u32);
+            }
+            Err(_) => self.close(token as u32),
             Ok(Some(count)) => {
                 add(&self.shared.counters.total_net_input_bytes, count as u64);
                 // What was sequenced before these bytes were sent comes before their answers.
