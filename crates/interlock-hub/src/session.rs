@@ -188,7 +188,9 @@ impl Requests {
                     let text = format!("ERR Protocol error: {refusal}");
                     // A refusal is Latin-1: the one byte in it that is the client's goes back as it was.
                     let text: Vec<u8> = text.chars().map(|c| c as u8).collect();
-                    Writer { out, resp3: state.resp3 }.error(&text);
+                    if !state.is_silent() {
+                        Writer { out, resp3: state.resp3 }.error(&text);
+                    }
                     return Ok((0, Some(Step::Close)));
                 }
             },

@@ -127,3 +127,14 @@ fn a_long_request_that_waits_for_what_was_published_before_it_is_done_whole() {
 fn bulk(before: String, word: &String) -> String {
     format!("{before}${}\r\n{word}\r\n", word.len())
 }
+
+#[test]
+fn a_client_that_wants_no_replies_gets_none_to_a_protocol_error() {
+    for mode in ["OFF", "SKIP"] {
+        let mut hub = Hub::new(Settings::default());
+        let mut client = hub.client(1);
+        let requests = format!("CLIENT REPLY {mode}\r\n*1\r\n:4\r\n");
+        assert_eq!(hub.feed(&mut client, requests.as_bytes()).0, Step::Close);
+        assert_eq!(client.out, b"");
+    }
+}
