@@ -166,7 +166,10 @@ impl Session {
             requests.stored = stored;
         }
         let unread = requests.stored.len() - requests.at.min(requests.stored.len());
-        requests.parser.shrink();
+        // A request that waits to be done is still the parser's to hold.
+        if requests.ready.is_none() {
+            requests.parser.shrink();
+        }
         let most = core.local.live.query_limit;
         if unread > if state.user.is_none() { most.min(STRANGERS_QUERY) } else { most } {
             add(&core.shared.counters.client_query_buffer_limit_disconnections, 1);
@@ -243,7 +246,9 @@ impl Requests {
                     let text = format!("ERR Protocol error: {refusal}");
                     // A refusal is Latin-1: the one byte in it that is the client's goes back as it was.
                     let text: Vec<u8> = text.chars().map(|c| c as u8).collect();
-                    Writer { out, resp3: state.resp3 }.error(&text);
+                    if !state.is_silent() {
+                        Writer { out, resp3: state.resp3 }.error(&text);
+                    }
                     return Ok((0, Some(Step::Close)));
                 }
             },

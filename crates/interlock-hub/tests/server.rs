@@ -235,3 +235,55 @@ fn a_refused_address_is_named_and_a_socket_file_left_over_is_replaced() {
     server.stop(Duration::from_secs(30));
     assert!(!path.exists());
 }
+
+#[test]
+fn who_would_rather_miss_messages_misses_one_beyond_its_limit_and_no_other() {
+    let pubsub = OutputLimit { soft: 1000, soft_seconds: 60, hard: 0 };
+    let server = start(with(1, Live { pubsub, ..Live::default() }));
+    let (mut slow, mut publisher) = (Client::new(&server), Client::new(&server));
+    slow.send("CLIENT SLOW drop\r\n");
+    assert_eq!(slow.line(), "+OK");
+    slow.subscribe(&["t"]);
+    publisher.send(&format!("PUBLISH t {}\r\n", "x".repeat(2000)));
+    assert_eq!(publisher.line(), ":1");
+    // It is owed nothing, so nothing that it reads can make the hub tell it.
+    assert_eq!(slow.lines(6), ["*3", "$6", "missed", "$0", "", ":1"]);
+    publisher.send("PUBLISH t y\r\n");
+    assert_eq!(publisher.line(), ":1");
+    assert_eq!(slow.message().1, "y");
+}
+
+#[test]
+fn a_subscriber_over_its_limit_in_several_topics_at_once_is_counted_once() {
+    let pubsub = OutputLimit { soft: 0, soft_seconds: 0, hard: 100 };
+    let server = start(with(1, Live { pubsub, ..Live::default() }));
+    let (mut slow, mut publisher) = (Client::new(&server), Client::new(&server));
+    slow.subscribe(&["a", "b", "c"]);
+    let message = "x".repeat(200);
+    publisher
+        .send(&format!("PUBLISH a {message}\r\nPUBLISH b {message}\r\nPUBLISH c {message}\r\n"));
+    assert_eq!(publisher.line(), ":1");
+    publisher.lines(2);
+    assert_eq!(counter(&server, "client_output_buffer_limit_disconnections"), 1);
+}
+
+#[test]
+fn who_sends_no_more_is_still_sent_what_it_asked_for() {
+    let server = start(Settings { workers: 1, ..Settings::default() });
+    for _ in 0..50 {
+        // Several at once, so that the worker finds more to read while it gathers what it sends.
+        let connect = |_| TcpStream::connect(&server.addresses()[0]).unwrap();
+        let mut clients: Vec<TcpStream> = (0..16).map(connect).collect();
+        for client in &mut clients {
+            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            client.write_all(b"HELLO 3\r\nSUBSCRIBE t\r\nPUBLISH t x\r\nPING\r\n").unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        for mut client in clients {
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).unwrap();
+            assert!(answers.contains("\r\nt\r\n:1\r\n"), "{answers:?}");
+            assert!(answers.contains("+PONG\r\n"), "{answers:?}");
+        }
+    }
+}

@@ -1,78 +1,12 @@
 //! A connection without its socket: bytes in, bytes out.
 
-use std::sync::Arc;
+mod threadless;
 
-use interlock_hub::reactor::mailbox::{Mail, Mailbox};
-use interlock_hub::registry::Card;
-use interlock_hub::session::{Session, Step};
+use interlock_hub::reactor::mailbox::Mail;
+use interlock_hub::session::Step;
 use interlock_hub::settings::{Live, Settings};
-use interlock_hub::shared::{Core, Local, Shared};
-
-/// One worker's state, and no thread.
-struct Hub {
-    shared: Shared,
-    local: Local,
-}
-
-struct Client {
-    session: Session,
-    out: Vec<u8>,
-}
-
-impl Hub {
-    fn new(settings: Settings) -> Self {
-        let mailboxes = vec![Mailbox::new().unwrap()];
-        let shared = Shared::new(settings, mailboxes, 0).unwrap();
-        let local = Local::new(0, shared.live());
-        Hub { shared, local }
-    }
-
-    fn client(&self, slot: u32) -> Client {
-        let card =
-            Card { address: format!("c:{slot}"), ..Card::new(slot.into(), 0, slot.into(), 0) };
-        let card = Arc::new(card);
-        self.shared.registry.add(card.clone());
-        Client { session: Session::new(card, slot, &self.shared.live().users), out: Vec::new() }
-    }
-
-    /// Runs the session on these bytes as a worker would; the runs of what it published.
-    fn feed(&mut self, client: &mut Client, bytes: &[u8]) -> (Step, usize) {
-        let (mut at, mut runs) = (0, 0);
-        loop {
-            let mut core =
-                Core { shared: &self.shared, local: &mut self.local, now: 0, clock: || 0 };
-            let step = client.session.run(bytes, &mut at, &mut core, &mut client.out);
-            if step != Step::Sync {
-                return (step, runs);
-            }
-            runs += self.deliver(client);
-        }
-    }
-
-    /// Hands what was published to `client`, the only one that subscribes.
-    fn deliver(&mut self, client: &mut Client) -> usize {
-        let mut runs = 0;
-        let chunks = self.local.chunk.take();
-        self.shared.sequence(0, chunks);
-        for mail in self.shared.mailboxes[0].take() {
-            let Mail::Chunk(chunk) = mail else { continue };
-            for run in &chunk.runs {
-                runs += 1;
-                for _ in self.local.subscribers.of(run.kind, chunk.name(run)) {
-                    let bytes = chunk.bytes(client.session.state.resp3);
-                    client.out.extend_from_slice(&bytes[run.start as usize..run.end as usize]);
-                }
-            }
-        }
-        runs
-    }
-
-    fn talk(&mut self, client: &mut Client, bytes: &[u8]) -> String {
-        self.feed(client, bytes);
-        self.deliver(client);
-        String::from_utf8(std::mem::take(&mut client.out)).unwrap()
-    }
-}
+use interlock_hub::shared::Core;
+use threadless::Hub;
 
 #[test]
 fn a_conversation_cut_at_any_byte_is_the_same_conversation() {
@@ -169,4 +103,41 @@ fn one_client_ends_another_through_its_worker_and_itself_behind_its_reply() {
     one.out.clear();
     assert_eq!(hub.feed(&mut one, b"CLIENT KILL ID 1 SKIPME no\r\nPING\r\n").0, Step::Close);
     assert_eq!(one.out, b":1\r\n");
+}
+
+#[test]
+fn a_long_request_that_waits_for_what_was_published_before_it_is_done_whole() {
+    let many: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+    let array = format!("*101\r\n$9\r\nSUBSCRIBE\r\n{}", many.iter().fold(String::new(), bulk));
+    let inline = format!("SUBSCRIBE {}\r\n", many.join(" "));
+    for long in [array, inline] {
+        let mut hub = Hub::new(Settings::default());
+        let (mut old, mut new) = (hub.client(1), hub.client(2));
+        hub.talk(&mut old, b"SUBSCRIBE t\r\n");
+        let requests = format!("PUBLISH t 1\r\n{long}");
+        let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
+        let mut at = 0;
+        let step = new.session.run(requests.as_bytes(), &mut at, &mut core, &mut new.out);
+        assert_eq!(step, Step::Sync);
+        hub.deliver(&mut old);
+        let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
+        let step = new.session.run(requests.as_bytes(), &mut at, &mut core, &mut new.out);
+        assert_eq!((step, at), (Step::Idle, requests.len()));
+        assert_eq!(new.session.state.names(interlock_hub::topics::Kind::Topic).len(), 100);
+    }
+}
+
+fn bulk(before: String, word: &String) -> String {
+    format!("{before}${}\r\n{word}\r\n", word.len())
+}
+
+#[test]
+fn a_client_that_wants_no_replies_gets_none_to_a_protocol_error() {
+    for mode in ["OFF", "SKIP"] {
+        let mut hub = Hub::new(Settings::default());
+        let mut client = hub.client(1);
+        let requests = format!("CLIENT REPLY {mode}\r\n*1\r\n:4\r\n");
+        assert_eq!(hub.feed(&mut client, requests.as_bytes()).0, Step::Close);
+        assert_eq!(client.out, b"");
+    }
 }

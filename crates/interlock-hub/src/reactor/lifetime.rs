@@ -118,12 +118,11 @@ impl Worker {
     }
 
     pub(super) fn close_over(&mut self, slot: u32) {
-        if let Some(connection) = self.slots[slot as usize].connection.as_ref() {
-            let (card, held) = (&connection.session.state.card, connection.output.held());
-            let text =
-                format!("disconnected: owed {held} bytes and reads too slowly: {}", card.who());
-            self.shared.events.log(Level::Warning, text);
-        }
+        // One turn may bring it over its limit in several topics.
+        let Some(connection) = self.slots[slot as usize].connection.as_ref() else { return };
+        let (card, held) = (&connection.session.state.card, connection.output.held());
+        let text = format!("disconnected: owed {held} bytes and reads too slowly: {}", card.who());
+        self.shared.events.log(Level::Warning, text);
         add(&self.shared.counters.client_output_buffer_limit_disconnections, 1);
         self.close(slot);
     }

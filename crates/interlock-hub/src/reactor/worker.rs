@@ -192,7 +192,11 @@ impl Worker {
         let mut buffer = std::mem::take(&mut self.buffer);
         match connection.receive(fd, &mut buffer) {
             Ok(None) => self.answer(token as u32),
-            Ok(Some(0)) => self.close(token as u32),
+            Ok(Some(0)) => {
+                // It sends no more, but may read: what waits for the turn's end goes out now or never.
+                self.flush(token as u32, true);
+                self.close(token as u32);
+            }
             Err(error) => self.broken(token as u32, &error),
             Ok(Some(count)) => {
                 add(&self.shared.counters.total_net_input_bytes, count as u64);
