@@ -28,6 +28,16 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     **{f"limits.{name}.soft": (1, [-1, 1.5]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.soft_seconds": (1, [-1]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.hard": (0, ["none"]) for name in ("normal", "pubsub")},
+    "login_timeout": (5, [-1, 1.5]),
+    "slow_log.threshold": (-1, [-2, "slow"]),
+    "slow_log.length": (0, [-1]),
+    "tls.cert": ("", [1, "\0"]),
+    "tls.key": ("", [1, "\0"]),
+    "tls.client_ca": ("", [1, "\0"]),
+    "tls.port": (-1, [-2, 65536]),
+    "log.level": ("error", ["debug", 1]),
+    "log.file": ("/x", [1, "\0"]),
+    "user": ((), ["a", 1]),
 }
 BAD = [(key, value) for key, (_, bad) in VALUES.items() for value in bad]
 
@@ -118,8 +128,8 @@ def test_the_environment_is_text_and_is_checked_like_the_rest() -> None:
     assert found["unprotected"] is True
     with pytest.raises(ConfigError, match=r"port is 'x' \(environment INTERLOCK_HUB_PORT\)"):
         read(environment={"INTERLOCK_HUB_PORT": "x"})
-    with pytest.raises(ConfigError, match=r"unprotected is 'yes' \(environment"):
-        read(environment={"INTERLOCK_HUB_UNPROTECTED": "yes"})
+    with pytest.raises(ConfigError, match=r"unprotected is 'maybe' \(environment"):
+        read(environment={"INTERLOCK_HUB_UNPROTECTED": "maybe"})
 
 
 def test_a_file_that_is_no_toml_is_refused_with_the_place(tmp_path: Path) -> None:
@@ -143,7 +153,7 @@ def test_the_text_of_a_configuration_is_a_file_that_gives_it_again(tmp_path: Pat
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_an_address_that_others_reach_needs_to_be_told(host: str) -> None:
-    with pytest.raises(ConfigError, match=r"allowed: a loopback address, or any with unprotected"):
+    with pytest.raises(ConfigError, match=r"allowed: a loopback address; any other with users"):
         given(host=host)
     assert given(host=host, unprotected=True)["host"] == host
 

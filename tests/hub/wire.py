@@ -78,7 +78,8 @@ def raw(data: bytes, on: str = "a", *, ends: bool = False, mute: bool = False) -
 class Connection:
     """A socket that knows what it was sent and not yet asked for."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, stranger: bool = False) -> None:
+        self.stranger = stranger
         self.socket = socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.ended = False
@@ -92,13 +93,18 @@ class Connection:
                 return  # it was closed before the end; what it said is read all the same
 
     def until_mark(self) -> bytes:
-        """All that arrived up to the answer of PING, less that answer."""
+        """All that arrived up to the answer of PING, that answer included; of an unknown command
+        for a stranger, who may not call PING."""
         self.marks += 1
         mark = b"mark-%04d" % self.marks
-        self.socket.sendall(command("PING", mark))
-        found = b""
         # As a string, or within the array that RESP2 gives a subscriber.
-        while not found.endswith(b"$%d\r\n%s\r\n" % (len(mark), mark)):
+        words, answer = ("PING", mark), b"$%d\r\n%s\r\n" % (len(mark), mark)
+        if self.stranger:
+            words = (mark,)
+            answer = b"-ERR unknown command '%s', with args beginning with: \r\n" % mark
+        self.socket.sendall(command(*words))
+        found = b""
+        while not found.endswith(answer):
             found += self._some(found)
         return found
 
@@ -125,10 +131,13 @@ class Connection:
         return data
 
 
-def play(port: int, exchange: Exchange, size: int = 1 << 20) -> list[tuple[str, bytes]]:
-    """Run an exchange; answer what arrived where, a step at a time. `size` cuts what is sent."""
+def play(
+    port: int, exchange: Exchange, size: int = 1 << 20, *, stranger: bool = False
+) -> list[tuple[str, bytes]]:
+    """Run an exchange; answer what arrived where, a step at a time. `size` cuts what is sent;
+    `stranger`: the server does not know who it talks to."""
     names = sorted({step.on for step in exchange.steps})
-    connections = {name: Connection(port) for name in names}
+    connections = {name: Connection(port, stranger=stranger) for name in names}
     found: list[tuple[str, bytes]] = []
     try:
         for connection in connections.values():

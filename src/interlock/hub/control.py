@@ -120,6 +120,8 @@ class Controller:
             failed = f"ERR CONFIG SET failed (possibly related to argument '{name}') - "
             if not setting.live:
                 return f"{failed}can't set immutable config"
+            if setting.protected:
+                return f"{failed}can't set protected config"
             raw[setting.key] = Raw(setting.parse(value.decode(errors="replace")), "CONFIG SET")
         try:
             self._hub.set(raw)

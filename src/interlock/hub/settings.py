@@ -35,6 +35,10 @@ class Setting:
     live: bool = False
     """It can change while the hub runs."""
 
+    protected: bool = False
+    """It cannot be set by CONFIG SET, only where the configuration comes from: whoever reaches a
+    hub must not choose which files it reads and writes, or whom it lets in."""
+
     redis: str = ""
     """What CONFIG GET and SET of Redis call the same thing."""
 
@@ -240,17 +244,17 @@ SETTINGS = (
     Setting(
         "tls.cert", "", file, "the path of a file",
         "a PEM file with the certificate and those up to its authority; the port then speaks TLS",
-        live=True,
+        live=True, protected=True,
     ),
     Setting(
         "tls.key", "", file, "the path of a file",
         "a PEM file with the certificate's key",
-        live=True,
+        live=True, protected=True,
     ),
     Setting(
         "tls.client_ca", "", file, "the path of a file",
         "a PEM file with authorities; clients must show a certificate that one of them signed",
-        live=True,
+        live=True, protected=True,
     ),
     Setting(
         "tls.port", -1, whole(-1, 65535), "a whole number from 0 to 65535; -1 for none",
@@ -265,12 +269,12 @@ SETTINGS = (
     Setting(
         "log.file", "", file, "the path of a file",
         'where it logs to, opened anew by USR1; "" for standard error',
-        live=True, redis="logfile",
+        live=True, protected=True, redis="logfile",
     ),
     Setting(
         "user", (), users.checked, "a list of [[user]] tables",
         "who may connect, and do what; without any, everybody may do everything",
-        live=True,
+        live=True, protected=True,
     ),
 )  # fmt: skip
 
