@@ -16,6 +16,7 @@ from tests.hub.wire import MASKS, masked
 
 AT_ONCE = 16
 REQUESTS = 60
+LONGEST_HIDDEN = 40
 ALL_TOPICS = b"pmessage\r\n$1\r\n*\r\n"
 MASKED = ("version", "id")
 assert MASKS.keys() >= set(MASKED)
@@ -62,7 +63,10 @@ def compare(
         if not whole:
             # Who still sends as the server closes may lose what was said last. In one piece the
             # server has read all of it by then.
-            assert given == wanted[: len(given)] or hidden(given) == hidden(wanted)
+            if not one.mutated:
+                # What is hidden may be cut in its middle, at the very end.
+                beginning = hidden(given)[:-LONGEST_HIDDEN]
+                assert hidden(wanted).startswith(beginning), difference(one, wanted, given)
             counts["cut short"] += 1
             ((given, whole),) = all_heard(hub, [[one.data]])
             assert whole
