@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,15 +16,18 @@ from interlock import __version__
 from interlock.cli import main
 from interlock.cli.hub import FLAGS
 from interlock.hub.client import Client
-from tests.hub.servers import INTERLOCK, hub_process, needs_hub
+from tests.hub.servers import INTERLOCK, hub_process, missing, needs_hub
 
 
-def refused(*flags: str) -> tuple[int, str]:
-    """The exit code and the errors of a hub that does not start."""
+def refused(*flags: str, without: str = "") -> tuple[int, str]:
+    """The exit code and the errors of a hub that does not start; `without` a right of root's."""
     needs_hub()
-    done = subprocess.run(
-        [INTERLOCK, "hub", *flags], capture_output=True, text=True, timeout=30, check=False
-    )
+    command = [str(INTERLOCK), "hub", *flags]
+    if without and os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            missing("root may do this, and there is no setpriv to take that from it")
+        command = ["setpriv", f"--bounding-set=-{without}", f"--inh-caps=-{without}", *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.stdout == ""
     return done.returncode, done.stderr
 
@@ -140,6 +145,27 @@ def test_a_unix_path_without_permission_is_1_and_named(tmp_path: Path) -> None:
     assert (code, len(err.splitlines())) == (1, 1)
     assert "/proc/interlock.sock" in err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_port_for_root_alone_is_1_and_named() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    if first <= 1:
+        pytest.skip("anybody may listen on any port here")
+    # The lowest one: nobody has listened on tcpmux for decades.
+    code, err = refused("--port", "1", without="net_bind_service")
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert err.startswith("interlock: ")
+    assert "127.0.0.1:1" in err
+    assert "denied" in err
+
+
+def test_a_unix_path_in_a_folder_of_others_is_1_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    code, err = refused("--port", "0", "--unix", str(folder / "s"), without="dac_override")
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert str(folder / "s") in err
+    assert "denied" in err
 
 
 def test_a_unix_socket_goes_with_its_hub_and_a_left_one_is_taken_over(tmp_path: Path) -> None:

@@ -186,4 +186,36 @@ mod tests {
         );
         assert_eq!(text(&chunk.runs[2], true), ">3\r\n$8\r\nsmessage\r\n$1\r\nt\r\n$1\r\n3\r\n");
     }
+
+    #[test]
+    fn messages_stand_in_their_runs_in_order_however_many_chunks_a_turn_fills() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let (mut builder, mut expected) = (Builder::default(), Vec::new());
+        let to = Interest { receivers: 1, workers: 1 };
+        while expected.len() < 300 {
+            let topic = [b'a' + random.u8(0..3)];
+            let message = format!("{:06}", expected.len()) + &"x".repeat(random.usize(0..6000));
+            builder.add(Kind::Topic, &topic, &topic, message.as_bytes(), to);
+            expected.push((topic[0], message));
+        }
+        let chunks = builder.take();
+        assert!(chunks.len() > 2, "{} are no more than one", chunks.len());
+        let (mut left, mut size) = (&expected[..], 0);
+        for chunk in &chunks {
+            for run in &chunk.runs {
+                assert_eq!(run.start as usize, size, "no gap, nothing twice");
+                size = run.end as usize;
+                let mut frames = Vec::new();
+                for (topic, message) in left.split_off(..run.messages as usize).unwrap() {
+                    assert_eq!(chunk.name(run), [*topic]);
+                    frames.extend_from_slice(b"*3\r\n$7\r\nmessage\r\n");
+                    bulk(&mut frames, &[*topic]);
+                    bulk(&mut frames, message.as_bytes());
+                }
+                assert!(chunk.bytes(false)[run.start as usize..run.end as usize] == frames);
+            }
+            assert_eq!(std::mem::take(&mut size), chunk.bytes(false).len());
+        }
+        assert!(left.is_empty());
+    }
 }

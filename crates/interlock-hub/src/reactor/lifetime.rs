@@ -217,3 +217,44 @@ const SECOND: Time = 1_000_000;
 const FAREWELL: Time = 10 * SECOND;
 /// Reads of one connection when the hub drains.
 const DRAINED: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::reactor::mailbox::Mailbox;
+    use crate::settings::Settings;
+    use crate::shared::Shared;
+
+    #[test]
+    fn what_is_meant_for_a_connection_that_has_left_does_not_reach_the_next_in_its_slot() {
+        let mailboxes = vec![Mailbox::new().unwrap()];
+        let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0));
+        let mut worker = Worker::new(shared, 0).unwrap();
+        let mut arrive = |worker: &mut Worker| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let peer = Peer { address: "s:0".into(), local: "s:0".into(), is_tcp: false };
+            worker.shared.arrive(&peer).unwrap();
+            worker.accept(ours.into(), peer);
+            let card = worker.shared.registry.all().pop().unwrap();
+            (theirs, card)
+        };
+        let (mut first, old) = arrive(&mut worker);
+        worker.close(old.token as u32);
+        assert_eq!(first.read(&mut [0]).unwrap(), 0);
+        let (second, new) = arrive(&mut worker);
+        assert_eq!((old.token as u32, worker.shared.connected()), (new.token as u32, 1));
+        assert!(worker.connection(old.token).is_none());
+        drop(second);
+        // The end of the second waits to be read; an event of the first does not read it.
+        worker.read(old.token);
+        worker.kill(&old);
+        assert!(worker.connection(new.token).is_some());
+        worker.read(new.token);
+        assert!(worker.connection(new.token).is_none());
+        assert_eq!(worker.shared.connected(), 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! Who may connect: places, in all and by address, are taken and given back.
+
+use interlock_hub::reactor::mailbox::{Mailbox, Peer};
+use interlock_hub::settings::Settings;
+use interlock_hub::shared::{Refused, Shared};
+
+fn shared(settings: Settings) -> Shared {
+    Shared::new(settings, vec![Mailbox::new().unwrap()], 0)
+}
+
+fn peer(address: &str, is_tcp: bool) -> Peer {
+    Peer { address: address.into(), local: String::new(), is_tcp }
+}
+
+#[test]
+fn a_place_among_those_of_an_address_is_given_back() {
+    let shared = shared(Settings { max_per_address: 2, ..Settings::default() });
+    let (one, other, unix) =
+        (peer("10.0.0.1:1", true), peer("10.0.0.2:1", true), peer("/s:0", false));
+    for _ in 0..3 {
+        assert_eq!([shared.arrive(&one), shared.arrive(&one)], [Ok(()), Ok(())]);
+        assert_eq!(shared.arrive(&one), Err(Refused::Address));
+        assert_eq!(shared.arrive(&other), Ok(()));
+        for _ in 0..3 {
+            assert_eq!(shared.arrive(&unix), Ok(()));
+        }
+        shared.left(&one);
+        assert_eq!(shared.arrive(&one), Ok(()));
+        for left in [&one, &one, &other, &unix, &unix, &unix] {
+            shared.left(left);
+        }
+        assert_eq!(shared.connected(), 0);
+    }
+}
+
+#[test]
+fn a_place_among_all_is_given_back() {
+    let shared = shared(Settings { maxclients: 1, ..Settings::default() });
+    let one = peer("10.0.0.1:1", true);
+    for _ in 0..3 {
+        assert_eq!(shared.arrive(&one), Ok(()));
+        assert_eq!(shared.arrive(&one), Err(Refused::Full));
+        shared.left(&one);
+    }
+}

@@ -1,0 +1,82 @@
+"""No descriptor is left: the hub serves those it has, waits without spinning, and takes the rest
+once there is room."""
+
+from __future__ import annotations
+
+import random
+import resource
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from interlock.hub.resp import command
+from tests.hub.faults.measures import measured_hub
+from tests.hub.faults.witness import Witness
+
+ROOM = 10
+# Of the thread that accepts, for each time it finds no descriptor. One that spins would use all of
+# the 20 ms between; what a look costs is some µs, and the clock counts in steps of 10 ms.
+MOST_SECONDS_A_LOOK = 0.005
+
+
+def run(seed: int, connections: int, folder: Path) -> dict[str, object]:
+    """`connections` more than there is room for, some over TCP and some over a unix socket."""
+    chance = random.Random(seed)
+    path = folder / "s"
+    with (
+        measured_hub("--workers", "2", "--unix", str(path)) as hub,
+        Witness(hub.address) as seen,
+        ExitStack() as stack,
+    ):
+        hub.settle(3)
+        before = resource.prlimit(hub.pid, resource.RLIMIT_NOFILE)
+        limit = hub.descriptors() + ROOM
+        resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+        waiting = []
+        for _ in range(ROOM + connections):
+            connection: socket.socket
+            if chance.random() < 0.5:
+                connection = socket.create_connection(("127.0.0.1", hub.port), 60)
+            else:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.settimeout(60)
+                connection.connect(str(path))
+            stack.enter_context(connection)
+            # It waits in the kernel, and so does what it says.
+            connection.sendall(command("PING"))
+            waiting.append(connection)
+        while hub.figures()["accept_errors"] == 0:
+            pass
+        assert hub.figures()["connected_clients"] <= 3 + ROOM
+        seen.progress()
+        looks, used = hub.figures()["accept_errors"], hub.processor_seconds("hub-accept")
+        while (more := hub.figures()["accept_errors"] - looks) < LOOKS:
+            seen.progress(1)
+        used = hub.processor_seconds("hub-accept") - used
+        assert used / more < MOST_SECONDS_A_LOOK, f"{used} s of CPU in {more} looks"
+        served = 0
+        while waiting:
+            # Whoever was served makes room for another, in no order of ours.
+            for connection in list(waiting):
+                connection.setblocking(False)
+                try:
+                    answer = connection.recv(100)
+                except BlockingIOError:
+                    continue
+                assert answer == b"+PONG\r\n"
+                connection.close()
+                waiting.remove(connection)
+                served += 1
+            seen.progress(1)
+        resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, before)
+        figures = hub.settle(3)
+        return {
+            "room for": ROOM,
+            "served in the end": served,
+            "looks without a descriptor": figures["accept_errors"],
+            "CPU ms of the accepting thread in 50 looks": round(used * 1000 * 50 / more, 1),
+            "rounds of the witness": seen.rounds,
+        }
+
+
+LOOKS = 50
