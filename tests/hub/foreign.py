@@ -20,6 +20,7 @@ from __future__ import annotations
 import queue
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -133,12 +134,16 @@ class Foreign:
 
     def wait_for(self, sign: str) -> None:
         """Read signs until this one; troubles on the way are what a loss brings."""
-        while (words := self._next(self._signs, sign))[0] != sign:
+        # For all of them: one that cannot connect has a trouble to tell with each attempt.
+        end = time.monotonic() + LIMIT_SECONDS
+        while (words := self._next(self._signs, sign, end - time.monotonic()))[0] != sign:
             assert words[0] == "trouble", words
 
-    def _next(self, source: queue.Queue[list[str] | None], what: str) -> list[str]:
+    def _next(
+        self, source: queue.Queue[list[str] | None], what: str, limit: float = LIMIT_SECONDS
+    ) -> list[str]:
         try:
-            found = source.get(timeout=LIMIT_SECONDS)
+            found = source.get(timeout=max(limit, 0))
         except queue.Empty:
             raise AssertionError(f"no {what} came in {LIMIT_SECONDS:g} s") from None
         assert found is not None, f"the program ended before a {what} came"
