@@ -51,12 +51,11 @@ class Library:
         return (SOURCES / self.language / self.manifest).read_text()
 
 
-def java(name: str) -> Callable[[Path], list[Path | str]]:
+def java(folder: Path, classes: str, *words: str) -> list[Path | str]:
+    """A program of Java; the first word is its class."""
     # The short-lived need neither a second compiler nor threads to collect garbage.
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
-    return lambda folder: [
-        "java", *options, "-cp", f"{folder / 'classes'}:{folder / 'libraries'}/*", "Main", name
-    ]  # fmt: skip
+    return ["java", *options, "-cp", f"{folder / classes}:{folder / 'libraries'}/*", *words]
 
 
 LIBRARIES = (
@@ -67,8 +66,10 @@ LIBRARIES = (
     Library("go-redis", "go", "go.mod", "redis.Error", lambda at: [at / "program"],
             asks_for_maintenance=("RESP3",)),
     # Its client for one server knows no shard channels.
-    Library("jedis", "java", "pom.xml", "JedisDataException", java("jedis"), shards=False),
-    Library("lettuce", "java", "pom.xml", "RedisCommandExecutionException", java("lettuce"),
+    Library("jedis", "java", "pom.xml", "JedisDataException",
+            lambda at: java(at, "classes", "Main", "jedis"), shards=False),
+    Library("lettuce", "java", "pom.xml", "RedisCommandExecutionException",
+            lambda at: java(at, "classes", "Main", "lettuce"),
             asks_for_maintenance=("RESP3", "RESP2")),
 )  # fmt: skip
 

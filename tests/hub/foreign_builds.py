@@ -12,8 +12,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+
+from tests.hub.servers import missing
 
 SOURCES = Path(__file__).with_name("clients")
 TARGET = Path(__file__).resolve().parents[2] / "target" / "clients"
@@ -41,6 +44,15 @@ def build(language: str) -> Path:
     make(tool, folder)
     stamp.write_text(digest.hexdigest())
     return folder
+
+
+def folder_of(language: str, builds: Mapping[str, Future[Path]]) -> Path:
+    """Where a language's programs are; without them the test is skipped, or fails in the CI."""
+    try:
+        return builds[language].result()
+    except LacksError as lack:
+        missing(f"what is written in {language} cannot be built: {lack}")
+        raise
 
 
 # -- Node -----------------------------------------------------------------------------------------
@@ -77,23 +89,29 @@ def go() -> Path:
 
 
 def make_go(tool: Path, folder: Path) -> None:
-    # From 1.21 on it fetches the toolchain that go.mod asks for by itself.
-    if numbers(version(tool)) < (1, 21):
-        tool = newer_go(tool, folder)
+    tool = new_enough(tool, folder)
     fetch([tool, "mod", "download"], folder, GO)
+    go_build(tool, folder, ".", "program")
+
+
+def go_build(tool: Path, folder: Path, package: str, output: str) -> None:
     # Neither is inlining worth its time here, nor the C library.
-    compile_in(folder, [tool, "build", "-gcflags=all=-l", "-ldflags=-s -w", "-o", "program"], GO)
+    words: Words = [new_enough(tool, folder), "build", "-gcflags=all=-l", "-ldflags=-s -w"]
+    compile_in(folder, [*words, "-o", output, package], GO)
 
 
-def newer_go(old: Path, folder: Path) -> Path:
-    """The toolchain that go.mod asks for, by an old go: it is a module among others."""
+def new_enough(old: Path, folder: Path) -> Path:
+    """The toolchain that go.mod asks for: it is a module among others, for an old go too."""
+    # From 1.21 on it fetches that by itself.
+    if numbers(version(old)) >= (1, 21):
+        return old
     wanted = re.search(r"^go (\S+)$", (folder / "go.mod").read_text(), re.MULTILINE)
     assert wanted is not None
     system, machine = run([old, "env", "GOOS", "GOARCH"], folder, GO).stdout.split()
     module = f"golang.org/toolchain@v0.0.1-go{wanted[1]}.{system}-{machine}"
     # In a module of its own, for it cannot read that of a later go.
     elsewhere = folder / "toolchain"
-    elsewhere.mkdir()
+    elsewhere.mkdir(exist_ok=True)
     (elsewhere / "go.mod").write_text("module toolchain\n")
     told = json.loads(fetch([old, "mod", "download", "-json", module], elsewhere, GO))
     root = Path(told["Dir"])
@@ -128,9 +146,12 @@ def make_java(tool: Path, folder: Path) -> None:
     words: Words = [program("mvn"), "--quiet", "--batch-mode", "--no-transfer-progress"]
     words += [f"-Dmaven.repo.local={CACHE / 'maven'}", "-DoutputDirectory=libraries"]
     fetch([*words, "dependency:copy-dependencies"], folder, {})
+    java_compile(tool, folder, sorted(folder.rglob("*.java")), "classes")
+
+
+def java_compile(tool: Path, folder: Path, sources: Sequence[Path], output: str) -> None:
     # Not by Maven: its plugin for this takes longer to fetch and start than javac to end.
-    sources = [str(path.relative_to(folder)) for path in folder.rglob("*.java")]
-    options = ["--release", "17", "-Xlint:all", "-Werror", "-cp", "libraries/*", "-d", "classes"]
+    options = ["--release", "17", "-Xlint:all", "-Werror", "-cp", "libraries/*", "-d", output]
     compile_in(folder, [tool, *options, *sources], {})
 
 

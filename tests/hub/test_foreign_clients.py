@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import pytest
 import interlock
 from interlock.hub.client import Client
 from tests.hub.foreign import LIBRARIES, NAME, ErrorReply, Foreign, Library, connected
-from tests.hub.foreign_builds import LANGUAGES, LacksError, build
-from tests.hub.servers import hub_process, missing, redis_server
+from tests.hub.foreign_builds import folder_of
+from tests.hub.servers import hub_process, redis_server
 
 # The first test waits for the builds.
 pytestmark = pytest.mark.watchdog(300)
@@ -22,13 +22,6 @@ pytestmark = pytest.mark.watchdog(300)
 COUNT = 2000
 # All five speak RESP3 unless told otherwise.
 PROTOCOLS = {"RESP3": "default", "RESP2": "2"}
-
-
-@pytest.fixture(scope="session")
-def builds() -> Iterator[dict[str, Future[Path]]]:
-    """The folders of the programs, each when its build has ended."""
-    with ThreadPoolExecutor(len(LANGUAGES)) as pool:
-        yield {language: pool.submit(build, language) for language in LANGUAGES}
 
 
 @pytest.fixture(scope="module", params=LIBRARIES, ids=lambda library: library.name)
@@ -51,11 +44,7 @@ def server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def built(library: Library, builds: dict[str, Future[Path]]) -> Path:
-    try:
-        return builds[library.language].result()
-    except LacksError as lack:
-        missing(f"{library.name} cannot be built: {lack}")
-        raise
+    return folder_of(library.language, builds)
 
 
 @pytest.fixture(scope="module")
