@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 import interlock
+from tests.hub.foreign_builds import LANGUAGES, build
 from tests.hub.servers import needs_hub, redis_server
 
 
@@ -32,3 +35,10 @@ def port(request: pytest.FixtureRequest) -> int:
         found = request.getfixturevalue("hub").port
     assert isinstance(found, int)
     return found
+
+
+@pytest.fixture(scope="session")
+def builds() -> Iterator[dict[str, Future[Path]]]:
+    """The folders of the programs in other languages, each when its build has ended."""
+    with ThreadPoolExecutor(len(LANGUAGES)) as pool:
+        yield {language: pool.submit(build, language) for language in LANGUAGES}

@@ -45,14 +45,14 @@ def missing(reason: str) -> None:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[tuple[str, int]]:
-    """A Redis on a free port of loopback that stores nothing."""
+def redis_server(folder: Path, wanted: int = 0) -> Iterator[tuple[str, int]]:
+    """A Redis on loopback that stores nothing; it takes a free port unless one is wanted."""
     # One database, as the hub has.
     command = [program("redis-server"), *("--save", "", "--appendonly", "no", "--databases", "1")]
     command += ["--dir", str(folder)]
     # Another process may take the port between the look and the start.
     for _ in range(5):
-        port = free_port()
+        port = wanted or free_port()
         process = subprocess.Popen(
             [*command, "--port", str(port), "--bind", "127.0.0.1"],
             stdout=subprocess.PIPE,
