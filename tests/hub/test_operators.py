@@ -13,8 +13,8 @@ import redis as redis_py
 
 import interlock
 from interlock.hub import passwords
-from interlock.hub.client import Client, ReplyError
-from interlock.hub.resp import command
+from interlock.hub.client import Client
+from interlock.hub.resp import ReplyError, command
 from tests.hub.servers import hub_process, needs_hub
 from tests.hub.test_limits import opened, to_the_end
 
@@ -67,7 +67,7 @@ def test_monitor_shows_all_in_the_order_of_deliveries_and_no_password() -> None:
     ):
         for number in range(200):
             client.publish("a", number)
-        seen = []
+        seen: list[str] = []
         while len(seen) < 200:
             found = monitor.next_command()["command"]
             assert "secret" not in found
@@ -104,9 +104,9 @@ def test_the_slow_log_keeps_the_newest_with_what_they_were() -> None:
         redis_py.Redis(port=hub.port, client_name="me") as client,
     ):
         for number in range(5):
-            client.execute_command("PUBSUB", "CHANNELS", f"{number}" * 200)  # type: ignore[no-untyped-call]
+            client.execute_command("PUBSUB", "CHANNELS", f"{number}" * 200)
         newest, _, oldest = client.slowlog_get()
-        assert client.slowlog_len() == 3  # type: ignore[no-untyped-call]
+        assert client.slowlog_len() == 3
         assert newest["command"].startswith(b"PUBSUB CHANNELS 4444")
         assert newest["command"].endswith(b"... (72 more bytes)")
         assert newest["id"] == oldest["id"] + 2
@@ -114,7 +114,7 @@ def test_the_slow_log_keeps_the_newest_with_what_they_were() -> None:
         client.config_set("slow_log.threshold", -1)
         client.slowlog_reset()
         client.info()
-        assert client.slowlog_len() == 0  # type: ignore[no-untyped-call]
+        assert client.slowlog_len() == 0
 
 
 def test_shutdown_is_for_who_has_logged_in_and_ends_it_well(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 import interlock
 from interlock.hub import passwords
-from interlock.hub.client import Client, ReplyError
+from interlock.hub.client import Client
 from interlock.hub.config import ConfigError
+from interlock.hub.resp import ReplyError
 from interlock.hub.settings import SETTINGS
 from tests.hub.servers import HubProcess, hub_process, needs_hub
 
@@ -144,9 +145,9 @@ def test_config_set_holds_until_the_next_reload(written: Written, process: HubPr
     with Client(process.addresses[0]) as client:
         assert client.call("CONFIG", "SET", "maxclients", "5", "timeout", "9") == "OK"
         assert (setting(client, "maxclients"), setting(client, "idle_timeout")) == ("5", "9")
-        with pytest.raises(ReplyError, match="Unknown option .* - 'nonsense'"):
+        with pytest.raises(ReplyError, match=r"Unknown option .* - 'nonsense'"):
             client.call("CONFIG", "SET", "maxclients", "6", "nonsense", "1")
-        with pytest.raises(ReplyError, match="'port'.* - can't set immutable config"):
+        with pytest.raises(ReplyError, match=r"'port'.* - can't set immutable config"):
             client.call("CONFIG", "SET", "maxclients", "6", "port", "1")
         with pytest.raises(ReplyError, match="maxclients is 'x'"):
             client.call("CONFIG", "SET", "timeout", "8", "maxclients", "x")

@@ -11,9 +11,9 @@ import pytest
 
 import interlock
 from interlock.hub import passwords
-from interlock.hub.client import Client, ReplyError
+from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, from_arguments, read
-from interlock.hub.resp import command
+from interlock.hub.resp import ReplyError, command
 from tests.hub.servers import INTERLOCK, needs_hub, redis_server
 from tests.hub.test_limits import opened, to_the_end
 from tests.hub.wire import Exchange, differences, play, raw, say
@@ -49,9 +49,7 @@ def guarded_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def logged_in(hub: interlock.Hub, name: str = "app", password: str = "secret") -> Client:
-    client = Client(hub.url, timeout=20)
-    assert client.call("AUTH", name, password) == "OK"
-    return client
+    return Client(f"redis://{name}:{password}@{hub.addresses[0]}", timeout=20)
 
 
 AS_APP = say("AUTH", "app", "secret")
@@ -115,8 +113,8 @@ def test_a_password_that_was_right_is_right_again_and_a_wrong_one_stays_wrong(
 ) -> None:
     for _ in range(3):
         logged_in(hub).close()
-        with Client(hub.url) as client, pytest.raises(ReplyError, match="WRONGPASS"):
-            client.call("AUTH", "app", "wrong")
+        with pytest.raises(ReplyError, match="WRONGPASS"):
+            logged_in(hub, password="wrong")
     assert hub.info()["login_failures"] == 3
 
 
@@ -141,11 +139,14 @@ def test_many_log_in_at_once_and_each_is_answered(hub: interlock.Hub) -> None:
 
 def test_who_never_says_who_it_is_is_closed(tmp_path: Path) -> None:
     needs_hub()
-    with interlock.Hub(port=0, login_timeout=1, user=[ROOT]) as hub, opened(hub) as silent:
-        with logged_in(hub, "root") as known:
-            assert to_the_end(silent) == b""
-            assert hub.info()["login_timeouts"] == 1
-            assert known.call("PING") == "PONG"
+    with (
+        interlock.Hub(port=0, login_timeout=1, user=[ROOT]) as hub,
+        opened(hub) as silent,
+        logged_in(hub, "root") as known,
+    ):
+        assert to_the_end(silent) == b""
+        assert hub.info()["login_timeouts"] == 1
+        assert known.call("PING") == "PONG"
 
 
 def test_who_goes_while_its_password_is_looked_at_leaves_nothing(hub: interlock.Hub) -> None:
@@ -167,7 +168,7 @@ def test_an_open_default_has_its_rights_and_others_log_in() -> None:
     ):
         anybody.subscribe("a")
         with Client(hub.url) as other:
-            with pytest.raises(ReplyError, match="NOPERM .* channels"):
+            with pytest.raises(ReplyError, match=r"NOPERM .* channels"):
                 other.publish("a", "x")
             with pytest.raises(ReplyError, match="called without any password configured"):
                 other.call("AUTH", "x")

@@ -98,10 +98,11 @@ class Connection:
         self.marks += 1
         mark = b"mark-%04d" % self.marks
         # As a string, or within the array that RESP2 gives a subscriber.
-        words, answer = ("PING", mark), b"$%d\r\n%s\r\n" % (len(mark), mark)
+        words: tuple[str | bytes, ...] = ("PING", mark)
+        answer = b"$%d\r\n%s\r\n" % (len(mark), mark)
         if self.stranger:
-            words = (mark,)
-            answer = b"-ERR unknown command '%s', with args beginning with: \r\n" % mark
+            words = (mark, b"")
+            answer = b"-ERR unknown command '%s', with args beginning with: '' \r\n" % mark
         self.socket.sendall(command(*words))
         found = b""
         while not found.endswith(answer):

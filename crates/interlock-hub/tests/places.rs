@@ -1,20 +1,23 @@
 //! Who may connect: places, in all and by address, are taken and given back.
 
 use interlock_hub::reactor::mailbox::{Mailbox, Peer};
-use interlock_hub::settings::Settings;
+use interlock_hub::settings::{Live, Settings};
 use interlock_hub::shared::{Refused, Shared};
 
 fn shared(settings: Settings) -> Shared {
-    Shared::new(settings, vec![Mailbox::new().unwrap()], 0)
+    Shared::new(settings, vec![Mailbox::new().unwrap()], 0).unwrap()
 }
 
 fn peer(address: &str, is_tcp: bool) -> Peer {
-    Peer { address: address.into(), local: String::new(), is_tcp }
+    Peer { address: address.into(), local: String::new(), is_tcp, speaks_tls: false }
 }
 
 #[test]
 fn a_place_among_those_of_an_address_is_given_back() {
-    let shared = shared(Settings { max_per_address: 2, ..Settings::default() });
+    let shared = shared(Settings {
+        live: Live { max_per_address: 2, ..Live::default() },
+        ..Settings::default()
+    });
     let (one, other, unix) =
         (peer("10.0.0.1:1", true), peer("10.0.0.2:1", true), peer("/s:0", false));
     for _ in 0..3 {
@@ -35,7 +38,8 @@ fn a_place_among_those_of_an_address_is_given_back() {
 
 #[test]
 fn a_place_among_all_is_given_back() {
-    let shared = shared(Settings { maxclients: 1, ..Settings::default() });
+    let shared =
+        shared(Settings { live: Live { maxclients: 1, ..Live::default() }, ..Settings::default() });
     let one = peer("10.0.0.1:1", true);
     for _ in 0..3 {
         assert_eq!(shared.arrive(&one), Ok(()));

@@ -231,12 +231,17 @@ mod tests {
     #[test]
     fn what_is_meant_for_a_connection_that_has_left_does_not_reach_the_next_in_its_slot() {
         let mailboxes = vec![Mailbox::new().unwrap()];
-        let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0));
+        let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());
         let mut worker = Worker::new(shared, 0).unwrap();
         let mut arrive = |worker: &mut Worker| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            let peer = Peer { address: "s:0".into(), local: "s:0".into(), is_tcp: false };
+            let peer = Peer {
+                address: "s:0".into(),
+                local: "s:0".into(),
+                is_tcp: false,
+                speaks_tls: false,
+            };
             worker.shared.arrive(&peer).unwrap();
             worker.accept(ours.into(), peer);
             let card = worker.shared.registry.all().pop().unwrap();
