@@ -15,6 +15,7 @@ import pytest
 from interlock import __version__
 from interlock.cli import main
 from interlock.cli.hub import FLAGS
+from interlock.hub import passwords
 from interlock.hub.client import Client
 from tests.hub.servers import INTERLOCK, hub_process, missing, needs_hub
 
@@ -107,7 +108,7 @@ def test_hup_is_answered_and_it_goes_on() -> None:
     with hub_process("--port", "0") as hub:
         hub.process.send_signal(signal.SIGHUP)
         assert hub.process.stderr is not None
-        assert "HUP changes nothing yet" in hub.process.stderr.readline()
+        assert "configured anew: nothing has changed" in hub.process.stderr.readline()
         with Client(f"127.0.0.1:{hub.port}") as client:
             assert client.call("PING") == "PONG"
         assert hub.end()[0] == 0
@@ -225,8 +226,9 @@ def test_check_says_what_is_open_to_whom_and_starts_nothing(
     assert main(["hub", "--check", "--unix", "/x", "--port", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "the configuration is good",
-        "127.0.0.1:1 is open to this machine, without a password",
-        "unix:/x is open to whoever may write to it",
+        "127.0.0.1:1 is open to this machine, in the clear, without a password",
+        "unix:/x is open to whoever may write to it, without a password",
+        "everybody may publish to *; subscribe to *; commands @all",
     ]
 
 
@@ -242,6 +244,19 @@ def test_print_config_shows_values_with_their_origins(
         for line in lines
     )
     assert any(re.match(r"port = 6399 +# default: ", line) for line in lines)
+
+
+def test_hash_password_prints_a_hash_of_what_it_reads() -> None:
+    done = subprocess.run(
+        [INTERLOCK, "hub", "--hash-password"],
+        input="a word\n", capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    assert passwords.matches(b"a word", done.stdout.strip())
+    empty = subprocess.run(
+        [INTERLOCK, "hub", "--hash-password"],
+        input="\n", capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (empty.returncode, empty.stdout) == (2, "")
 
 
 def test_info_tells_the_version_and_the_process() -> None:

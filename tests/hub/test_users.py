@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from interlock.hub import passwords
 from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, from_arguments, read
 from interlock.hub.resp import ReplyError, command
-from tests.hub.servers import INTERLOCK, needs_hub, redis_server
+from tests.hub.servers import needs_hub, redis_server
 from tests.hub.test_limits import opened, to_the_end
 from tests.hub.wire import Exchange, differences, play, raw, say
 
@@ -260,19 +259,6 @@ def test_a_hash_is_of_its_password_and_never_the_same() -> None:
     assert passwords.matches(b"secret", HASH)
     assert not passwords.matches(b"Secret", HASH)
     assert passwords.hashed("secret") != HASH
-
-
-def test_hash_password_prints_a_hash_of_what_it_reads() -> None:
-    done = subprocess.run(
-        [INTERLOCK, "hub", "--hash-password"],
-        input="a word\n", capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
-    assert passwords.matches(b"a word", done.stdout.strip())
-    empty = subprocess.run(
-        [INTERLOCK, "hub", "--hash-password"],
-        input="\n", capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
-    assert (empty.returncode, empty.stdout) == (2, "")
 
 
 def test_the_configuration_s_text_gives_the_same_users(tmp_path: Path) -> None:

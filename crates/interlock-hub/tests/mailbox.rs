@@ -50,7 +50,7 @@ fn mail_put_while_the_owner_looks_is_found_by_the_next_look() {
 #[test]
 fn who_publishes_wakes_the_owners_of_other_mailboxes_once_and_not_itself() {
     let mailboxes = (0..3).map(|_| Mailbox::new().unwrap()).collect();
-    let shared = Shared::new(Settings::default(), mailboxes, 0);
+    let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
     let woken = || -> Vec<bool> { shared.mailboxes.iter().map(|m| readable(m.event())).collect() };
     let publish = || {
         let mut builder = Builder::default();
@@ -71,7 +71,7 @@ fn who_publishes_wakes_the_owners_of_other_mailboxes_once_and_not_itself() {
 #[test]
 fn workers_are_told_to_close_when_the_last_of_them_has_drained() {
     let mailboxes = (0..2).map(|_| Mailbox::new().unwrap()).collect();
-    let shared = Shared::new(Settings::default(), mailboxes, 0);
+    let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
     shared.drained();
     assert!(shared.mailboxes.iter().all(|mailbox| mailbox.take().is_empty()));
     shared.drained();
