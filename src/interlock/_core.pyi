@@ -466,3 +466,7 @@ class HubServer:
         """Accepts no more, drains for so long, closes; answers how many connections were cut."""
     def info(self) -> dict[str, Any]:
         """The counters, as INFO names them."""
+    def beats(self) -> list[int]:
+        """How many beats each worker has answered."""
+    def pulse(self) -> list[bool]:
+        """Sends each worker a beat; tells of each whether it has answered the one before."""

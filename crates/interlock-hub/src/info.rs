@@ -27,6 +27,11 @@ pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
+/// What INFO shows, without its sections.
+pub fn flat(shared: &Shared) -> Vec<(&'static str, String)> {
+    figures(shared, crate::reactor::worker::now()).into_iter().flat_map(|(_, all)| all).collect()
+}
+
 /// What INFO shows, for those who want it as values.
 pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let cards = shared.registry.all();
@@ -64,6 +69,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
             ],
         ),
+        ("Memory", crate::memory::figures()),
         ("Stats", stats),
         ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
     ]

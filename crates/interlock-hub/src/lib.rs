@@ -10,7 +10,8 @@
 //! | [`command`] | one declaration per command, and what each does |
 //! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
 //! | [`reactor`] | sockets, epoll, and the way of a message between workers |
-//! | [`server`] | bind, accept, start, drain, stop |
+//! | [`beat`] | whether the workers are alive |
+//! | [`server`] | bind, accept, start, drain, stop; `inherited` takes sockets bound by others |
 //!
 //! What decides is kept apart from what touches the world: from `session` down nothing knows a
 //! socket or reads a clock. Imports point one way: `server → reactor → session → command → topics,
@@ -19,9 +20,12 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the hub waits with epoll and runs on Linux only");
 
+pub mod beat;
 pub mod command;
 pub mod glob;
 pub mod info;
+mod inherited;
+pub mod memory;
 pub mod reactor;
 pub mod registry;
 pub mod resp;

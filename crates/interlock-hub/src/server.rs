@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::info;
+use crate::inherited;
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::reactor::worker::{now, Worker};
 use crate::settings::Settings;
@@ -36,7 +37,7 @@ struct Running {
     ended: Condvar,
 }
 
-enum Listener {
+pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, String),
 }
@@ -46,6 +47,17 @@ impl Server {
     pub fn start(mut settings: Settings) -> io::Result<Server> {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
+        for &fd in &settings.inherited {
+            let failed = |error| refused(&format!("descriptor {fd}"), error);
+            let (listener, address) = inherited::listener(fd).map_err(failed)?;
+            addresses.push(address);
+            listeners.push(listener);
+        }
+        if !listeners.is_empty() {
+            settings.host.clear();
+            settings.unix.clear();
+            settings.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
+        }
         if !settings.host.is_empty() {
             let wanted = format!("{}:{}", settings.host, settings.port);
             let failed = |error| refused(&wanted, error);
@@ -106,8 +118,13 @@ impl Server {
         &self.shared
     }
 
+    /// For those who look at it from outside, also while it drains.
+    pub fn handle(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
     pub fn info(&self) -> Vec<(&'static str, String)> {
-        info::figures(&self.shared, now()).into_iter().flat_map(|(_, figures)| figures).collect()
+        info::flat(&self.shared)
     }
 
     /// Takes no more connections, answers what has arrived and sends what is owed for so long at
@@ -207,6 +224,13 @@ fn turn_away(socket: OwnedFd, refused: Refused) {
 }
 
 impl Listener {
+    fn port(&self) -> Option<u16> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+            Listener::Unix(..) => None,
+        }
+    }
+
     fn fd(&self) -> RawFd {
         match self {
             Listener::Tcp(listener) => listener.as_raw_fd(),

@@ -7,6 +7,8 @@ pub struct Settings {
     pub port: u16,
     /// Path of a unix socket; empty: none.
     pub unix: String,
+    /// Descriptors of listening sockets to serve; with any, `host`, `port` and `unix` are not bound.
+    pub inherited: Vec<i32>,
     /// 0: as many as there are cores, at most four.
     pub workers: usize,
     pub maxclients: usize,
@@ -37,6 +39,7 @@ impl Default for Settings {
             host: "127.0.0.1".into(),
             port: 6399,
             unix: String::new(),
+            inherited: Vec::new(),
             workers: 0,
             maxclients: 10_000,
             max_per_address: 0,

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::beat::Beats;
 use crate::reactor::chunk::{Builder, Chunk};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::registry::{Registry, Time};
@@ -18,6 +19,7 @@ pub struct Shared {
     pub directory: Directory,
     pub registry: Registry,
     pub mailboxes: Vec<Mailbox>,
+    pub beats: Beats,
     pub counters: Counters,
     pub started: Time,
     /// Connections taken and not yet closed.
@@ -111,6 +113,7 @@ impl Shared {
             settings,
             directory: Directory::default(),
             registry: Registry::default(),
+            beats: Beats::new(mailboxes.len()),
             mailboxes,
             counters: Counters::default(),
             started: now,

@@ -1,9 +1,13 @@
 //! The hub from Python: settings in, counters out. Its threads never enter Python.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_hub::beat;
+use interlock_hub::info;
 use interlock_hub::server::Server;
 use interlock_hub::settings::{OutputLimit, Settings};
+use interlock_hub::shared::Shared;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,6 +16,8 @@ use pyo3::types::PyDict;
 pub struct HubServer {
     settings: Settings,
     server: std::sync::Mutex<Option<Server>>,
+    /// For looking at it, also while `stop` has the server.
+    shared: std::sync::Mutex<Option<Arc<Shared>>>,
     addresses: std::sync::Mutex<Vec<String>>,
     /// The process whose hub it is.
     pid: u32,
@@ -21,8 +27,9 @@ pub struct HubServer {
 impl HubServer {
     #[new]
     fn new(settings: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let (server, addresses) = Default::default();
-        Ok(HubServer { settings: read(settings)?, server, addresses, pid: std::process::id() })
+        let (server, shared, addresses) = Default::default();
+        let settings = read(settings)?;
+        Ok(HubServer { settings, server, shared, addresses, pid: std::process::id() })
     }
 
     /// Binds and starts the threads.
@@ -39,6 +46,8 @@ impl HubServer {
         })?;
         *self.addresses.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
             started.addresses().to_vec();
+        *self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
+            Some(started.handle());
         *self.lock() = Some(started);
         Ok(())
     }
@@ -62,11 +71,21 @@ impl HubServer {
         Ok(server.map_or(0, |mut server| py.detach(move || server.stop(patience))))
     }
 
+    /// How many beats each worker has answered; empty before the start.
+    fn beats(&self) -> Vec<u64> {
+        self.shared().map_or_else(Vec::new, |shared| shared.beats.answered())
+    }
+
+    /// Sends each worker a beat; answers of each whether it has answered the one before.
+    fn pulse(&self) -> Vec<bool> {
+        self.shared().map_or_else(Vec::new, |shared| beat::pulse(&shared))
+    }
+
     /// What INFO shows; numbers as numbers.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
-        if let Some(server) = &*self.lock() {
-            for (name, value) in server.info() {
+        if let Some(shared) = self.shared() {
+            for (name, value) in py.detach(|| info::flat(&shared)) {
                 match value.parse::<u64>() {
                     Ok(number) => info.set_item(name, number)?,
                     Err(_) => info.set_item(name, value)?,
@@ -78,6 +97,10 @@ impl HubServer {
 }
 
 impl HubServer {
+    fn shared(&self) -> Option<Arc<Shared>> {
+        self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
     /// Held for moments only, and never without the GIL: who waits for one holds not the other.
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Server>> {
         self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -105,6 +128,7 @@ fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "host" => settings.host = value.extract().map_err(at)?,
             "port" => settings.port = value.extract().map_err(at)?,
             "unix" => settings.unix = value.extract().map_err(at)?,
+            "inherited" => settings.inherited = value.extract().map_err(at)?,
             "workers" => settings.workers = value.extract().map_err(at)?,
             "maxclients" => settings.maxclients = value.extract().map_err(at)?,
             "max_per_address" => settings.max_per_address = value.extract().map_err(at)?,

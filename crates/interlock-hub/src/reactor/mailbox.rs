@@ -19,6 +19,8 @@ pub enum Mail {
     Accepted(OwnedFd, Peer),
     /// Look at this connection's card: it was killed.
     Kill(Arc<Card>),
+    /// Say that this worker is alive.
+    Beat,
     /// Answer what has arrived, then take no more.
     Drain,
     /// All workers have: close each connection that is owed nothing.

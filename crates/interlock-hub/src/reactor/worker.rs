@@ -263,6 +263,7 @@ impl Worker {
                     Mail::Chunk(chunk) => self.deliver(&chunk),
                     Mail::Accepted(socket, peer) => self.accept(socket, peer),
                     Mail::Kill(card) => self.kill(&card),
+                    Mail::Beat => self.shared.beats.answer(self.local.worker),
                     // Not now: this may be in the middle of a read.
                     Mail::Drain => self.must_drain = true,
                     Mail::Finish => self.finish(),
