@@ -45,11 +45,11 @@ def missing(reason: str) -> None:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[tuple[str, int]]:
+def redis_server(folder: Path, *flags: str) -> Iterator[tuple[str, int]]:
     """A Redis on a free port of loopback that stores nothing."""
     # One database, as the hub has.
     command = [program("redis-server"), *("--save", "", "--appendonly", "no", "--databases", "1")]
-    command += ["--dir", str(folder)]
+    command += ["--dir", str(folder), *flags]
     # Another process may take the port between the look and the start.
     for _ in range(5):
         port = free_port()
