@@ -154,6 +154,9 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
         host = ipaddress.ip_address(values["host"])
         if not host.is_loopback:
             yield wrong("host", "a loopback address, or any with unprotected = true")
+    http = ipaddress.ip_address(values["http.host"])
+    if values["http.port"] >= 0 and not http.is_loopback and not values["unprotected"]:
+        yield wrong("http.host", "a loopback address, or any with unprotected = true")
     for name in CLASSES:
         soft, hard = values[f"limits.{name}.soft"], values[f"limits.{name}.hard"]
         if hard and soft > hard:

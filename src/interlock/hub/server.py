@@ -7,13 +7,15 @@ not slow the hub down, nor the hub the program.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
 from interlock import _core
 from interlock.hub import config as configuration
+from interlock.hub.httpd import HttpServer
+from interlock.hub.pages import HubPages, State
 
 
 class Hub:
@@ -57,6 +59,8 @@ class Hub:
                 f"a Configuration, None"
             )
         self._server: _core.HubServer | None = None
+        self._http: HttpServer | None = None
+        self._state = State.STARTING
         self._process = 0
 
     @property
@@ -89,14 +93,31 @@ class Hub:
             0,
         )
 
-    def start(self) -> None:
-        """Listen, and start the threads. Raises OSError where it cannot listen."""
+    @property
+    def http_address(self) -> str:
+        """`host:port` of HTTP for watching; empty without the setting `http.port`."""
+        self._running()
+        return "" if self._http is None else self._http.address
+
+    def start(self, listeners: Sequence[int] = ()) -> None:
+        """Listen, and start the threads. `listeners` are descriptors of listening stream sockets
+        to serve instead of the addresses of the configuration; they stay the caller's. Raises
+        OSError, which names the address or descriptor, where it cannot listen."""
         if self._server is not None:
             raise RuntimeError("the hub is running already")
-        server = _core.HubServer(self._config.for_server())
-        server.start()
-        self._server = server
+        server = _core.HubServer({**self._config.for_server(), "inherited": list(listeners)})
+        http = self._http_server(server)
+        try:
+            server.start()
+        except BaseException:
+            if http is not None:
+                http.close()
+            raise
+        self._server, self._http = server, http
         self._process = os.getpid()
+        self._state = State.SERVING
+        if http is not None:
+            http.start()
 
     def stop(self, timeout: float | None = None) -> int:
         """Take no more connections, wait up to `timeout` seconds (the setting `drain`) until the
@@ -107,11 +128,30 @@ class Hub:
         if self._server is None or self._process != os.getpid():
             return 0
         server, self._server = self._server, None
-        return server.stop(self._config["drain"] if timeout is None else timeout)
+        http, self._http = self._http, None
+        self._state = State.DRAINING
+        try:
+            return server.stop(self._config["drain"] if timeout is None else timeout)
+        finally:
+            # Last, so that a drain can be watched.
+            if http is not None:
+                http.close()
 
     def info(self) -> dict[str, Any]:
         """The server's counters, by the names that INFO gives them."""
         return self._running().info()
+
+    def pulse(self) -> list[bool]:
+        """Send each worker a beat; tells of each whether it has answered the beat before. Called
+        again and again by one caller, it finds a worker that hangs."""
+        return self._running().pulse()
+
+    def _http_server(self, server: _core.HubServer) -> HttpServer | None:
+        host, port = self._config["http.host"], self._config["http.port"]
+        if port < 0:
+            return None
+        # Of the native server, not of this: it is asked while it drains too.
+        return HttpServer(host, port, HubPages(lambda: self._state, server.info))
 
     def __enter__(self) -> Self:
         self.start()
