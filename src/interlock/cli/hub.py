@@ -1,4 +1,4 @@
-"""`interlock hub`: run a hub until TERM or INT, then drain it."""
+"""`interlock hub`: run a hub until TERM or INT, then drain it; with a word, ask one that runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from interlock.cli import daemon, hub_clients, hub_info, hub_topics
 from interlock.cli.flags import Flag
+from interlock.cli.handed import sockets
+from interlock.cli.pidfile import PidFile, Taken
 from interlock.hub import config
+from interlock.hub.heartbeat import Heartbeat
+from interlock.hub.httpd import shown
 from interlock.hub.settings import BY_KEY
+from interlock.hub.systemd import Notifier, NotUsable
 
 if TYPE_CHECKING:
     from interlock.hub.server import Hub
@@ -20,6 +28,9 @@ FLAGS = (
     Flag("--port", "the TCP port (6399); 0 takes a free one, which the ready line tells", "N"),
     Flag("--unix", "listen on this unix socket as well", "PATH"),
     Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
+    Flag("--daemon", "go to the background once it is ready, or say why it could not start"),
+    Flag("--pid", "write the number of the process to this file; one of a living hub is refused",
+         "FILE"),
     Flag("--check", "read the configuration, say what would be open to whom, and end"),
     Flag("--print-config", "print every key with its value, where that came from, and what it "
          "does, as a file that would give it, and end"),
@@ -30,9 +41,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "hub",
-        help="serve topics over the Redis protocol",
+        help="serve topics over the Redis protocol, or ask a hub that runs",
+        usage="interlock hub [FLAG ...]\n       interlock hub {info,topics,clients} [FLAG ...]",
         description="Serve topics (publish and subscribe) over the Redis protocol, on "
-        "127.0.0.1:6399 unless told otherwise.",
+        "127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
         "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
         "clients to read what they are owed; a second signal ends it at once. Exit codes: 0 "
@@ -40,6 +52,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     for flag in FLAGS:
         flag.add_to(parser)
+    questions = parser.add_subparsers(
+        prog="interlock hub", metavar="QUESTION", title="questions to a running hub"
+    )
+    hub_info.add_to(questions)
+    hub_topics.add_to(questions)
+    hub_clients.add_to(questions)
     parser.set_defaults(run=run)
 
 
@@ -62,25 +80,57 @@ def run(given: argparse.Namespace) -> int:
     if given.check:
         print(open_to(checked), end="")
         return 0
-    return serve(checked)
+    # Both are for this process by its number, which --daemon changes.
+    notifier = Notifier.of(os.environ)
+    try:
+        listeners = sockets(checked)
+    except NotUsable as error:
+        return _fail(str(error))
+
+    def serving(ready: Callable[[str], None]) -> int:
+        try:
+            with PidFile(given.pid) if given.pid else nullcontext():
+                return serve(checked, listeners, notifier, ready)
+        except Taken as error:
+            return _fail(str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return _fail(f"{where}{error.strerror or error}")
+
+    if given.daemon:
+        return daemon.detached(serving)
+    return serving(lambda line: print(line, flush=True))
 
 
-def serve(checked: config.Configuration) -> int:
-    """Run a hub until TERM or INT."""
+def serve(
+    checked: config.Configuration,
+    listeners: list[int],
+    notifier: Notifier,
+    ready: Callable[[str], None],
+) -> int:
+    """Run a hub until TERM or INT; `ready` is given the ready line. Raises OSError where it cannot
+    listen."""
     from interlock.hub.server import Hub
 
     # Blocked before the first thread is made, so that all of them leave signals to this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     hub = Hub(checked)
-    try:
-        hub.start()
-    except OSError as error:
-        print(f"interlock: {error.strerror or error}", file=sys.stderr)
-        return BROKEN
-    print(f"interlock hub: ready on {', '.join(hub.addresses)}", flush=True)
-    while signal.sigwait(AWAITED) == signal.SIGHUP:
-        print("interlock hub: HUP changes nothing yet; restart it", file=sys.stderr, flush=True)
+    hub.start(listeners)
+    ready(ready_line(hub))
+    notifier.ready(f"ready on {', '.join(hub.addresses)}")
+    with Heartbeat(notifier, hub.pulse, hub.info):
+        while signal.sigwait(AWAITED) == signal.SIGHUP:
+            print("interlock hub: HUP changes nothing yet; restart it", file=sys.stderr, flush=True)
+    notifier.stopping("sending what clients are owed")
     return stop(hub)
+
+
+def ready_line(hub: Hub) -> str:
+    """Where it can be reached; a second line for HTTP."""
+    lines = [f"interlock hub: ready on {', '.join(hub.addresses)}"]
+    if hub.http_address:
+        lines.append(f"interlock hub: http on {hub.http_address}")
+    return "\n".join(lines)
 
 
 def stop(hub: Hub) -> int:
@@ -103,7 +153,16 @@ def open_to(checked: config.Configuration) -> str:
         lines.append(f"{checked['host']}:{checked['port']} is open to {reach}, without a password")
     if checked["unix"]:
         lines.append(f"unix:{checked['unix']} is open to whoever may write to it")
+    if checked["http.port"] >= 0:
+        where = shown(checked["http.host"], checked["http.port"])
+        reach = "whoever reaches the address" if checked["unprotected"] else "this machine"
+        lines.append(f"http {where} is open to {reach}: figures, no messages")
     return "\n".join(lines) + "\n"
+
+
+def _fail(message: str) -> int:
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return BROKEN
 
 
 def _refuse(*messages: str) -> int:
