@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,8 +16,10 @@ from interlock.hub import systemd
 from interlock.hub.client import Client
 from interlock.hub.heartbeat import Heartbeat, status
 from interlock.hub.systemd import Notifier
+from tests.docs.running import ROOT
+from tests.docs.snippets import fenced
 from tests.hub.manager import Manager, handed_over, manager
-from tests.hub.servers import hub_process, needs_hub
+from tests.hub.servers import INTERLOCK, free_port, hub_process, needs_hub
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -190,3 +193,49 @@ def test_a_handed_socket_that_other_machines_reach_must_be_allowed(tmp_path: Pat
 def end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.communicate()
+
+
+def test_the_units_of_the_page_are_what_systemd_takes(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "howto" / "hub-systemd.md"
+    service, listeners = (
+        "\n".join(block.code) + "\n" for block in fenced(page) if block.language == "ini"
+    )
+    units = [tmp_path / "interlock-hub.service", tmp_path / "interlock-hub.socket"]
+    # Where the program is differs from machine to machine.
+    units[0].write_text(service.replace("/usr/local/bin/interlock", str(INTERLOCK)))
+    units[1].write_text(listeners)
+    command = [tool("systemd-analyze"), "--man=no", "verify", *map(str, units)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    # Of other units of this machine it complains too.
+    assert "interlock-hub" not in done.stderr
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_systemds_own_tool_hands_the_hub_its_sockets() -> None:
+    needs_hub()
+    address = f"127.0.0.1:{free_port()}"
+    # Without the path that tests are told, the tool would start another interlock or none.
+    command = [tool("systemd-socket-activate"), "--listen", address, "--fdname", "mine"]
+    process = subprocess.Popen(
+        [*command, str(INTERLOCK), "hub"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None and process.stdout is not None
+        assert "Listening on" in process.stderr.readline()
+        # The first one to connect has it start the hub, and is served.
+        with Client(address, timeout=30) as client:
+            assert client.call("PING") == "PONG"
+        assert process.stdout.readline() == f"interlock hub: ready on {address}\n"
+    finally:
+        end(process)
+
+
+def tool(name: str) -> str:
+    """The path of a tool of systemd; without it the test is skipped."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on this machine")
+    return found

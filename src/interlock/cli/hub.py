@@ -120,7 +120,9 @@ def serve(
     notifier.ready(f"ready on {', '.join(hub.addresses)}")
     with Heartbeat(notifier, hub.pulse, hub.info):
         while signal.sigwait(AWAITED) == signal.SIGHUP:
+            notifier.reloading()
             print("interlock hub: HUP changes nothing yet; restart it", file=sys.stderr, flush=True)
+            notifier.ready()
     notifier.stopping("sending what clients are owed")
     return stop(hub)
 
