@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -142,6 +143,27 @@ def test_a_file_that_was_replaced_is_not_removed(tmp_path: Path) -> None:
         pid.unlink()
         pid.write_text("another")
     assert pid.read_text() == "another"
+
+
+def test_who_finds_a_stale_file_and_is_slow_does_not_replace_a_living_hubs(tmp_path: Path) -> None:
+    pid = tmp_path / "hub.pid"
+    pid.write_text("1\n")
+    quick = PidFile(str(pid))
+
+    class Slow(PidFile):
+        def _locked(self, old: int) -> None:
+            # It has opened the stale file; then the other takes its place.
+            if quick not in taken:
+                taken.append(quick.__enter__())
+            super()._locked(old)
+
+    taken: list[PidFile] = []
+    with pytest.raises(Taken), Slow(str(pid)):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["hub.pid"]
+    assert stat.S_IMODE(pid.stat().st_mode) == 0o644
+    quick.__exit__(None, None, None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_of_many_that_start_at_once_one_has_the_file(tmp_path: Path) -> None:

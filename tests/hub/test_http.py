@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import interlock
 from interlock.cli import main
 from interlock.hub.client import Client
 from interlock.hub.config import ConfigError
-from interlock.hub.httpd import MOST_CONNECTIONS, HttpServer, Page, shown
+from interlock.hub.httpd import MOST_CONNECTIONS, Handler, HttpServer, Page, shown
 from interlock.hub.pages import HubPages, State
 from tests.hub.servers import hub_process, needs_hub
 
@@ -43,6 +44,24 @@ def get(address: str, path: str, method: str = "GET") -> tuple[int, dict[str, st
         return answer.status, dict(answer.getheaders()), answer.read().decode()
     finally:
         client.close()
+
+
+def raw(watched: interlock.Hub, request_text: bytes) -> bytes:
+    """All that is answered until the connection ends."""
+    host, _, port = watched.http_address.rpartition(":")
+    answer = b""
+    with socket.create_connection((host, int(port)), 20) as client:
+        client.sendall(request_text)
+        with suppress(ConnectionResetError):  # it did not read all
+            while data := client.recv(1 << 16):
+                answer += data
+    return answer
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is closed for its slowness alone."""
+    monkeypatch.setattr(Handler, "timeout", 1000.0)
 
 
 def test_the_metrics_are_those_of_the_hub(watched: interlock.Hub) -> None:
@@ -81,6 +100,8 @@ def test_a_connection_is_kept_and_head_has_no_body(watched: interlock.Hub) -> No
         assert client.sock is own
     client.close()
     assert lengths == [("8", 8), ("8", 0), ("8", 8)]
+    # That client reads no body where there should be none.
+    assert raw(watched, b"HEAD /ready HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\n")
 
 
 def test_what_is_not_there_and_what_is_not_read_are_told(watched: interlock.Hub) -> None:
@@ -91,6 +112,13 @@ def test_what_is_not_there_and_what_is_not_read_are_told(watched: interlock.Hub)
         status, headers, _ = get(watched.http_address, "/metrics", method)
         assert (status, headers["Allow"]) == (405, "GET, HEAD")
     assert get(watched.http_address, "/metrics", "BREW")[0] == 501
+
+
+def test_who_trickles_a_request_is_closed_in_the_end(
+    watched: interlock.Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "timeout", 0.01)
+    assert raw(watched, b"GET /metrics HTTP/1.1\r\nHost:") == b""
 
 
 @pytest.mark.parametrize(
@@ -107,19 +135,12 @@ def test_what_is_not_there_and_what_is_not_read_are_told(watched: interlock.Hub)
 def test_a_bad_request_has_one_answer_and_the_connection_ends(
     watched: interlock.Hub, request_text: bytes, status: bytes
 ) -> None:
-    host, _, port = watched.http_address.rpartition(":")
-    with socket.create_connection((host, int(port)), 20) as client:
-        client.sendall(request_text)
-        answer = b""
-        try:
-            while data := client.recv(1 << 16):
-                answer += data
-        except ConnectionResetError:
-            pass  # it did not read all
+    answer = raw(watched, request_text)
     assert answer.split()[1] == status
     assert answer.count(b"HTTP/1.1 ") + answer.count(b"HTTP/1.0 ") == 1
 
 
+@pytest.mark.usefixtures("patient")
 def test_clients_that_send_half_a_request_hold_nobody_up(watched: interlock.Hub) -> None:
     host, _, port = watched.http_address.rpartition(":")
     slow = []
@@ -145,6 +166,7 @@ def test_no_more_threads_than_connections_that_may_be_open(watched: interlock.Hu
         client.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_end_of_a_hub_ends_its_http(watched: interlock.Hub) -> None:
     address = watched.http_address
     client = connection(address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -27,12 +28,10 @@ class PidFile:
 
     def __enter__(self) -> Self:
         """Take it. Raises Taken where a living hub has it, OSError where it cannot be written."""
-        temporary = f"{self._path}.{os.getpid()}"
-        # What an earlier process of this number may have left; not to be followed if a link.
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        folder, name = os.path.split(self._path)
+        file, temporary = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
         try:
+            os.fchmod(file, 0o644)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(file, f"{os.getpid()}\n".encode())
             while not self._placed(temporary):
