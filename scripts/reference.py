@@ -3,9 +3,9 @@
     python scripts/reference.py           writes the pages
     python scripts/reference.py --check   exits with 1 if a page is not what it would write
 
-A flag has one declaration (src/interlock/cli/), a setting of the hub too
-(src/interlock/hub/settings.py), and so has a command of the hub, which tells it by COMMAND DOCS: so
-help, parser, server and these pages cannot differ.
+A flag has one declaration (src/interlock/cli/), a setting and a figure of the hub too
+(src/interlock/hub/settings.py and figures.py), and so has a command of the hub, which tells it by
+COMMAND DOCS: so help, parser, server and these pages cannot differ.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock import Hub
-from interlock.cli import hub, pub, replay, sub
+from interlock.cli import asked, hub, hub_info, pub, replay, sub
 from interlock.cli.flags import Flag
 from interlock.hub.client import Client
 from interlock.hub.config import toml
+from interlock.hub.figures import FIGURES
 from interlock.hub.settings import SETTINGS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -82,17 +83,19 @@ interlock hub [FLAGS]
 
 """
 
-HUB_TAIL = """ A flag goes before the [environment](hub-configuration.md), that before the file.
+HUB_TAIL = """
+A flag goes before the [environment](hub-configuration.md), that before the file.
 Once it listens it prints `interlock hub: ready on ADDRESS, ...`. TERM and INT stop it: it takes no
 more connections, waits up to `drain` seconds until its clients have read what they are owed, and
-closes. A second signal ends it at once. HUP changes nothing yet.
+closes. A second signal ends it at once. HUP changes nothing yet. In the background, or under
+systemd: [as a service](../howto/hub-systemd.md).
 
 ### Exit codes of the hub
 
 | code | means |
 |---|---|
-| 0 | stopped by TERM or INT |
-| 1 | it cannot listen: the line names the address and the reason |
+| 0 | stopped by TERM or INT; with `--daemon`, it serves |
+| 1 | it cannot listen, or another has the file of `--pid`: the line names it and the reason |
 | 2 | wrong usage or configuration: a line for each fault |
 
 ### Examples of the hub
@@ -102,6 +105,24 @@ $ interlock hub --check
 $ interlock hub --print-config --port 0
 ```
 
+## interlock hub info, topics, clients
+
+Ask a hub that runs, or a Redis: [how to use them](../howto/hub-watch.md).
+
+```text
+interlock hub info [FLAGS]
+interlock hub topics [FLAGS] [GLOB]
+interlock hub clients [FLAGS]
+```
+
+"""
+
+ASKED_TAIL = """
+`--watch` is for `info` only. Exit codes: 0 answered, 1 no connection, or it was lost, or the server
+refused, 2 wrong usage, 130 Ctrl-C.
+"""
+
+PUB = """
 ## interlock pub
 
 Publishes each `MESSAGE`, or without one each line of standard input, and prints for each how many
@@ -125,7 +146,8 @@ interlock sub [FLAGS] TOPIC ...
 
 """
 
-SUB_TAIL = """ Both exit with 0 when they did what was asked, 1 without a connection or when it was
+SUB_TAIL = """
+Both exit with 0 when they did what was asked, 1 without a connection or when it was
 lost (`sub` also when `--count` messages did not come in time), 2 for wrong usage, 130 on Ctrl-C.
 """
 
@@ -153,6 +175,18 @@ allowed; all faults are told at once.
 
 """
 
+INFO = """\
+<!-- Made by scripts/reference.py from src/interlock/hub/figures.py: change that, run it again. -->
+
+# The hub's figures
+
+What the command `INFO` and `Hub.info()` tell, and the names under which `/metrics` has it for
+Prometheus: [how to watch a hub](../howto/hub-watch.md). A counter only rises, from 0 at the start;
+a gauge rises and falls; a label tells which hub it is, and stands in `interlock_hub_info`.
+`interlock_hub_draining` is 1 while the hub stops.
+
+"""
+
 COMMANDS = """\
 <!-- Made by scripts/reference.py from what a hub answers to COMMAND DOCS. -->
 
@@ -166,7 +200,8 @@ in the same bytes, errors included. These are its commands, as `COMMAND DOCS` te
 
 def cli() -> str:
     """The page of the command line."""
-    parts = [HEAD, table(replay.FLAGS), TAIL, HUB, table(hub.FLAGS), HUB_TAIL, table(pub.FLAGS)]
+    parts = [HEAD, table(replay.FLAGS), TAIL, HUB, table(hub.FLAGS), HUB_TAIL]
+    parts += [table((*asked.FLAGS, hub_info.WATCH)), ASKED_TAIL, PUB, table(pub.FLAGS)]
     return "".join([*parts, SUB, table(sub.FLAGS), SUB_TAIL])
 
 
@@ -178,6 +213,16 @@ def configuration() -> str:
         cells += [cell(sentence(setting.help)), f"`{setting.variable}`"]
         lines.append(f"| {' | '.join(cells)} |")
     return CONFIGURATION + "\n".join(lines) + "\n"
+
+
+def info() -> str:
+    """The page of the hub's figures."""
+    lines = ["| INFO | kind | meaning | metric |", "|---|---|---|---|"]
+    for figure in FIGURES:
+        metric = f"`{figure.metric}`" if figure.metric else ""
+        meaning = cell(sentence(figure.help))
+        lines.append(f"| `{figure.name}` | {figure.kind.value} | {meaning} | {metric} |")
+    return INFO + "\n".join(lines) + "\n"
 
 
 def commands() -> str:
@@ -240,6 +285,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "cli.md": cli,
     FOLDER / "hub-configuration.md": configuration,
     FOLDER / "hub-commands.md": commands,
+    FOLDER / "hub-info.md": info,
 }
 
 

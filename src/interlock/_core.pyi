@@ -481,3 +481,7 @@ class HubServer:
         """Answers a question among the events: yes, or no with an error's text."""
     def info(self) -> dict[str, Any]:
         """The counters, as INFO names them."""
+    def beats(self) -> list[int]:
+        """How many beats each worker has answered."""
+    def pulse(self) -> list[bool]:
+        """Sends each worker a beat; tells of each whether it has answered the one before."""

@@ -45,11 +45,11 @@ def missing(reason: str) -> None:
 
 
 @contextmanager
-def redis_server(folder: Path, wanted: int = 0) -> Iterator[tuple[str, int]]:
+def redis_server(folder: Path, *flags: str, wanted: int = 0) -> Iterator[tuple[str, int]]:
     """A Redis on loopback that stores nothing; it takes a free port unless one is wanted."""
     # One database, as the hub has.
     command = [program("redis-server"), *("--save", "", "--appendonly", "no", "--databases", "1")]
-    command += ["--dir", str(folder)]
+    command += ["--dir", str(folder), *flags]
     # Another process may take the port between the look and the start.
     for _ in range(5):
         port = wanted or free_port()

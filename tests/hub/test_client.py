@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from interlock.hub.client import Client, Published, parse
+from interlock.hub.client import Client, Published
 from interlock.hub.resp import ProtocolError, ReplyError
 
 
@@ -120,25 +120,3 @@ def test_a_server_of_another_kind_is_told(data: bytes, error: type[Exception]) -
     with pytest.raises(error):
         client(port)
     thread.join()
-
-
-@pytest.mark.parametrize(
-    ("address", "parsed"),
-    [
-        ("127.0.0.1:7", ("", "127.0.0.1", 7)),
-        ("localhost", ("", "localhost", 6399)),
-        ("redis://h:7/0", ("", "h", 7)),
-        ("redis://[::1]:7", ("", "::1", 7)),
-        ("unix:/a/b", ("/a/b", "", 0)),
-        ("unix:///a%20b", ("/a b", "", 0)),
-        ("unix:b", ("b", "", 0)),
-    ],
-)
-def test_an_address_is_read(address: str, parsed: tuple[str, str, int]) -> None:
-    assert parse(address) == parsed
-
-
-@pytest.mark.parametrize("address", ["", "h:x", "h:70000", "http://h", "redis://h/1", "unix:"])
-def test_a_wrong_address_is_told(address: str) -> None:
-    with pytest.raises(ValueError, match=r"allowed: HOST:PORT"):
-        parse(address)

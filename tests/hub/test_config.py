@@ -24,6 +24,8 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "query_limit": (1024, [1023, 2**31 + 1]),
     "frame_limit": (4096, [0, "1mb"]),
     "idle_timeout": (1, [-1, 1.5, "1s", True]),
+    "http.host": ("::1", ["", "localhost", None]),
+    "http.port": (9100, [-2, 65536, "off", True]),
     "drain": (1.5, [-0.1, float("nan"), float("inf"), "1s", True]),
     **{f"limits.{name}.soft": (1, [-1, 1.5]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.soft_seconds": (1, [-1]) for name in ("normal", "pubsub")},

@@ -71,7 +71,7 @@ def client(opened: Foreign) -> Iterator[Foreign]:
 @contextmanager
 def serving(server: str, folder: Path, port: int = 0) -> Iterator[int]:
     if server == "redis":
-        with redis_server(folder, port) as (_, found):
+        with redis_server(folder, wanted=port) as (_, found):
             yield found
         return
     with hub_process("--port", str(port), "--workers", "2") as hub:

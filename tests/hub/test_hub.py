@@ -104,7 +104,9 @@ def test_nothing_is_left_of_a_hub() -> None:
     for _ in range(20):
         with interlock.Hub(port=0, workers=3) as hub, Client(hub.url) as client:
             client.subscribe("a")
-    assert (descriptors(), threads()) == before
+    # A thread that has ended is still counted for a moment; the watchdog ends this.
+    while (descriptors(), threads()) != before:
+        pass
 
 
 def test_a_hub_that_is_dropped_stops() -> None:
@@ -114,7 +116,8 @@ def test_a_hub_that_is_dropped_stops() -> None:
     assert threads() > before[1]
     del hub
     gc.collect()
-    assert (descriptors(), threads()) == before
+    while (descriptors(), threads()) != before:
+        pass
 
 
 def test_connections_that_come_and_go_leave_nothing_in_the_hub() -> None:

@@ -28,6 +28,11 @@ pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
+/// What INFO shows, without its sections.
+pub fn flat(shared: &Shared) -> Vec<(&'static str, String)> {
+    figures(shared, crate::reactor::worker::now()).into_iter().flat_map(|(_, all)| all).collect()
+}
+
 /// What INFO shows, for those who want it as values.
 pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let cards = shared.registry.all();
@@ -69,7 +74,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
             ],
         ),
-        ("Memory", memory()),
+        ("Memory", crate::memory::figures()),
         // Clients wait for this before they send anything.
         ("Persistence", vec![("loading", "0".to_owned())]),
         ("Stats", stats),
@@ -79,15 +84,6 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
 }
 
 /// Of the whole process.
-fn memory() -> Vec<(&'static str, String)> {
-    let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = pages.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok());
-    // SAFETY: no pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    let bytes = resident.unwrap_or(0) * page;
-    vec![("used_memory", bytes.to_string()), ("used_memory_rss", bytes.to_string())]
-}
-
 fn cpu() -> Vec<(&'static str, String)> {
     // SAFETY: the kernel fills the struct, of which all zeros is a valid value.
     let usage = unsafe {

@@ -14,7 +14,8 @@
 //! | [`tracing`] | the slow log and the lines of MONITOR |
 //! | [`tls`] | what is between such a socket and its session |
 //! | [`reactor`] | sockets, epoll, and the way of a message between workers |
-//! | [`server`] | bind, accept, start, drain, stop |
+//! | [`beat`] | whether the workers are alive |
+//! | [`server`] | bind, accept, start, drain, stop; `inherited` takes sockets bound by others |
 //!
 //! What decides is kept apart from what touches the world: from `session` down nothing knows a
 //! socket or reads a clock. Imports point one way: `server → reactor → session → command → topics,
@@ -23,10 +24,13 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the hub waits with epoll and runs on Linux only");
 
+pub mod beat;
 pub mod command;
 pub mod events;
 pub mod glob;
 pub mod info;
+mod inherited;
+pub mod memory;
 pub mod reactor;
 pub mod registry;
 pub mod resp;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::events::{Events, Level};
+use crate::inherited;
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::reactor::worker::{now, Worker};
 use crate::settings::Settings;
@@ -36,7 +37,7 @@ struct Running {
     ended: Condvar,
 }
 
-enum Listener {
+pub(crate) enum Listener {
     /// And whether it speaks TLS.
     Tcp(TcpListener, bool),
     Unix(UnixListener, String),
@@ -47,6 +48,18 @@ impl Server {
     pub fn start(mut settings: Settings) -> io::Result<Server> {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
+        for &fd in &settings.inherited {
+            let failed = |error| refused(&format!("descriptor {fd}"), error);
+            let (listener, address) =
+                inherited::listener(fd, settings.port_speaks_tls).map_err(failed)?;
+            addresses.push(address);
+            listeners.push(listener);
+        }
+        if !listeners.is_empty() {
+            settings.host.clear();
+            settings.unix.clear();
+            settings.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
+        }
         if !settings.host.is_empty() {
             let bound = bind(&settings.host, settings.port)?;
             settings.port = bound.1.port();
@@ -239,6 +252,13 @@ fn turn_away(socket: OwnedFd, refused: Refused) {
 }
 
 impl Listener {
+    fn port(&self) -> Option<u16> {
+        match self {
+            Listener::Tcp(listener, _) => listener.local_addr().ok().map(|address| address.port()),
+            Listener::Unix(..) => None,
+        }
+    }
+
     fn fd(&self) -> RawFd {
         match self {
             Listener::Tcp(listener, _) => listener.as_raw_fd(),

@@ -18,6 +18,8 @@ pub struct Settings {
     pub tls_port: Option<u16>,
     /// Path of a unix socket; empty: none.
     pub unix: String,
+    /// Descriptors of listening sockets to serve; with any, `host`, `port` and `unix` are not bound.
+    pub inherited: Vec<i32>,
     /// 0: as many as there are cores, at most four.
     pub workers: usize,
     /// Someone takes the server's events and answers what it asks. Without, it does not ask.
@@ -75,6 +77,7 @@ impl Default for Settings {
             port_speaks_tls: false,
             tls_port: None,
             unix: String::new(),
+            inherited: Vec::new(),
             workers: 0,
             controlled: false,
             live: Live::default(),

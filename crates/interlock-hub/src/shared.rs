@@ -8,11 +8,11 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::beat::Beats;
 use crate::events::{Answer, Asker, Events};
 use crate::info;
 use crate::reactor::chunk::{Builder, Chunk};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
-use crate::reactor::worker::now;
 use crate::registry::{Registry, Time};
 use crate::settings::{Live, Settings};
 use crate::topics::{Directory, Subscribers};
@@ -26,6 +26,7 @@ pub struct Shared {
     pub directory: Directory,
     pub registry: Registry,
     pub mailboxes: Vec<Mailbox>,
+    pub beats: Beats,
     pub counters: Counters,
     pub started: Time,
     /// Tells this run of the hub from others: 40 digits.
@@ -146,6 +147,7 @@ impl Shared {
             events,
             directory: Directory::default(),
             registry: Registry::default(),
+            beats: Beats::new(mailboxes.len()),
             mailboxes,
             counters: Counters::default(),
             started: now,
@@ -177,7 +179,7 @@ impl Shared {
 
     /// What INFO shows.
     pub fn info(&self) -> Vec<(&'static str, String)> {
-        info::figures(self, now()).into_iter().flat_map(|(_, figures)| figures).collect()
+        info::flat(self)
     }
 
     /// What the controller says to a question.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use interlock_hub::beat;
 use interlock_hub::command::{self, Command};
 use interlock_hub::events::{Answer, Asker, Event, Level, Question};
 use interlock_hub::server::Server;
@@ -114,14 +115,27 @@ impl HubServer {
         }
     }
 
+    /// How many beats each worker has answered; empty before the start.
+    fn beats(&self) -> Vec<u64> {
+        self.shared.get().map_or_else(Vec::new, |shared| shared.beats.answered())
+    }
+
+    /// Sends each worker a beat; answers of each whether it has answered the one before.
+    fn pulse(&self) -> Vec<bool> {
+        self.shared.get().map_or_else(Vec::new, |shared| beat::pulse(shared))
+    }
+
     /// What INFO shows; numbers as numbers.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
         if let Some(shared) = self.shared.get() {
-            for (name, value) in shared.info() {
-                match value.parse::<u64>() {
-                    Ok(number) => info.set_item(name, number)?,
-                    Err(_) => info.set_item(name, value)?,
+            for (name, value) in py.detach(|| shared.info()) {
+                if let Ok(number) = value.parse::<u64>() {
+                    info.set_item(name, number)?;
+                } else if let (true, Ok(number)) = (is_decimal(&value), value.parse::<f64>()) {
+                    info.set_item(name, number)?;
+                } else {
+                    info.set_item(name, value)?;
                 }
             }
         }
@@ -174,6 +188,11 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         Question::Reload => ("reload", asker, ()).into_pyobject(py),
         Question::Shutdown => ("shutdown", asker, ()).into_pyobject(py),
     }
+}
+
+/// Digits, and one point among them.
+fn is_decimal(value: &str) -> bool {
+    value.split('.').count() == 2 && value.bytes().all(|b| b == b'.' || b.is_ascii_digit())
 }
 
 fn error_number(error: &std::io::Error) -> Option<i32> {

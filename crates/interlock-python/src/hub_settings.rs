@@ -18,6 +18,7 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "port_speaks_tls" => settings.port_speaks_tls = value.extract().map_err(at)?,
             "tls_port" => settings.tls_port = value.extract().map_err(at)?,
             "unix" => settings.unix = value.extract().map_err(at)?,
+            "inherited" => settings.inherited = value.extract().map_err(at)?,
             "workers" => settings.workers = value.extract().map_err(at)?,
             "controlled" => settings.controlled = value.extract().map_err(at)?,
             key if LIVE.contains(&key) => {}

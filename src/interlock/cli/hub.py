@@ -1,23 +1,31 @@
-"""`interlock hub`: run a hub until TERM or INT, then drain it."""
+"""`interlock hub`: run a hub until TERM or INT, then drain it; with a word, ask one that runs."""
 
 from __future__ import annotations
 
 import argparse
-import getpass
-import ipaddress
 import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from interlock.cli import daemon, hub_clients, hub_info, hub_topics
 from interlock.cli.flags import Flag
-from interlock.hub import config, passwords
+from interlock.cli.handed import sockets
+from interlock.cli.hub_check import hash_password, open_to
+from interlock.cli.pidfile import PidFile, Taken
+from interlock.hub import config
+from interlock.hub.heartbeat import Heartbeat
 from interlock.hub.log import Log
 from interlock.hub.settings import BY_KEY
+from interlock.hub.systemd import Notifier, NotUsable
 
 if TYPE_CHECKING:
     from interlock.hub.server import Hub
+
+logger = logging.getLogger("interlock.hub")
 
 FLAGS = (
     Flag("--config", "read this TOML file; without it every key has its default", "FILE"),
@@ -26,6 +34,9 @@ FLAGS = (
     Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
     Flag("--hash-password", "ask for a password (or read a line of standard input), print its hash "
          "for the passwords of a [[user]], and end"),
+    Flag("--daemon", "go to the background once it is ready, or say why it could not start"),
+    Flag("--pid", "write the number of the process to this file; one of a living hub is refused",
+         "FILE"),
     Flag("--check", "read the configuration, say what would be open to whom, and end"),
     Flag("--print-config", "print every key with its value, where that came from, and what it "
          "does, as a file that would give it, and end"),
@@ -36,9 +47,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "hub",
-        help="serve topics over the Redis protocol",
+        help="serve topics over the Redis protocol, or ask a hub that runs",
+        usage="interlock hub [FLAG ...]\n       interlock hub {info,topics,clients} [FLAG ...]",
         description="Serve topics (publish and subscribe) over the Redis protocol, on "
-        "127.0.0.1:6399 unless told otherwise.",
+        "127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
         "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
         "clients to read what they are owed; a second signal ends it at once. HUP reads the "
@@ -47,6 +59,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     for flag in FLAGS:
         flag.add_to(parser)
+    questions = parser.add_subparsers(
+        prog="interlock hub", metavar="QUESTION", title="questions to a running hub"
+    )
+    hub_info.add_to(questions)
+    hub_topics.add_to(questions)
+    hub_clients.add_to(questions)
     parser.set_defaults(run=run)
 
 
@@ -71,43 +89,60 @@ def run(given: argparse.Namespace) -> int:
     if given.check:
         print(open_to(checked), end="")
         return 0
-    return serve(checked)
+    # Both are for this process by its number, which --daemon changes.
+    notifier = Notifier.of(os.environ)
+    try:
+        listeners = sockets(checked)
+    except NotUsable as error:
+        return _fail(str(error))
+
+    def serving(ready: Callable[[str], None]) -> int:
+        try:
+            with PidFile(given.pid) if given.pid else nullcontext():
+                return serve(checked, listeners, notifier, ready)
+        except Taken as error:
+            return _fail(str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return _fail(f"{where}{error.strerror or error}")
+
+    if given.daemon:
+        return daemon.detached(serving)
+    return serving(lambda line: print(line, flush=True))
 
 
-def serve(checked: config.Configuration) -> int:
-    """Run a hub until TERM or INT."""
+def serve(
+    checked: config.Configuration,
+    listeners: list[int],
+    notifier: Notifier,
+    ready: Callable[[str], None],
+) -> int:
+    """Run a hub until TERM or INT; `ready` is given the ready line. Raises OSError where it cannot
+    listen."""
     from interlock.hub.server import Hub
 
     # Blocked before the first thread is made, so that all of them leave signals to this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
-    log = Log()
-    try:
-        log.open(checked["log.file"])
-    except OSError as error:
-        return _fail(f"cannot log to {error.filename}: {error.strerror}")
-    logger = logging.getLogger("interlock.hub")
-    logger.addHandler(log)
-    logger.setLevel(checked["log.level"].upper())
-    logger.propagate = False
+    log = Log.set_up(checked)
     hub = Hub(checked)
     hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    hub.on_apply = lambda new: set_up(log, logger, new)
-    try:
-        hub.start()
-    except config.ConfigError as error:
-        return _refuse(*error.faults)
-    except OSError as error:
-        return _fail(str(error.strerror or error))
-    print(f"interlock hub: ready on {', '.join(hub.addresses)}", flush=True)
-    while (number := signal.sigwait(AWAITED)) in RETURNING:
-        if number == signal.SIGHUP:
-            reload(hub, logger)
-        else:
-            reopen(log, logger)
+    hub.on_apply = log.apply
+    hub.start(listeners)
+    ready(ready_line(hub))
+    notifier.ready(f"ready on {', '.join(hub.addresses)}")
+    with Heartbeat(notifier, hub.pulse, hub.info):
+        while (number := signal.sigwait(AWAITED)) in RETURNING:
+            if number == signal.SIGUSR1:
+                log.reopen()
+                continue
+            notifier.reloading()
+            reload(hub)
+            notifier.ready()
+    notifier.stopping("sending what clients are owed")
     return stop(hub)
 
 
-def reload(hub: Hub, logger: logging.Logger) -> None:
+def reload(hub: Hub) -> None:
     """HUP: the configuration anew; one that is wrong changes nothing."""
     try:
         hub.reload()
@@ -118,24 +153,12 @@ def reload(hub: Hub, logger: logging.Logger) -> None:
         logger.error("the configuration cannot be read: %s", error)
 
 
-def reopen(log: Log, logger: logging.Logger) -> None:
-    """USR1: the log file anew, after somebody has moved it away."""
-    try:
-        log.open()
-    except OSError as error:
-        logger.error("the log cannot be opened anew, and goes on as before: %s", error)
-
-
-def set_up(log: Log, logger: logging.Logger, new: config.Configuration) -> None:
-    """The log as another configuration wants it."""
-    logger.setLevel(new["log.level"].upper())
-    if new["log.file"] != log.path:
-        try:
-            log.open(new["log.file"])
-        except OSError as error:
-            found = config.Raw(new["log.file"], new.origins["log.file"])
-            allowed = f"a file that can be written ({error.strerror})"
-            raise config.ConfigError((config.fault("log.file", found, allowed),)) from None
+def ready_line(hub: Hub) -> str:
+    """Where it can be reached; a second line for HTTP."""
+    lines = [f"interlock hub: ready on {', '.join(hub.addresses)}"]
+    if hub.http_address:
+        lines.append(f"interlock hub: http on {hub.http_address}")
+    return "\n".join(lines)
 
 
 def stop(hub: Hub) -> int:
@@ -150,57 +173,15 @@ def stop(hub: Hub) -> int:
     return 0
 
 
-def open_to(checked: config.Configuration) -> str:
-    """What `--check` prints: where the hub would listen, who may connect there, and do what."""
-    lines = ["the configuration is good"]
-    users = checked.users()
-    password = (
-        "with a password" if not any(user.is_open for user in users) else "without a password"
-    )
-    certificate = "with a certificate and " if checked["tls.client_ca"] else ""
-    if checked["host"]:
-        loopback = ipaddress.ip_address(checked["host"]).is_loopback
-        reach = "this machine" if loopback else "whoever reaches the address"
-        ports = [(checked["port"], bool(checked["tls.cert"]) and checked["tls.port"] < 0)]
-        if checked["tls.port"] >= 0:
-            ports.append((checked["tls.port"], True))
-        for port, speaks_tls in ports:
-            shown = f"{checked['host']}:{port or '(a free port)'}"
-            how = (
-                f"over TLS, {certificate}{password}" if speaks_tls else f"in the clear, {password}"
-            )
-            lines.append(f"{shown} is open to {reach}, {how}")
-    if checked["unix"]:
-        lines.append(f"unix:{checked['unix']} is open to whoever may write to it, {password}")
-    for user in users:
-        who = "everybody" if user.is_open else f"user {user.name}"
-        lines.append(f"{who} {user.describe()}")
-    return "\n".join(lines) + "\n"
-
-
-def hash_password() -> int:
-    """What `--hash-password` does."""
-    if sys.stdin.isatty():
-        password = getpass.getpass("password: ")
-        if password != getpass.getpass("again: "):
-            return _refuse("the two are not the same")
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        return _refuse("there is no password")
-    print(passwords.hashed(password))
-    return 0
+def _fail(message: str) -> int:
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return BROKEN
 
 
 def _refuse(*messages: str) -> int:
     for message in messages:
         print(f"interlock: {message}", file=sys.stderr)
     return BAD_INPUT
-
-
-def _fail(message: str) -> int:
-    print(f"interlock: {message}", file=sys.stderr)
-    return BROKEN
 
 
 RETURNING = (signal.SIGHUP, signal.SIGUSR1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -10,12 +11,13 @@ from itertools import islice
 from interlock.cli.flags import Flag
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError
+from interlock.hub.url import without_password
 
 ADDRESS = Flag(
     "--address",
-    "HOST:PORT, redis://HOST:PORT or unix:PATH of the hub (127.0.0.1:6399)",
+    "HOST:PORT, redis://USER:PASSWORD@HOST:PORT or unix:PATH of the hub (the "
+    "variable INTERLOCK_URL, else 127.0.0.1:6399)",
     "ADDRESS",
-    default="127.0.0.1:6399",
 )
 FLAGS = (ADDRESS, Flag("--quiet", "do not print how many subscribers each message reached"))
 
@@ -57,8 +59,9 @@ def publish(client: Client, given: argparse.Namespace) -> int:
     return 0
 
 
-def with_client(address: str, work: Callable[[Client], int]) -> int:
+def with_client(given: str | None, work: Callable[[Client], int]) -> int:
     """What `work` answers, or the exit code for what kept it from its end, which is told."""
+    address = given or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     try:
         with Client(address) as client:
             return work(client)
@@ -68,7 +71,7 @@ def with_client(address: str, work: Callable[[Client], int]) -> int:
         print(f"interlock: {error}", file=sys.stderr)
         return BAD_INPUT
     except (OSError, ReplyError) as error:
-        print(f"interlock: {address}: {reason(error)}", file=sys.stderr)
+        print(f"interlock: {without_password(address)}: {reason(error)}", file=sys.stderr)
         return BROKEN
 
 

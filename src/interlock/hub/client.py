@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
-from urllib.parse import unquote, urlsplit
 
 from interlock.hub.resp import INCOMPLETE, ProtocolError, Push, Reader, ReplyError, Word, command
+from interlock.hub.url import Address, parse
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,22 @@ class Published:
 
 class Client:
     """One connection. A call raises ReplyError for an error reply, TimeoutError where the answer
-    does not come in `timeout` seconds, and another OSError where the connection is gone."""
+    does not come in `timeout` seconds, and another OSError where the connection is gone. With
+    credentials in the address it says who it is; `rediss://` is TLS."""
 
     def __init__(
-        self, address: str = "127.0.0.1:6399", *, timeout: float = 5.0, name: str = ""
+        self, address: str | Address = "127.0.0.1:6399", *, timeout: float = 5.0, name: str = ""
     ) -> None:
         self.missed = 0
         """How many messages the hub says it dropped, after `CLIENT SLOW drop`."""
         self._timeout = timeout
         self._reader = Reader()
         self._pushes: deque[Push] = deque()
-        self._socket = connect(address, timeout)
+        place = parse(address) if isinstance(address, str) else address
+        self._socket = connect(place, timeout)
+        credentials = ("AUTH", *place.credentials) if place.credentials else ()
         try:
-            self.call("HELLO", 3, *(("SETNAME", name) if name else ()))
+            self.call("HELLO", 3, *credentials, *(("SETNAME", name) if name else ()))
         except BaseException:
             self._socket.close()
             raise
@@ -177,41 +180,30 @@ class Client:
         self._socket.settimeout(max(deadline - time.monotonic(), 0.0))
 
 
-def connect(address: str, timeout: float) -> socket.socket:
-    """A socket connected to HOST:PORT, unix:PATH, redis://HOST:PORT or unix:///PATH."""
-    path, host, port = parse(address)
-    if path:
+def connect(place: Address, timeout: float) -> socket.socket:
+    """A socket connected to a server, in `timeout` seconds; OSError where that cannot be."""
+    if place.path:
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.settimeout(timeout)
-            connection.connect(path)
+            # The name of a socket without a file begins with a zero.
+            connection.connect("\0" + place.path[1:] if place.path[0] == "@" else place.path)
         except BaseException:
             connection.close()
             raise
         return connection
-    connection = socket.create_connection((host, port), timeout)
+    connection = socket.create_connection((place.host, place.port), timeout)
     # A command waits for its reply; Nagle would have the second half of it wait for an ack.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    if not place.tls:
+        return connection
+    from interlock.hub import tls  # ssl takes longer to import than all the rest
 
-
-def parse(address: str) -> tuple[str, str, int]:
-    """An address as (path, host, port), of which the path or the host is empty."""
     try:
-        if address.startswith("unix:"):
-            path = address.removeprefix("unix:")
-            path = unquote(path[2:]) if path.startswith("//") else path
-            if path:
-                return path, "", 0
-        else:
-            url = urlsplit(address if "://" in address else f"redis://{address}")
-            if url.scheme == "redis" and url.hostname and url.path in ("", "/", "/0"):
-                return "", url.hostname, url.port or 6399
-    except ValueError:
-        pass
-    raise ValueError(
-        f"address is {address!r}; allowed: HOST:PORT, redis://HOST:PORT, unix:PATH, unix:///PATH"
-    )
+        return tls.wrapped(connection, place.host, place.ca)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _expected(reply: object) -> Push:

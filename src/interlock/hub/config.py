@@ -250,6 +250,9 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
         yield wrong("tls.cert", '"" where host is "": there is no TCP port to speak it at')
     if values["tls.port"] > 0 and values["tls.port"] == values["port"]:
         yield wrong("tls.port", f"another port than port, which is {values['port']}")
+    http = ipaddress.ip_address(values["http.host"])
+    if values["http.port"] >= 0 and not http.is_loopback and not values["unprotected"]:
+        yield wrong("http.host", "a loopback address, or any with unprotected = true")
     for name in CLASSES:
         soft, hard = values[f"limits.{name}.soft"], values[f"limits.{name}.hard"]
         if hard and soft > hard:

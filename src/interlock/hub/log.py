@@ -11,6 +11,10 @@ import sys
 import threading
 from typing import TextIO
 
+from interlock.hub.config import ConfigError, Configuration, Raw, fault
+
+logger = logging.getLogger("interlock.hub")
+
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -25,6 +29,37 @@ class Log(logging.Handler):
         self._stream: TextIO | None = None
         self._opening = threading.RLock()
         self.setFormatter(logging.Formatter(FORMAT))
+
+    @classmethod
+    def set_up(cls, config: Configuration) -> Log:
+        """The log of a hub that is a process of its own. Raises OSError where the file cannot be
+        written."""
+        log = cls()
+        log.open(config["log.file"])
+        logger.addHandler(log)
+        logger.propagate = False
+        logger.setLevel(config["log.level"].upper())
+        return log
+
+    def apply(self, config: Configuration) -> None:
+        """Follow another configuration. Raises ConfigError where the file cannot be written."""
+        wanted = config["log.file"]
+        if wanted != self.path:
+            try:
+                self.open(wanted)
+            except OSError as error:
+                found = Raw(wanted, config.origins["log.file"])
+                allowed = f"a file that can be written ({error.strerror})"
+                raise ConfigError((fault("log.file", found, allowed),)) from None
+        logger.setLevel(config["log.level"].upper())
+
+    def reopen(self) -> None:
+        """Open the file anew, after somebody has moved it away; if it cannot be, go on as before
+        and say so."""
+        try:
+            self.open()
+        except OSError as error:
+            logger.error("the log cannot be opened anew, and goes on as before: %s", error)
 
     def open(self, path: str | None = None) -> None:
         """Open it, or open it anew after somebody moved the file away; `path` is another file.

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +18,8 @@ from typing import Any, Self
 from interlock import _core
 from interlock.hub import config as configuration
 from interlock.hub.control import Controller
+from interlock.hub.httpd import HttpServer
+from interlock.hub.pages import HubPages, State
 
 logger = logging.getLogger("interlock.hub")
 
@@ -64,6 +66,8 @@ class Hub:
             )
         self._server: _core.HubServer | None = None
         self._end: Callable[..., int | None] | None = None
+        self._http: HttpServer | None = None
+        self._standing = Standing()
         self._process = 0
         # One change of the configuration at a time.
         self._changes = threading.Lock()
@@ -107,17 +111,35 @@ class Hub:
             if address.startswith(kind) and not address.startswith("unix:"):
                 yield int(address.rpartition(":")[2])
 
-    def start(self) -> None:
-        """Listen, and start the threads. Raises OSError where it cannot listen."""
+    @property
+    def http_address(self) -> str:
+        """`host:port` of HTTP for watching; empty without the setting `http.port`."""
+        self._running()
+        return "" if self._http is None else self._http.address
+
+    def start(self, listeners: Sequence[int] = ()) -> None:
+        """Listen, and start the threads. `listeners` are descriptors of listening stream sockets
+        to serve instead of the addresses of the configuration; they stay the caller's. Raises
+        OSError, which names the address or descriptor, where it cannot listen."""
         if self._server is not None:
             raise RuntimeError("the hub is running already")
-        server = _core.HubServer({**self._for_server(self._config), "controlled": True})
-        server.start()
+        given = {**self._for_server(self._config), "controlled": True}
+        server = _core.HubServer({**given, "inherited": list(listeners)})
+        http = self._http_server(server)
+        try:
+            server.start()
+        except BaseException:
+            if http is not None:
+                http.close()
+            raise
         controller = Controller(self, server)
         controller.start()
-        self._server = server
+        self._server, self._http = server, http
         self._process = os.getpid()
-        self._end = weakref.finalize(self, end, server, controller, self._process)
+        self._end = weakref.finalize(self, end, server, controller, http, self._process)
+        self._standing.state = State.SERVING
+        if http is not None:
+            http.start()
 
     def reload(self) -> list[str]:
         """Read the configuration again from where it came, and apply it to the running hub; the
@@ -176,15 +198,30 @@ class Hub:
         # After a fork the threads are the parent's, and so is the hub: a child cannot stop it.
         if server is None or self._end is None or self._process != os.getpid():
             return 0
-        # What clients ask of it while it drains is still answered.
-        cut = server.stop(self._config["drain"] if timeout is None else timeout)
-        self._server = None
-        self._end()
-        return cut
+        self._standing.state = State.DRAINING
+        try:
+            # What clients ask of it while it drains is still answered.
+            return server.stop(self._config["drain"] if timeout is None else timeout)
+        finally:
+            self._server = self._http = None
+            self._end()
 
     def info(self) -> dict[str, Any]:
         """The server's counters, by the names that INFO gives them."""
         return self._running().info()
+
+    def pulse(self) -> list[bool]:
+        """Send each worker a beat; tells of each whether it has answered the beat before. Called
+        again and again by one caller, it finds a worker that hangs."""
+        return self._running().pulse()
+
+    def _http_server(self, server: _core.HubServer) -> HttpServer | None:
+        host, port = self._config["http.host"], self._config["http.port"]
+        if port < 0:
+            return None
+        # Of the native server, not of this: it is asked while it drains too.
+        standing = self._standing
+        return HttpServer(host, port, HubPages(lambda: standing.state, server.info))
 
     def __enter__(self) -> Self:
         self.start()
@@ -210,8 +247,20 @@ class Hub:
         return self._server
 
 
-def end(server: _core.HubServer, controller: Controller, process: int) -> None:
+class Standing:
+    """What the hub is doing now. Apart from it, so that who looks does not hold the hub."""
+
+    def __init__(self) -> None:
+        self.state = State.STARTING
+
+
+def end(
+    server: _core.HubServer, controller: Controller, http: HttpServer | None, process: int
+) -> None:
     """The end of a hub that was stopped, or that nobody holds any more."""
     if process == os.getpid():
         server.stop(0.0)
         controller.stop()
+        if http is not None:
+            # Last, so that a drain can be watched.
+            http.close()

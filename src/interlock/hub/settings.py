@@ -105,6 +105,13 @@ def address(value: object) -> str:
         raise Wrong from None
 
 
+def some_address(value: object) -> str:
+    """An IP address."""
+    if not value:
+        raise Wrong
+    return address(value)
+
+
 def path(value: object) -> str:
     """A path that the kernel takes as the name of a socket, or nothing."""
     if not isinstance(value, str) or "\0" in value or len(os.fsencode(value)) > LONGEST_UNIX_PATH:
@@ -199,6 +206,14 @@ SETTINGS = (
         "drain", 5.0, seconds, SECONDS,
         "how long a stopping hub waits for its clients to read what they are owed",
         live=True,
+    ),
+    Setting(
+        "http.host", "127.0.0.1", some_address, "an IP address",
+        "the address of HTTP for watching: /metrics, /health, /ready",
+    ),
+    Setting(
+        "http.port", -1, whole(-1, 65535), "a whole number from -1 to 65535",
+        "its port; 0 takes a free one, -1 is no HTTP",
     ),
     Setting(
         "limits.normal.soft", 0, whole(0, MOST_BYTES), OR_NONE,

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from interlock.hub.client import Client, connect
 from interlock.hub.resp import command
+from interlock.hub.url import parse
 
 TOPIC = "load"
 LENGTH = 1000
@@ -50,7 +51,7 @@ def payload(number: int, count: int) -> bytes:
 
 
 def subscribe(address: str, record: str, mode: str) -> None:
-    connection = connect(address, 30)
+    connection = connect(parse(address), 30)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
     connection.sendall(command("HELLO", 3))
     connection.sendall(command("CLIENT", "SLOW", mode))

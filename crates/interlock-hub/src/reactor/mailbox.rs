@@ -26,6 +26,8 @@ pub enum Mail {
     Live(Arc<Live>),
     /// What the connection with this token asked for.
     Answer(u64, Answer),
+    /// Say that this worker is alive.
+    Beat,
     /// Answer what has arrived, then take no more.
     Drain,
     /// All workers have: close each connection that is owed nothing.

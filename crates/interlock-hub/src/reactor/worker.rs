@@ -291,6 +291,7 @@ impl Worker {
                     Mail::Accepted(socket, peer) => self.accept(socket, peer),
                     Mail::Kill(card) => self.kill(&card),
                     Mail::Live(live) => self.renew(live),
+                    Mail::Beat => self.shared.beats.answer(self.local.worker),
                     // Not now: this may be in the middle of a read.
                     Mail::Answer(token, answer) => self.answers.push((token, answer)),
                     Mail::Drain => self.must_drain = true,

@@ -1,0 +1,57 @@
+//! Whether the workers are alive: each is sent a beat now and then, and counts those it answered.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::reactor::mailbox::Mail;
+use crate::shared::Shared;
+
+/// Of each worker.
+pub struct Beats {
+    each: Vec<Beat>,
+}
+
+/// Relaxed: a beat says nothing about other memory.
+#[derive(Default)]
+struct Beat {
+    sent: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Beats {
+    pub fn new(workers: usize) -> Self {
+        Beats { each: (0..workers).map(|_| Beat::default()).collect() }
+    }
+
+    /// The worker's own word.
+    pub fn answer(&self, worker: usize) {
+        self.each[worker].answered.fetch_add(1, Relaxed);
+    }
+
+    /// How many beats each worker has answered.
+    pub fn answered(&self) -> Vec<u64> {
+        self.each.iter().map(|beat| beat.answered.load(Relaxed)).collect()
+    }
+
+    /// Whether the worker has answered what it was sent. If so it is to be sent another: one that
+    /// hangs is owed nothing new, or its mailbox would grow for as long as it hangs.
+    fn next(&self, worker: usize) -> bool {
+        let beat = &self.each[worker];
+        let alive = beat.answered.load(Relaxed) == beat.sent.load(Relaxed);
+        if alive {
+            beat.sent.fetch_add(1, Relaxed);
+        }
+        alive
+    }
+}
+
+/// Sends a beat, and tells of each worker whether it has answered the one before; at first, yes.
+pub fn pulse(shared: &Shared) -> Vec<bool> {
+    let beat = |worker| {
+        let alive = shared.beats.next(worker);
+        if alive {
+            shared.send(worker, Mail::Beat);
+        }
+        alive
+    };
+    (0..shared.mailboxes.len()).map(beat).collect()
+}

@@ -1,0 +1,92 @@
+"""What the subcommands share that ask a running hub: the connection's flags, errors and tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from interlock.cli.flags import Flag
+from interlock.cli.pub import BAD_INPUT, BROKEN, reason
+from interlock.hub.client import Client
+from interlock.hub.resp import ReplyError
+from interlock.hub.url import Address, parse
+
+URL = Flag(
+    "--url",
+    "the hub to ask: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or "
+    "unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)",
+    "URL",
+)
+CA = Flag("--ca", "with rediss://, the file of the authority that signed its certificate", "FILE")
+JSON = Flag("--json", "print JSON")
+FLAGS = (URL, CA, JSON)
+EXIT_CODES = "Works with Redis too. Exit codes: 0 answered, 1 no connection, or it was lost, or "
+EXIT_CODES += "the server refused, 2 wrong usage, 130 Ctrl-C."
+
+
+def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
+    """What `work` answers, or the exit code for what kept it from its end, which is told."""
+    try:
+        place = address(given)
+    except ValueError as error:
+        print(f"interlock: {error}", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        client = Client(place, name="interlock-cli")
+    except (OSError, ReplyError) as error:
+        print(f"interlock: cannot connect to {place}: {reason(error)}", file=sys.stderr)
+        print(f"interlock: {advice(error)}", file=sys.stderr)
+        return BROKEN
+    with client:
+        try:
+            return work(client)
+        except BrokenPipeError:  # standard output's reader went away
+            raise
+        except (OSError, ReplyError) as error:
+            print(f"interlock: {place}: {reason(error)}", file=sys.stderr)
+            return BROKEN
+
+
+def address(given: argparse.Namespace) -> Address:
+    """Where the hub is that was asked for; ValueError says what is wrong with that."""
+    text = given.url or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
+    place = parse(text)
+    if given.ca and not place.tls:
+        raise ValueError("--ca is for a rediss:// URL only")
+    return replace(place, ca=given.ca) if given.ca else place
+
+
+def advice(error: Exception) -> str:
+    """What to do about a connection that could not be made."""
+    if isinstance(error, ReplyError) and error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
+        return "say who asks: --url redis://USER:PASSWORD@HOST:PORT, or INTERLOCK_URL"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "name the file of the authority that signed its certificate with --ca"
+    return "is it running there? `interlock hub` starts one; --url or INTERLOCK_URL names another"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
+    """Columns under their names; numbers to the right."""
+    texts = [[printable(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row]
+             for row in rows]  # fmt: skip
+    columns = list(zip(head, *texts, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [bool(rows) and isinstance(cell, int) for cell in (rows[0] if rows else head)]
+    lines = []
+    for row in [list(head), *texts]:
+        cells = (
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """Text in which nothing moves a terminal's cursor."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -1,0 +1,26 @@
+"""The sockets that a service manager opened for the hub, if it may serve them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+
+from interlock.hub import systemd
+from interlock.hub.config import Configuration
+
+
+def sockets(checked: Configuration) -> list[int]:
+    """The descriptors of the sockets that were handed over; none without a manager that does so.
+
+    Raises systemd.NotUsable for what the hub cannot serve, and for a socket that other machines
+    can reach where the configuration does not allow that.
+    """
+    found = systemd.handed(os.environ)
+    for socket in found:
+        host = systemd.reach(socket.descriptor)
+        if host and not checked["unprotected"] and not ipaddress.ip_address(host).is_loopback:
+            raise systemd.NotUsable(
+                f"socket {socket.name!r} (descriptor {socket.descriptor}), which was handed over, "
+                f"listens on {host}; allowed: a loopback address, or any with unprotected = true"
+            )
+    return [socket.descriptor for socket in found]

@@ -1,0 +1,65 @@
+"""`interlock hub --check` and `--hash-password`: about the configuration, without a hub."""
+
+from __future__ import annotations
+
+import getpass
+import ipaddress
+import sys
+
+from interlock.hub import passwords
+from interlock.hub.config import Configuration
+from interlock.hub.httpd import shown
+
+
+def open_to(checked: Configuration) -> str:
+    """What `--check` prints: where the hub would listen, who may connect there, and do what."""
+    lines = ["the configuration is good"]
+    users = checked.users()
+    guarded = not any(user.is_open for user in users)
+    password = "with a password" if guarded else "without a password"
+    certificate = "with a certificate and " if checked["tls.client_ca"] else ""
+    if checked["host"]:
+        ports = [(checked["port"], bool(checked["tls.cert"]) and checked["tls.port"] < 0)]
+        if checked["tls.port"] >= 0:
+            ports.append((checked["tls.port"], True))
+        for port, speaks_tls in ports:
+            where = f"{checked['host']}:{port or '(a free port)'}"
+            how = f"over TLS, {certificate}" if speaks_tls else "in the clear, "
+            lines.append(f"{where} is open to {reach(checked['host'])}, {how}{password}")
+    if checked["unix"]:
+        lines.append(f"unix:{checked['unix']} is open to whoever may write to it, {password}")
+    if checked["http.port"] >= 0:
+        where = shown(checked["http.host"], checked["http.port"])
+        lines.append(f"http {where} is open to {reach(checked['http.host'])}: figures, no messages")
+    for user in users:
+        who = "everybody" if user.is_open else f"user {user.name}"
+        lines.append(f"{who} {user.describe()}")
+    return "\n".join(lines) + "\n"
+
+
+def reach(host: str) -> str:
+    """Who reaches an address."""
+    loopback = ipaddress.ip_address(host).is_loopback
+    return "this machine" if loopback else "whoever reaches the address"
+
+
+def hash_password() -> int:
+    """Print the hash of a password that is typed twice, or read as a line; the exit code."""
+    if sys.stdin.isatty():
+        password = getpass.getpass("password: ")
+        if password != getpass.getpass("again: "):
+            return _refuse("the two are not the same")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        return _refuse("there is no password")
+    print(passwords.hashed(password))
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"interlock: {message}", file=sys.stderr)
+    return BAD_INPUT
+
+
+BAD_INPUT = 2

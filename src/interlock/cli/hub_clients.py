@@ -1,0 +1,42 @@
+"""`interlock hub clients`: who is connected to a running hub."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, fields
+
+from interlock.cli.asked import EXIT_CODES, FLAGS, ask, table
+from interlock.hub import asking
+from interlock.hub.client import Client
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "clients",
+        help="who is connected to a running hub",
+        description="Print a line for each connection, the oldest first; this command's own is "
+        "called interlock-cli. age and idle are seconds, owed is bytes not read yet, topics "
+        "counts subscriptions of any kind, command is the last one.",
+        epilog=EXIT_CODES,
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the table."""
+    return ask(given, lambda client: show(client, given))
+
+
+def show(client: Client, given: argparse.Namespace) -> int:
+    """Ask and print."""
+    found = [asdict(connection) for connection in asking.connections(client)]
+    if given.json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        head = [field.name for field in fields(asking.Connection)]
+        print(table(head, [list(row.values()) for row in found]))
+    return 0

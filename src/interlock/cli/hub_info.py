@@ -1,0 +1,123 @@
+"""`interlock hub info`: the figures of a running hub, once or again and again with rates."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from interlock.cli.asked import EXIT_CODES, FLAGS, ask, printable
+from interlock.cli.flags import Flag, seconds
+from interlock.hub import asking
+from interlock.hub.client import Client
+from interlock.hub.figures import FIGURES, Figure, Kind, Unit
+
+WATCH = Flag("--watch", "ask again each S seconds, and show rates", "S", seconds)
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "info",
+        help="the figures of a running hub",
+        description="Print the figures of a hub by section: version, uptime, connections, "
+        "messages, disconnections and why, memory.",
+        epilog=EXIT_CODES,
+    )
+    for flag in (*FLAGS, WATCH):
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the figures."""
+    return ask(given, lambda client: show(client, given))
+
+
+def show(client: Client, given: argparse.Namespace) -> int:
+    """Ask and print, with --watch until Ctrl-C."""
+    rates: dict[str, float] = {}
+    before: Mapping[str, int | str] | None = None
+    asked = 0.0
+    while True:
+        now, found = time.monotonic(), asking.info(client)
+        if before is not None:
+            rates = dict(changes(before, found, now - asked))
+        if given.json:
+            record = {**found, "rates": rates} if given.watch else found
+            print(json.dumps(record, ensure_ascii=False), flush=True)
+        else:
+            again = given.watch and sys.stdout.isatty()
+            print((CLEAR if again else "") + summary(found, rates), flush=True)
+        if given.watch is None:
+            return 0
+        before, asked = found, now
+        time.sleep(given.watch)
+
+
+def summary(info: Mapping[str, int | str], rates: Mapping[str, float]) -> str:
+    """The figures by section; those that the server does not tell are left out."""
+    shown = [figure for figure in FIGURES if figure.section and figure.name in info]
+    width = max((len(figure.label) for figure in shown), default=0)
+    sections = []
+    for section, figures in groupby(shown, key=lambda figure: figure.section):
+        lines = [section]
+        for figure in figures:
+            line = f"  {figure.label:<{width}}  {value(figure, info[figure.name])}"
+            if figure.name in rates:
+                line += f"  ({amount(figure.unit, rates[figure.name])}/s)"
+            lines.append(line)
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
+def changes(
+    before: Mapping[str, int | str], now: Mapping[str, int | str], passed: float
+) -> Iterator[tuple[str, float]]:
+    """By how much each counter rose in a second."""
+    for figure in FIGURES:
+        old, new = before.get(figure.name), now.get(figure.name)
+        if figure.kind is Kind.COUNTER and isinstance(old, int) and isinstance(new, int):
+            # A hub that was started anew counts from 0.
+            yield figure.name, max(new - old, 0) / passed
+
+
+def value(figure: Figure, given: int | str) -> str:
+    """A figure as people read it."""
+    if isinstance(given, str) or figure.kind is Kind.LABEL:
+        return printable(str(given))
+    return amount(figure.unit, given)
+
+
+def amount(unit: Unit, number: float) -> str:
+    """A number with its unit."""
+    if unit is Unit.SECONDS:
+        return duration(int(number))
+    if unit is Unit.BYTES:
+        return size(number)
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+
+
+def duration(seconds: int) -> str:
+    """Days, hours, minutes and seconds; the two largest of them."""
+    parts: list[str] = []
+    for name, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, length)
+        if count or parts or name == "s":
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])
+
+
+def size(count: float) -> str:
+    """Bytes, in units of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+CLEAR = "\x1b[H\x1b[2J"

@@ -1,0 +1,96 @@
+"""A file with the number of the process, which also keeps a second hub from starting beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+
+class Taken(Exception):
+    """A living hub has the file; the text names it."""
+
+
+class PidFile:
+    """Holds the file from `with` to its end, and removes it then.
+
+    That its process lives is told by a lock, which the kernel ends with the process: a number alone
+    may be another process's by now. The file is put in its place whole, by link and rename, so who
+    reads it never finds half of a number.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.abspath(path)
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        """Take it. Raises Taken where a living hub has it, OSError where it cannot be written."""
+        folder, name = os.path.split(self._path)
+        file, temporary = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
+        try:
+            os.fchmod(file, 0o644)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(file, f"{os.getpid()}\n".encode())
+            while not self._placed(temporary):
+                pass
+        except BaseException:
+            os.close(file)
+            raise
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        self._file = file
+        return self
+
+    def _placed(self, temporary: str) -> bool:
+        """Whether the new file is in its place; if not, somebody else was quicker: once more."""
+        try:
+            os.link(temporary, self._path)
+            return True
+        except FileExistsError:
+            pass
+        try:
+            old = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            self._locked(old)
+            # Of two that find a stale file, the second has the lock of one that is gone.
+            if not self._is_at_path(old):
+                return False
+            os.rename(temporary, self._path)
+            return True
+        finally:
+            os.close(old)
+
+    def _locked(self, old: int) -> None:
+        """The lock of what is there; Taken if a living process has it."""
+        try:
+            fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            number = os.pread(old, LONGEST_NUMBER, 0).decode(errors="replace").strip()
+            raise Taken(f"{self._path}: a hub runs already, process {number}") from None
+
+    def _is_at_path(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        # Removed while it is locked, and only if it is this one still.
+        if self._is_at_path(self._file):
+            with suppress(OSError):
+                os.unlink(self._path)
+        os.close(self._file)
+
+
+LONGEST_NUMBER = 32

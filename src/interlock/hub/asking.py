@@ -1,0 +1,130 @@
+"""Questions to a running hub, or to Redis, and their answers as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from interlock.hub.client import Client
+from interlock.hub.resp import ProtocolError
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Who subscribes to what. A subscriber by pattern is in none of the counts."""
+
+    receivers: dict[bytes, int]
+    """By topic, how many connections are subscribed to it; the most first."""
+
+    patterns: int
+    """How many different patterns are subscribed to."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A line of CLIENT LIST."""
+
+    id: int
+    address: str
+    name: str
+    library: str
+    """Name and version, as the client told them."""
+
+    user: str
+    age: int
+    """Seconds since it was opened."""
+
+    idle: int
+    """Seconds since its last command."""
+
+    topics: int
+    """Subscriptions: to topics, shard topics and patterns together."""
+
+    owed: int
+    """Bytes that it has not read yet."""
+
+    command: str
+    """The last one."""
+
+
+def info(client: Client) -> dict[str, int | str]:
+    """The figures of INFO; whole numbers as numbers."""
+    found: dict[str, int | str] = {}
+    for line in text(client, "INFO").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not line.startswith("#"):
+            found[name] = int(value) if WHOLE.fullmatch(value) else value
+    return found
+
+
+def topics(client: Client, pattern: str = "*") -> Topics:
+    """The topics that match a glob, each with the number of its subscribers."""
+    names = client.call("PUBSUB", "CHANNELS", pattern)
+    patterns = client.call("PUBSUB", "NUMPAT")
+    if not isinstance(names, list) or not isinstance(patterns, int):
+        raise ProtocolError(f"PUBSUB was answered by {names!r} and {patterns!r}")
+    found: dict[bytes, int] = {}
+    for some in _batches(names, BATCH):
+        found.update(_counts(client.call("PUBSUB", "NUMSUB", *some)))
+    most_first = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return Topics(dict(most_first), patterns)
+
+
+def connections(client: Client) -> list[Connection]:
+    """All connections, oldest first."""
+    return [connection(line) for line in text(client, "CLIENT", "LIST").splitlines()]
+
+
+def connection(line: str) -> Connection:
+    """A line of CLIENT LIST. Redis before 7 tells less; what it does not tell is empty."""
+    # The path of a unix socket may hold spaces.
+    pairs = (word.partition("=") for word in re.split(r" (?=[a-z-]+=)", line.strip()))
+    fields = {name: value for name, _, value in pairs}
+
+    def number(*names: str) -> int:
+        found = [fields.get(name, "") for name in names]
+        return sum(int(value) for value in found if WHOLE.fullmatch(value))
+
+    return Connection(
+        id=number("id"),
+        address=fields.get("addr", ""),
+        name=fields.get("name", ""),
+        library=" ".join(filter(None, (fields.get("lib-name"), fields.get("lib-ver")))),
+        user=fields.get("user", ""),
+        age=number("age"),
+        idle=number("idle"),
+        topics=number("sub", "psub", "ssub"),
+        owed=number("omem"),
+        command=fields.get("cmd", ""),
+    )
+
+
+def text(client: Client, *words: str) -> str:
+    """A reply that is text."""
+    reply = client.call(*words)
+    if isinstance(reply, bytes):
+        return reply.decode(errors="backslashreplace")
+    if isinstance(reply, str):
+        return reply
+    raise ProtocolError(f"{' '.join(words)} was answered by {reply!r}")
+
+
+def _batches(names: list[object], size: int) -> Iterator[list[bytes]]:
+    for start in range(0, len(names), size):
+        yield [name for name in names[start : start + size] if isinstance(name, bytes)]
+
+
+def _counts(reply: object) -> Iterator[tuple[bytes, int]]:
+    if not isinstance(reply, list):
+        raise ProtocolError(f"PUBSUB NUMSUB was answered by {reply!r}")
+    for name, count in zip(reply[::2], reply[1::2], strict=True):
+        # Redis answers a map's worth of pairs; somebody may have left since the list was made.
+        if count:
+            yield name, count
+
+
+BATCH = 512
+"""Names in one NUMSUB."""
+
+WHOLE = re.compile(r"\d+")

@@ -1,0 +1,171 @@
+"""What INFO tells of a hub: each figure once, with its kind, its unit and what it means.
+
+The page of the reference, `interlock hub info` and /metrics come from here. A figure that the
+server has and this table has not is shown by /metrics as one of an unknown kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What may be done with a figure's value."""
+
+    COUNTER = "counter"
+    """Only rises, from 0 at the start: a rate makes sense."""
+
+    GAUGE = "gauge"
+    """Rises and falls."""
+
+    LABEL = "label"
+    """Tells which hub it is; no quantity."""
+
+
+class Unit(Enum):
+    """How a value is written for people."""
+
+    NUMBER = "number"
+    BYTES = "bytes"
+    SECONDS = "seconds"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure."""
+
+    name: str
+    """As INFO has it."""
+
+    kind: Kind
+    section: str
+    """Under which `interlock hub info` shows it; empty: it does not."""
+
+    label: str
+    """What it is called there."""
+
+    help: str
+    """One line."""
+
+    unit: Unit = Unit.NUMBER
+    exposed_as: str = ""
+    """The metric's name where it is not made from `name`."""
+
+    @property
+    def metric(self) -> str:
+        """The name in /metrics; empty for a label."""
+        if self.kind is Kind.LABEL:
+            return ""
+        return self.exposed_as or metric_name(self.name, self.kind)
+
+
+def metric_name(name: str, kind: Kind | None = None) -> str:
+    """A name of INFO as Prometheus would have it: counters end in `_total`."""
+    if kind is Kind.COUNTER:
+        name = f"{name.removeprefix('total_')}_total"
+    return PREFIX + name
+
+
+def label(name: str, help: str, section: str = "", shown_as: str = "") -> Figure:
+    """A figure that tells which hub it is."""
+    return Figure(name, Kind.LABEL, section, shown_as, help)
+
+
+def gauge(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER,
+          exposed_as: str = "") -> Figure:  # fmt: skip
+    """A figure that rises and falls."""
+    return Figure(name, Kind.GAUGE, section, label, help, unit, exposed_as)
+
+
+def counter(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER) -> Figure:
+    """A figure that only rises."""
+    return Figure(name, Kind.COUNTER, section, label, help, unit)
+
+
+PREFIX = "interlock_hub_"
+
+FIGURES = (
+    label("interlock_version", "version of the hub", "server", "version"),
+    label("redis_version", "version of Redis whose commands it has", "server", "redis version"),
+    label("redis_mode", "standalone"),
+    label("process_id", "number of the process", "server", "process"),
+    label("tcp_port", "TCP port; 0 without one", "server", "TCP port"),
+    label("run_id", "a number of this run of the hub", "server", "run"),
+    label("os", "operating system"),
+    label("arch_bits", "64"),
+    label("multiplexing_api", "epoll"),
+    label("loading", "0, for there is nothing to load"),
+    label("role", "master"),
+    gauge("uptime_in_seconds", "server", "uptime", "seconds since the start", Unit.SECONDS,
+          "interlock_hub_uptime_seconds"),
+    gauge("uptime_in_days", "", "", "the same in whole days", Unit.NUMBER,
+          "interlock_hub_uptime_days"),
+    gauge("io_threads_active", "server", "workers", "threads that serve connections", Unit.NUMBER,
+          "interlock_hub_workers"),
+    gauge("connected_clients", "connections", "open", "connections that are open"),
+    gauge("maxclients", "connections", "at most", "how many may be open"),
+    gauge("pubsub_clients", "connections", "subscribed", "connections with a subscription"),
+    counter("total_connections_received", "connections", "taken", "connections taken"),
+    counter("rejected_connections", "connections", "refused, too many",
+            "connections refused for maxclients"),
+    counter("rejected_connections_address", "connections", "refused, address",
+            "connections refused for max_per_address"),
+    counter("accept_errors", "connections", "not accepted",
+            "times that no connection could be taken, for want of descriptors"),
+    gauge("connected_slaves", "", "", "0, for there is no replication"),
+    counter("messages_published", "messages", "published",
+            "messages published, whoever received them"),
+    counter("messages_delivered", "messages", "delivered", "copies handed to subscribers"),
+    counter("messages_dropped", "messages", "dropped",
+            "copies left out for subscribers that asked for it by CLIENT SLOW drop"),
+    gauge("pubsub_channels", "messages", "topics", "topics that have a subscriber"),
+    gauge("pubsub_patterns", "messages", "patterns", "patterns that have a subscriber"),
+    counter("total_commands_processed", "requests", "understood", "requests understood"),
+    counter("total_error_replies", "requests", "answered by an error",
+            "requests answered by an error"),
+    counter("total_net_input_bytes", "requests", "received", "bytes received", Unit.BYTES),
+    counter("total_net_output_bytes", "requests", "sent", "bytes sent", Unit.BYTES),
+    counter("client_output_buffer_limit_disconnections", "disconnections", "read too slowly",
+            "connections closed for what they were owed, by limits.normal or limits.pubsub"),
+    counter("client_query_buffer_limit_disconnections", "disconnections", "request too long",
+            "connections closed over query_limit"),
+    counter("protocol_errors", "disconnections", "not the protocol",
+            "connections closed for what is not the Redis protocol"),
+    counter("idle_disconnections", "disconnections", "idle",
+            "connections closed over idle_timeout"),
+    counter("connections_killed", "disconnections", "killed",
+            "connections closed by CLIENT KILL"),
+    counter("tls_errors", "disconnections", "TLS failed",
+            "connections closed for a handshake that failed, or what broke TLS later"),
+    counter("http_disconnections", "disconnections", "spoke HTTP",
+            "connections closed for they spoke HTTP, as a browser does that was tricked"),
+    counter("login_timeouts", "disconnections", "never logged in",
+            "connections closed over login_timeout"),
+    counter("permission_disconnections", "disconnections", "rights ended",
+            "connections closed for a change of users took what they had"),
+    counter("login_failures", "requests", "logins refused",
+            "passwords that were wrong, or of a user that there is not"),
+    counter("permission_errors", "requests", "without the right",
+            "requests refused for the user has no right to them"),
+    counter("configurations_applied", "server", "reconfigured",
+            "changes of the configuration since the start"),
+    counter("connections_cut", "disconnections", "cut at the end",
+            "connections closed at the end of a drain that were owed something still"),
+    gauge("used_memory_rss", "memory", "resident", "memory of the process, in bytes", Unit.BYTES,
+          "process_resident_memory_bytes"),
+    gauge("used_memory_rss_peak", "memory", "its peak", "the most that it was, in bytes",
+          Unit.BYTES, "interlock_hub_resident_memory_peak_bytes"),
+    gauge("used_memory", "", "", "the same as used_memory_rss, for those who look for it",
+          Unit.BYTES, "interlock_hub_used_memory_bytes"),
+    counter("used_cpu_user", "server", "CPU, own", "seconds of CPU spent in the process",
+            Unit.SECONDS),
+    counter("used_cpu_sys", "server", "CPU, kernel", "seconds of CPU spent in the kernel for it",
+            Unit.SECONDS),
+    gauge("client_output_buffer_bytes", "memory", "owed to clients",
+          "bytes that clients have not read yet", Unit.BYTES),
+    gauge("client_query_buffer_bytes", "memory", "unfinished requests",
+          "bytes of requests that are not complete", Unit.BYTES),
+)  # fmt: skip
+
+BY_NAME = {figure.name: figure for figure in FIGURES}

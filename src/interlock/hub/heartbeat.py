@@ -1,0 +1,87 @@
+"""A thread that tells the service manager how the hub is, as long as its workers are alive."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from interlock.hub.systemd import Notifier
+
+
+class Heartbeat:
+    """Signs of life for a watchdog, and a line of status. It does nothing without a manager.
+
+    `pulse` sends each worker a beat and tells of each whether it has answered the one before; only
+    if all have is the manager told that the hub is alive. So a worker that hangs is found within
+    the manager's time and half of it.
+    """
+
+    def __init__(
+        self,
+        notifier: Notifier,
+        pulse: Callable[[], Sequence[bool]],
+        info: Callable[[], Mapping[str, object]],
+    ) -> None:
+        self._notifier = notifier
+        self._pulse = pulse
+        self._info = info
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two beats: half of what the manager waits."""
+        if self._notifier.watchdog is None:
+            return WITHOUT_WATCHDOG
+        return min(self._notifier.watchdog / 2, WITHOUT_WATCHDOG)
+
+    def beat(self) -> bool:
+        """One beat; whether all workers had answered the one before."""
+        answered = self._pulse()
+        alive = bool(answered) and all(answered)
+        if alive:
+            if self._notifier.watchdog is not None:
+                self._notifier.alive()
+            self._notifier.status(status(self._info()))
+        else:
+            hanging = [str(worker) for worker, well in enumerate(answered) if not well]
+            self._notifier.status(f"no answer from worker {', '.join(hanging)}")
+        return alive
+
+    def __enter__(self) -> Self:
+        if self._notifier:
+            self._thread = threading.Thread(target=self._run, name="hub-heartbeat", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """No more beats. Before the workers end, for then they answer none."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self.beat()
+            if self._ended.wait(self.interval):
+                return
+
+
+def status(info: Mapping[str, object]) -> str:
+    """A line for people."""
+    clients, topics = info.get("connected_clients", 0), info.get("pubsub_channels", 0)
+    published = info.get("messages_published", 0)
+    return f"{clients} connections, {topics} topics, {published} messages published"
+
+
+WITHOUT_WATCHDOG = 30.0

@@ -1,0 +1,177 @@
+"""A small HTTP server for pages that are made in a moment: threads within a bound, GET and HEAD.
+
+Whoever is slow holds up nobody: beyond the bound the oldest connection is closed for the newest.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Page:
+    """An answer."""
+
+    body: str
+    content_type: str = "text/plain; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Pages = Callable[[str], Page | None]
+"""The page at a path, which begins with a slash and has no query; None if there is none."""
+
+
+class HttpServer:
+    """Listens from its making on, answers from `start` on, until `close`."""
+
+    def __init__(self, host: str, port: int, pages: Pages) -> None:
+        """OSError, which names the address, where it cannot listen."""
+        self._pages = pages
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            reason = f"cannot listen on http {shown(host, port)}: {error.strerror}"
+            raise OSError(error.errno, reason) from None
+        self.address = shown(*self._listener.getsockname()[:2])
+        """`host:port`, with the port that was taken for 0."""
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Answer, on threads of its own."""
+        self._thread = threading.Thread(target=self._accept, name="hub-http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close all connections, and end the threads."""
+        self._closed.set()
+        if self._thread is not None:
+            # Ends the accept that waits; closing alone does not.
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._thread.join()
+            self._thread = None
+            for _ in range(MOST_CONNECTIONS):
+                self._take_place()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                # Out of descriptors, the one that waits would be tried again at once.
+                self._closed.wait(PAUSE)
+                continue
+            self._take_place()
+            with self._lock:
+                self._open[connection] = None
+            answer = threading.Thread(target=self._answer, args=(connection,), daemon=True)
+            try:
+                answer.start()
+            except RuntimeError:  # no more threads for this process
+                self._end(connection)
+
+    def _take_place(self) -> None:
+        """Have one connection less than the most."""
+        if self._free.acquire(blocking=False):
+            return
+        with self._lock:
+            oldest = next(iter(self._open), None)
+            if oldest is not None:
+                # Its thread waits for nothing any more, and ends. It closes the socket itself, so
+                # that this is never another's descriptor.
+                del self._open[oldest]
+                _shut(oldest)
+        self._free.acquire()
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            Handler(connection, self._pages)
+        except OSError:
+            pass  # it is gone, or was too slow
+        finally:
+            self._end(connection)
+
+    def _end(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.pop(connection, None)
+            connection.close()
+        self._free.release()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.0"  # before it answers had no status
+    error_message_format = "%(code)d %(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+    timeout = 5.0
+    wbufsize = 1 << 16  # head and body in one packet
+
+    def __init__(self, connection: socket.socket, pages: Pages) -> None:
+        self._pages = pages
+        super().__init__(connection, ("", 0), None)  # type: ignore[arg-type]  # it is not looked at
+
+    def do_GET(self) -> None:  # noqa: D102
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            # Not read, it would be taken for the next request.
+            self.close_connection = True
+        page = self._pages(self.path.partition("?")[0])
+        if page is None:
+            page = Page(f"there is no {self.path!r}\n", status=HTTPStatus.NOT_FOUND)
+        body = page.body.encode()
+        self.send_response(page.status)
+        self.send_header("Content-Type", page.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def _refuse(self) -> None:
+        self.close_connection = True
+        self.send_response(HTTPStatus.METHOD_NOT_ALLOWED)
+        self.send_header("Allow", "GET, HEAD")
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
+
+    def version_string(self) -> str:
+        """What the header Server says."""
+        return "interlock-hub"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: what is asked each few seconds is no news."""
+
+
+def shown(host: str, port: int) -> str:
+    """An address as one types it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):  # the other end was quicker
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+MOST_CONNECTIONS = 16
+BACKLOG = 64
+PAUSE = 0.05

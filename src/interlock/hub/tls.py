@@ -1,0 +1,26 @@
+"""TLS for the client: a socket that can be used like one without it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+
+class Socket(ssl.SSLSocket):
+    """Says that nothing is there yet in the way of other sockets."""
+
+    def recv(self, size: int = 1024, flags: int = 0) -> bytes:
+        """Receive; BlockingIOError where a socket without a wait has no whole record yet."""
+        try:
+            return super().recv(size, flags)
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+
+
+def wrapped(connection: socket.socket, host: str, ca: str) -> socket.socket:
+    """The connection with TLS. Raises ssl.SSLError, an OSError, where the server's certificate is
+    not for `host` or not signed by the authority in the file `ca` (empty: one that this machine
+    trusts)."""
+    context = ssl.create_default_context(cafile=ca or None)
+    context.sslsocket_class = Socket
+    return context.wrap_socket(connection, server_hostname=host)
