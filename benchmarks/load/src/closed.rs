@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::process;
 use crate::publisher::Publisher;
 use crate::report::{Faults, Line};
-use crate::subscriber::Subscriber;
+use crate::subscriber::{Part, Subscriber};
 use crate::wire::{pattern_name, Deliveries, Requests, Topics};
 
 pub struct Load {
@@ -18,6 +18,8 @@ pub struct Load {
     buffer: Vec<u8>,
     pipeline: usize,
     window: usize,
+    /// ms.
+    sleep: i32,
     delivered: u64,
 }
 
@@ -61,6 +63,7 @@ impl Load {
             buffer: vec![0; BUFFER],
             pipeline: options.pipeline,
             window: options.window,
+            sleep: i32::from(!options.spin),
             delivered: 0,
         };
         let topics = match options.patterns {
@@ -74,7 +77,8 @@ impl Load {
         for _ in 0..count {
             let stream = net::dial(options.port)?;
             let deliveries = Deliveries::new(topics.clone());
-            let subscriber = Subscriber::new(stream, word, &names, deliveries, options.publishers)?;
+            let subscriber =
+                Subscriber::new(stream, word, &names, deliveries, options.publishers, Part::All)?;
             subscriber.watch(&load.poll, options.publishers + load.subscribers.len())?;
             load.subscribers.push(subscriber);
         }
@@ -91,23 +95,22 @@ impl Load {
     fn run_until(&mut self, end: u64) -> io::Result<()> {
         while net::now() < end {
             self.publish()?;
-            self.read(1)?;
+            self.read(self.sleep)?;
         }
         Ok(())
     }
 
     fn publish(&mut self) -> io::Result<()> {
+        let mut room = usize::MAX;
         if self.window > 0 {
             let slowest = self.subscribers.iter().map(|one| one.received).min().unwrap_or(0);
-            let publisher = &mut self.publishers[0];
-            while ((publisher.sent - slowest) as usize) < self.window {
-                publisher.put(0);
-            }
-            return publisher.flush().map(drop);
+            let sent: u64 = self.publishers.iter().map(|publisher| publisher.sent).sum();
+            room = self.window - (sent - slowest) as usize;
         }
         for publisher in &mut self.publishers {
-            if publisher.unanswered() == 0 {
+            if publisher.unanswered() == 0 && room >= self.pipeline {
                 (0..self.pipeline).for_each(|_| publisher.put(0));
+                room -= self.pipeline;
             }
             publisher.flush()?;
         }

@@ -18,12 +18,12 @@
 //! | `publishers` | 1 | connections that publish |
 //! | `subscribers` | 0 | connections that are subscribed |
 //! | `pipeline` | 1 | requests sent at once; the next follow when all are answered |
-//! | `window` | 0 | messages not yet with every subscriber, at most, instead of a pipeline; 0: no window |
+//! | `window` | 0 | messages not yet with every subscriber, at most; 0: any number |
 //! | `patterns` | 0 | patterns of one subscriber; each publish has a topic of its own, which one of them matches |
 //! | `seconds` | 1 | how long is measured, behind `warm` |
 //! | `warm` | 0.2 | seconds of the same load before that |
 //! | `rate` | 10000 | messages a second |
-//! | `spin` | 1 | in `rate`: never sleep, so that the figure has no wake-up of this program in it |
+//! | `spin` | 1 | in `closed` and `rate`: never sleep, so that no figure has wake-ups of this program in it |
 //! | `connections` | 10000 | in `idle` |
 //! | `owed` | 8000000 | in `paused`: bytes for the subscriber that does not read |
 

@@ -66,8 +66,11 @@ impl Options {
         if options.publishers == 0 || options.pipeline == 0 || options.rate == 0 {
             return Err("publishers, pipeline and rate are at least 1".into());
         }
-        if options.window > 0 && (options.publishers > 1 || options.subscribers == 0) {
-            return Err("a window is for one publisher and at least one subscriber".into());
+        if options.window > 0 && options.window < options.pipeline {
+            return Err("a window has room for a pipeline, or nothing would ever be sent".into());
+        }
+        if options.window > 0 && options.subscribers == 0 {
+            return Err("a window needs a subscriber".into());
         }
         if options.patterns > 9999 {
             return Err("at most 9999 patterns".into());

@@ -5,32 +5,29 @@
 //! reads, and must find all of it.
 
 use std::error::Error;
-use std::io;
+use std::ops::Range;
 
 use crate::net::{self, Poll};
 use crate::options::Options;
 use crate::process;
 use crate::publisher::Publisher;
 use crate::report::{Faults, Line};
-use crate::subscriber::Subscriber;
+use crate::subscriber::{Part, Subscriber};
 use crate::wire::{turn_name, Deliveries, Requests, Topics};
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut poll = Poll::new()?;
     let topics = Topics::Turn(TOPICS);
-    let subscribe = |stream, topic: usize| -> io::Result<Subscriber> {
+    let subscribe = |stream, topics: Range<usize>, part| {
         let deliveries = Deliveries::new(Topics::Turn(TOPICS));
-        let names = [turn_name(topic)];
-        let subscriber = Subscriber::new(stream, "SUBSCRIBE", &names, deliveries, 1)?;
-        Ok(subscriber.each(topic as u64, TOPICS as u64))
+        let names: Vec<_> = topics.map(turn_name).collect();
+        Subscriber::new(stream, "SUBSCRIBE", &names, deliveries, 1, part)
     };
-    let mut paused = subscribe(net::dial_narrow(options.port, NARROW)?, 0)?;
-    let mut served = Vec::new();
-    for topic in 1..TOPICS {
-        let subscriber = subscribe(net::dial(options.port)?, topic)?;
-        subscriber.watch(&poll, served.len())?;
-        served.push(subscriber);
-    }
+    let narrow = net::dial_narrow(options.port, NARROW)?;
+    let mut paused = subscribe(narrow, 0..1, Part::Each(TOPICS as u64))?;
+    let others = net::dial(options.port)?;
+    let mut served = subscribe(others, 1..TOPICS, Part::AllBut(TOPICS as u64))?;
+    served.watch(&poll, SERVED)?;
     let mut publisher = Publisher::new(options.port, 0, Requests::new(topics), 1)?;
     publisher.watch(&poll, PUBLISHER)?;
 
@@ -39,6 +36,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let rounds = options.owed.div_ceil(length) as u64;
     let wanted = rounds * TOPICS as u64;
     let before = process::resident(options.pid)?;
+    let used = process::cpu(options.pid)?;
     let start = net::now();
     let mut patience = start + PATIENCE;
     loop {
@@ -50,11 +48,11 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         for index in 0..count {
             match poll.token(index) {
                 PUBLISHER => publisher.read(&mut buffer)?,
-                token => served[token].read(&mut buffer, |_| ())?,
+                _ => served.read(&mut buffer, |_| ())?,
             }
         }
         let is_through = publisher.sent >= wanted && publisher.unanswered() == 0;
-        if is_through && served.iter().all(|one| one.received * TOPICS as u64 >= publisher.sent) {
+        if is_through && served.received >= served.of(publisher.sent) {
             break;
         }
         let now = net::now();
@@ -65,16 +63,17 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         }
     }
     let seconds = (net::now() - start) as f64 / 1e9;
+    let used = (process::cpu(options.pid)? - used) as f64 / 1e9;
     let resident = process::resident(options.pid)?;
 
-    let owed = publisher.sent / TOPICS as u64;
+    let owed = paused.of(publisher.sent);
     let mut late = Poll::new()?;
     paused.watch(&late, 0)?;
     while paused.received < owed && late.wait((PATIENCE / 1_000_000) as i32)? > 0 {
         paused.read(&mut buffer, |_| ())?;
     }
     let mut faults = Faults { lost: publisher.unanswered() as u64, misordered: 0 };
-    for subscriber in served.iter().chain([&paused]) {
+    for subscriber in [&served, &paused] {
         let more = subscriber.settle(std::iter::once(publisher.sent));
         faults.lost += more.lost;
         faults.misordered += more.misordered;
@@ -82,6 +81,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let line = Line::default()
         .with("seconds", seconds)
         .with("delivered", publisher.sent as f64)
+        .with("server_cpu_seconds", used)
         .with("owed_bytes", (owed * length as u64) as f64)
         .with("before_bytes", before as f64)
         .with("resident_bytes", resident as f64)
@@ -92,7 +92,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
 
 const TOPICS: usize = 64;
 const PIPELINE: usize = 64;
-const PUBLISHER: usize = usize::MAX;
+const PUBLISHER: usize = 0;
+const SERVED: usize = 1;
 /// Bytes that the kernel takes in for who does not read; it doubles them.
 const NARROW: i32 = 4 << 10;
 const BUFFER: usize = 256 << 10;

@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::process;
 use crate::publisher::Publisher;
 use crate::report::{Faults, Line};
-use crate::subscriber::Subscriber;
+use crate::subscriber::{Part, Subscriber};
 use crate::wire::{Deliveries, Requests, Topics};
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
@@ -23,7 +23,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         let stream = net::dial(options.port)?;
         let deliveries = Deliveries::new(topics.clone());
         let names = ["load".to_owned()];
-        let subscriber = Subscriber::new(stream, "SUBSCRIBE", &names, deliveries, 1)?;
+        let subscriber = Subscriber::new(stream, "SUBSCRIBE", &names, deliveries, 1, Part::All)?;
         subscriber.watch(&poll, index)?;
         subscribers.push(subscriber);
     }

@@ -11,8 +11,7 @@ use crate::wire::{self, Deliveries, Stamp};
 pub struct Subscriber {
     stream: TcpStream,
     deliveries: Deliveries,
-    /// How many numbers lie between two messages of one publisher that are for this subscriber.
-    step: u64,
+    part: Part,
     /// By publisher: the number that must come next.
     next: Vec<u64>,
     /// The begin of a delivery whose rest has not come.
@@ -21,8 +20,38 @@ pub struct Subscriber {
     pub faults: Faults,
 }
 
+/// Which of a publisher's numbers are for one subscriber.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    All,
+    /// Each that this divides.
+    Each(u64),
+    /// All but those.
+    AllBut(u64),
+}
+
+impl Part {
+    /// How many there are below this number.
+    fn below(self, number: u64) -> u64 {
+        match self {
+            Part::All => number,
+            Part::Each(step) => number.div_ceil(step),
+            Part::AllBut(step) => number - number.div_ceil(step),
+        }
+    }
+
+    /// The first one from this number on.
+    fn from(self, number: u64) -> u64 {
+        match self {
+            Part::All => number,
+            Part::Each(step) => number.next_multiple_of(step),
+            Part::AllBut(step) => number + u64::from(number.is_multiple_of(step)),
+        }
+    }
+}
+
 impl Subscriber {
-    /// Subscribed to one topic, by one of the words SUBSCRIBE and PSUBSCRIBE to each of `names`,
+    /// Subscribed, by one of the words SUBSCRIBE and PSUBSCRIBE to each of `names`,
     /// once the server has confirmed it.
     pub fn new(
         stream: TcpStream,
@@ -30,22 +59,17 @@ impl Subscriber {
         names: &[String],
         deliveries: Deliveries,
         publishers: usize,
+        part: Part,
     ) -> io::Result<Self> {
         for (index, name) in names.iter().enumerate() {
             net::send_all(&stream, &wire::command(&[word.as_bytes(), name.as_bytes()]))?;
             let answer = wire::confirmation(&word.to_lowercase(), name, index + 1);
             net::expect(&stream, &answer)?;
         }
-        let (next, partial) = (vec![0; publishers], Vec::with_capacity(deliveries.length));
-        let faults = Faults::default();
-        Ok(Subscriber { stream, deliveries, step: 1, next, partial, received: 0, faults })
-    }
-
-    /// It receives `first` and every `step`th message behind it.
-    pub fn each(mut self, first: u64, step: u64) -> Self {
-        self.next.fill(first);
-        self.step = step;
-        self
+        let next = vec![part.from(0); publishers];
+        let partial = Vec::with_capacity(deliveries.length);
+        let (received, faults) = Default::default();
+        Ok(Subscriber { stream, deliveries, part, next, partial, received, faults })
     }
 
     pub fn watch(&self, poll: &Poll, token: usize) -> io::Result<()> {
@@ -85,23 +109,45 @@ impl Subscriber {
             self.faults.misordered += 1;
             return;
         };
-        if stamp.number == *next {
-            *next += self.step;
-        } else if stamp.number > *next {
-            // Should one of those between come yet, it counts as misordered too.
-            self.faults.lost += (stamp.number - *next) / self.step;
-            *next = stamp.number + self.step;
-        } else {
+        if stamp.number < *next {
             self.faults.misordered += 1;
+            return;
         }
+        if stamp.number > *next {
+            // Should one of those between come yet, it counts as misordered too.
+            self.faults.lost += self.part.below(stamp.number) - self.part.below(*next);
+        }
+        *next = self.part.from(stamp.number + 1);
+    }
+
+    /// How many messages are for it, of so many published.
+    pub fn of(&self, published: u64) -> u64 {
+        self.part.below(published)
     }
 
     /// The faults, with what has not come of `sent` messages of each publisher.
     pub fn settle(&self, sent: impl Iterator<Item = u64>) -> Faults {
         let mut faults = self.faults;
         for (next, sent) in self.next.iter().zip(sent) {
-            faults.lost += sent.saturating_sub(*next).div_ceil(self.step);
+            faults.lost += self.part.below(sent).saturating_sub(self.part.below(*next));
         }
         faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_two_subscribers_make_a_whole() {
+        let (each, others) = (Part::Each(4), Part::AllBut(4));
+        for number in 0..20 {
+            assert_eq!(each.below(number) + others.below(number), number);
+            let next = (number..).find(|number| number % 4 == 0).unwrap();
+            assert_eq!(each.from(number), next);
+            let next = (number..).find(|number| number % 4 != 0).unwrap();
+            assert_eq!(others.from(number), next);
+        }
     }
 }
