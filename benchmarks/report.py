@@ -142,8 +142,13 @@ def write(folder: Path, results: Sequence[Result], machine: dict[str, Any], seco
     """samples.jsonl, machine.json and summary.md; what stood there before is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "samples.jsonl").open("w") as lines:
-        # Rows that share samples have them once, under the name of the row that took them.
-        for source, result in {result.row.source: result for result in reversed(results)}.items():
+        written = set()
+        for result in results:
+            # Rows that share samples have them once, under the name of the row that took them.
+            source = result.row.source
+            if source in written:
+                continue
+            written.add(source)
             for sample in result.samples:
                 line = {"row": source, "unit": result.row.unit} | sample
                 lines.write(json.dumps(line) + "\n")
@@ -172,7 +177,8 @@ def _summary(results: Sequence[Result], machine: dict[str, Any]) -> str:
             prototype = f"{result.row.prototype:g}" if result.row.prototype else "–"
             cells = result.cells()
             lines.append("| " + " | ".join((*cells[:6], prototype, *cells[6:])) + " |")
-    return "\n".join([*lines, "", *(f"- {said}" for said in remarks(results))]) + "\n"
+        lines += ["", *(f"- {said}" for said in remarks(part))]
+    return "\n".join(lines) + "\n"
 
 
 def _amount(value: float, unit: Unit) -> str:
