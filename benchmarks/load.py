@@ -52,6 +52,8 @@ def throughput(figures: Figures) -> Sample:
     """
     seconds = figures["seconds"]
     done = figures["delivered"] or figures["published"]
+    if not done:
+        raise RuntimeError(f"nothing was done in {seconds:.3g} s")
     details = {"cpu_ns": figures["server_cpu_seconds"] / done * 1e9} | busy(figures)
     return _checked(figures, seconds / done * 1e9, done, details)
 

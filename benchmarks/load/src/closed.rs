@@ -34,11 +34,9 @@ struct Mark {
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut load = Load::new(options)?;
-    let start = net::now() + options.warm.as_nanos() as u64;
-    let end = start + options.seconds.as_nanos() as u64;
-    load.run_until(start)?;
+    load.run_until(net::now() + options.warm.as_nanos() as u64)?;
     let before = load.mark(options.pid)?;
-    load.run_until(end)?;
+    load.run_until(before.at + options.seconds.as_nanos() as u64)?;
     let after = load.mark(options.pid)?;
     let faults = load.drain()?;
     let published = (after.published - before.published) as f64;
