@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -120,8 +121,10 @@ def _running(
 
 
 def prepare(core: int | None) -> None:
-    """In a new process: stay on this core, and end when the one that started it ends, or a row that
-    is given up would leave a server behind."""
+    """In a new process: stay on this core, open as many files as the system lets it, and end when
+    the one that started it ends, or a row that is given up would leave a server behind."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if core is not None:
         os.sched_setaffinity(0, {core})
