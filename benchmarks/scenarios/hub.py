@@ -109,6 +109,7 @@ def _workers(
         prototype=prototype,
         unit="ns" if mode == "closed" else "µs",
         figure=figure,
+        pairs=3,
         unseen=False,
         pair=alternating(partial(unpinned, mode, 2, options), partial(unpinned, mode, 1, options)),
     )

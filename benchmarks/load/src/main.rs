@@ -21,7 +21,7 @@
 //! | `window` | 0 | messages not yet with every subscriber, at most; 0: any number |
 //! | `patterns` | 0 | patterns of one subscriber; each publish has a topic of its own, which one of them matches |
 //! | `seconds` | 1 | how long is measured, behind `warm` |
-//! | `warm` | 0.2 | seconds of the same load before that |
+//! | `warm` | 0.1 | seconds of the same load before that |
 //! | `rate` | 10000 | messages a second |
 //! | `spin` | 1 | in `closed` and `rate`: never sleep, so that no figure has wake-ups of this program in it |
 //! | `connections` | 10000 | in `idle` |

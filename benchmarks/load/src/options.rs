@@ -34,7 +34,7 @@ impl Options {
             window: 0,
             patterns: 0,
             seconds: Duration::from_secs(1),
-            warm: Duration::from_millis(200),
+            warm: Duration::from_millis(100),
             rate: 10_000,
             spin: true,
             connections: 10_000,
