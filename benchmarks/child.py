@@ -15,12 +15,13 @@ from benchmarks.scenarios import ROWS
 
 
 def main(name: str, repeat: int) -> None:
-    """One pair unseen, to warm up, then `repeat` of them."""
+    """One pair unseen, to warm up, then `repeat` of them, or as many as the row has at most."""
     row = next(row for row in ROWS if row.name == name)
     if row.pair is None:
         raise SystemExit(f"{name} is taken by the program in benchmarks/rust")
-    row.pair(1)
-    for number in range(repeat):
+    if row.unseen:
+        row.pair(1)
+    for number in range(min(repeat, row.pairs or repeat)):
         pair = row.pair(number)
         for side, sample in (("ours", pair.ours), ("peer", pair.peer)):
             if sample is not None:

@@ -1,4 +1,4 @@
-"""What each runner needs on this machine: the Rust program, and an interpreter for bocpy."""
+"""What each runner needs on this machine: the Rust programs, and an interpreter for bocpy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ class NotPrepared(RuntimeError):
 @cache
 def rust_program() -> Path:
     """Build benchmarks/rust, where something changed, and answer its program."""
-    manifest = ROOT / "benchmarks" / "rust" / "Cargo.toml"
-    _run("cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest),
-         "--target-dir", str(BUILT))  # fmt: skip
-    return BUILT / "release" / "interlock-bench"
+    return _built("rust", "interlock-bench")
+
+
+@cache
+def load_program() -> Path:
+    """The same of benchmarks/load, which drives servers."""
+    return _built("load", "interlock-load")
 
 
 @cache
@@ -51,6 +54,13 @@ def environment() -> dict[str, str]:
     """For every child: this checkout's benchmarks and package, whichever interpreter runs it."""
     paths = [str(ROOT / "src"), str(ROOT)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _built(folder: str, program: str) -> Path:
+    manifest = ROOT / "benchmarks" / folder / "Cargo.toml"
+    _run("cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest),
+         "--target-dir", str(BUILT))  # fmt: skip
+    return BUILT / "release" / program
 
 
 def _newest_python() -> Path | None:

@@ -30,6 +30,7 @@ def describe() -> dict[str, Any]:
         "culsans": _installed("culsans"),
         "bocpy": _installed("bocpy"),
         "key-message-channel": _locked("key-message-channel"),
+        "redis": _redis(),
         "commit": _said("git", "rev-parse", "HEAD"),
         "changed_since_commit": bool(_said("git", "status", "--porcelain", "--", "src", "crates")),
         "switch_interval": sys.getswitchinterval(),
@@ -91,6 +92,11 @@ def _behaviours() -> str | None:
         return _said(str(behaviours_python()), "--version")
     except NotPrepared:
         return None
+
+
+def _redis() -> str | None:
+    found = re.search(r"v=([0-9.]+)", _said("redis-server", "--version") or "")
+    return found[1] if found else None
 
 
 def _said(*command: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,15 +29,23 @@ class Result:
 
     def values(self, side: str) -> list[float]:
         """The values of one side, in the order of the pairs."""
-        return [sample["value"] for sample in self.samples if sample["side"] == side]
+        figure = self.row.figure
+        return [sample[figure] for sample in self.samples if sample["side"] == side]
+
+    def seen_as(self, row: Row) -> Result:
+        """The same samples for another of the rows that share them."""
+        return replace(self, row=row)
 
     @property
     def figures(self) -> list[float]:
-        """What is held against the bar, one a pair: the ratio, or the value where no peer is."""
+        """What is held against the bar, one a pair, as `Row.judged` says."""
         ours = self.values("ours")
-        if not self.row.peer:
+        if self.row.is_absolute:
             return ours
-        return [mine / theirs for mine, theirs in zip(ours, self.values("peer"), strict=True)]
+        pairs = zip(ours, self.values("peer"), strict=True)
+        if self.row.judged == "times":
+            return [theirs / mine for mine, theirs in pairs]
+        return [mine / theirs for mine, theirs in pairs]
 
     def faults(self, side: str) -> int:
         """Messages of one side lost or out of order, in all samples."""
@@ -51,25 +59,44 @@ class Result:
             return "failed"
         if self.faults("ours"):
             return "WRONG"
-        return "yes" if median(self.figures) <= self.row.bar else "no"
+        figure, bar = median(self.figures), self.row.bar
+        met = figure >= bar if self.row.judged == "times" else figure <= bar
+        return "yes" if met else "no"
 
     def cells(self) -> tuple[str, ...]:
         """The line of the table, as HEAD names its columns."""
         row = self.row
-        bar = f"{row.bar:g}" if row.peer else _amount(row.bar, row.unit)
+        if row.is_absolute:
+            bar = _amount(row.bar, row.unit)
+        else:
+            bar = f"{'≥ ' if row.judged == 'times' else ''}{row.bar:g}"
         if self.failure is not None:
             return (row.title, self.failure, row.peer, "", "", bar, self.verdict, "")
-        ours = _amount(median(self.values("ours")), row.unit)
+        ours, theirs = self.values("ours"), self.values("peer")
         figures = self.figures
-        if not row.peer:
+        if row.is_absolute:
             spread = f"{_amount(min(figures), row.unit)} – {_amount(max(figures), row.unit)}"
-            faults = f"{self.faults('ours'):,}"
-            return (row.title, ours, "", "", spread, bar, self.verdict, faults)
-        peer = f"{_amount(median(self.values('peer')), row.unit)} {row.peer}"
-        spread = f"{min(figures):.3g} – {max(figures):.3g}"
-        faults = f"{self.faults('ours'):,} / {self.faults('peer'):,}"
-        ratio = f"{median(figures):.3g}"
-        return (row.title, ours, peer, ratio, spread, bar, self.verdict, faults)
+            ratio = ""
+        else:
+            spread = f"{min(figures):.3g} – {max(figures):.3g}"
+            ratio = f"{median(figures):.3g}"
+        peer, faults = "", f"{self.faults('ours'):,}"
+        if theirs:
+            peer = f"{_amount(median(theirs), row.unit)} {row.peer}"
+            faults += f" / {self.faults('peer'):,}"
+        mine = _amount(median(ours), row.unit)
+        return (row.title, mine, peer, ratio, spread, bar, self.verdict, faults)
+
+
+def tables(results: Sequence[Result]) -> str:
+    """All tables of a run, each under its heading."""
+    return "\n\n".join(f"{name}\n\n{table(part)}" for name, part in parted(results))
+
+
+def parted(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    """The results of each table, in the order of the rows."""
+    names = dict.fromkeys(result.row.table for result in results)
+    return [(name, [one for one in results if one.row.table == name]) for name in names]
 
 
 def table(results: Sequence[Result]) -> str:
@@ -92,6 +119,10 @@ def remarks(results: Sequence[Result]) -> list[str]:
         said.append(
             f"Ratio: ours ÷ peer within each of {count} pairs taken side by side; median, min, max."
         )
+    if any(result.row.judged == "times" for result in results):
+        said.append(
+            "Where the bar is a floor (≥) it is peer ÷ ours: how many times less ours takes."
+        )
     noisy = [result for result in results if (result.others or 0) > NOISY]
     if noisy:
         most = max(result.others or 0 for result in noisy)
@@ -111,9 +142,15 @@ def write(folder: Path, results: Sequence[Result], machine: dict[str, Any], seco
     """samples.jsonl, machine.json and summary.md; what stood there before is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "samples.jsonl").open("w") as lines:
+        written = set()
         for result in results:
+            # Rows that share samples have them once, under the name of the row that took them.
+            source = result.row.source
+            if source in written:
+                continue
+            written.add(source)
             for sample in result.samples:
-                line = {"row": result.row.name, "unit": result.row.unit} | sample
+                line = {"row": source, "unit": result.row.unit} | sample
                 lines.write(json.dumps(line) + "\n")
     others = {result.row.name: result.others for result in results}
     machine = machine | {"seconds": round(seconds), "used_by_others": others}
@@ -129,16 +166,19 @@ def _summary(results: Sequence[Result], machine: dict[str, Any]) -> str:
         "",
         f"{machine['python']}, interlock {machine['interlock']} ({commit}{changed}), culsans "
         f"{machine['culsans']}, bocpy {machine['bocpy']} on {machine['python_of_behaviours']}, "
-        f"key-message-channel {machine['key-message-channel']}, {machine['rust']}.",
-        "",
-        "| " + " | ".join((*HEAD[:6], "prototype", *HEAD[6:])) + " |",
-        "|" + "---|" * (len(HEAD) + 1),
+        f"key-message-channel {machine['key-message-channel']}, Redis {machine['redis']}, "
+        f"{machine['rust']}.",
     ]
-    for result in results:
-        prototype = f"{result.row.prototype:g}" if result.row.prototype else "–"
-        cells = result.cells()
-        lines.append("| " + " | ".join((*cells[:6], prototype, *cells[6:])) + " |")
-    return "\n".join([*lines, "", *(f"- {said}" for said in remarks(results))]) + "\n"
+    for name, part in parted(results):
+        lines += ["", f"## {name}", ""]
+        lines.append("| " + " | ".join((*HEAD[:6], "prototype", *HEAD[6:])) + " |")
+        lines.append("|" + "---|" * (len(HEAD) + 1))
+        for result in part:
+            prototype = f"{result.row.prototype:g}" if result.row.prototype else "–"
+            cells = result.cells()
+            lines.append("| " + " | ".join((*cells[:6], prototype, *cells[6:])) + " |")
+        lines += ["", *(f"- {said}" for said in remarks(part))]
+    return "\n".join(lines) + "\n"
 
 
 def _amount(value: float, unit: Unit) -> str:

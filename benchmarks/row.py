@@ -3,6 +3,9 @@
 A row sets one operation of ours beside a peer's. Both sides run in the same process, one after the
 other, and whichever went first in one pair goes second in the next: a machine that slows down
 slows both. The ratio is formed within each pair; a row's figure is the median of its ratios.
+
+Where servers are compared, they are processes of their own and the row's process drives them; the
+rest is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["ns", "s", "ms", "B", "MB"]
+Unit = Literal["ns", "µs", "ms", "s", "B", "MB"]
+Judged = Literal["ratio", "times", "value"]
 Runner = Literal["python", "behaviours", "rust"]
 
 
@@ -68,9 +72,28 @@ class Row:
     """What stands beside it; empty where the bar is absolute."""
 
     bar: float
-    """The largest ratio that is good enough; without a peer the largest value, in `unit`."""
+    """What is good enough; `judged` says of what."""
+
+    judged: Judged = "ratio"
+    """ratio: ours ÷ peer is at most the bar. times: peer ÷ ours, how many times less ours takes, is
+    at least the bar. value: ours, in `unit`, is at most the bar; so it is without a peer."""
 
     unit: Unit = "ns"
+    figure: str = "value"
+    """What of a sample is the row's figure, by its name in the raw results."""
+
+    shares: str = ""
+    """The row whose samples these are too, where one run gives more than one figure."""
+
+    table: str = "One process"
+    """Under which heading it stands."""
+
+    pairs: int | None = None
+    """How many pairs at most, where more would say no more."""
+
+    unseen: bool = True
+    """One pair goes before those that count, to warm up. A load on a server has that within."""
+
     prototype: float | None = None
     """What a throw-away program reached, where there was one."""
 
@@ -80,6 +103,16 @@ class Row:
     runner: Runner = "python"
     """python: this interpreter. behaviours: one that shows bocpy at its best. rust: the program
     in benchmarks/rust."""
+
+    @property
+    def is_absolute(self) -> bool:
+        """The bar is for what ours takes, whatever a peer does."""
+        return self.judged == "value" or not self.peer
+
+    @property
+    def source(self) -> str:
+        """The row that takes the samples."""
+        return self.shares or self.name
 
 
 def alternating(ours: Callable[[], Sample], peer: Callable[[], Sample]) -> Callable[[int], Pair]:

@@ -46,10 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     taken = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     results = []
+    taken_for: dict[str, Result] = {}
     for number, row in enumerate(rows, 1):
         print(f"[{number}/{len(rows)}] {row.name}", file=sys.stderr, flush=True)
-        results.append(_take(row, options.repeat))
-    print(report.table(results))
+        if row.source not in taken_for:
+            taken_for[row.source] = _take(row, options.repeat)
+        results.append(taken_for[row.source].seen_as(row))
+    print(report.tables(results))
     print()
     print("\n".join(report.remarks(results)))
     folder = options.out
@@ -115,6 +118,6 @@ def _take(row: Row, repeat: int) -> Result:
 
 def _command(row: Row) -> list[str]:
     if row.runner == "rust":
-        return [str(rust_program()), row.name]
+        return [str(rust_program()), row.source]
     python = sys.executable if row.runner == "python" else str(behaviours_python())
-    return [python, "-m", "benchmarks.child", row.name]
+    return [python, "-m", "benchmarks.child", row.source]

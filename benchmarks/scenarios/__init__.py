@@ -1,7 +1,16 @@
 """The scenarios, a module for each group of rows; the table lists them in this order."""
 
 from benchmarks.row import Row
-from benchmarks.scenarios import asynchronous, behaviours, core, executors, single, threads, trace
+from benchmarks.scenarios import (
+    asynchronous,
+    behaviours,
+    core,
+    executors,
+    hub,
+    single,
+    threads,
+    trace,
+)
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -11,4 +20,5 @@ ROWS: tuple[Row, ...] = (
     *asynchronous.ROWS,
     *core.ROWS,
     *trace.ROWS,
+    *hub.ROWS,
 )

@@ -1,0 +1,141 @@
+"""The servers of the rows about the hub: the hub itself, and Redis, each a process of its own.
+
+Both are told the same: loopback, a free port, nothing stored, no limit on what a slow subscriber is
+owed. With two cores or more the server has the last one for itself and the load the first, so that
+the scheduler cannot decide a run by putting both on one; and so has its peer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Literal
+
+from benchmarks.interpreters import NotPrepared
+
+Kind = Literal["hub", "redis"]
+
+MOST_CONNECTIONS = 12_000
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+LOAD_CORE = CORES[0] if len(CORES) > 1 else None
+SERVER_CORE = CORES[-1] if len(CORES) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One that is ready."""
+
+    pid: int
+    port: int
+
+
+Started = AbstractContextManager[Server]
+
+
+@contextmanager
+def hub(workers: int = 1, *, core: int | None = SERVER_CORE) -> Iterator[Server]:
+    """`interlock hub` with so many workers, on this core; None: wherever the system puts it."""
+    limits = ("LIMITS_NORMAL_SOFT", "LIMITS_NORMAL_HARD", "LIMITS_PUBSUB_SOFT")
+    settings = dict.fromkeys((*limits, "LIMITS_PUBSUB_HARD", "MAX_PER_ADDRESS"), "0")
+    settings["MAXCLIENTS"] = str(MOST_CONNECTIONS)
+    environment = {f"INTERLOCK_HUB_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "interlock", "hub", "--port", "0", "--workers", str(workers)]
+    with _running(command, "ready on", core, environment) as (process, line):
+        yield Server(process.pid, int(line.rpartition(":")[2]))
+
+
+@contextmanager
+def redis(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
+    """`redis-server` of this machine, storing nothing."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
+    port = _free_port()
+    settings = {
+        "--port": str(port),
+        "--bind": "127.0.0.1",
+        "--save": "",
+        "--appendonly": "no",
+        "--client-output-buffer-limit": "pubsub 0 0 0",
+        "--maxclients": str(MOST_CONNECTIONS),
+    }
+    command = [program, *(word for setting in settings.items() for word in setting)]
+    with _running(command, "Ready to accept connections", core) as (process, _):
+        yield Server(process.pid, port)
+
+
+@cache
+def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE) -> Server:
+    """A server that this process starts at the first call, and keeps until it ends."""
+    return _KEPT.enter_context(started(kind, workers, core))
+
+
+def started(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE) -> Started:
+    """A server for one sample: its memory is not that of an earlier one."""
+    return hub(workers, core=core) if kind == "hub" else redis(core=core)
+
+
+_KEPT = ExitStack()
+atexit.register(_KEPT.close)
+
+
+@contextmanager
+def _running(
+    command: list[str], ready: str, core: int | None, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and the line in which it said it was ready."""
+    with subprocess.Popen(
+        command,
+        env=os.environ | (environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=partial(prepare, core),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            said = []
+            for line in process.stdout:
+                said.append(line)
+                if ready in line:
+                    break
+            else:
+                raise NotPrepared(f"{command[0]} did not start: {' '.join(said[-1:]).strip()}")
+            # What it says later must not fill the pipe.
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            yield process, said[-1].strip()
+        finally:
+            process.kill()
+
+
+def prepare(core: int | None) -> None:
+    """In a new process: stay on this core, open as many files as the system lets it, and end when
+    the one that started it ends, or a row that is given up would leave a server behind."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+
+PR_SET_PDEATHSIG = 1
