@@ -18,8 +18,10 @@ import interlock
 from interlock.cli import main
 from interlock.hub.client import Client
 from interlock.hub.config import ConfigError
-from interlock.hub.httpd import MOST_CONNECTIONS, Handler, HttpServer, Page, shown
-from interlock.hub.pages import HubPages, State
+from interlock.hub.httpd import MOST_CONNECTIONS, Handler, HttpServer, Page
+from interlock.hub.pages import HubPages
+from interlock.hub.state import State
+from interlock.hub.url import shown
 from tests.hub.servers import hub_process, needs_hub
 
 

@@ -7,16 +7,17 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 
 from interlock import __version__
-from interlock.cli import hub, pub, replay, sub
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and answer its exit code: 0 well, 1 violations were found or the run broke,
     2 wrong usage or bad input, 130 Ctrl-C. Data goes to standard output, all else to standard
     error. Wrong flags end by SystemExit, as argparse does."""
-    given = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    given = parser(*words[:1]).parse_args(arguments)
     try:
         code = int(given.run(given))
         sys.stdout.flush()
@@ -36,8 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return INTERRUPTED
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all subcommands."""
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """The parser of all subcommands, or of `only` one: what the others import takes time, and
+    megabytes that a hub would keep. A word that is no subcommand brings all of them."""
     whole = argparse.ArgumentParser(
         prog="interlock",
         description="Messages that share a key are handled in order, never at the same time; "
@@ -45,12 +47,11 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"interlock {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
-    replay.add_to(commands)
-    hub.add_to(commands)
-    pub.add_to(commands)
-    sub.add_to(commands)
+    for name in [only] if only in COMMANDS else COMMANDS:
+        import_module(f"interlock.cli.{name}").add_to(commands)
     return whole
 
 
+COMMANDS = ("replay", "hub", "pub", "sub")
 INTERRUPTED = 130
 LONGEST_END = 2.0

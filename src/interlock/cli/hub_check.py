@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import ipaddress
 import sys
 
 from interlock.hub import passwords
 from interlock.hub.config import Configuration
-from interlock.hub.httpd import shown
+from interlock.hub.url import shown
 
 
 def open_to(checked: Configuration) -> str:
@@ -46,6 +45,8 @@ def reach(host: str) -> str:
 def hash_password() -> int:
     """Print the hash of a password that is typed twice, or read as a line; the exit code."""
     if sys.stdin.isatty():
+        import getpass
+
         password = getpass.getpass("password: ")
         if password != getpass.getpass("again: "):
             return _refuse("the two are not the same")

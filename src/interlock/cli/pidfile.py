@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -28,6 +27,8 @@ class PidFile:
 
     def __enter__(self) -> Self:
         """Take it. Raises Taken where a living hub has it, OSError where it cannot be written."""
+        import tempfile  # here, for what it imports takes megabytes
+
         folder, name = os.path.split(self._path)
         file, temporary = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
         try:

@@ -14,6 +14,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from interlock.hub.url import shown
+
 
 @dataclass(frozen=True)
 class Page:
@@ -160,11 +162,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: what is asked each few seconds is no news."""
-
-
-def shown(host: str, port: int) -> str:
-    """An address as one types it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _shut(connection: socket.socket) -> None:

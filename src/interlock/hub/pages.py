@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from enum import Enum
 from http import HTTPStatus
 
 from interlock.hub import metrics
 from interlock.hub.httpd import Page
-
-
-class State(Enum):
-    """What a hub is doing."""
-
-    STARTING = "starting"
-    SERVING = "serving"
-    DRAINING = "draining"
+from interlock.hub.state import State
 
 
 class HubPages:

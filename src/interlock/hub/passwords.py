@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import os
 from functools import cache
 
@@ -24,8 +22,10 @@ def hashed(password: str) -> str:
 
 def matches(password: bytes, given: str) -> bool:
     """Whether it is the password of a hash that `parsed` takes."""
+    from hmac import compare_digest
+
     cost, block, parallel, salt, expected = parsed(given)
-    return hmac.compare_digest(_scrypt(password, salt, cost, block, parallel), expected)
+    return compare_digest(_scrypt(password, salt, cost, block, parallel), expected)
 
 
 @cache
@@ -52,6 +52,9 @@ def parsed(given: str) -> tuple[int, int, int, bytes, bytes]:
 
 
 def _scrypt(password: bytes, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
+    # Here, for a hub that asks for no password needs no OpenSSL: 4 MB less.
+    import hashlib
+
     return hashlib.scrypt(
         password, salt=salt, n=cost, r=block, p=parallel, maxmem=2 * MOST_MEMORY, dklen=LENGTH
     )

@@ -13,13 +13,15 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from interlock import _core
 from interlock.hub import config as configuration
 from interlock.hub.control import Controller
-from interlock.hub.httpd import HttpServer
-from interlock.hub.pages import HubPages, State
+from interlock.hub.state import Standing, State
+
+if TYPE_CHECKING:
+    from interlock.hub.httpd import HttpServer
 
 logger = logging.getLogger("interlock.hub")
 
@@ -219,6 +221,10 @@ class Hub:
         host, port = self._config["http.host"], self._config["http.port"]
         if port < 0:
             return None
+        # Here, for what they import takes megabytes.
+        from interlock.hub.httpd import HttpServer
+        from interlock.hub.pages import HubPages
+
         # Of the native server, not of this: it is asked while it drains too.
         standing = self._standing
         return HttpServer(host, port, HubPages(lambda: standing.state, server.info))
@@ -245,13 +251,6 @@ class Hub:
         if self._process != os.getpid():
             raise RuntimeError(f"the hub runs in process {self._process}; this is a fork of it")
         return self._server
-
-
-class Standing:
-    """What the hub is doing now. Apart from it, so that who looks does not hold the hub."""
-
-    def __init__(self) -> None:
-        self.state = State.STARTING
 
 
 def end(

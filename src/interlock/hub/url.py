@@ -28,8 +28,7 @@ class Address:
     def __str__(self) -> str:
         if self.path:
             return f"unix:{self.path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'rediss://' if self.tls else ''}{host}:{self.port}"
+        return f"{'rediss://' if self.tls else ''}{shown(self.host, self.port)}"
 
     @property
     def credentials(self) -> tuple[str, str] | None:
@@ -48,6 +47,11 @@ def parse(address: str) -> Address:
     if found is None:
         raise ValueError(f"address is {without_password(address)!r}; allowed: {ALLOWED}")
     return found
+
+
+def shown(host: str, port: int) -> str:
+    """An address as one types it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def without_password(address: str) -> str:

@@ -114,14 +114,13 @@ impl Output {
     /// Notes that so many messages are missing before the segment `at`.
     fn miss(&mut self, at: usize, messages: u64, resp3: bool) {
         let before = at.checked_sub(1).filter(|&before| before > 0 || self.sent == 0);
-        if let Some(segment) = before.and_then(|before| self.queue.get_mut(before)) {
-            if let Segment::Missed { count, bytes } = segment {
-                self.queued -= bytes.len();
-                *count += messages;
-                *bytes = missed(*count, resp3);
-                self.queued += bytes.len();
-                return;
-            }
+        let before = before.and_then(|before| self.queue.get_mut(before));
+        if let Some(Segment::Missed { count, bytes }) = before {
+            self.queued -= bytes.len();
+            *count += messages;
+            *bytes = missed(*count, resp3);
+            self.queued += bytes.len();
+            return;
         }
         let segment = Segment::Missed { count: messages, bytes: missed(messages, resp3) };
         self.queued += segment.weight();
