@@ -39,7 +39,7 @@ class Peer:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
         self.stopped = number == signal.SIGSTOP
-        self.killed = number == signal.SIGKILL
+        self.killed = self.killed or number == signal.SIGKILL
 
     def tell(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -161,7 +161,7 @@ def torment(
         published = hub.figures()["messages_published"]
         while noted(subscribers[0]) < published:
             assert subscribers[0].process.poll() is None
-        touched = [*publishers[2:], *subscribers[1:]]
+        touched = [one for one in [*publishers[2:], *subscribers[1:]] if not one.killed]
         for one in touched:
             if one.stopped and chance.random() < 0.15:
                 one.signal(signal.SIGCONT)
