@@ -92,5 +92,5 @@ fn readable(fd: RawFd) -> bool {
     unsafe { libc::poll(&mut one, 1, 0) > 0 }
 }
 
-const ROUNDS: usize = 20_000;
+const ROUNDS: usize = 10_000;
 const LETTERS: usize = 3_000;
