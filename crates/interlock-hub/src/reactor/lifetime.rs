@@ -172,7 +172,7 @@ mod tests {
         let mailboxes = vec![Mailbox::new().unwrap()];
         let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0));
         let mut worker = Worker::new(shared, 0).unwrap();
-        let mut arrive = |worker: &mut Worker| {
+        let arrive = |worker: &mut Worker| {
             let (ours, theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
             let peer = Peer { address: "s:0".into(), local: "s:0".into(), is_tcp: false };
