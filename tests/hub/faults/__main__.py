@@ -24,7 +24,7 @@ from tests.hub.faults.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[3]
 SUMMARY = ROOT / "tests" / "hub" / "FAULTS.md"
-ROUNDS = 3_000_000
+ROUNDS = 1_000_000
 
 
 def main() -> None:

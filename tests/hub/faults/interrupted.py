@@ -22,6 +22,8 @@ from tests.hub.faults.peer import MISSED, recorded
 PUBLISHERS = 4
 # What each publisher publishes before anything is done to anybody.
 STEP = 25
+# About so many in a run.
+KILLS = 4
 
 
 @dataclass
@@ -168,7 +170,8 @@ def torment(
         chance.shuffle(touched)
         for one in [one for one in touched if one.process.poll() is None][:2]:
             if not one.stopped and chance.random() < 0.5:
-                kills = deadly and chance.random() < 0.05
+                # However long the run, most must stay to the end of it.
+                kills = deadly and chance.random() < KILLS * STEP * PUBLISHERS / messages
                 one.signal(signal.SIGKILL if kills else signal.SIGSTOP)
                 actions += 1
     for one in [*publishers, *subscribers]:
