@@ -81,7 +81,13 @@ class Fault:
     @property
     def cargo_words(self) -> list[str]:
         chosen = self.cargo or f"--test shuttle {self.shuttle}"
-        return ["--release", "--locked", "--package", "interlock-core", *chosen.split()]
+        return ["--release", "--locked", "--package", self.package, *chosen.split()]
+
+    @property
+    def package(self) -> str:
+        """Whose tests `cargo` runs: the fault's own."""
+        found = re.match(r"crates/(interlock-core|interlock-hub)/", self.file)
+        return found[1] if found else "interlock-core"
 
     @property
     def environment(self) -> dict[str, str]:

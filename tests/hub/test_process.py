@@ -169,6 +169,20 @@ def test_a_unix_path_in_a_folder_of_others_is_1_and_named(tmp_path: Path) -> Non
     assert "denied" in err
 
 
+def test_a_start_that_fails_behind_the_unix_socket_leaves_none(tmp_path: Path) -> None:
+    needs_hub()
+    path = tmp_path / "s"
+    # Enough for both sockets, and too few for the workers behind them.
+    limited = ["sh", "-c", 'ulimit -n 8 && exec "$@"', "sh", str(INTERLOCK), "hub"]
+    flags = ["--port", "0", "--unix", str(path), "--workers", "4"]
+    done = subprocess.run(
+        [*limited, *flags], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"interlock: Too many open files.*\n", done.stderr)
+    assert not path.exists()
+
+
 def test_a_unix_socket_goes_with_its_hub_and_a_left_one_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with hub_process("--port", "0", "--unix", str(path)) as hub:

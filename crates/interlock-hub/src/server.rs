@@ -74,10 +74,12 @@ impl Server {
             }
         }
         let unix = Some(settings.unix.clone()).filter(|path| !path.is_empty());
+        let mut bound = Bound(None);
         if let Some(path) = &unix {
             let failed = |error| refused(&format!("unix:{path}"), error);
             remove_stale(path).map_err(failed)?;
             let listener = UnixListener::bind(path).map_err(failed)?;
+            bound.0 = Some(path.clone());
             listener.set_nonblocking(true).map_err(failed)?;
             addresses.push(format!("unix:{path}"));
             listeners.push(Listener::Unix(listener, path.clone()));
@@ -110,6 +112,8 @@ impl Server {
         let body = move || accept(&shared, &stop, &listeners);
         server.accept = Some(spawn("hub-accept".into(), body)?);
         drop(signals);
+        // From here on it goes with the server.
+        bound.0 = None;
         Ok(server)
     }
 
@@ -249,6 +253,17 @@ fn turn_away(socket: OwnedFd, refused: Refused) {
     };
     // A new socket has room for a line; if not, its end says enough.
     let _ = fs::File::from(socket).write(text);
+}
+
+/// The file of a unix socket whose hub does not get so far as to serve.
+struct Bound(Option<String>);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 impl Listener {

@@ -24,7 +24,7 @@ from tests.hub.faults.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[3]
 SUMMARY = ROOT / "tests" / "hub" / "FAULTS.md"
-ROUNDS = 3_000_000
+ROUNDS = 1_000_000
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 found = scenario.run(seed, count, Path(folder))
             found["seconds"] = round(time.monotonic() - start)
-            found["seed"] = seed
+            found["seed"] = str(seed)
             sections.append(section(scenario.title, found))
             print(sections[-1], flush=True)
     if given.only in (None, "parser"):

@@ -22,6 +22,8 @@ from tests.hub.faults.peer import MISSED, recorded
 PUBLISHERS = 4
 # What each publisher publishes before anything is done to anybody.
 STEP = 25
+# About so many in a run.
+KILLS = 4
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Peer:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
         self.stopped = number == signal.SIGSTOP
-        self.killed = number == signal.SIGKILL
+        self.killed = self.killed or number == signal.SIGKILL
 
     def tell(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -161,14 +163,15 @@ def torment(
         published = hub.figures()["messages_published"]
         while noted(subscribers[0]) < published:
             assert subscribers[0].process.poll() is None
-        touched = [*publishers[2:], *subscribers[1:]]
+        touched = [one for one in [*publishers[2:], *subscribers[1:]] if not one.killed]
         for one in touched:
             if one.stopped and chance.random() < 0.15:
                 one.signal(signal.SIGCONT)
         chance.shuffle(touched)
         for one in [one for one in touched if one.process.poll() is None][:2]:
             if not one.stopped and chance.random() < 0.5:
-                kills = deadly and chance.random() < 0.05
+                # However long the run, most must stay to the end of it.
+                kills = deadly and chance.random() < KILLS * STEP * PUBLISHERS / messages
                 one.signal(signal.SIGKILL if kills else signal.SIGSTOP)
                 actions += 1
     for one in [*publishers, *subscribers]:

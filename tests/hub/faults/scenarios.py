@@ -24,6 +24,6 @@ SCENARIOS = {
     "churn": Scenario("Connections opened and dropped", churn.run, 5_000, 100_000),
     "abuse": Scenario("Halves, giants, trickles, noise, TLS", abuse.run, 100, 500),
     "interrupted": Scenario("Peers stopped and killed", interrupted.run, 3_000, 100_000),
-    "exhausted": Scenario("No descriptor left", exhausted.run, 20, 300),
+    "exhausted": Scenario("No descriptor left", exhausted.run, 20, 200),
     "restarted": Scenario("Killed and started again", restarted.run, 3, 50),
 }

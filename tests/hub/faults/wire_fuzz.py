@@ -25,7 +25,16 @@ assert MASKS.keys() >= set(MASKED)
 def run(seed: int, requests: int, folder: Path) -> dict[str, object]:
     chance = random.Random(seed)
     counts = dict.fromkeys(
-        ["talks", "requests", "mutated", "cut short", "not compared", "dropped"], 0
+        [
+            "talks",
+            "requests",
+            "mutated",
+            "cut short",
+            "not compared",
+            "in another order",
+            "dropped",
+        ],
+        0,
     )
     with (
         redis_server(folder) as (_, redis),
@@ -42,6 +51,7 @@ def run(seed: int, requests: int, folder: Path) -> dict[str, object]:
             compare(chance, redis, hub.port, talks, counts)
             drop(chance, hub.port, talks)
             counts["dropped"] += len(talks)
+        assert counts["not compared"] + counts["in another order"] <= 2 + counts["talks"] // 500
         figures = hub.settle(3)
         seen.progress()
         assert figures["protocol_errors"] > 0
@@ -70,8 +80,10 @@ def compare(
             counts["cut short"] += 1
             ((given, whole),) = all_heard(hub, [[one.data]])
             assert whole
-        if one.mutated and b"pmessage" in wanted and lines(given) == lines(wanted):
-            # It kept two patterns; which of them Redis serves first changes with its start.
+        if hidden(given) != hidden(wanted) and one.mutated and lines(given) == lines(wanted):
+            # By a broken name it had two subscriptions of a kind, which Redis serves and ends in
+            # the order of a table that changes with its start.
+            counts["in another order"] += 1
             continue
         assert hidden(given) == hidden(wanted), difference(one, hidden(wanted), hidden(given))
 
