@@ -161,3 +161,42 @@ fn drop_limit(limit: &OutputLimit) -> usize {
 
 /// Bytes sent per connection and turn.
 const SENT: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::reactor::mailbox::Peer;
+    use crate::reactor::output::Output;
+    use crate::registry::Card;
+    use crate::session::Session;
+
+    #[test]
+    fn who_misses_messages_is_told_before_it_gets_the_next() {
+        let mut connection = Connection {
+            socket: UnixStream::pair().unwrap().0.into(),
+            peer: Peer { address: String::new(), local: String::new(), is_tcp: false },
+            session: Session::new(Arc::new(Card::new(1, 0, 0, 0)), 0),
+            output: Output::default(),
+            dirty: false,
+            closing_since: None,
+            missed: 0,
+        };
+        let limit = OutputLimit { soft: 100, soft_seconds: 60, hard: 0 };
+        connection.output.tail = vec![b'x'; 80];
+        assert!(!connection.must_miss(&limit, 30), "it has not asked for it");
+        connection.session.state.drops = true;
+        assert!(!connection.must_miss(&limit, 20));
+        assert!(connection.must_miss(&limit, 21));
+        connection.missed = 1;
+        assert!(connection.must_miss(&limit, 1), "there is room, but it was not told yet");
+        connection.tell_missed(&limit);
+        assert_eq!((connection.missed, connection.output.held()), (1, 80), "too much is owed");
+        connection.output.consume(80);
+        connection.tell_missed(&limit);
+        assert_eq!(connection.output.tail, b"*3\r\n$6\r\nmissed\r\n$0\r\n\r\n:1\r\n");
+        assert!(!connection.must_miss(&limit, 20));
+    }
+}
