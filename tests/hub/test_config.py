@@ -180,7 +180,7 @@ def test_a_soft_limit_lies_below_the_hard_one() -> None:
 def test_the_server_is_given_every_key_but_pythons_own() -> None:
     settings = read().for_server()
     assert settings["port"] == 6399
-    assert settings["normal"] == [0, 0, 0]
+    assert settings["normal"] == [0, 0, 256 << 20]
     assert settings["pubsub"] == [8388608, 60, 33554432]
     assert not {"drain", "unprotected"} & settings.keys()
 

@@ -18,6 +18,8 @@ use crate::reactor::wake::WakeUp;
 pub enum Event {
     /// Something an operator wants to know of.
     Log { level: Level, text: String },
+    /// A worker has ended by a fault of its own; the text says which.
+    Broken { text: String },
     /// A client waits for the answer.
     Question { asker: Asker, question: Question },
 }
@@ -85,6 +87,12 @@ impl Events {
         }
         waiting.lines += 1;
         self.push(waiting, Event::Log { level, text });
+    }
+
+    /// Always has room: it happens once a worker.
+    pub fn broken(&self, text: String) {
+        let waiting = self.waiting.lock();
+        self.push(waiting, Event::Broken { text });
     }
 
     pub fn ask(&self, asker: Asker, question: Question) {

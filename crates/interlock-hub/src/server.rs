@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::events::{Events, Level};
 use crate::inherited;
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
+use crate::reactor::poll;
 use crate::reactor::worker::{now, Worker};
 use crate::settings::Settings;
 use crate::shared::{add, Refused, Shared};
@@ -79,6 +81,7 @@ impl Server {
             let failed = |error| refused(&format!("unix:{path}"), error);
             remove_stale(path).map_err(failed)?;
             let listener = UnixListener::bind(path).map_err(failed)?;
+            poll::listen(listener.as_raw_fd()).map_err(failed)?;
             bound.0 = Some(path.clone());
             listener.set_nonblocking(true).map_err(failed)?;
             addresses.push(format!("unix:{path}"));
@@ -100,9 +103,9 @@ impl Server {
         // Signals are for the thread that started the hub.
         let signals = BlockedSignals::block();
         for (index, worker) in workers?.into_iter().enumerate() {
-            let running = server.running.clone();
+            let (running, shared) = (server.running.clone(), server.shared.clone());
             let body = move || {
-                worker.run();
+                contained(&shared, index, || worker.run());
                 *running.count.lock() -= 1;
                 running.ended.notify_all();
             };
@@ -181,9 +184,20 @@ impl Drop for Server {
 fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
     let failed = |error| refused(&format!("{host}:{port}"), error);
     let listener = TcpListener::bind((host, port)).map_err(failed)?;
+    poll::listen(listener.as_raw_fd()).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
+}
+
+/// Runs a worker. If it panics, its connections are closed with it; the others go on, until whoever
+/// runs the hub has heard of it.
+fn contained(shared: &Shared, worker: usize, run: impl FnOnce()) {
+    // What it leaves behind is its own, or made of single steps that each are whole.
+    let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text");
+    shared.worker_broke(worker, text);
 }
 
 /// Deals connections to the workers in turn, and reads none.
@@ -207,10 +221,13 @@ fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
             loop {
                 match listener.accept() {
                     Ok((socket, peer)) => match shared.arrive(&peer) {
-                        Ok(()) => {
-                            shared.send(next, Mail::Accepted(socket, peer));
-                            next = (next + 1) % shared.mailboxes.len();
-                        }
+                        Ok(()) => match shared.serving(next) {
+                            Some(worker) => {
+                                shared.send(worker, Mail::Accepted(socket, peer));
+                                next = (worker + 1) % shared.mailboxes.len();
+                            }
+                            None => shared.left(&peer),
+                        },
                         Err(refused) if !peer.speaks_tls => turn_away(socket, refused),
                         // Without a handshake it can be told nothing.
                         Err(_) => {}
@@ -370,3 +387,32 @@ impl Drop for BlockedSignals {
 
 /// ms.
 const PAUSE: i32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Event;
+
+    #[test]
+    fn a_worker_that_panics_is_told_of_and_gets_nobody_and_nothing_more() {
+        let mailboxes = (0..3).map(|_| Mailbox::new().unwrap()).collect();
+        let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
+        contained(&shared, 1, || {});
+        assert_eq!(shared.serving(1), Some(1), "who ends as it should has not broken");
+        contained(&shared, 1, || panic!("no {}", "luck"));
+        let (events, _) = shared.events.take();
+        let told =
+            |event: &Event| matches!(event, Event::Broken { text } if text.ends_with("no luck"));
+        assert!(events.len() == 1 && told(&events[0]), "{events:?}");
+        assert_eq!([0, 1, 2].map(|from| shared.serving(from)), [Some(0), Some(2), Some(2)]);
+        let interest = crate::topics::Interest { receivers: 3, workers: 0b111 };
+        let mut builder = crate::reactor::chunk::Builder::default();
+        builder.add(crate::topics::Kind::Topic, b"t", b"t", b"x", interest);
+        shared.sequence(0, builder.take());
+        let waiting = shared.mailboxes.iter().map(|mailbox| mailbox.take().len());
+        assert_eq!(waiting.collect::<Vec<_>>(), [1, 0, 1]);
+        contained(&shared, 0, || panic!());
+        contained(&shared, 2, || panic!());
+        assert_eq!(shared.serving(0), None);
+    }
+}

@@ -170,8 +170,10 @@ impl Session {
         if requests.ready.is_none() {
             requests.parser.shrink();
         }
+        // What the parser holds of it counts too: of many short arguments that is more than they are.
+        let held = unread + requests.parser.held();
         let most = core.local.live.query_limit;
-        if unread > if state.user.is_none() { most.min(STRANGERS_QUERY) } else { most } {
+        if held > if state.user.is_none() { most.min(STRANGERS_QUERY) } else { most } {
             add(&core.shared.counters.client_query_buffer_limit_disconnections, 1);
             state.closing = true;
             return Step::Cut;

@@ -92,7 +92,7 @@ impl Default for Live {
             max_per_address: 0,
             query_limit: 64 << 20,
             frame_limit: 512 << 20,
-            normal: OutputLimit::default(),
+            normal: OutputLimit { soft: 0, soft_seconds: 0, hard: 256 << 20 },
             pubsub: OutputLimit { soft: 8 << 20, soft_seconds: 60, hard: 32 << 20 },
             idle_timeout: 0,
             login_timeout: 60,

@@ -34,6 +34,8 @@ pub struct Shared {
     pub slow_log: SlowEntries,
     /// Workers with a connection that monitors.
     monitored: AtomicU64,
+    /// A bit for each worker that has ended by a fault of its own.
+    broken: AtomicU64,
     /// Connections taken and not yet closed.
     connected: AtomicUsize,
     /// The same by address.
@@ -154,6 +156,7 @@ impl Shared {
             run_id: run_id(),
             slow_log: SlowEntries::default(),
             monitored: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
             connected: AtomicUsize::new(0),
             by_address: Mutex::default(),
             drained: AtomicUsize::new(0),
@@ -192,8 +195,10 @@ impl Shared {
         let mut wake = 0u64;
         {
             let _order = self.order.lock();
+            // Who broke would let it pile up.
+            let broken = self.broken.load(Ordering::Acquire);
             for chunk in chunks {
-                for worker in bits(chunk.workers) {
+                for worker in bits(chunk.workers & !broken) {
                     if self.mailboxes[worker].put(Mail::Chunk(chunk.clone())) {
                         wake |= 1 << worker;
                     }
@@ -204,6 +209,25 @@ impl Shared {
         for worker in bits(wake & !(1 << from)) {
             self.mailboxes[worker].wake();
         }
+    }
+
+    /// The worker's thread has ended though the hub has not: nobody is dealt to it any more, and the
+    /// controller hears of it.
+    pub fn worker_broke(&self, worker: usize, text: &str) {
+        self.broken.fetch_or(1 << worker, Ordering::AcqRel);
+        self.events.broken(format!("worker {worker} has ended by a fault of the hub: {text}"));
+        // Those who wait for all workers must not wait for this one.
+        self.drained();
+    }
+
+    pub fn is_broken(&self, worker: usize) -> bool {
+        self.broken.load(Relaxed) >> worker & 1 == 1
+    }
+
+    /// The first worker from this one on that serves; `None`: none does any more.
+    pub fn serving(&self, from: usize) -> Option<usize> {
+        let count = self.mailboxes.len();
+        (0..count).map(|step| (from + step) % count).find(|&worker| !self.is_broken(worker))
     }
 
     pub fn is_monitored(&self) -> bool {

@@ -169,6 +169,7 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
             };
             return ("log", level, text).into_pyobject(py);
         }
+        Event::Broken { text } => return ("broken", text).into_pyobject(py),
         Event::Question { asker, question } => {
             ((asker.worker, asker.token, asker.id).into_pyobject(py)?, question)
         }

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -127,6 +128,13 @@ def serve(
     hub = Hub(checked)
     hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
     hub.on_apply = log.apply
+    broken = threading.Event()
+
+    def end_broken() -> None:
+        broken.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    hub.on_broken = end_broken
     hub.start(listeners)
     ready(ready_line(hub))
     notifier.ready(f"ready on {', '.join(hub.addresses)}")
@@ -139,7 +147,9 @@ def serve(
             reload(hub)
             notifier.ready()
     notifier.stopping("sending what clients are owed")
-    return stop(hub)
+    code = stop(hub)
+    # Who supervises it starts another.
+    return BROKEN if broken.is_set() else code
 
 
 def reload(hub: Hub) -> None:

@@ -78,6 +78,10 @@ class Controller:
         try:
             if event[0] == "log":
                 logger.log(LEVELS[event[1]], "%s", event[2])
+            elif event[0] == "broken":
+                logger.critical("%s", event[1])
+                if self._hub.on_broken is not None:
+                    self._hub.on_broken()
             elif event[0] == "password":
                 self._logins.submit(self._log_in, event[1], *event[2])
             elif event[0] == "set":
@@ -89,7 +93,7 @@ class Controller:
         except Exception:
             # Whatever it is, the next event must be taken.
             logger.exception("an event of the hub could not be handled")
-            if event[0] != "log":
+            if event[0] not in {"log", "broken"}:
                 self._answer(event[1], "ERR the hub could not do it; its log says why")
 
     def _answer(self, asker: Asker, error: str | None) -> None:

@@ -75,6 +75,9 @@ class Hub:
         self._changes = threading.Lock()
         self.on_shutdown: Callable[[], None] | None = None
         """What the command SHUTDOWN does; None: it is refused. Called on a thread of the hub's."""
+        self.on_broken: Callable[[], None] | None = None
+        """Told when a thread of the hub has ended by a fault of its own: it should be restarted.
+        Called on a thread of the hub's."""
         self.on_apply: Callable[[configuration.Configuration], None] | None = None
         """Told of another configuration before it is applied; may refuse it by ConfigError."""
 

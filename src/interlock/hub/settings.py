@@ -226,7 +226,7 @@ SETTINGS = (
         live=True,
     ),
     Setting(
-        "limits.normal.hard", 0, whole(0, MOST_BYTES), OR_NONE,
+        "limits.normal.hard", 256 << 20, whole(0, MOST_BYTES), OR_NONE,
         "bytes owed to it that end it at once",
         live=True,
     ),

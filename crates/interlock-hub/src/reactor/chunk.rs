@@ -65,9 +65,7 @@ impl Builder {
 
     /// Appends the frame for those who receive `name`, which for a pattern is not the topic.
     pub fn add(&mut self, kind: Kind, name: &[u8], topic: &[u8], message: &[u8], to: Interest) {
-        if self.open.bytes.len() >= SEALED_AT {
-            self.seal();
-        }
+        self.begin();
         let chunk = &mut self.open;
         let start = chunk.bytes.len();
         let head: &[u8] = match kind {
@@ -112,9 +110,7 @@ impl Builder {
 
     /// Appends a line for those that monitor.
     pub fn add_trace(&mut self, line: &[u8], workers: u64) {
-        if self.open.bytes.len() >= SEALED_AT {
-            self.seal();
-        }
+        self.begin();
         let chunk = &mut self.open;
         let start = chunk.bytes.len() as u32;
         chunk.bytes.extend_from_slice(line);
@@ -143,6 +139,13 @@ impl Builder {
         self.size = 0;
         self.copies = 0;
         std::mem::take(&mut self.sealed)
+    }
+
+    /// Before something is appended: to a new chunk, where the open one is long enough.
+    fn begin(&mut self) {
+        if self.open.bytes.len() >= SEALED_AT {
+            self.seal();
+        }
     }
 
     fn seal(&mut self) {

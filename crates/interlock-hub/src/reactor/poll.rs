@@ -98,6 +98,16 @@ pub fn send(fd: RawFd, parts: &[&[u8]]) -> io::Result<Option<usize>> {
     outcome(count)
 }
 
+/// Lets more connections wait to be taken than the standard library does: a crowd that comes back at
+/// once after a restart must not be turned away.
+pub fn listen(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers. On a socket that listens already it only changes the number.
+    if unsafe { libc::listen(fd, BACKLOG) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Replies are small and wanted now.
 pub fn no_delay(fd: RawFd) {
     let one: libc::c_int = 1;
@@ -120,6 +130,8 @@ fn outcome(count: isize) -> io::Result<Option<usize>> {
     }
 }
 
+/// As much as the kernel allows (net.core.somaxconn).
+const BACKLOG: libc::c_int = 65535;
 /// Events taken at once.
 const EVENTS: usize = 256;
 /// Pieces of one send.

@@ -112,6 +112,10 @@ impl Worker {
         self.now = now();
         self.look_into_mailbox();
         let choked = self.is_choked();
+        if choked {
+            // What there is to read is told again at once.
+            std::thread::sleep(CHOKED_PAUSE);
+        }
         for index in 0..events {
             let event = self.poll.event(index);
             if event.token == MAILBOX {
@@ -176,9 +180,9 @@ impl Worker {
     /// Another worker has not taken its chunks: nothing is read here that would add to them.
     fn is_choked(&self) -> bool {
         let others = self.shared.mailboxes.iter().enumerate();
-        others
-            .filter(|(worker, _)| *worker != self.local.worker)
-            .any(|(_, mailbox)| mailbox.waiting.load(Relaxed) > CHOKED)
+        others.filter(|(worker, _)| *worker != self.local.worker).any(|(worker, mailbox)| {
+            mailbox.waiting.load(Relaxed) > CHOKED && !self.shared.is_broken(worker)
+        })
     }
 
     pub(super) fn read(&mut self, token: u64) {
@@ -374,3 +378,4 @@ const AT_ONCE: Duration = Duration::from_micros(10);
 /// Copies after which no more is waited for.
 const GATHERED: u64 = 1 << 14;
 const CHOKED: usize = 32 << 20;
+const CHOKED_PAUSE: Duration = Duration::from_micros(200);

@@ -118,8 +118,10 @@ impl Parser {
         }
     }
 
-    pub fn heap_size(&self) -> usize {
-        self.ranges.capacity() * size_of::<(u32, u32)>() + self.unquoted.capacity()
+    /// Bytes it holds beside the request itself, beyond those that every connection may keep.
+    pub fn held(&self) -> usize {
+        let ranges = self.ranges.capacity().saturating_sub(KEPT_RANGES);
+        ranges * size_of::<(u32, u32)>() + self.unquoted.capacity().saturating_sub(KEPT_RANGES)
     }
 
     fn bulk_length(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<u32>, Refusal> {
