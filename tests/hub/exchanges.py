@@ -7,7 +7,12 @@ from tests.hub.wire import Exchange, Step, raw, say
 NAMES = (
     *("PING", "ECHO", "HELLO", "AUTH", "SELECT", "QUIT", "RESET", "CLIENT", "COMMAND", "INFO"),
     *("SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"),
-    *("PUBLISH", "SPUBLISH", "PUBSUB"),
+    *("PUBLISH", "SPUBLISH", "PUBSUB", "READONLY", "MONITOR", "SHUTDOWN"),
+)
+SERVER = (
+    *("config|get", "config|set", "config|help", "acl|whoami", "acl|help", "slowlog|get"),
+    *("slowlog|len", "slowlog|reset", "slowlog|help", "client|unblock", "client|help"),
+    *("command|help", "command|list", "pubsub|help"),
 )
 # SETINFO and NO-TOUCH are younger than the Redis compared with.
 CLIENT = ("ID", "INFO", "LIST", "SETNAME", "GETNAME", "NO-EVICT", "REPLY", "KILL")
@@ -68,6 +73,34 @@ CONNECTION = (
     one("client reply skip", say("CLIENT", "REPLY", "SKIP", mute=True), say("PING"), say("PING")),
     one("client reply wrong", say("CLIENT", "REPLY", "X"), say("CLIENT", "REPLY"),
         say("CLIENT", "REPLY", "ON")),
+    one("readonly", say("READONLY"), say("READONLY", "x")),
+    one("client unblock", say("CLIENT", "UNBLOCK", "99999999"), say("CLIENT", "UNBLOCK", "x"),
+        say("CLIENT", "UNBLOCK", "99999999", "TIMEOUT"), say("CLIENT", "UNBLOCK", "9999999", "x"),
+        say("CLIENT", "UNBLOCK", "99999999", "ERROR"), say("CLIENT", "UNBLOCK")),
+    one("acl", say("ACL"), say("ACL", "WHOAMI"), say("ACL", "WHOAMI", "x"),
+        say("ACL", "NONSENSE"), say("ACL", "HELP", "x")),
+    one("config wrong", say("CONFIG"), say("CONFIG", "GET"), say("CONFIG", "SET"),
+        say("CONFIG", "SET", "maxclients"), say("CONFIG", "SET", "nonsense", "1"),
+        say("CONFIG", "SET", "maxclients", "1", "timeout"), say("CONFIG", "NONSENSE"),
+        say("CONFIG", "GET", "nonsense")),
+    one("config", say("CONFIG", "SET", "timeout", "77"), say("CONFIG", "GET", "timeout"),
+        say("CONFIG", "GET", "TIMEOUT"), say("CONFIG", "GET", "timeo?t"),
+        say("CONFIG", "SET", "timeout", "0", "slowlog-max-len", "128"),
+        say("CONFIG", "GET", "slowlog-max-le[n]")),
+    one("config in resp3", HELLO_3, say("CONFIG", "GET", "timeout"), say("CONFIG", "GET", "x"),
+        masks=HELLO),
+    one("slowlog", say("SLOWLOG"), say("SLOWLOG", "RESET"), say("SLOWLOG", "GET"),
+        say("SLOWLOG", "GET", "5"), say("SLOWLOG", "GET", "-1"), say("SLOWLOG", "GET", "-2"),
+        say("SLOWLOG", "GET", "x"), say("SLOWLOG", "LEN"), say("SLOWLOG", "NONSENSE"),
+        say("SLOWLOG", "LEN", "x"), say("SLOWLOG", "RESET", "x"), say("SLOWLOG", "GET", "1", "2")),
+    one("shutdown wrong", say("SHUTDOWN", "PLEASE"), say("SHUTDOWN", "ABORT"),
+        say("SHUTDOWN", "NOSAVE", "PLEASE")),
+    one("monitor with more", say("MONITOR", "x")),
+    one("command list wrong", say("COMMAND", "LIST", "x"), say("COMMAND", "LIST", "FILTERBY"),
+        say("COMMAND", "LIST", "FILTERBY", "X", "y"),
+        say("COMMAND", "LIST", "FILTERBY", "PATTERN", "nonsense"),
+        say("COMMAND", "LIST", "FILTERBY", "PATTERN", "publis?"),
+        say("COMMAND", "LIST", "FILTERBY", "MODULE", "x")),
     one("command wrong", say("COMMAND", "NONSENSE"), say("COMMAND", "COUNT", "x"),
         say("COMMAND", "INFO", "nonsense"), say("COMMAND", "DOCS", "nonsense")),
 )  # fmt: skip
@@ -75,6 +108,7 @@ CONNECTION = (
 DESCRIBED = (
     *(one(f"command info {name}", say("COMMAND", "INFO", name)) for name in NAMES if name not in
       {"CLIENT", "COMMAND", "PUBSUB"}),
+    *(one(f"command info {name}", say("COMMAND", "INFO", name)) for name in SERVER),
     # Not COMMAND DOCS: its words are the hub's own. test_describing.py looks at them.
     one("command info in resp3", HELLO_3, say("COMMAND", "INFO", "publish", "nonsense", "PING"),
         masks=HELLO),

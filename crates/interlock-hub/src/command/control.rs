@@ -11,20 +11,28 @@ use crate::shared::{add, Core};
 
 /// By patterns, as in Redis.
 pub fn get(call: &mut Call<'_, '_>) {
-    let patterns: Vec<Vec<u8>> = call.arguments.from(2).map(<[u8]>::to_ascii_lowercase).collect();
-    let wanted = |name: &str| patterns.iter().any(|p| glob::matches(p, name.as_bytes()));
+    let asked: Vec<&[u8]> = call.arguments.from(2).collect();
+    let matches = |pattern: &[u8], name: &[u8]| glob::matches(&pattern.to_ascii_lowercase(), name);
     let live = call.core.local.live.clone();
-    let found: Vec<_> = live.shown.iter().filter(|(name, _)| wanted(name)).collect();
+    let mut found: Vec<(&[u8], &str)> = Vec::new();
+    for (name, value) in &live.shown {
+        let name = name.as_bytes();
+        if let Some(pattern) = asked.iter().find(|pattern| matches(pattern, name)) {
+            // Who asks by name gets it back as it was written.
+            let same = pattern.eq_ignore_ascii_case(name);
+            found.push((if same { pattern } else { name }, value));
+        }
+    }
     call.reply.map(found.len());
     for (name, value) in found {
-        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(name);
         call.reply.bulk(value.as_bytes());
     }
 }
 
 pub fn set(call: &mut Call<'_, '_>) {
     if call.arguments.len() % 2 == 1 {
-        return call.error("ERR wrong number of arguments for 'config|set' command");
+        return call.syntax_error();
     }
     let words: Vec<&[u8]> = call.arguments.from(2).collect();
     let pairs = words.chunks_exact(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec())).collect();

@@ -204,6 +204,14 @@ impl Call<'_, '_> {
         self.arguments.get(index).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }
 
+    /// Of a subcommand whose declaration allows more arguments than it takes.
+    pub fn wrong_count(&mut self, container: &str) {
+        let head: &[u8] = b"ERR unknown subcommand or wrong number of arguments for '";
+        let tail = format!("'. Try {container} HELP.");
+        let text = [head, &self.arguments[1], tail.as_bytes()].concat();
+        self.error_bytes(&text);
+    }
+
     pub fn syntax_error(&mut self) {
         self.error("ERR syntax error");
     }

@@ -4,18 +4,15 @@ use super::Call;
 use crate::resp::parse::integer;
 
 pub fn get(call: &mut Call<'_, '_>) {
+    if call.arguments.len() > 3 {
+        return call.wrong_count("SLOWLOG");
+    }
     let count = match call.arguments.get(2).map(integer) {
         None => 10,
         Some(Some(-1)) => usize::MAX,
         Some(Some(count)) if count >= 0 => count as usize,
-        Some(Some(_)) => {
-            return call.error("ERR count should be greater than or equal to -1");
-        }
-        Some(None) => return call.error("ERR value is not an integer or out of range"),
+        Some(_) => return call.error("ERR count should be greater than or equal to -1"),
     };
-    if call.arguments.len() > 3 {
-        return call.error("ERR wrong number of arguments for 'slowlog|get' command");
-    }
     let entries = call.core.shared.slow_log.newest(count);
     call.reply.array(entries.len());
     for entry in entries {

@@ -102,9 +102,7 @@ pub fn shardchannels(call: &mut Call<'_, '_>) {
 
 fn list(call: &mut Call<'_, '_>, kind: Kind) {
     if call.arguments.len() > 3 {
-        let head: &[u8] = b"ERR unknown subcommand or wrong number of arguments for '";
-        let text = [head, &call.arguments[1], b"'. Try PUBSUB HELP."].concat();
-        return call.error_bytes(&text);
+        return call.wrong_count("PUBSUB");
     }
     let names = call.core.shared.directory.names(kind, call.arguments.get(2));
     call.reply.array(names.len());
