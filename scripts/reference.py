@@ -193,33 +193,63 @@ COMMANDS = """\
 # The hub's commands
 
 The hub speaks RESP2, RESP3 and inline commands. What it has in common with Redis 7.0.15 it answers
-in the same bytes, errors included; [where it does not](#where-it-differs-from-redis) has its reason.
-These are its commands, as `COMMAND DOCS` tells them, and the classes by which
+in the same bytes, errors included; [where it does not](#where-it-differs-from-redis) has its
+reason. These are its commands, as `COMMAND DOCS` tells them, and the classes by which
 [rights](../howto/hub-security.md) are given:
 
 """
 
-DIFFERENCES = """
+DIFFERENCES_HEAD = """
 ## Where it differs from Redis
 
 Compared byte for byte with Redis 7.0.15 in the tests; nothing else is known to differ.
 
 | what | the hub | why |
 |---|---|---|
-| `LOG`, `CLIENT SLOW`, `CONFIG RELOAD` | has them | Redis has not |
-| `CLIENT SETINFO`, `CLIENT NO-TOUCH` | has them | younger than 7.0; clients of today send them |
-| `COMMAND DOCS`, `HELP`, summaries | in its own words | they are for people |
-| `INFO`, `CLIENT LIST`, `CONFIG GET` | Redis' fields where there is such a thing, and its own | another server |
-| `CONFIG SET` of an address, a port or the number of workers | refused | they are taken at the start |
-| `CONFIG SET` of files and users | refused | whoever reaches a hub must not choose what it reads and writes |
-| `PSUBSCRIBE` by a user with patterns | allowed if all it matches is allowed | Redis wants the same pattern |
-| `SHUTDOWN` | only for who has logged in with a password | a hub serves many programs |
-| a TLS greeting at a plain port | an error, and closed | Redis leaves the client waiting |
-| a zero byte in a line of lengths | an error, and closed | Redis leaves the client waiting |
-| several patterns or topics at once, without an order in Redis | in the order of subscribing | it is the same each time |
-| what a subscriber is owed, limits and their defaults | `limits.pubsub`, `limits.normal` | bounded by default |
-| databases, transactions, scripts, data | not there | a hub stores nothing |
 """
+
+# What, the hub, why.
+DIFFERENCES = (
+    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`",
+     "has them",
+     "Redis has not"),
+    ("`CLIENT SETINFO`, `CLIENT NO-TOUCH`",
+     "has them",
+     "younger than 7.0; clients of today send them"),
+    ("`COMMAND DOCS`, `HELP`, summaries",
+     "in its own words",
+     "they are for people"),
+    ("`INFO`, `CLIENT LIST`, `CONFIG GET`",
+     "Redis' fields where there is such a thing, and its own",
+     "another server"),
+    ("`CONFIG SET` of an address, a port or the number of workers",
+     "refused",
+     "they are taken at the start"),
+    ("`CONFIG SET` of files and users",
+     "refused",
+     "whoever reaches a hub must not choose what it reads and writes"),
+    ("`PSUBSCRIBE` by a user with patterns",
+     "allowed if all it matches is allowed",
+     "Redis wants the same pattern"),
+    ("`SHUTDOWN`",
+     "only for who has logged in with a password",
+     "a hub serves many programs"),
+    ("a TLS greeting at a plain port",
+     "an error, and closed",
+     "Redis leaves the client waiting"),
+    ("a zero byte in a line of lengths",
+     "an error, and closed",
+     "Redis leaves the client waiting"),
+    ("several patterns or topics at once, without an order in Redis",
+     "in the order of subscribing",
+     "it is the same each time"),
+    ("what a subscriber is owed, limits and their defaults",
+     "`limits.pubsub`, `limits.normal`",
+     "bounded by default"),
+    ("databases, transactions, scripts, data",
+     "not there",
+     "a hub stores nothing"),
+)  # fmt: skip
 
 
 def cli() -> str:
@@ -257,10 +287,11 @@ def commands() -> str:
     lines = ["| command | what it does | since, in Redis | classes |", "|---|---|---|---|"]
     for name, told in sorted(docs.items()):
         lines += described(name.decode().upper(), told)
-    return COMMANDS + "\n".join(lines) + "\n" + DIFFERENCES
+    told = "".join(f"| {' | '.join(row)} |\n" for row in DIFFERENCES)
+    return COMMANDS + "\n".join(lines) + "\n" + DIFFERENCES_HEAD + told
 
 
-CLASSES = {name: classes for name, classes in _core.HubServer.commands()}
+CLASSES = dict(_core.HubServer.commands())
 OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD"}
 """Commands that Redis has not."""
 

@@ -131,9 +131,6 @@ impl Session {
         let bulk = core.local.live.frame_limit;
         let step = loop {
             let limits = Limits { bulk, strict: state.user.is_none() };
-            if state.waiting.is_some() {
-                break Step::Wait;
-            }
             let step = requests.next(&bytes[done..], &limits, state, core, out);
             match step {
                 Ok((used, None)) => done += used,
