@@ -8,6 +8,7 @@ import random
 import shutil
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, from_arguments, read
 from interlock.hub.resp import command
 from tests.hub.certificates import Authority, Pair
+from tests.hub.faults.measures import processor_seconds
 from tests.hub.servers import needs_hub
 from tests.hub.test_limits import opened, to_the_end
 
@@ -142,6 +144,25 @@ def test_a_subscriber_that_does_not_read_is_owed_and_gets_all_later(
         frame = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$100000\r\n%s\r\n" % message
         for _ in range(100):
             assert received(slow, len(frame)) == frame
+
+
+def test_a_worker_rests_while_a_socket_is_full(authority: Authority, pair: Pair) -> None:
+    needs_hub()
+    tls = settings(pair, port=0)
+    with (
+        interlock.Hub(port=0, workers=1, idle_timeout=1, tls=tls) as hub,
+        shaken(hub.tls_port, authority) as slow,
+        Client(hub.url, timeout=20) as publisher,
+        opened(hub) as idle,
+    ):
+        slow.sendall(command("SUBSCRIBE", "a"))
+        received(slow, len(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"))
+        assert publisher.pipeline([("PUBLISH", "a", b"x" * 100_000)] * 150) == [1] * 150
+        used, begin = processor_seconds(os.getpid(), "hub-worker-0"), time.monotonic()
+        # The idle one is closed after a second or two, in which the worker has nothing to do.
+        assert to_the_end(idle) == b""
+        share = (processor_seconds(os.getpid(), "hub-worker-0") - used) / (time.monotonic() - begin)
+        assert share < 0.3
 
 
 def test_one_byte_a_record_is_a_command_all_the_same(

@@ -66,6 +66,10 @@ pub struct Local {
     /// on that than on the request.
     pub commands: u64,
     pub published: u64,
+    pub delivered: u64,
+    pub dropped: u64,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 /// What a command may touch beside its own connection.
@@ -303,17 +307,37 @@ impl Shared {
 
 impl Local {
     pub fn new(worker: usize, live: Arc<Live>) -> Self {
-        let (subscribers, monitors, chunk, commands, published) = Default::default();
-        Local { worker, live, subscribers, monitors, chunk, commands, published }
+        let (subscribers, monitors, chunk) = Default::default();
+        let (commands, published, delivered, dropped) = Default::default();
+        let (received_bytes, sent_bytes) = Default::default();
+        Local {
+            worker,
+            live,
+            subscribers,
+            monitors,
+            chunk,
+            commands,
+            published,
+            delivered,
+            dropped,
+            received_bytes,
+            sent_bytes,
+        }
     }
 
     /// Tells its counts.
     pub fn count(&mut self, counters: &Counters) {
-        if self.commands > 0 {
-            add(&counters.total_commands_processed, std::mem::take(&mut self.commands));
-        }
-        if self.published > 0 {
-            add(&counters.messages_published, std::mem::take(&mut self.published));
+        for (count, counter) in [
+            (&mut self.commands, &counters.total_commands_processed),
+            (&mut self.published, &counters.messages_published),
+            (&mut self.delivered, &counters.messages_delivered),
+            (&mut self.dropped, &counters.messages_dropped),
+            (&mut self.received_bytes, &counters.total_net_input_bytes),
+            (&mut self.sent_bytes, &counters.total_net_output_bytes),
+        ] {
+            if *count > 0 {
+                add(counter, std::mem::take(count));
+            }
         }
     }
 }

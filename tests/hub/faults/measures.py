@@ -50,13 +50,7 @@ class Measured:
 
     def processor_seconds(self, thread: str) -> float:
         """What the threads of this name have used."""
-        ticks = 0
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            text = (task / "stat").read_text()
-            name, _, fields = text.partition("(")[2].rpartition(")")
-            if name == thread:
-                ticks += sum(int(field) for field in fields.split()[11:13])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self.pid, thread)
 
     def settle(self, clients: int) -> dict[str, int]:
         """Ask until so many connections are left, up to the watchdog; answer INFO then."""
@@ -70,6 +64,17 @@ class Measured:
         found = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
         assert found is not None
         return int(found[1]) << 10
+
+
+def processor_seconds(pid: int, thread: str) -> float:
+    """What the threads of this name have used of a process."""
+    ticks = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        text = (task / "stat").read_text()
+        name, _, fields = text.partition("(")[2].rpartition(")")
+        if name == thread:
+            ticks += sum(int(field) for field in fields.split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -29,11 +29,10 @@ impl Worker {
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         connection.dirty = false;
         match connection.send() {
-            Ok(sent) => add(&self.shared.counters.total_net_output_bytes, sent as u64),
+            Ok(sent) => self.local.sent_bytes += sent as u64,
             Err(error) => return self.broken(slot, &error),
         }
-        let sent_messages = std::mem::take(&mut connection.output.sent_messages);
-        add(&self.shared.counters.messages_delivered, sent_messages);
+        self.local.delivered += std::mem::take(&mut connection.output.sent_messages);
         connection.session.state.card.owed.store(connection.output.held(), Relaxed);
         if connection.output.blocked {
             self.watch(slot);

@@ -12,7 +12,7 @@ use super::poll::Poll;
 use crate::events::Answer;
 use crate::registry::Time;
 use crate::session::{Session, Step};
-use crate::shared::{add, Core, Local, Shared};
+use crate::shared::{Core, Local, Shared};
 use crate::tls::Tls;
 use crate::topics::Kind;
 
@@ -99,6 +99,7 @@ impl Worker {
             self.turn(events);
             self.gather();
             self.flush_pushes();
+            self.local.count(&self.shared.counters);
             self.tick();
             if self.finishing && self.free.len() == self.slots.len() {
                 return;
@@ -206,7 +207,7 @@ impl Worker {
             }
             Err(error) => self.broken(token as u32, &error),
             Ok(Some(count)) => {
-                add(&self.shared.counters.total_net_input_bytes, count as u64);
+                self.local.received_bytes += count as u64;
                 // What was sequenced before these bytes were sent comes before their answers.
                 if self.shared.mailboxes[self.local.worker].is_full() {
                     self.look_into_mailbox();
@@ -310,7 +311,7 @@ impl Worker {
     }
 
     fn deliver(&mut self, chunk: &Arc<Chunk>) {
-        let live = self.local.live.clone();
+        let live = &self.local.live;
         let (mut over, mut reached, mut delivered, mut dropped) = (Vec::new(), 0, 0, 0);
         for run in chunk.runs.iter().filter(|run| run.workers >> self.local.worker & 1 == 1) {
             let slots = match run.kind {
@@ -351,8 +352,8 @@ impl Worker {
             }
         }
         self.copies += reached;
-        add(&self.shared.counters.messages_delivered, delivered);
-        add(&self.shared.counters.messages_dropped, dropped);
+        self.local.delivered += delivered;
+        self.local.dropped += dropped;
         over.into_iter().for_each(|slot| self.close_over(slot));
     }
 
