@@ -161,6 +161,11 @@ lint-rust: $(BUILD_TOOLS)
 	$(call step,cargo fmt and clippy)
 	@scripts/component.sh fmt --all --check
 	@scripts/component.sh clippy --locked --workspace --all-targets --quiet -- --deny warnings
+	@for program in load rust; do \
+		scripts/component.sh fmt --manifest-path benchmarks/$$program/Cargo.toml --check && \
+		CARGO_TARGET_DIR=target/lint scripts/component.sh clippy --locked --all-targets --quiet \
+			--manifest-path benchmarks/$$program/Cargo.toml -- --deny warnings || exit 1; \
+	done
 
 .PHONY: licences
 licences: $(BUILD_TOOLS)

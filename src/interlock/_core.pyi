@@ -475,8 +475,8 @@ class HubServer:
         """What has happened, oldest first, and how many lines of the log were left out.
 
         ``("log", level, text)``, ``("broken", text)``,
-        ``("password", asker, (user, password, address))``, ``("set", asker, [(name, value)])``, ``("reload", asker, ())``,
-        ``("shutdown", asker, ())``.
+        ``("password", asker, (user, password, address))``,
+        ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
         """
     def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
         """Answers a question among the events: yes, or no with an error's text."""

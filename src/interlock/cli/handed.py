@@ -6,7 +6,7 @@ import ipaddress
 import os
 
 from interlock.hub import systemd
-from interlock.hub.config import Configuration
+from interlock.hub.config import GUARDED, Configuration, is_guarded
 
 
 def sockets(checked: Configuration) -> list[int]:
@@ -18,9 +18,10 @@ def sockets(checked: Configuration) -> list[int]:
     found = systemd.handed(os.environ)
     for socket in found:
         host = systemd.reach(socket.descriptor)
-        if host and not checked["unprotected"] and not ipaddress.ip_address(host).is_loopback:
+        loopback = not host or ipaddress.ip_address(host).is_loopback
+        if not (loopback or checked["unprotected"] or is_guarded(checked.values)):
             raise systemd.NotUsable(
                 f"socket {socket.name!r} (descriptor {socket.descriptor}), which was handed over, "
-                f"listens on {host}; allowed: a loopback address, or any with unprotected = true"
+                f"listens on {host}; allowed: {GUARDED}"
             )
     return [socket.descriptor for socket in found]

@@ -343,7 +343,7 @@ impl Worker {
                     // No send will tell it.
                     connection.session.state.card.owed.store(connection.output.held(), Relaxed);
                 }
-                if connection.output.is_over(connection.limit(&live), self.now) {
+                if connection.output.is_over(connection.limit(live), self.now) {
                     over.push(slot);
                 } else if !connection.dirty && !connection.output.blocked {
                     connection.dirty = true;
