@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -72,3 +73,9 @@ def test_a_label_holds_any_text(value: str) -> None:
 def test_draining_is_told() -> None:
     assert values(metrics.text({}))["interlock_hub_draining"] == 0
     assert values(metrics.text({}, draining=True))["interlock_hub_draining"] == 1
+
+
+def test_the_figures_of_a_section_stand_together() -> None:
+    sections = [figure.section for figure in FIGURES if figure.section]
+    heads = [section for section, _ in groupby(sections)]
+    assert len(heads) == len(set(heads))

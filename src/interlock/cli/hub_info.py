@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
 def show(client: Client, given: argparse.Namespace) -> int:
     """Ask and print, with --watch until Ctrl-C."""
     rates: dict[str, float] = {}
-    before: Mapping[str, int | str] | None = None
+    before: Mapping[str, int | float | str] | None = None
     asked = 0.0
     while True:
         now, found = time.monotonic(), asking.info(client)
@@ -58,7 +58,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
         time.sleep(given.watch)
 
 
-def summary(info: Mapping[str, int | str], rates: Mapping[str, float]) -> str:
+def summary(info: Mapping[str, int | float | str], rates: Mapping[str, float]) -> str:
     """The figures by section; those that the server does not tell are left out."""
     shown = [figure for figure in FIGURES if figure.section and figure.name in info]
     width = max((len(figure.label) for figure in shown), default=0)
@@ -75,17 +75,21 @@ def summary(info: Mapping[str, int | str], rates: Mapping[str, float]) -> str:
 
 
 def changes(
-    before: Mapping[str, int | str], now: Mapping[str, int | str], passed: float
+    before: Mapping[str, int | float | str], now: Mapping[str, int | float | str], passed: float
 ) -> Iterator[tuple[str, float]]:
     """By how much each counter rose in a second."""
     for figure in FIGURES:
         old, new = before.get(figure.name), now.get(figure.name)
-        if figure.kind is Kind.COUNTER and isinstance(old, int) and isinstance(new, int):
+        if (
+            figure.kind is Kind.COUNTER
+            and isinstance(old, int | float)
+            and isinstance(new, int | float)
+        ):
             # A hub that was started anew counts from 0.
             yield figure.name, max(new - old, 0) / passed
 
 
-def value(figure: Figure, given: int | str) -> str:
+def value(figure: Figure, given: int | float | str) -> str:
     """A figure as people read it."""
     if isinstance(given, str) or figure.kind is Kind.LABEL:
         return printable(str(given))
@@ -95,7 +99,9 @@ def value(figure: Figure, given: int | str) -> str:
 def amount(unit: Unit, number: float) -> str:
     """A number with its unit."""
     if unit is Unit.SECONDS:
-        return duration(int(number))
+        return (
+            duration(int(number)) if number >= 60 or isinstance(number, int) else f"{number:.2f} s"
+        )
     if unit is Unit.BYTES:
         return size(number)
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"

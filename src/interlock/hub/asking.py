@@ -48,13 +48,14 @@ class Connection:
     """The last one."""
 
 
-def info(client: Client) -> dict[str, int | str]:
-    """The figures of INFO; whole numbers as numbers."""
-    found: dict[str, int | str] = {}
+def info(client: Client) -> dict[str, int | float | str]:
+    """The figures of INFO; numbers as numbers."""
+    found: dict[str, int | float | str] = {}
     for line in text(client, "INFO").splitlines():
         name, colon, value = line.partition(":")
         if colon and not line.startswith("#"):
-            found[name] = int(value) if WHOLE.fullmatch(value) else value
+            whole, decimal = WHOLE.fullmatch(value), DECIMAL.fullmatch(value)
+            found[name] = int(value) if whole else float(value) if decimal else value
     return found
 
 
@@ -128,3 +129,4 @@ BATCH = 512
 """Names in one NUMSUB."""
 
 WHOLE = re.compile(r"\d+")
+DECIMAL = re.compile(r"\d+\.\d+", re.ASCII)
