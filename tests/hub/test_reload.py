@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 import interlock
 from interlock.hub import passwords
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError
+from interlock.hub.config import ConfigError, read
 from interlock.hub.resp import ReplyError
 from interlock.hub.settings import SETTINGS
+from tests.hub.certificates import Authority
 from tests.hub.servers import HubProcess, hub_process, needs_hub
 
 
@@ -100,6 +102,36 @@ def test_usr1_opens_the_log_anew(written: Written, process: HubProcess) -> None:
         assert process.process.poll() is None
     written.logged(process, signal.SIGHUP, "configured anew")
     assert moved.read_text().count("configured anew") == 1
+
+
+def test_a_port_that_speaks_tls_goes_on_to_whatever_is_read_later(tmp_path: Path) -> None:
+    needs_hub()
+    pair = Authority(tmp_path).sign("server")
+    secure = f'[tls]\ncert = "{pair.cert}"\nkey = "{pair.key}"\n'
+    file = tmp_path / "hub.toml"
+    for before, after, speaks in ((secure, "", "tls:"), ("", secure, "")):
+        file.write_text(f"port = 0\n{before}")
+        with interlock.Hub(file) as hub:
+            assert hub.addresses[0].startswith(speaks)
+            file.write_text(f"port = 0\n{after}")
+            assert hub.reload() == ["tls.cert", "tls.key"]
+            with socket.create_connection(("127.0.0.1", hub.port), 20) as plain:
+                plain.sendall(b"PING\r\n")
+                assert (plain.recv(7) == b"+PONG\r\n") == (speaks == "")
+
+
+def test_an_address_that_stays_keeps_the_users_that_guard_it(tmp_path: Path) -> None:
+    file = tmp_path / "hub.toml"
+    guard = f'[[user]]\nname = "a"\ntopics = ["*"]\npasswords = ["{passwords.hashed("x")}"]\n'
+    file.write_text(f'host = "0.0.0.0"\n{guard}')
+    running = read(file)
+    # Right by itself, but the address cannot change while the hub runs.
+    file.write_text("")
+    with pytest.raises(ConfigError, match="host is '0.0.0.0'"):
+        running.renewed()
+    file.write_text(guard)
+    new, fixed = running.renewed()
+    assert (new["host"], fixed) == ("0.0.0.0", ["host"])
 
 
 def test_a_log_that_cannot_be_opened_is_1_at_the_start_and_refused_later(

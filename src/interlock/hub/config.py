@@ -102,16 +102,26 @@ class Configuration:
         has; and the keys that would have to change and cannot while a hub runs, which stay as they
         are.
 
-        Raises ConfigError, and OSError where the file cannot be read.
+        Raises ConfigError, also where what stays and what changes are wrong together, and OSError
+        where the file cannot be read.
         """
         if raw is None:
             new = self.source.read() if self.source is not None else self
         else:
             kept = {key: Raw(self[key], self.origins[key]) for key in BY_KEY}
             new = replace(checked({**kept, **raw}), source=self.source)
-        fixed = [s.key for s in SETTINGS if not s.live and new[s.key] != self[s.key]]
+        # What a port speaks was settled when it was bound: TLS neither comes nor goes.
+        bound = set(TLS_FILES) if bool(new["tls.cert"]) != bool(self["tls.cert"]) else set()
+        fixed = [
+            s.key
+            for s in SETTINGS
+            if (not s.live or s.key in bound) and new[s.key] != self[s.key]
+        ]
         values = {**new.values, **{key: self[key] for key in fixed}}
         origins = {**new.origins, **{key: self.origins[key] for key in fixed}}
+        # The old address with the new users may be open to whom neither configuration lets in.
+        if faults := tuple(together(values, origins)):
+            raise ConfigError(faults)
         return replace(
             new, values=MappingProxyType(values), origins=MappingProxyType(origins)
         ), fixed
@@ -120,7 +130,7 @@ class Configuration:
         if not self["tls.cert"]:
             return None
         texts: list[bytes | None] = []
-        for key in ("tls.cert", "tls.key", "tls.client_ca"):
+        for key in TLS_FILES:
             try:
                 texts.append(Path(self[key]).read_bytes() if self[key] else None)
             except OSError as error:
@@ -306,6 +316,7 @@ def toml(value: object) -> str:
 
 DEFAULT = "default"
 CLASSES = ("normal", "pubsub")
+TLS_FILES = ("tls.cert", "tls.key", "tls.client_ca")
 # What the native server has under the same name.
 FOR_SERVER = (
     *("host", "port", "unix", "workers", "maxclients", "max_per_address", "query_limit"),

@@ -27,18 +27,18 @@ impl Worker {
         if peer.is_tcp {
             poll::no_delay(fd);
         }
-        let tls = match &self.local.live.tls {
-            // The certificate cannot be used: nothing can be said to the client.
-            Some(config) if peer.speaks_tls => match Tls::new(config.clone()) {
-                Ok(tls) => Some(Box::new(tls)),
-                Err(_) => {
+        let tls = match (peer.speaks_tls, &self.local.live.tls) {
+            (false, _) => None,
+            (true, config) => match config.clone().and_then(|config| Tls::new(config).ok()) {
+                Some(tls) => Some(Box::new(tls)),
+                // No certificate, or one that cannot be used: nothing can be said to the client.
+                None => {
                     add(&self.shared.counters.tls_errors, 1);
                     self.shared.left(&peer);
                     self.free.push(slot);
                     return;
                 }
             },
-            _ => None,
         };
         let id = self.shared.registry.next_id();
         let card = Arc::new(Card {
