@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 import interlock
+from interlock.hub import passwords
 from interlock.hub.client import Client
-from tests.hub.servers import program
+from tests.hub.certificates import Authority
+from tests.hub.servers import needs_hub, program
 
 
 def cli(port: int, *words: str, given: str | None = None) -> str:
@@ -94,3 +97,26 @@ def test_redis_benchmark_pings(hub: interlock.Hub) -> None:
 
 
 PUBLISH = ("PUBLISH", "t", "m")
+
+
+def test_they_log_in_and_speak_tls(tmp_path: Path) -> None:
+    needs_hub()
+    authority = Authority(tmp_path)
+    pair = authority.sign("server")
+    tls = {"cert": str(pair.cert), "key": str(pair.key), "client_ca": str(authority.cert)}
+    shown = authority.sign("client")
+    flags = ("--tls", "--cacert", str(authority.cert), "--cert", str(shown.cert), "--key",
+             str(shown.key))  # fmt: skip
+    user = {"name": "ann", "passwords": [passwords.hashed("secret")], "topics": ["*"],
+            "commands": ["@all"]}  # fmt: skip
+    with interlock.Hub(port=0, tls=tls, user=[user]) as hub:
+        known = (*flags, "--user", "ann", "--pass", "secret", "--no-auth-warning")
+        assert cli(hub.port, *known, "ACL", "WHOAMI") == "ann\n"
+        assert "NOAUTH" in cli(hub.port, *flags, "ACL", "WHOAMI")
+        done = subprocess.run(
+            [program("redis-benchmark"), "-p", str(hub.port), *flags, "--user", "ann", "-a",
+             "secret", "-n", "2000", "-c", "10", "-P", "4", "-q", "PUBLISH", "a", "x"],
+            capture_output=True, text=True, timeout=50, check=True,
+        )  # fmt: skip
+        assert "requests per second" in done.stdout
+        assert hub.info()["messages_published"] == 2000
