@@ -60,7 +60,7 @@ pub fn list(call: &mut Call<'_, '_>) {
 /// How arguments are written in a line of help: ` <name>`, ` [TOKEN <name> ...]`.
 pub fn usage(arguments: &[Argument]) -> String {
     let shown = |argument: &Argument| {
-        let inner = argument.arguments.iter().map(|inner| inner_usage(inner));
+        let inner = argument.arguments.iter().map(inner_usage);
         let mut text = match argument.kind {
             "block" => inner.collect::<Vec<_>>().join(" "),
             "oneof" => format!("({})", inner.collect::<Vec<_>>().join("|")),
