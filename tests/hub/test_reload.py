@@ -127,7 +127,7 @@ def test_an_address_that_stays_keeps_the_users_that_guard_it(tmp_path: Path) -> 
     running = read(file)
     # Right by itself, but the address cannot change while the hub runs.
     file.write_text("")
-    with pytest.raises(ConfigError, match="host is '0.0.0.0'"):
+    with pytest.raises(ConfigError, match=r"host is '0\.0\.0\.0'"):
         running.renewed()
     file.write_text(guard)
     new, fixed = running.renewed()
