@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import interlock
-from interlock.hub import passwords
+from interlock.hub import control, passwords
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError, from_arguments, read
+from interlock.hub.config import ConfigError, Configuration, from_arguments, read
 from interlock.hub.resp import ReplyError, command
 from tests.hub.servers import needs_hub, redis_server
 from tests.hub.test_limits import opened, to_the_end
@@ -197,6 +200,34 @@ def test_rights_that_shrink_end_what_they_no_longer_cover(hub: interlock.Hub) ->
             free.publish("orders.new", "x")
         assert free.publish("news", "x") == 0
         assert root.publish("orders.new", "x") == 0
+
+
+def test_who_may_no_longer_monitor_or_subscribe_is_closed(hub: interlock.Hub) -> None:
+    calls = (("MONITOR",), ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "a"), ("SSUBSCRIBE", "a"))
+    with ExitStack() as stack:
+        clients = [stack.enter_context(opened(hub)) for _ in calls]
+        for client, call in zip(clients, calls, strict=True):
+            client.sendall(command("AUTH", "root", "secret"))
+            assert to_the_line(client) == b"+OK\r\n"
+            client.sendall(command(*call))
+            assert to_the_line(client) in {b"+OK\r\n", b"*3\r\n"}
+        remaining = clients.pop(1)
+        hub.set({"user": [{**ROOT, "commands": ["@connection", "subscribe"]}, APP]})
+        for client in clients:
+            to_the_end(client)
+        assert hub.info()["permission_disconnections"] == len(clients)
+        remaining.sendall(command("RESET"))
+        while to_the_line(remaining) != b"+RESET\r\n":
+            pass
+
+
+def to_the_line(connection: socket.socket) -> bytes:
+    found = b""
+    while not found.endswith(b"\n"):
+        byte = connection.recv(1)
+        assert byte, found
+        found += byte
+    return found
 
 
 def test_client_list_and_kill_know_the_user(hub: interlock.Hub) -> None:

@@ -207,9 +207,15 @@ impl Session {
             Kind::Pattern => user.subscribe.hold_all_of(name),
             Kind::Topic | Kind::Shard | Kind::Trace => user.subscribe.hold(name),
         };
-        let keeps = [Kind::Topic, Kind::Pattern, Kind::Shard]
-            .into_iter()
-            .all(|kind| state.names(kind).iter().all(|name| may(kind, name)));
+        let calls = [
+            (Kind::Topic, "subscribe"),
+            (Kind::Pattern, "psubscribe"),
+            (Kind::Shard, "ssubscribe"),
+        ];
+        let keeps = calls.into_iter().all(|(kind, command)| {
+            let names = state.names(kind);
+            (names.is_empty() || user.may_call(command)) && names.iter().all(|name| may(kind, name))
+        }) && (!state.monitors || user.may_call("monitor"));
         state.become_user(Some(user), state.logged_in);
         keeps
     }

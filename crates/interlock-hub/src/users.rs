@@ -114,6 +114,11 @@ impl User {
         if !self.commands.hold(command) {
             let text = "NOPERM this user has no permissions to run the";
             return Some(format!("{text} '{}' command", command.name).into_bytes());
+    /// Whether this command is allowed, whatever its arguments.
+    pub fn may_call(&self, name: &str) -> bool {
+        named(name.as_bytes()).is_some_and(|command| self.commands.hold(command))
+    }
+
         }
         let allowed = match command.access {
             Access::None => true,
