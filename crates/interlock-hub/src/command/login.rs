@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::connection::{is_printable, BAD_NAME, REDIS_VERSION};
+use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME, REDIS_VERSION};
 use super::{Call, Waiting};
 use crate::events::{Answer, Level, Question};
 use crate::resp::parse::integer;
@@ -69,6 +69,9 @@ pub fn hello(call: &mut Call<'_, '_>) {
             let name = &call.arguments[at + 1];
             if !is_printable(name) {
                 return call.error(BAD_NAME);
+            }
+            if name.len() > LONGEST_NAME {
+                return call.error(LONG_NAME);
             }
             // At once, as in Redis: it stays although a later option is wrong.
             *call.state.card.name.lock() = name.into();
