@@ -221,6 +221,30 @@ def test_who_may_no_longer_monitor_or_subscribe_is_closed(hub: interlock.Hub) ->
             pass
 
 
+def test_a_password_that_is_no_longer_one_when_it_has_been_looked_at_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needs_hub()
+    looks, go_on, matches = threading.Event(), threading.Event(), passwords.matches
+
+    def held(password: bytes, known: str) -> bool:
+        looks.set()
+        assert go_on.wait(20)
+        return matches(password, known)
+
+    monkeypatch.setattr(passwords, "matches", held)
+    user = {**APP, "passwords": [HASH]}
+    with interlock.Hub(port=0, user=[user]) as hub, opened(hub) as client:
+        client.sendall(command("AUTH", "app", "secret") + command("AUTH", "app", "other"))
+        assert looks.wait(20)
+        hub.set({"user": [{**user, "passwords": [OTHER]}]})
+        go_on.set()
+        assert to_the_line(client).startswith(b"-WRONGPASS")
+        assert to_the_line(client) == b"+OK\r\n"
+        client.sendall(command("AUTH", "app", "secret"))
+        assert to_the_line(client).startswith(b"-WRONGPASS")
+
+
 def to_the_line(connection: socket.socket) -> bytes:
     found = b""
     while not found.endswith(b"\n"):

@@ -187,6 +187,10 @@ impl Session {
         let before = out.len();
         let resp3 = state.resp3;
         waiting.answered(answer, state, core, Writer { out, resp3 });
+        if state.waiting.is_some() {
+            // It had to ask again.
+            return;
+        }
         if state.is_silent() {
             out.truncate(before);
         }

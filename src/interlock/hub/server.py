@@ -175,10 +175,11 @@ class Hub:
         server, given = self._running(), self._for_server(new)
         if self.on_apply is not None:
             self.on_apply(new)
-        server.apply(given)
         changed = [key for key, value in new.values.items() if value != self._config[key]]
         self._config = new
+        # First: who logs in under the new users must not be compared with the old ones.
         logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
+        server.apply(given)
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
         given = config.for_server()
