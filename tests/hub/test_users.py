@@ -245,6 +245,65 @@ def test_a_password_that_is_no_longer_one_when_it_has_been_looked_at_is_not_take
         assert to_the_line(client).startswith(b"-WRONGPASS")
 
 
+def test_passwords_of_who_has_gone_are_not_looked_at_and_too_many_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needs_hub()
+    looked: list[bytes] = []
+    looks, go_on = threading.Event(), threading.Event()
+
+    def held(password: bytes, _known: str) -> bool:
+        looked.append(password)
+        looks.set()
+        assert go_on.wait(20)
+        return False
+
+    monkeypatch.setattr(passwords, "matches", held)
+    monkeypatch.setattr(control, "MOST_LOGINS", 4)
+    with interlock.Hub(port=0, user=[ROOT]) as hub, opened(hub) as first:
+        first.sendall(command("AUTH", "root", "first"))
+        assert looks.wait(20)
+        for number in range(3):
+            with opened(hub) as gone:
+                gone.sendall(command("AUTH", "root", "gone"))
+                while hub.info()["total_commands_processed"] < 2 + number:
+                    pass
+                # A cut, which is noticed though nothing is read from it.
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        while hub.info()["connected_clients"] > 1:
+            pass
+        with opened(hub) as last, opened(hub) as too_many:
+            last.sendall(command("AUTH", "root", "last"))
+            while hub.info()["total_commands_processed"] < 5:
+                pass
+            too_many.sendall(command("AUTH", "root", "too many"))
+            assert to_the_line(too_many).startswith(b"-WRONGPASS")
+            go_on.set()
+            assert to_the_line(last).startswith(b"-WRONGPASS")
+        assert to_the_line(first).startswith(b"-WRONGPASS")
+    assert looked == [b"first", b"last"]
+
+
+def test_a_hub_that_nobody_holds_ends_though_a_password_is_looked_at() -> None:
+    needs_hub()
+    held: list[interlock.Hub] = []
+
+    class Left(interlock.Hub):
+        @property
+        def config(self) -> Configuration:
+            held.clear()
+            return super().config
+
+    held.append(Left(port=0, user=[ROOT]))
+    held[0].start()
+    (thread,) = (one for one in threading.enumerate() if one.name == "hub-control")
+    with socket.create_connection(("127.0.0.1", held[0].port), 20) as client:
+        client.sendall(command("AUTH", "root", "secret"))
+        to_the_end(client)
+    thread.join(20)
+    assert not thread.is_alive()
+
+
 def to_the_line(connection: socket.socket) -> bytes:
     found = b""
     while not found.endswith(b"\n"):
