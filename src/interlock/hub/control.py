@@ -38,6 +38,7 @@ class Controller:
         self._server = server
         # No executor: an interpreter that ends waits for its threads and all they have to do.
         self._logins: SimpleQueue[tuple[Asker, bytes, bytes] | None] = SimpleQueue()
+        self._ends = False
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         # A daemon: a program that forgets its hub must be able to end.
         self._thread = threading.Thread(target=self._run, name="hub-control", daemon=True)
@@ -157,8 +158,11 @@ class Controller:
     def _shut_down(self) -> str | None:
         if self._hub.on_shutdown is None:
             return "ERR this hub is part of a program, which alone can end it"
-        logger.info("a client asked for the end")
-        self._hub.on_shutdown()
+        # Once: a second order is no second signal, which would cut a drain short.
+        if not self._ends:
+            logger.info("a client asked for the end")
+            self._hub.on_shutdown()
+            self._ends = True
         return None
 
 

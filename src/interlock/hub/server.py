@@ -72,7 +72,8 @@ class Hub:
         # One change of the configuration at a time.
         self._changes = threading.Lock()
         self.on_shutdown: Callable[[], None] | None = None
-        """What the command SHUTDOWN does; None: it is refused. Called on a thread of the hub's."""
+        """What the command SHUTDOWN does, the first time; None: it is refused. Called on a thread
+        of the hub's."""
         self.on_apply: Callable[[configuration.Configuration], None] | None = None
         """Told of another configuration before it is applied; may refuse it by ConfigError."""
 
@@ -176,10 +177,10 @@ class Hub:
         if self.on_apply is not None:
             self.on_apply(new)
         changed = [key for key, value in new.values.items() if value != self._config[key]]
-        self._config = new
         # First: who logs in under the new users must not be compared with the old ones.
-        logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
+        self._config = new
         server.apply(given)
+        logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
         given = config.for_server()
