@@ -82,15 +82,16 @@ impl Output {
 
     /// Takes out the oldest messages until there is room for `length` more bytes under `most`: how
     /// many there were, and whether there is room now.
-    pub fn make_room(&mut self, length: usize, most: usize, resp3: bool) -> (u64, bool) {
+    pub fn make_room(&mut self, length: usize, most: usize) -> (u64, bool) {
         let mut dropped = 0;
         // What was sent in part must be sent whole.
         let mut at = usize::from(self.sent > 0);
         while self.held() + length + OVERHEAD > most {
             match self.queue.get(at) {
                 None => return (dropped, false),
-                Some(Segment::Droppable { messages, .. }) => {
-                    let messages = u64::from(*messages);
+                Some(Segment::Droppable { messages, bytes }) => {
+                    // The client may speak another protocol by what comes behind.
+                    let (messages, resp3) = (u64::from(*messages), is_resp3(bytes));
                     dropped += messages;
                     let taken = self.queue.remove(at).expect("it was found");
                     self.queued -= taken.weight();
@@ -114,14 +115,15 @@ impl Output {
     /// Notes that so many messages are missing before the segment `at`.
     fn miss(&mut self, at: usize, messages: u64, resp3: bool) {
         let before = at.checked_sub(1).filter(|&before| before > 0 || self.sent == 0);
-        if let Some(segment) = before.and_then(|before| self.queue.get_mut(before)) {
-            if let Segment::Missed { count, bytes } = segment {
+        match before.and_then(|before| self.queue.get_mut(before)) {
+            Some(Segment::Missed { count, bytes }) if is_resp3(bytes) == resp3 => {
                 self.queued -= bytes.len();
                 *count += messages;
                 *bytes = missed(*count, resp3);
                 self.queued += bytes.len();
                 return;
             }
+            _ => {}
         }
         let segment = Segment::Missed { count: messages, bytes: missed(messages, resp3) };
         self.queued += segment.weight();
@@ -290,6 +292,11 @@ impl Segment {
     }
 }
 
+/// The protocol of a push.
+fn is_resp3(push: &[u8]) -> bool {
+    push.first() == Some(&b'>')
+}
+
 fn missed(count: u64, resp3: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = Writer { out: &mut bytes, resp3 };
@@ -399,7 +406,7 @@ mod tests {
                 let message = format!("{}{number}", "x".repeat(random.usize(0..300)));
                 let chunk = chunk(message.as_bytes());
                 let end = chunk.bytes(false).len() as u32;
-                let (taken, fits) = output.make_room(end as usize, most, false);
+                let (taken, fits) = output.make_room(end as usize, most);
                 dropped += taken;
                 if fits {
                     output.share(&chunk, 0..end, false, 1);
@@ -443,6 +450,28 @@ mod tests {
             total_missed += missed;
         }
         assert!(total_missed > 1000, "{total_missed}");
+    }
+
+    #[test]
+    fn what_is_missed_is_told_in_the_protocol_of_the_messages() {
+        for resp3 in [false, true] {
+            let (mut output, mut expected) = (Output::default(), Vec::new());
+            let chunk = chunk(&[b'x'; 100]);
+            let all = 0..chunk.bytes(false).len() as u32;
+            output.unshare();
+            output.share(&chunk, all.clone(), resp3, 1);
+            output.share(&chunk, all, resp3, 1);
+            // From here on it speaks the other one.
+            output.tail.extend_from_slice(b"the answer to HELLO");
+            assert_eq!(output.make_room(100, 300), (2, true));
+            expected.extend_from_slice(&missed(2, resp3));
+            output.miss_last(1, !resp3);
+            expected.extend_from_slice(b"the answer to HELLO");
+            expected.extend_from_slice(&missed(1, !resp3));
+            let mut parts = [&[][..]; 8];
+            let count = output.pieces(&mut parts, 5000);
+            assert_eq!(parts[..count].concat(), expected);
+        }
     }
 
     #[test]

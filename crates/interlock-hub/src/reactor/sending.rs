@@ -142,7 +142,7 @@ impl Connection {
             return (0, true);
         }
         let resp3 = self.session.state.resp3;
-        let (dropped, fits) = self.output.make_room(length, most, resp3);
+        let (dropped, fits) = self.output.make_room(length, most);
         if fits {
             return (dropped, true);
         }
