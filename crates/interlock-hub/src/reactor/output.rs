@@ -64,7 +64,8 @@ impl Output {
             self.close_tail();
             return self.push(Segment::Droppable { bytes, messages: droppable });
         }
-        if let (true, Some(Segment::Shared { chunk: last, end: last_end, .. })) =
+        // What may be taken out is not lengthened by what must stay.
+        if let (true, Some(Segment::Shared { chunk: last, end: last_end, droppable: 0, .. })) =
             (self.tail.is_empty(), self.queue.back_mut())
         {
             if Arc::ptr_eq(last, chunk) && *last_end == start {
@@ -472,6 +473,23 @@ mod tests {
             let count = output.pieces(&mut parts, 5000);
             assert_eq!(parts[..count].concat(), expected);
         }
+    }
+
+    #[test]
+    fn lines_of_monitor_are_never_taken_out_with_messages() {
+        let mut builder = Builder::default();
+        builder.add(Kind::Topic, b"t", b"t", b"1", Interest { receivers: 1, workers: 1 });
+        builder.add_trace(b"+a line\r\n", 1);
+        let chunk = builder.take().remove(0);
+        let [message, line] = &chunk.runs[..] else { panic!("{}", chunk.runs.len()) };
+        let mut output = Output::default();
+        output.share(&chunk, message.start..message.end, false, 1);
+        output.share(&chunk, line.start..line.end, false, 0);
+        output.unshare();
+        assert_eq!(output.make_room(0, 100), (1, true));
+        let mut parts = [&[][..]; 8];
+        let count = output.pieces(&mut parts, 5000);
+        assert_eq!(parts[..count].concat(), [&missed(1, false)[..], b"+a line\r\n"].concat());
     }
 
     #[test]
