@@ -97,6 +97,15 @@ impl Worker {
         }
         self.watch(slot);
         self.feed(token, &[]);
+        self.close_ended(token);
+    }
+
+    /// A client of TLS has said that nothing more comes: what it has asked for is done first.
+    pub(super) fn close_ended(&mut self, token: u64) {
+        let ended = |c: &Connection| c.tls.as_ref().is_some_and(|tls| tls.has_ended());
+        if self.connection(token).is_some_and(|c| ended(c) && !c.is_waiting()) {
+            self.begin_close(token as u32);
+        }
     }
 
     pub(super) fn kill(&mut self, card: &Card) {

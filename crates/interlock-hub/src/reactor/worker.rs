@@ -205,10 +205,7 @@ impl Worker {
                     self.look_into_mailbox();
                 }
                 self.feed(token, &buffer[..count]);
-                let connection = self.connection(token);
-                if connection.is_some_and(|c| c.tls.as_ref().is_some_and(|tls| tls.has_ended())) {
-                    self.begin_close(token as u32);
-                }
+                self.close_ended(token);
             }
         }
         self.buffer = buffer;
