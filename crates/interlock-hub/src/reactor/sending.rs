@@ -74,7 +74,7 @@ impl Worker {
         let place = &self.slots[slot as usize];
         let Some(connection) = place.connection.as_ref() else { return };
         let token = u64::from(place.generation) << 32 | u64::from(slot);
-        let read = connection.closing_since.is_none() && !connection.is_waiting();
+        let read = connection.reads();
         let write = connection.output.blocked;
         if self.poll.change(connection.socket.as_raw_fd(), token, read, write).is_err() {
             self.close(slot);
@@ -127,6 +127,10 @@ impl Connection {
     /// For the controller: nothing is read from it until then.
     pub(super) fn is_waiting(&self) -> bool {
         self.session.state.waiting.is_some()
+    }
+
+    pub(super) fn reads(&self) -> bool {
+        self.closing_since.is_none() && !self.is_waiting()
     }
 
     /// CLIENT SLOW drop: makes room for so many messages of so many bytes, by taking out older ones.

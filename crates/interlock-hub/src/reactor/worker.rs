@@ -102,7 +102,7 @@ impl Worker {
 
     /// Reads what is there, and hands on what was published before anything is answered: who
     /// learns of an answer may rely on the message being in its place.
-    fn turn(&mut self, events: usize) {
+    pub(super) fn turn(&mut self, events: usize) {
         self.now = now();
         self.look_into_mailbox();
         let choked = self.is_choked();
@@ -116,8 +116,14 @@ impl Worker {
             if event.writable && self.connection(event.token).is_some() {
                 self.unblock(slot);
             }
-            if event.readable && !choked && self.connection(event.token).is_some() {
-                self.read(event.token);
+            if event.readable && !choked {
+                let reads = self.connection(event.token).map(Connection::reads);
+                if reads == Some(true) {
+                    self.read(event.token);
+                } else if reads == Some(false) && event.ended {
+                    // Input may be from before it was to close, and is left; this is its end.
+                    self.close(slot);
+                }
             }
         }
         for (token, answer) in std::mem::take(&mut self.answers) {
@@ -179,16 +185,12 @@ impl Worker {
     }
 
     pub(super) fn read(&mut self, token: u64) {
-        if self.connection(token).is_none() {
+        if !self.connection(token).is_some_and(Connection::reads) {
             return;
         }
         let place = &mut self.slots[token as u32 as usize];
         let Some(connection) = place.connection.as_mut() else { return };
         let fd = connection.socket.as_raw_fd();
-        if connection.closing_since.is_some() || connection.is_waiting() {
-            // Only its end is still told.
-            return self.close(token as u32);
-        }
         let mut buffer = std::mem::take(&mut self.buffer);
         match connection.receive(fd, &mut buffer) {
             Ok(None) => self.answer(token as u32),
