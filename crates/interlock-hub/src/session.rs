@@ -294,7 +294,10 @@ impl Requests {
         state.silence_moves_on();
         let step = if state.closing {
             Some(Step::Close)
-        } else if core.local.chunk.size > TURN_BYTES || core.local.chunk.copies > TURN_COPIES {
+        } else if core.local.chunk.size > TURN_BYTES
+            || core.local.chunk.copies > TURN_COPIES
+            || out.len() > TURN_BYTES
+        {
             Some(Step::Sync)
         } else {
             None
@@ -438,7 +441,8 @@ impl State {
     }
 }
 
-/// Published in one turn, encoded and in copies to send: then it goes out before more is read.
+/// Published in one turn, encoded and in copies to send: then it goes out before more is read. So
+/// many bytes of replies, too, are a reason to look whether the client is owed too much.
 const TURN_BYTES: usize = 1 << 20;
 const TURN_COPIES: u64 = 1 << 16;
 /// Up to so many, comparing a topic with them takes less than two looks at the clock are worth.

@@ -160,3 +160,14 @@ fn a_name_that_others_would_be_shown_again_and_again_has_a_longest() {
         assert!(shown.contains(&format!("{kept}{fits}")), "{shown}");
     }
 }
+
+#[test]
+fn many_short_requests_with_long_replies_stop_for_a_look_at_the_limits() {
+    let mut hub = Hub::new(Settings::default());
+    let mut client = hub.client(1);
+    let (requests, mut at) = (b"COMMAND DOCS\r\n".repeat(1000), 0);
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
+    let step = client.session.run(&requests, &mut at, &mut core, &mut client.out);
+    assert_eq!(step, Step::Sync);
+    assert!(client.out.len() < 2 << 20, "{}", client.out.len());
+}

@@ -232,7 +232,12 @@ impl Worker {
             connection.session.state.card.seen.store(self.now, Relaxed);
             match step {
                 Step::Idle => break,
-                Step::Sync => self.publish(),
+                Step::Sync => {
+                    self.publish();
+                    if self.is_over(token) {
+                        return self.close_over(slot);
+                    }
+                }
                 Step::Wait => {
                     self.watch(slot);
                     break;
@@ -245,6 +250,16 @@ impl Worker {
             }
         }
         self.answer(slot);
+    }
+
+    /// Whether it is owed too much already, in the middle of its requests.
+    fn is_over(&mut self, token: u64) -> bool {
+        let (live, now) = (self.local.live.clone(), self.now);
+        if self.connection(token).is_none() {
+            return false;
+        }
+        let connection = self.slots[token as u32 as usize].connection.as_mut();
+        connection.is_some_and(|c| c.output.is_over(c.limit(&live), now))
     }
 
     /// Its replies go out at the end of the turn, unless it is owed too much.
