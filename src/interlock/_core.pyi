@@ -478,6 +478,8 @@ class HubServer:
         ``("password", asker, (user, password, address))``,
         ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
         """
+    def waits(self, asker: tuple[int, int, int]) -> bool:
+        """Whether who asked a question among the events is still there."""
     def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
         """Answers a question among the events: yes, or no with an error's text."""
     def info(self) -> dict[str, Any]:

@@ -138,6 +138,20 @@ def test_shutdown_is_for_who_has_logged_in_and_ends_it_well(tmp_path: Path) -> N
         assert "a client asked for the end" in err
 
 
+def test_two_who_ask_for_the_end_are_not_two_signals() -> None:
+    needs_hub()
+    user = {"name": "root", "passwords": [passwords.hashed("x")], "commands": ["@all"],
+            "topics": ["*"]}  # fmt: skip
+    asked: list[int] = []
+    with interlock.Hub(port=0, user=[user]) as hub:
+        hub.on_shutdown = lambda: asked.append(1)
+        for _ in range(2):
+            url = f"redis://root:x@{hub.addresses[0]}"
+            with Client(url) as client, pytest.raises((OSError, EOFError)):
+                client.call("SHUTDOWN")
+    assert asked == [1]
+
+
 def test_shutdown_of_a_part_of_a_program_is_refused() -> None:
     needs_hub()
     user = {"name": "default", "passwords": [passwords.hashed("pw")], "commands": ["@all"],

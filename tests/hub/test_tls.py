@@ -17,6 +17,7 @@ import pytest
 import redis
 
 import interlock
+from interlock.hub import passwords
 from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, from_arguments, read
 from interlock.hub.resp import command
@@ -172,6 +173,39 @@ def test_one_byte_a_record_is_a_command_all_the_same(
         for byte in command("ECHO", "word"):
             connection.sendall(bytes([byte]))
         assert received(connection, 10) == b"$4\r\nword\r\n"
+
+
+def test_what_was_asked_before_the_end_is_done_though_a_password_is_looked_at(
+    pair: Pair, authority: Authority
+) -> None:
+    needs_hub()
+    user = {"name": "a", "passwords": [passwords.hashed("x")], "topics": ["*"]}
+    with (
+        interlock.Hub(port=0, tls=settings(pair, port=0), user=[user]) as hub,
+        Client(f"redis://a:x@{hub.addresses[0]}", timeout=20) as subscriber,
+        socket.create_connection(("127.0.0.1", hub.tls_port), 20) as plain,
+    ):
+        # Another password than the one that is remembered by now.
+        hub.set({"user": [{**user, "name": "b"}, user]})
+        subscriber.subscribe("t")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context(cafile=str(authority.cert))
+        tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                plain.sendall(outgoing.read())
+                incoming.write(plain.recv(1 << 16))
+        tls.write(command("AUTH", "b", "x") + command("PUBLISH", "t", "said"))
+        with contextlib.suppress(ssl.SSLError):
+            tls.unwrap()
+        # In one piece with the word that this is all.
+        plain.sendall(outgoing.read())
+        found = subscriber.message(20)
+        assert found is not None
+        assert found.payload == b"said"
 
 
 def test_with_an_authority_a_client_must_show_a_certificate_of_it(

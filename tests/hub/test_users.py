@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import interlock
-from interlock.hub import passwords
+from interlock.hub import control, passwords
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError, from_arguments, read
+from interlock.hub.config import ConfigError, Configuration, from_arguments, read
 from interlock.hub.resp import ReplyError, command
 from tests.hub.servers import needs_hub, redis_server
 from tests.hub.test_limits import opened, to_the_end
@@ -197,6 +200,117 @@ def test_rights_that_shrink_end_what_they_no_longer_cover(hub: interlock.Hub) ->
             free.publish("orders.new", "x")
         assert free.publish("news", "x") == 0
         assert root.publish("orders.new", "x") == 0
+
+
+def test_who_may_no_longer_monitor_or_subscribe_is_closed(hub: interlock.Hub) -> None:
+    calls = (("MONITOR",), ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "a"), ("SSUBSCRIBE", "a"))
+    with ExitStack() as stack:
+        clients = [stack.enter_context(opened(hub)) for _ in calls]
+        for client, call in zip(clients, calls, strict=True):
+            client.sendall(command("AUTH", "root", "secret"))
+            assert to_the_line(client) == b"+OK\r\n"
+            client.sendall(command(*call))
+            assert to_the_line(client) in {b"+OK\r\n", b"*3\r\n"}
+        remaining = clients.pop(1)
+        hub.set({"user": [{**ROOT, "commands": ["@connection", "subscribe"]}, APP]})
+        for client in clients:
+            to_the_end(client)
+        assert hub.info()["permission_disconnections"] == len(clients)
+        remaining.sendall(command("RESET"))
+        while to_the_line(remaining) != b"+RESET\r\n":
+            pass
+
+
+def test_a_password_that_is_no_longer_one_when_it_has_been_looked_at_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needs_hub()
+    looks, go_on, matches = threading.Event(), threading.Event(), passwords.matches
+
+    def held(password: bytes, known: str) -> bool:
+        looks.set()
+        assert go_on.wait(20)
+        return matches(password, known)
+
+    monkeypatch.setattr(passwords, "matches", held)
+    user = {**APP, "passwords": [HASH]}
+    with interlock.Hub(port=0, user=[user]) as hub, opened(hub) as client:
+        client.sendall(command("AUTH", "app", "secret") + command("AUTH", "app", "other"))
+        assert looks.wait(20)
+        hub.set({"user": [{**user, "passwords": [OTHER]}]})
+        go_on.set()
+        assert to_the_line(client).startswith(b"-WRONGPASS")
+        assert to_the_line(client) == b"+OK\r\n"
+        client.sendall(command("AUTH", "app", "secret"))
+        assert to_the_line(client).startswith(b"-WRONGPASS")
+
+
+def test_passwords_of_who_has_gone_are_not_looked_at_and_too_many_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needs_hub()
+    looked: list[bytes] = []
+    looks, go_on = threading.Event(), threading.Event()
+
+    def held(password: bytes, _known: str) -> bool:
+        looked.append(password)
+        looks.set()
+        assert go_on.wait(20)
+        return False
+
+    monkeypatch.setattr(passwords, "matches", held)
+    monkeypatch.setattr(control, "MOST_LOGINS", 4)
+    with interlock.Hub(port=0, user=[ROOT]) as hub, opened(hub) as first:
+        first.sendall(command("AUTH", "root", "first"))
+        assert looks.wait(20)
+        for number in range(3):
+            with opened(hub) as gone:
+                gone.sendall(command("AUTH", "root", "gone"))
+                while hub.info()["total_commands_processed"] < 2 + number:
+                    pass
+                # A cut, which is noticed though nothing is read from it.
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        while hub.info()["connected_clients"] > 1:
+            pass
+        with opened(hub) as last, opened(hub) as too_many:
+            last.sendall(command("AUTH", "root", "last"))
+            while hub.info()["total_commands_processed"] < 5:
+                pass
+            too_many.sendall(command("AUTH", "root", "too many"))
+            assert to_the_line(too_many).startswith(b"-WRONGPASS")
+            go_on.set()
+            assert to_the_line(last).startswith(b"-WRONGPASS")
+        assert to_the_line(first).startswith(b"-WRONGPASS")
+    assert looked == [b"first", b"last"]
+
+
+def test_a_hub_that_nobody_holds_ends_though_a_password_is_looked_at() -> None:
+    needs_hub()
+    held: list[interlock.Hub] = []
+
+    class Left(interlock.Hub):
+        @property
+        def config(self) -> Configuration:
+            held.clear()
+            return super().config
+
+    held.append(Left(port=0, user=[ROOT]))
+    held[0].start()
+    (thread,) = (one for one in threading.enumerate() if one.name == "hub-control")
+    with socket.create_connection(("127.0.0.1", held[0].port), 20) as client:
+        client.sendall(command("AUTH", "root", "secret"))
+        to_the_end(client)
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def to_the_line(connection: socket.socket) -> bytes:
+    found = b""
+    while not found.endswith(b"\n"):
+        byte = connection.recv(1)
+        assert byte, found
+        found += byte
+    return found
 
 
 def test_client_list_and_kill_know_the_user(hub: interlock.Hub) -> None:

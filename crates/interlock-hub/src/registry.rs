@@ -63,6 +63,10 @@ impl Registry {
         self.cards.lock().remove(&id);
     }
 
+    pub fn holds(&self, id: u64) -> bool {
+        self.cards.lock().contains_key(&id)
+    }
+
     pub fn len(&self) -> usize {
         self.cards.lock().len()
     }

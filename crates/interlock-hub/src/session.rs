@@ -186,6 +186,10 @@ impl Session {
         let before = out.len();
         let resp3 = state.resp3;
         waiting.answered(answer, state, core, Writer { out, resp3 });
+        if state.waiting.is_some() {
+            // It had to ask again.
+            return;
+        }
         if state.is_silent() {
             out.truncate(before);
         }
@@ -206,9 +210,15 @@ impl Session {
             Kind::Pattern => user.subscribe.hold_all_of(name),
             Kind::Topic | Kind::Shard | Kind::Trace => user.subscribe.hold(name),
         };
-        let keeps = [Kind::Topic, Kind::Pattern, Kind::Shard]
-            .into_iter()
-            .all(|kind| state.names(kind).iter().all(|name| may(kind, name)));
+        let calls = [
+            (Kind::Topic, "subscribe"),
+            (Kind::Pattern, "psubscribe"),
+            (Kind::Shard, "ssubscribe"),
+        ];
+        let keeps = calls.into_iter().all(|(kind, command)| {
+            let names = state.names(kind);
+            (names.is_empty() || user.may_call(command)) && names.iter().all(|name| may(kind, name))
+        }) && (!state.monitors || user.may_call("monitor"));
         state.become_user(Some(user), state.logged_in);
         keeps
     }
@@ -283,7 +293,10 @@ impl Requests {
         state.silence_moves_on();
         let step = if state.closing {
             Some(Step::Close)
-        } else if core.local.chunk.size > TURN_BYTES || core.local.chunk.copies > TURN_COPIES {
+        } else if core.local.chunk.size > TURN_BYTES
+            || core.local.chunk.copies > TURN_COPIES
+            || out.len() > TURN_BYTES
+        {
             Some(Step::Sync)
         } else {
             None
@@ -427,7 +440,8 @@ impl State {
     }
 }
 
-/// Published in one turn, encoded and in copies to send: then it goes out before more is read.
+/// Published in one turn, encoded and in copies to send: then it goes out before more is read. So
+/// many bytes of replies, too, are a reason to look whether the client is owed too much.
 const TURN_BYTES: usize = 1 << 20;
 const TURN_COPIES: u64 = 1 << 16;
 /// Up to so many, comparing a topic with them takes less than two looks at the clock are worth.

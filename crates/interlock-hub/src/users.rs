@@ -85,6 +85,11 @@ impl Users {
         self.named(DEFAULT.as_bytes()).filter(|user| user.open)
     }
 
+    /// Whether these are the same users, not others that may be called alike.
+    pub fn are(&self, other: &Users) -> bool {
+        Arc::ptr_eq(&self.remembered, &other.remembered)
+    }
+
     /// Whether there is anybody to log in as.
     pub fn have_passwords(&self) -> bool {
         self.by_name.values().any(|user| !user.open)
@@ -109,6 +114,11 @@ impl Users {
 }
 
 impl User {
+    /// Whether this command is allowed, whatever its arguments.
+    pub fn may_call(&self, name: &str) -> bool {
+        named(name.as_bytes()).is_some_and(|command| self.commands.hold(command))
+    }
+
     /// Why this call is not allowed.
     pub fn refusal(&self, command: &Command, arguments: Arguments<'_>) -> Option<Vec<u8>> {
         if !self.commands.hold(command) {

@@ -141,3 +141,33 @@ fn a_client_that_wants_no_replies_gets_none_to_a_protocol_error() {
         assert_eq!(client.out, b"");
     }
 }
+
+#[test]
+fn a_name_that_others_would_be_shown_again_and_again_has_a_longest() {
+    let mut hub = Hub::new(Settings::default());
+    let mut client = hub.client(1);
+    for (most, too_long, kept) in [
+        ("CLIENT SETNAME ", "ERR Client names", "name="),
+        ("HELLO 2 SETNAME ", "ERR Client names", "name="),
+        ("CLIENT SETINFO LIB-NAME ", "ERR lib-name", "lib-name="),
+        ("CLIENT SETINFO LIB-VER ", "ERR lib-ver", "lib-ver="),
+    ] {
+        let (fits, long) = ("x".repeat(1024), "y".repeat(1025));
+        assert!(!hub.talk(&mut client, format!("{most}{fits}\r\n").as_bytes()).starts_with('-'));
+        let refused = hub.talk(&mut client, format!("{most}{long}\r\n").as_bytes());
+        assert_eq!(refused, format!("-{too_long} cannot be longer than 1024 bytes.\r\n"));
+        let shown = hub.talk(&mut client, b"CLIENT INFO\r\n");
+        assert!(shown.contains(&format!("{kept}{fits}")), "{shown}");
+    }
+}
+
+#[test]
+fn many_short_requests_with_long_replies_stop_for_a_look_at_the_limits() {
+    let mut hub = Hub::new(Settings::default());
+    let mut client = hub.client(1);
+    let (requests, mut at) = (b"COMMAND DOCS\r\n".repeat(1000), 0);
+    let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
+    let step = client.session.run(&requests, &mut at, &mut core, &mut client.out);
+    assert_eq!(step, Step::Sync);
+    assert!(client.out.len() < 2 << 20, "{}", client.out.len());
+}

@@ -105,6 +105,11 @@ impl HubServer {
         Ok((events?, lost))
     }
 
+    /// Whether who asked a question of `events` is still there.
+    fn waits(&self, asker: (usize, u64, u64)) -> bool {
+        self.shared.get().is_some_and(|shared| shared.registry.holds(asker.2))
+    }
+
     /// Answers a question of `events`; `error` is its refusal.
     #[pyo3(signature = (asker, error = None))]
     fn answer(&self, asker: (usize, u64, u64), error: Option<String>) {

@@ -173,6 +173,8 @@ def ready_line(hub: Hub) -> str:
 
 def stop(hub: Hub) -> int:
     """Drain. Who sends a second signal does not want to wait: it ends the process as usual."""
+    # The command SHUTDOWN has nothing to do any more, and is no second signal.
+    hub.on_shutdown = lambda: None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)

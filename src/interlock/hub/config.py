@@ -113,9 +113,7 @@ class Configuration:
         # What a port speaks was settled when it was bound: TLS neither comes nor goes.
         bound = set(TLS_FILES) if bool(new["tls.cert"]) != bool(self["tls.cert"]) else set()
         fixed = [
-            s.key
-            for s in SETTINGS
-            if (not s.live or s.key in bound) and new[s.key] != self[s.key]
+            s.key for s in SETTINGS if (not s.live or s.key in bound) and new[s.key] != self[s.key]
         ]
         values = {**new.values, **{key: self[key] for key in fixed}}
         origins = {**new.origins, **{key: self.origins[key] for key in fixed}}

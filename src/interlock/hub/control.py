@@ -13,7 +13,7 @@ import select
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from interlock.hub import passwords
@@ -36,14 +36,18 @@ class Controller:
         # Weak, so that a hub that nobody holds any more ends.
         self._weak = weakref.ref(hub)
         self._server = server
-        self._logins = ThreadPoolExecutor(1, "hub-logins")
+        # No executor: an interpreter that ends waits for its threads and all they have to do.
+        self._logins: SimpleQueue[tuple[Asker, bytes, bytes] | None] = SimpleQueue()
+        self._ends = False
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         # A daemon: a program that forgets its hub must be able to end.
         self._thread = threading.Thread(target=self._run, name="hub-control", daemon=True)
+        self._looks = threading.Thread(target=self._look, name="hub-logins", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+        self._looks.start()
 
     def stop(self) -> None:
         """End, when what has happened is told. Once, and not before the server has stopped."""
@@ -64,7 +68,8 @@ class Controller:
                 self._take(event)
             if lost:
                 logger.warning("%d lines were left out: more happened than could be logged", lost)
-        self._logins.shutdown(cancel_futures=True)
+        # Not waited for: it may be what ends the hub, if it was the last to hold it.
+        self._logins.put(None)
         os.close(self._stop)
 
     @property
@@ -83,7 +88,7 @@ class Controller:
                 if self._hub.on_broken is not None:
                     self._hub.on_broken()
             elif event[0] == "password":
-                self._logins.submit(self._log_in, event[1], *event[2])
+                self._ask(event[1], *event[2])
             elif event[0] == "set":
                 self._answer(event[1], self._set(event[2]))
             elif event[0] == "reload":
@@ -99,7 +104,19 @@ class Controller:
     def _answer(self, asker: Asker, error: str | None) -> None:
         self._server.answer(asker, error)
 
-    def _log_in(self, asker: Asker, name: bytes, password: bytes, _address: str) -> None:
+    def _ask(self, asker: Asker, name: bytes, password: bytes, _address: str) -> None:
+        if self._logins.qsize() < MOST_LOGINS:
+            self._logins.put((asker, name, password))
+        else:
+            self._answer(asker, "WRONGPASS")
+
+    def _look(self) -> None:
+        while (login := self._logins.get()) is not None:
+            # Nobody's password is looked at: who comes and goes would hold up all others.
+            if self._server.waits(login[0]):
+                self._log_in(*login)
+
+    def _log_in(self, asker: Asker, name: bytes, password: bytes) -> None:
         try:
             right = self._is_right(name, password)
         except Exception:
@@ -145,9 +162,14 @@ class Controller:
     def _shut_down(self) -> str | None:
         if self._hub.on_shutdown is None:
             return "ERR this hub is part of a program, which alone can end it"
-        logger.info("a client asked for the end")
-        self._hub.on_shutdown()
+        # Once: a second order is no second signal, which would cut a drain short.
+        if not self._ends:
+            logger.info("a client asked for the end")
+            self._hub.on_shutdown()
+            self._ends = True
         return None
 
 
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
+# More than can be looked at before they have waited too long.
+MOST_LOGINS = 1024

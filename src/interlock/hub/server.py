@@ -74,7 +74,8 @@ class Hub:
         # One change of the configuration at a time.
         self._changes = threading.Lock()
         self.on_shutdown: Callable[[], None] | None = None
-        """What the command SHUTDOWN does; None: it is refused. Called on a thread of the hub's."""
+        """What the command SHUTDOWN does, the first time; None: it is refused. Called on a thread
+        of the hub's."""
         self.on_broken: Callable[[], None] | None = None
         """Told when a thread of the hub has ended by a fault of its own: it should be restarted.
         Called on a thread of the hub's."""
@@ -180,9 +181,10 @@ class Hub:
         server, given = self._running(), self._for_server(new)
         if self.on_apply is not None:
             self.on_apply(new)
-        server.apply(given)
         changed = [key for key, value in new.values.items() if value != self._config[key]]
+        # First: who logs in under the new users must not be compared with the old ones.
         self._config = new
+        server.apply(given)
         logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use super::connection::{is_printable, BAD_NAME};
+use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME};
 use super::{name_of, Call};
 use crate::reactor::mailbox::Mail;
 use crate::registry::Card;
@@ -176,6 +176,9 @@ pub fn setname(call: &mut Call<'_, '_>) {
     if !is_printable(name) {
         return call.error(BAD_NAME);
     }
+    if name.len() > LONGEST_NAME {
+        return call.error(LONG_NAME);
+    }
     *call.state.card.name.lock() = name.into();
     call.reply.ok();
 }
@@ -200,10 +203,13 @@ pub fn setinfo(call: &mut Call<'_, '_>) {
         }
     };
     let value = &call.arguments[3];
+    let name = ["lib-name", "lib-ver"][which];
     if !is_printable(value) {
-        let name = ["lib-name", "lib-ver"][which];
         let text = format!("ERR {name} cannot contain spaces, newlines or special characters.");
         return call.error(&text);
+    }
+    if value.len() > LONGEST_NAME {
+        return call.error(&format!("ERR {name} cannot be longer than {LONGEST_NAME} bytes."));
     }
     call.state.card.library.lock()[which] = value.into();
     call.reply.ok();

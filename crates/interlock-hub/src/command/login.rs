@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::connection::{is_printable, BAD_NAME, REDIS_VERSION};
-use super::{Call, Waiting};
+use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME, REDIS_VERSION};
+use super::{ask, Call, Waiting};
 use crate::events::{Answer, Level, Question};
 use crate::resp::parse::integer;
 use crate::resp::write::Writer;
 use crate::session::State;
 use crate::shared::{add, Core};
-use crate::users::DEFAULT;
+use crate::users::{Users, DEFAULT};
 
 /// A password that the controller looks at, and what comes after it.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Login {
     password: Vec<u8>,
     /// HELLO, and the protocol it wants; `None`: AUTH.
     hello: Option<bool>,
+    /// The users when it was asked: the answer is about them.
+    users: Users,
 }
 
 enum Outcome {
@@ -38,9 +40,9 @@ pub fn auth(call: &mut Call<'_, '_>) {
         3 => (&call.arguments[1], 2),
         _ => return call.syntax_error(),
     };
-    let login =
-        Login { user: user.to_vec(), password: call.arguments[password].to_vec(), hello: None };
-    match log_in(call, login) {
+    let (user, password) = (user.to_vec(), call.arguments[password].to_vec());
+    let login = Login { user, password, hello: None, users: call.core.local.live.users.clone() };
+    match log_in(call.state, call.core, login) {
         Outcome::Done => call.reply.ok(),
         Outcome::Refused => call.error(WRONG_PASSWORD),
         Outcome::Asked => {}
@@ -63,12 +65,16 @@ pub fn hello(call: &mut Call<'_, '_>) {
         if call.is(at, "AUTH") && left >= 2 {
             let (user, password) = (&call.arguments[at + 1], &call.arguments[at + 2]);
             let (user, password) = (user.to_vec(), password.to_vec());
-            login = Some(Login { user, password, hello: Some(resp3) });
+            let users = call.core.local.live.users.clone();
+            login = Some(Login { user, password, hello: Some(resp3), users });
             at += 3;
         } else if call.is(at, "SETNAME") && left >= 1 {
             let name = &call.arguments[at + 1];
             if !is_printable(name) {
                 return call.error(BAD_NAME);
+            }
+            if name.len() > LONGEST_NAME {
+                return call.error(LONG_NAME);
             }
             // At once, as in Redis: it stays although a later option is wrong.
             *call.state.card.name.lock() = name.into();
@@ -79,7 +85,7 @@ pub fn hello(call: &mut Call<'_, '_>) {
             return call.error_bytes(&text);
         }
     }
-    match login.map(|login| log_in(call, login)) {
+    match login.map(|login| log_in(call.state, call.core, login)) {
         Some(Outcome::Refused) => return call.error(WRONG_PASSWORD),
         Some(Outcome::Asked) => return,
         Some(Outcome::Done) | None => {}
@@ -112,28 +118,29 @@ fn greet(state: &mut State, resp3: bool, reply: &mut Writer<'_>) {
     reply.array(0);
 }
 
-fn log_in(call: &mut Call<'_, '_>, login: Login) -> Outcome {
-    let users = &call.core.local.live.users;
+fn log_in(state: &mut State, core: &Core<'_>, login: Login) -> Outcome {
+    let users = &login.users;
     let user = users.named(&login.user).cloned();
     match user {
         Some(user) if user.open => {
-            call.state.become_user(Some(user), false);
+            state.become_user(Some(user), false);
             Outcome::Done
         }
         Some(user) if users.remembers(&login.user, &login.password) => {
-            call.state.become_user(Some(user), true);
+            state.become_user(Some(user), true);
             Outcome::Done
         }
         // Asked for an unknown user too, if there are any with a password: how long the answer takes
         // must not tell who there is.
-        _ if users.have_passwords() && call.core.shared.settings.controlled => {
-            let address = call.state.card.address.clone();
+        _ if users.have_passwords() && core.shared.settings.controlled => {
+            let address = state.card.address.clone();
             let (user, password) = (login.user.clone(), login.password.clone());
-            call.ask(Question::Password { user, password, address }, Waiting::Login(login));
+            let question = Question::Password { user, password, address };
+            ask(state, core, question, Waiting::Login(login));
             Outcome::Asked
         }
         _ => {
-            failed(call.state, call.core, &login.user);
+            failed(state, core, &login.user);
             Outcome::Refused
         }
     }
@@ -154,18 +161,26 @@ impl Login {
         core: &mut Core<'_>,
         mut reply: Writer<'_>,
     ) {
-        // It may have gone meanwhile.
-        let user = core.local.live.users.named(&self.user).cloned();
-        let (Answer::Yes, Some(user)) = (answer, user) else {
+        let (users, hello) = (core.local.live.users.clone(), self.hello);
+        let outcome = if !users.are(&self.users) {
+            // The password may be one no more, or another user's: the answer is worth nothing.
+            log_in(state, core, Login { users, ..self })
+        } else if let (Answer::Yes, Some(user)) = (answer, users.named(&self.user)) {
+            users.remember(&self.user, &self.password);
+            state.become_user(Some(user.clone()), true);
+            Outcome::Done
+        } else {
             failed(state, core, &self.user);
-            add(&core.shared.counters.total_error_replies, 1);
-            return reply.error(WRONG_PASSWORD.as_bytes());
+            Outcome::Refused
         };
-        core.local.live.users.remember(&self.user, &self.password);
-        state.become_user(Some(user), true);
-        match self.hello {
-            None => reply.ok(),
-            Some(resp3) => greet(state, resp3, &mut reply),
+        match (outcome, hello) {
+            (Outcome::Asked, _) => {}
+            (Outcome::Refused, _) => {
+                add(&core.shared.counters.total_error_replies, 1);
+                reply.error(WRONG_PASSWORD.as_bytes());
+            }
+            (Outcome::Done, None) => reply.ok(),
+            (Outcome::Done, Some(resp3)) => greet(state, resp3, &mut reply),
         }
     }
 }

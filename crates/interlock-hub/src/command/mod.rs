@@ -194,10 +194,7 @@ impl Call<'_, '_> {
 
     /// The reply comes when the controller has answered.
     pub fn ask(&mut self, question: Question, waiting: Waiting) {
-        let card = &self.state.card;
-        let asker = Asker { worker: card.worker, token: card.token, id: card.id };
-        self.core.shared.events.ask(asker, question);
-        self.state.waiting = Some(Box::new(waiting));
+        ask(self.state, self.core, question, waiting);
     }
 
     pub fn is(&self, index: usize, word: &str) -> bool {
@@ -215,6 +212,13 @@ impl Call<'_, '_> {
     pub fn syntax_error(&mut self) {
         self.error("ERR syntax error");
     }
+}
+
+fn ask(state: &mut State, core: &Core<'_>, question: Question, waiting: Waiting) {
+    let card = &state.card;
+    let asker = Asker { worker: card.worker, token: card.token, id: card.id };
+    core.shared.events.ask(asker, question);
+    state.waiting = Some(Box::new(waiting));
 }
 
 /// HELP of a container: what its subcommands are for, as Redis lays it out.

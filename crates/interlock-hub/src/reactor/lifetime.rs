@@ -97,6 +97,15 @@ impl Worker {
         }
         self.watch(slot);
         self.feed(token, &[]);
+        self.close_ended(token);
+    }
+
+    /// A client of TLS has said that nothing more comes: what it has asked for is done first.
+    pub(super) fn close_ended(&mut self, token: u64) {
+        let ended = |c: &Connection| c.tls.as_ref().is_some_and(|tls| tls.has_ended());
+        if self.connection(token).is_some_and(|c| ended(c) && !c.is_waiting()) {
+            self.begin_close(token as u32);
+        }
     }
 
     pub(super) fn kill(&mut self, card: &Card) {
@@ -179,8 +188,7 @@ impl Worker {
                 let place = &self.slots[slot];
                 let token = u64::from(place.generation) << 32 | slot as u64;
                 let Some(connection) = place.connection.as_ref() else { break };
-                let reads = connection.closing_since.is_none() && !connection.is_waiting();
-                if !reads || !poll::has_input(&connection.socket) {
+                if !connection.reads() || !poll::has_input(&connection.socket) {
                     break;
                 }
                 self.read(token);
@@ -220,13 +228,35 @@ const DRAINED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::reactor::mailbox::Mailbox;
+    use crate::reactor::mailbox::{Mail, Mailbox};
     use crate::settings::Settings;
     use crate::shared::Shared;
+
+    #[test]
+    fn what_a_connection_is_owed_when_it_is_to_end_is_sent_though_it_goes_on_asking() {
+        let mailboxes = vec![Mailbox::new().unwrap()];
+        let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());
+        let mut worker = Worker::new(shared, 0).unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let (address, local) = Default::default();
+        let peer = Peer { address, local, is_tcp: false, speaks_tls: false };
+        worker.shared.arrive(&peer).unwrap();
+        worker.accept(ours.into(), peer);
+        theirs.write_all(b"PING\r\n").unwrap();
+        worker.poll.wait(-1);
+        worker.shared.send(0, Mail::Finish);
+        let output = &mut worker.slots[0].connection.as_mut().unwrap().output;
+        output.tail.extend_from_slice(b"owed");
+        worker.turn(1);
+        let mut said = [0; 4];
+        theirs.read_exact(&mut said).unwrap();
+        assert_eq!(said, *b"owed");
+    }
 
     #[test]
     fn what_is_meant_for_a_connection_that_has_left_does_not_reach_the_next_in_its_slot() {

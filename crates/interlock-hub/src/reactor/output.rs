@@ -64,7 +64,8 @@ impl Output {
             self.close_tail();
             return self.push(Segment::Droppable { bytes, messages: droppable });
         }
-        if let (true, Some(Segment::Shared { chunk: last, end: last_end, .. })) =
+        // What may be taken out is not lengthened by what must stay.
+        if let (true, Some(Segment::Shared { chunk: last, end: last_end, droppable: 0, .. })) =
             (self.tail.is_empty(), self.queue.back_mut())
         {
             if Arc::ptr_eq(last, chunk) && *last_end == start {
@@ -82,15 +83,16 @@ impl Output {
 
     /// Takes out the oldest messages until there is room for `length` more bytes under `most`: how
     /// many there were, and whether there is room now.
-    pub fn make_room(&mut self, length: usize, most: usize, resp3: bool) -> (u64, bool) {
+    pub fn make_room(&mut self, length: usize, most: usize) -> (u64, bool) {
         let mut dropped = 0;
         // What was sent in part must be sent whole.
         let mut at = usize::from(self.sent > 0);
         while self.held() + length + OVERHEAD > most {
             match self.queue.get(at) {
                 None => return (dropped, false),
-                Some(Segment::Droppable { messages, .. }) => {
-                    let messages = u64::from(*messages);
+                Some(Segment::Droppable { messages, bytes }) => {
+                    // The client may speak another protocol by what comes behind.
+                    let (messages, resp3) = (u64::from(*messages), is_resp3(bytes));
                     dropped += messages;
                     let taken = self.queue.remove(at).expect("it was found");
                     self.queued -= taken.weight();
@@ -114,13 +116,15 @@ impl Output {
     /// Notes that so many messages are missing before the segment `at`.
     fn miss(&mut self, at: usize, messages: u64, resp3: bool) {
         let before = at.checked_sub(1).filter(|&before| before > 0 || self.sent == 0);
-        let before = before.and_then(|before| self.queue.get_mut(before));
-        if let Some(Segment::Missed { count, bytes }) = before {
-            self.queued -= bytes.len();
-            *count += messages;
-            *bytes = missed(*count, resp3);
-            self.queued += bytes.len();
-            return;
+        match before.and_then(|before| self.queue.get_mut(before)) {
+            Some(Segment::Missed { count, bytes }) if is_resp3(bytes) == resp3 => {
+                self.queued -= bytes.len();
+                *count += messages;
+                *bytes = missed(*count, resp3);
+                self.queued += bytes.len();
+                return;
+            }
+            _ => {}
         }
         let segment = Segment::Missed { count: messages, bytes: missed(messages, resp3) };
         self.queued += segment.weight();
@@ -289,6 +293,11 @@ impl Segment {
     }
 }
 
+/// The protocol of a push.
+fn is_resp3(push: &[u8]) -> bool {
+    push.first() == Some(&b'>')
+}
+
 fn missed(count: u64, resp3: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = Writer { out: &mut bytes, resp3 };
@@ -398,7 +407,7 @@ mod tests {
                 let message = format!("{}{number}", "x".repeat(random.usize(0..300)));
                 let chunk = chunk(message.as_bytes());
                 let end = chunk.bytes(false).len() as u32;
-                let (taken, fits) = output.make_room(end as usize, most, false);
+                let (taken, fits) = output.make_room(end as usize, most);
                 dropped += taken;
                 if fits {
                     output.share(&chunk, 0..end, false, 1);
@@ -442,6 +451,45 @@ mod tests {
             total_missed += missed;
         }
         assert!(total_missed > 1000, "{total_missed}");
+    }
+
+    #[test]
+    fn what_is_missed_is_told_in_the_protocol_of_the_messages() {
+        for resp3 in [false, true] {
+            let (mut output, mut expected) = (Output::default(), Vec::new());
+            let chunk = chunk(&[b'x'; 100]);
+            let all = 0..chunk.bytes(false).len() as u32;
+            output.unshare();
+            output.share(&chunk, all.clone(), resp3, 1);
+            output.share(&chunk, all, resp3, 1);
+            // From here on it speaks the other one.
+            output.tail.extend_from_slice(b"the answer to HELLO");
+            assert_eq!(output.make_room(100, 300), (2, true));
+            expected.extend_from_slice(&missed(2, resp3));
+            output.miss_last(1, !resp3);
+            expected.extend_from_slice(b"the answer to HELLO");
+            expected.extend_from_slice(&missed(1, !resp3));
+            let mut parts = [&[][..]; 8];
+            let count = output.pieces(&mut parts, 5000);
+            assert_eq!(parts[..count].concat(), expected);
+        }
+    }
+
+    #[test]
+    fn lines_of_monitor_are_never_taken_out_with_messages() {
+        let mut builder = Builder::default();
+        builder.add(Kind::Topic, b"t", b"t", b"1", Interest { receivers: 1, workers: 1 });
+        builder.add_trace(b"+a line\r\n", 1);
+        let chunk = builder.take().remove(0);
+        let [message, line] = &chunk.runs[..] else { panic!("{}", chunk.runs.len()) };
+        let mut output = Output::default();
+        output.share(&chunk, message.start..message.end, false, 1);
+        output.share(&chunk, line.start..line.end, false, 0);
+        output.unshare();
+        assert_eq!(output.make_room(0, 100), (1, true));
+        let mut parts = [&[][..]; 8];
+        let count = output.pieces(&mut parts, 5000);
+        assert_eq!(parts[..count].concat(), [&missed(1, false)[..], b"+a line\r\n"].concat());
     }
 
     #[test]

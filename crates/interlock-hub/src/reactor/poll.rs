@@ -12,6 +12,8 @@ pub struct Poll {
 pub struct Event {
     pub token: u64,
     pub readable: bool,
+    /// An error, or the end of both directions: told whatever is asked for.
+    pub ended: bool,
     pub writable: bool,
 }
 
@@ -54,8 +56,9 @@ impl Poll {
         let libc::epoll_event { events, u64: token } = self.events[index];
         let has = |flags: i32| events & flags as u32 != 0;
         // An error is found out by reading.
-        let readable = has(libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR);
-        Event { token, readable, writable: has(libc::EPOLLOUT) }
+        let ended = has(libc::EPOLLHUP | libc::EPOLLERR);
+        let readable = has(libc::EPOLLIN) || ended;
+        Event { token, readable, ended, writable: has(libc::EPOLLOUT) }
     }
 
     fn control(&self, what: i32, fd: RawFd, token: u64, events: u32) -> io::Result<()> {

@@ -73,7 +73,7 @@ impl Worker {
         let place = &self.slots[slot as usize];
         let Some(connection) = place.connection.as_ref() else { return };
         let token = u64::from(place.generation) << 32 | u64::from(slot);
-        let read = connection.closing_since.is_none() && !connection.is_waiting();
+        let read = connection.reads();
         let write = connection.output.blocked;
         if self.poll.change(connection.socket.as_raw_fd(), token, read, write).is_err() {
             self.close(slot);
@@ -128,6 +128,10 @@ impl Connection {
         self.session.state.waiting.is_some()
     }
 
+    pub(super) fn reads(&self) -> bool {
+        self.closing_since.is_none() && !self.is_waiting()
+    }
+
     /// CLIENT SLOW drop: makes room for so many messages of so many bytes, by taking out older ones.
     /// How many it misses, and whether these have room.
     pub(super) fn make_room(
@@ -141,7 +145,7 @@ impl Connection {
             return (0, true);
         }
         let resp3 = self.session.state.resp3;
-        let (dropped, fits) = self.output.make_room(length, most, resp3);
+        let (dropped, fits) = self.output.make_room(length, most);
         if fits {
             return (dropped, true);
         }

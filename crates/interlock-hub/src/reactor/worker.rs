@@ -109,7 +109,7 @@ impl Worker {
 
     /// Reads what is there, and hands on what was published before anything is answered: who
     /// learns of an answer may rely on the message being in its place.
-    fn turn(&mut self, events: usize) {
+    pub(super) fn turn(&mut self, events: usize) {
         self.now = now();
         self.look_into_mailbox();
         let choked = self.is_choked();
@@ -127,8 +127,14 @@ impl Worker {
             if event.writable && self.connection(event.token).is_some() {
                 self.unblock(slot);
             }
-            if event.readable && !choked && self.connection(event.token).is_some() {
-                self.read(event.token);
+            if event.readable && !choked {
+                let reads = self.connection(event.token).map(Connection::reads);
+                if reads == Some(true) {
+                    self.read(event.token);
+                } else if reads == Some(false) && event.ended {
+                    // Input may be from before it was to close, and is left; this is its end.
+                    self.close(slot);
+                }
             }
         }
         for (token, answer) in std::mem::take(&mut self.answers) {
@@ -187,16 +193,12 @@ impl Worker {
     }
 
     pub(super) fn read(&mut self, token: u64) {
-        if self.connection(token).is_none() {
+        if !self.connection(token).is_some_and(Connection::reads) {
             return;
         }
         let place = &mut self.slots[token as u32 as usize];
         let Some(connection) = place.connection.as_mut() else { return };
         let fd = connection.socket.as_raw_fd();
-        if connection.closing_since.is_some() || connection.is_waiting() {
-            // Only its end is still told.
-            return self.close(token as u32);
-        }
         let mut buffer = std::mem::take(&mut self.buffer);
         match connection.receive(fd, &mut buffer) {
             Ok(None) => self.answer(token as u32),
@@ -213,10 +215,7 @@ impl Worker {
                     self.look_into_mailbox();
                 }
                 self.feed(token, &buffer[..count]);
-                let connection = self.connection(token);
-                if connection.is_some_and(|c| c.tls.as_ref().is_some_and(|tls| tls.has_ended())) {
-                    self.begin_close(token as u32);
-                }
+                self.close_ended(token);
             }
         }
         self.buffer = buffer;
@@ -241,7 +240,12 @@ impl Worker {
             connection.session.state.card.seen.store(self.now, Relaxed);
             match step {
                 Step::Idle => break,
-                Step::Sync => self.publish(),
+                Step::Sync => {
+                    self.publish();
+                    if self.is_over(token) {
+                        return self.close_over(slot);
+                    }
+                }
                 Step::Wait => {
                     self.watch(slot);
                     break;
@@ -254,6 +258,16 @@ impl Worker {
             }
         }
         self.answer(slot);
+    }
+
+    /// Whether it is owed too much already, in the middle of its requests.
+    fn is_over(&mut self, token: u64) -> bool {
+        let (live, now) = (self.local.live.clone(), self.now);
+        if self.connection(token).is_none() {
+            return false;
+        }
+        let connection = self.slots[token as u32 as usize].connection.as_mut();
+        connection.is_some_and(|c| c.output.is_over(c.limit(&live), now))
     }
 
     /// Its replies go out at the end of the turn, unless it is owed too much.
