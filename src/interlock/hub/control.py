@@ -52,8 +52,11 @@ class Controller:
     def stop(self) -> None:
         """End, when what has happened is told. Once, and not before the server has stopped."""
         os.eventfd_write(self._stop, 1)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        # The first ends without the second, so either of them may be what calls this.
+        for thread in (self._thread, self._looks):
+            if threading.current_thread() is thread:
+                break
+            thread.join()
 
     def _run(self) -> None:
         # Not select: it takes no descriptor from 1024 on, and a hub has many.
