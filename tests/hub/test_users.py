@@ -120,6 +120,22 @@ def test_a_password_that_was_right_is_right_again_and_a_wrong_one_stays_wrong(
     assert hub.info()["login_failures"] == 3
 
 
+def test_a_name_costs_as_many_looks_as_any_other(
+    hub: interlock.Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[bytes] = []
+
+    def counted(password: bytes, _known: str) -> bool:
+        looked.append(password)
+        return False
+
+    monkeypatch.setattr(passwords, "matches", counted)
+    for name in ("root", "app", "nobody"):
+        with pytest.raises(ReplyError, match="WRONGPASS"):
+            logged_in(hub, name, name).close()
+    assert [looked.count(name.encode()) for name in ("root", "app", "nobody")] == [2, 2, 2]
+
+
 def test_many_log_in_at_once_and_each_is_answered(hub: interlock.Hub) -> None:
     clients = [socket.create_connection(("127.0.0.1", hub.port), 30) for _ in range(60)]
     for number, client in enumerate(clients):
