@@ -105,7 +105,7 @@ def test_nothing_is_left_of_a_hub() -> None:
         with interlock.Hub(port=0, workers=3) as hub, Client(hub.url) as client:
             client.subscribe("a")
     # A thread that has ended is still counted for a moment; the watchdog ends this.
-    while (descriptors(), threads()) != before:
+    while descriptors() > before[0] or threads() > before[1]:
         pass
 
 
@@ -116,7 +116,7 @@ def test_a_hub_that_is_dropped_stops() -> None:
     assert threads() > before[1]
     del hub
     gc.collect()
-    while (descriptors(), threads()) != before:
+    while descriptors() > before[0] or threads() > before[1]:
         pass
 
 

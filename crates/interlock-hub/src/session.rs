@@ -130,6 +130,10 @@ impl Session {
         let (bytes, mut done) = if from_stored { (&stored[..], requests.at) } else { (fresh, *at) };
         let bulk = core.local.live.frame_limit;
         let step = loop {
+            // An answer may have led to another question.
+            if state.waiting.is_some() {
+                break Step::Wait;
+            }
             let limits = Limits { bulk, strict: state.user.is_none() };
             let step = requests.next(&bytes[done..], &limits, state, core, out);
             match step {

@@ -83,8 +83,11 @@ impl Tls {
     /// As `poll::receive`. Never leaves anything decrypted behind: nothing would tell of it.
     pub fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let mut filled = 0;
-        // One record decrypts to 16 KiB at most.
-        while buffer.len() - filled >= 2 * RECORD {
+        // One record decrypts to 16 KiB at most; and who sends empty ones has its turn end too.
+        for _ in 0..MOST_READS {
+            if buffer.len() - filled < 2 * RECORD {
+                break;
+            }
             let ended = match self.connection.read_tls(&mut Socket(fd)) {
                 Ok(count) => count == 0,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -164,5 +167,7 @@ impl Write for Socket {
     }
 }
 
+/// From the socket, in one turn.
+const MOST_READS: usize = 64;
 const RECORD: usize = 16 << 10;
 const MOST_ENCRYPTED: usize = 64 << 10;

@@ -76,6 +76,8 @@ class Log(logging.Handler):
         try:
             with self._opening:
                 stream = self._stream or sys.stderr
+                if stream is None:  # a program without standard streams
+                    return
                 stream.write(self.format(record) + "\n")
                 stream.flush()
                 if self.lost:

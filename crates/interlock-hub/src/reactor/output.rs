@@ -85,6 +85,10 @@ impl Output {
     /// many there were, and whether there is room now.
     pub fn make_room(&mut self, length: usize, most: usize) -> (u64, bool) {
         let mut dropped = 0;
+        if length + OVERHEAD > most {
+            // Nothing taken out would make room for it.
+            return (0, false);
+        }
         // What was sent in part must be sent whole.
         let mut at = usize::from(self.sent > 0);
         while self.held() + length + OVERHEAD > most {
