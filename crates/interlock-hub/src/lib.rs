@@ -7,29 +7,36 @@
 //! | [`settings`] | what a hub is told at its start, and anew while it runs |
 //! | [`users`] | who may do what |
 //! | [`events`] | what the server says to, and asks of, its controller |
+//! | [`counters`] | what is counted since the start |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`command`] | one declaration per command, and what each does |
 //! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
+//! | [`state`] | what commands may change of their connection |
 //! | [`tracing`] | the slow log and the lines of MONITOR |
 //! | [`tls`] | what is between such a socket and its session |
 //! | [`reactor`] | sockets, epoll, and the way of a message between workers |
 //! | [`beat`] | whether the workers are alive |
-//! | [`server`] | bind, accept, start, drain, stop; `inherited` takes sockets bound by others |
+//! | `listening`, `inherited` | sockets that are bound here, or were handed over |
+//! | `accepting` | the thread that takes connections and deals them |
+//! | [`server`] | start, drain, stop |
 //!
 //! What decides is kept apart from what touches the world: from `session` down nothing knows a
-//! socket or reads a clock. Imports point one way: `server → reactor → session → command → topics,
-//! registry → resp, glob, settings`.
+//! socket or reads a clock. Imports point one way: `server → reactor → session → command →
+//! state → topics, registry, users → resp, glob, settings`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the hub waits with epoll and runs on Linux only");
 
+mod accepting;
 pub mod beat;
 pub mod command;
+pub mod counters;
 pub mod events;
 pub mod glob;
 pub mod info;
 mod inherited;
+mod listening;
 pub mod memory;
 pub mod reactor;
 pub mod registry;
@@ -38,6 +45,7 @@ pub mod server;
 pub mod session;
 pub mod settings;
 pub mod shared;
+pub mod state;
 pub mod tls;
 pub mod topics;
 pub mod tracing;

@@ -3,18 +3,17 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-
-use crate::command::{self, Call, Command, Waiting};
+use crate::command::{self, Call, Command};
+use crate::counters::add;
 use crate::events::{Answer, Level};
 use crate::registry::Card;
 use crate::resp::parse::{Limits, Parsed, Parser};
 use crate::resp::write::Writer;
-use crate::shared::{add, Core};
-use crate::topics::{Kind, Name};
+use crate::shared::Core;
+use crate::state::State;
+use crate::topics::Kind;
 use crate::tracing;
-use crate::users::{User, Users};
+use crate::users::Users;
 
 #[derive(Default)]
 struct Requests {
@@ -30,41 +29,6 @@ struct Requests {
 pub struct Session {
     requests: Requests,
     pub state: State,
-}
-
-/// What commands may change of their connection.
-pub struct State {
-    pub card: Arc<Card>,
-    pub slot: u32,
-    pub resp3: bool,
-    pub silent: Silent,
-    /// When it is slow, it would rather miss messages than be closed.
-    pub drops: bool,
-    pub closing: bool,
-    /// It is shown the commands of all.
-    pub monitors: bool,
-    /// `None`: it must say first who it is.
-    pub user: Option<Arc<User>>,
-    /// By a password; not for what everybody is.
-    pub logged_in: bool,
-    /// What the controller was asked: nothing is read until it has answered.
-    pub waiting: Option<Box<Waiting>>,
-    /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
-    deferred: Option<i64>,
-    /// Each with its number, for they are given up in the order in which they were taken.
-    subscriptions: Option<Box<[HashMap<Name, u64, RandomState>; 3]>>,
-    subscribed: u64,
-}
-
-/// CLIENT REPLY.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Silent {
-    #[default]
-    No,
-    /// SKIP was this command: the next is silent.
-    Next,
-    This,
-    Off,
 }
 
 /// Why a session stopped.
@@ -84,24 +48,7 @@ pub enum Step {
 
 impl Session {
     pub fn new(card: Arc<Card>, slot: u32, users: &Users) -> Self {
-        let (resp3, silent, drops, closing) = Default::default();
-        let (deferred, subscriptions, waiting) = Default::default();
-        let mut state = State {
-            card,
-            slot,
-            resp3,
-            silent,
-            drops,
-            closing,
-            monitors: false,
-            user: None,
-            logged_in: false,
-            waiting,
-            deferred,
-            subscriptions,
-            subscribed: 0,
-        };
-        state.become_user(users.anonymous().cloned(), false);
+        let state = State::new(card, slot, users);
         Session { requests: Requests::default(), state }
     }
 
@@ -351,96 +298,6 @@ impl State {
             core.shared.slow_log.add(&self.card, command, arguments, took, slow.length);
         }
         command.pushes
-    }
-
-    pub fn monitor(&mut self, core: &mut Core<'_>) {
-        if !self.monitors {
-            self.monitors = true;
-            core.local.monitors.push(self.slot);
-            core.shared.monitor(core.local.worker, true);
-        }
-    }
-
-    pub fn stop_monitoring(&mut self, core: &mut Core<'_>) {
-        if std::mem::take(&mut self.monitors) {
-            core.local.monitors.retain(|&slot| slot != self.slot);
-            core.shared.monitor(core.local.worker, !core.local.monitors.is_empty());
-        }
-    }
-
-    pub fn become_user(&mut self, user: Option<Arc<User>>, logged_in: bool) {
-        self.card.user.lock().clone_from(&user);
-        self.user = user;
-        self.logged_in = logged_in;
-    }
-
-    pub fn is_subscribed(&self) -> bool {
-        self.subscriptions.is_some()
-    }
-
-    /// It gets what it did not ask for at that moment.
-    pub fn is_pushed_to(&self) -> bool {
-        self.is_subscribed() || self.monitors
-    }
-
-    /// Topics and patterns count together, shard topics apart, as Redis counts them.
-    pub fn count(&self, kind: Kind) -> usize {
-        let Some(sets) = &self.subscriptions else { return 0 };
-        match kind {
-            Kind::Shard => sets[2].len(),
-            _ => sets[0].len() + sets[1].len(),
-        }
-    }
-
-    pub fn names(&self, kind: Kind) -> Vec<Name> {
-        let Some(sets) = &self.subscriptions else { return Vec::new() };
-        let mut numbered: Vec<(&Name, &u64)> = sets[kind as usize].iter().collect();
-        numbered.sort_unstable_by_key(|&(_, number)| number);
-        numbered.into_iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    pub fn subscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
-        let set = &mut self.subscriptions.get_or_insert_default()[kind as usize];
-        if set.contains_key(name) {
-            return;
-        }
-        let name = core.local.subscribers.add(kind, name, self.slot);
-        self.subscribed += 1;
-        set.insert(name.clone(), self.subscribed);
-        core.shared.directory.join(kind, &name, core.local.worker);
-        self.card.subscriptions[kind as usize].fetch_add(1, Relaxed);
-    }
-
-    pub fn unsubscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
-        let Some(sets) = &mut self.subscriptions else { return };
-        let Some((name, _)) = sets[kind as usize].remove_entry(name) else { return };
-        if sets.iter().all(HashMap::is_empty) {
-            self.subscriptions = None;
-        }
-        let last = core.local.subscribers.remove(kind, &name, self.slot);
-        core.shared.directory.leave(kind, &name, core.local.worker, last);
-        self.card.subscriptions[kind as usize].fetch_sub(1, Relaxed);
-    }
-
-    /// Answers a publish; behind the client's own copy, where it gets one.
-    pub fn answer_publish(&mut self, receivers: i64, reply: &mut Writer<'_>) {
-        if self.is_subscribed() {
-            self.deferred = Some(receivers);
-        } else {
-            reply.integer(receivers);
-        }
-    }
-
-    fn is_silent(&self) -> bool {
-        matches!(self.silent, Silent::This | Silent::Off)
-    }
-
-    fn silence_moves_on(&mut self) {
-        self.silent = match self.silent {
-            Silent::Next => Silent::This,
-            Silent::This => Silent::No,
-            other => other,
-        };
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME};
 use super::{name_of, Call};
+use crate::counters::add;
 use crate::reactor::mailbox::Mail;
 use crate::registry::Card;
 use crate::resp::parse::integer;
-use crate::session::Silent;
-use crate::shared::add;
+use crate::state::Silent;
 
 pub fn id(call: &mut Call<'_, '_>) {
     call.reply.integer(call.state.card.id as i64);

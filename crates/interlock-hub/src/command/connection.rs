@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Call;
 use crate::resp::parse::integer;
-use crate::session::Silent;
+use crate::state::Silent;
 use crate::topics::Kind;
 
 pub fn ping(call: &mut Call<'_, '_>) {

@@ -3,11 +3,12 @@
 use std::process;
 
 use super::{Call, Waiting};
+use crate::counters::add;
 use crate::events::{Answer, Question};
 use crate::glob;
 use crate::resp::write::Writer;
-use crate::session::State;
-use crate::shared::{add, Core};
+use crate::shared::Core;
+use crate::state::State;
 
 /// By patterns, as in Redis.
 pub fn get(call: &mut Call<'_, '_>) {

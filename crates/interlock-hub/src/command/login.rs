@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME, REDIS_VERSION};
 use super::{ask, Call, Waiting};
+use crate::counters::add;
 use crate::events::{Answer, Level, Question};
 use crate::resp::parse::integer;
 use crate::resp::write::Writer;
-use crate::session::State;
-use crate::shared::{add, Core};
+use crate::shared::Core;
+use crate::state::State;
 use crate::users::{Users, DEFAULT};
 
 /// A password that the controller looks at, and what comes after it.

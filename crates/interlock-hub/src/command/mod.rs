@@ -13,11 +13,12 @@ mod topics;
 pub use connection::REDIS_VERSION;
 pub use declared::{Argument, Command};
 
+use crate::counters::add;
 use crate::events::{Answer, Asker, Question};
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
-use crate::session::State;
-use crate::shared::{add, Core};
+use crate::shared::Core;
+use crate::state::State;
 
 /// One call of a command.
 pub struct Call<'a, 'b> {

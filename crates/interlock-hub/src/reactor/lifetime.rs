@@ -8,11 +8,12 @@ use super::mailbox::Peer;
 use super::output::Output;
 use super::poll;
 use super::worker::{now, Connection, Slot, Worker};
+use crate::counters::add;
 use crate::events::{Answer, Level};
 use crate::registry::{Card, Time};
 use crate::session::Session;
 use crate::settings::Live;
-use crate::shared::{add, Core};
+use crate::shared::Core;
 use crate::tls::Tls;
 
 impl Worker {

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::poll::{self, PARTS};
 use super::worker::{Connection, Worker};
+use crate::counters::add;
 use crate::events::Level;
 use crate::settings::{Live, OutputLimit};
-use crate::shared::add;
 
 impl Worker {
     pub(super) fn flush_replies(&mut self) {

@@ -1,0 +1,173 @@
+//! The sockets that are listened on: bound here, or handed over by who started the process.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use crate::inherited;
+use crate::reactor::mailbox::Peer;
+use crate::reactor::poll;
+use crate::settings::Settings;
+
+pub struct Listening {
+    listeners: Vec<Listener>,
+    /// `host:port`, `tls:host:port` or `unix:PATH`, with the port that was really bound.
+    pub addresses: Vec<String>,
+    file: Option<SocketFile>,
+}
+
+pub enum Listener {
+    /// And whether it speaks TLS.
+    Tcp(TcpListener, bool),
+    Unix(UnixListener, String),
+}
+
+/// The file of a unix socket: removed with its hub, or with the attempt to start one.
+pub struct SocketFile(String);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Listening {
+    /// As the settings say, in which the ports become those that were bound. An error names the
+    /// address and the reason.
+    pub fn open(settings: &mut Settings) -> io::Result<Self> {
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for &fd in &settings.inherited {
+            let failed = |error| refused(&format!("descriptor {fd}"), error);
+            let (listener, address) =
+                inherited::listener(fd, settings.port_speaks_tls).map_err(failed)?;
+            addresses.push(address);
+            listeners.push(listener);
+        }
+        if !listeners.is_empty() {
+            settings.host.clear();
+            settings.unix.clear();
+            settings.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
+        }
+        if !settings.host.is_empty() {
+            let bound = bind(&settings.host, settings.port)?;
+            settings.port = bound.1.port();
+            let shown = if settings.port_speaks_tls { "tls:" } else { "" };
+            addresses.push(format!("{shown}{}", bound.1));
+            listeners.push(Listener::Tcp(bound.0, settings.port_speaks_tls));
+            if let Some(port) = settings.tls_port {
+                let bound = bind(&settings.host, port)?;
+                settings.tls_port = Some(bound.1.port());
+                addresses.push(format!("tls:{}", bound.1));
+                listeners.push(Listener::Tcp(bound.0, true));
+            }
+        }
+        let mut file = None;
+        if !settings.unix.is_empty() {
+            let path = &settings.unix;
+            let failed = |error| refused(&format!("unix:{path}"), error);
+            remove_stale(path).map_err(failed)?;
+            let listener = UnixListener::bind(path).map_err(failed)?;
+            poll::listen(listener.as_raw_fd()).map_err(failed)?;
+            file = Some(SocketFile(path.clone()));
+            listener.set_nonblocking(true).map_err(failed)?;
+            addresses.push(format!("unix:{path}"));
+            listeners.push(Listener::Unix(listener, path.clone()));
+        }
+        if listeners.is_empty() {
+            let text = "the hub has neither host nor unix to listen on";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(Listening { listeners, addresses, file })
+    }
+
+    /// The sockets, and the file that goes with them.
+    pub fn take(&mut self) -> (Vec<Listener>, Option<SocketFile>) {
+        (std::mem::take(&mut self.listeners), self.file.take())
+    }
+}
+
+impl Listener {
+    fn port(&self) -> Option<u16> {
+        match self {
+            Listener::Tcp(listener, _) => listener.local_addr().ok().map(|address| address.port()),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    pub fn fd(&self) -> RawFd {
+        match self {
+            Listener::Tcp(listener, _) => listener.as_raw_fd(),
+            Listener::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+
+    pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        match self {
+            Listener::Tcp(listener, speaks_tls) => {
+                let (stream, address) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
+                let (address, speaks_tls) = (address.to_string(), *speaks_tls);
+                Ok((stream.into(), Peer { address, local, is_tcp: true, speaks_tls }))
+            }
+            Listener::Unix(listener, path) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                // As Redis names them.
+                let address = format!("{path}:0");
+                let (local, is_tcp, speaks_tls) = (address.clone(), false, false);
+                Ok((stream.into(), Peer { local, address, is_tcp, speaks_tls }))
+            }
+        }
+    }
+}
+
+fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    let failed = |error| refused(&format!("{host}:{port}"), error);
+    let listener = TcpListener::bind((host, port)).map_err(failed)?;
+    poll::listen(listener.as_raw_fd()).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// A socket file behind which nobody listens is left over from a hub that was killed.
+fn remove_stale(path: &str) -> io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn refused(address: &str, source: io::Error) -> io::Error {
+    io::Error::new(source.kind(), CannotListen { address: address.to_owned(), source })
+}
+
+/// Names the address; the system's error with its number is the source.
+#[derive(Debug)]
+struct CannotListen {
+    address: String,
+    source: io::Error,
+}
+
+impl std::fmt::Display for CannotListen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot listen on {}: {}", self.address, self.source)
+    }
+}
+
+impl std::error::Error for CannotListen {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
