@@ -1,0 +1,116 @@
+"""More than one command, one call or Lua's stack takes: the next calls do the rest."""
+
+from __future__ import annotations
+
+from tests.engine.calls import LONG, Argument, Queue, message
+
+KEYS = [f"key {n}" for n in range(1_024)]
+
+
+def test_messages_of_the_most_keys_follow_one_another(queue: Queue) -> None:
+    for name in ("one", "two"):
+        queue.put(*[message(f"{name} {n}", KEYS) for n in range(4)])
+    for name in ("one", "two"):
+        for n in range(4):
+            (got,) = queue.lease().messages
+            assert got.payload == f"{name} {n}" and list(got.exclusive) == KEYS
+            queue.ack_all([got])
+    assert queue.parts() == {"c"}
+
+
+def test_a_lease_ends_before_it_has_too_many_keys_together(queue: Queue) -> None:
+    own = [[f"{n} {key}" for key in KEYS] for n in range(6)]
+    for n, keys in enumerate(own):
+        queue.put(message(str(n), keys))
+    assert [queue.payloads(6), queue.payloads(6)] == [["0", "1", "2", "3"], ["4", "5"]]
+
+
+def test_a_writer_with_many_keys_waits_for_many_lanes(queue: Queue) -> None:
+    for n in range(4):
+        queue.put(*[message(key, [key]) for key in KEYS[256 * n : 256 * (n + 1)]])
+    queue.put(message("all", KEYS))
+    queue.put(*[message(f"reads {key}", [], [key]) for key in KEYS])
+    first = queue.lease(1_024).messages
+    assert [one.payload for one in first] == KEYS
+    queue.ack_all(first[:-1])
+    assert queue.payloads() == []
+    queue.ack_all(first[-1:])
+    (writer,) = queue.lease().messages
+    assert writer.payload == "all"
+    queue.ack_all([writer])
+    readers = queue.lease(1_024).messages
+    assert [one.payload for one in readers] == [f"reads {key}" for key in KEYS]
+    queue.ack_all(readers)
+    assert queue.parts() == {"c"}
+
+
+def test_one_call_readies_a_thousand_readers_and_the_next_the_rest(queue: Queue) -> None:
+    queue.put(message("writer", ["a"]))
+    for _ in range(3):
+        queue.put(*[message("reader", [], ["a"]) for _ in range(700)])
+    queue.put(message("last", ["a"]))
+    writer = queue.lease().messages
+    queue.ack_all(writer)
+    assert queue.stats()["ready"] == 1_000
+    # While some of the readers are still to be readied: behind the writer that waits for them.
+    queue.put(message("late", [], ["a"]))
+    seen: set[str] = set()
+    while seen != {"last"}:
+        got = queue.lease(1_024).messages
+        seen = {one.payload for one in got}
+        assert seen in ({"reader"}, {"last"}), "the writer waits for all readers"
+        queue.ack_all(got)
+    (late,) = queue.lease().messages
+    assert late.payload == "late"
+    queue.ack_all([late])
+    assert queue.parts() == {"c"}
+
+
+def test_an_empty_lease_says_that_readers_are_still_to_be_readied(queue: Queue) -> None:
+    queue.put(message("writer", ["a"]))
+    for _ in range(3):
+        queue.put(*[message("reader", [], ["a"]) for _ in range(1_000)])
+    queue.ack_all(queue.lease().messages)
+    # This call readies another thousand, but asks for what there is none of.
+    assert queue.lease(1, kind="unkeyed").next == "0"
+    assert queue.stats()["ready"] == 2_000
+
+
+def test_leases_that_run_out_together_are_taken_back_a_thousand_messages_a_call(
+    queue: Queue,
+) -> None:
+    ids = []
+    for n in range(3):
+        ids += queue.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
+    tokens = [queue.lease(700, 1_000_000_000).token for _ in range(3)]
+    for token in tokens:
+        queue.call("extend", token, 1)
+    # A lease of which only a part was taken back is lost all the same.
+    one_by_one: list[list[Argument]] = [["ACK", tokens[2], id] for id in ids[1_400:2_100:100]]
+    late = queue.settle(*one_by_one)
+    assert set(late) == {"LEASELOST"}
+    while queue.stats()["leased"]:
+        queue.call("extend", 5, 1)
+    stats = queue.stats()
+    assert (stats["ready"], stats["unsettled"]) == (2_100, 2_100)
+    got = [one for _ in range(3) for one in queue.lease(1_000).messages]
+    assert [one.id for one in got] == ids
+    assert {one.attempt for one in got} == {2}
+    for start in range(0, 2_100, 700):
+        queue.ack_all(got[start : start + 700])
+    assert queue.parts() == {"c"}
+
+
+def test_backoffs_that_end_together_all_end(queue: Queue) -> None:
+    for n in range(3):
+        queue.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:600]])
+        got = queue.lease(600).messages
+        queue.settle(*[one.nack(1) for one in got])
+        queue.put(*[message("later", delay=1) for _ in range(600)])
+    handled = 0
+    while handled < 3_600:
+        got = queue.lease(1_024, LONG).messages
+        handled += len(got)
+        if got:
+            queue.ack_all(got)
+    assert queue.parts() == {"c"}
