@@ -78,14 +78,17 @@ def leased(reply: Sequence[str]) -> Leased:
 class Queue:
     """A queue on a server, and one consumer of it whose calls need not be repeated."""
 
-    def __init__(self, connection: redis.Redis, name: str = "q", consumer: str = "c") -> None:
+    def __init__(
+        self, connection: redis.Redis, name: str = "q", consumer: str = "c", wire: int = 1
+    ) -> None:
         self.connection = connection
+        self.wire = wire
         self.key = f"il:{{{name}}}"
         self.consumer = consumer
 
     def call(self, name: str, *arguments: Argument) -> list[str]:
         """A call as it is; the reply with its strings decoded."""
-        reply: Any = self.connection.fcall(f"il1_{name}", 1, self.key, *arguments)
+        reply: Any = self.connection.fcall(f"il{self.wire}_{name}", 1, self.key, *arguments)
         return [part.decode("utf-8", "surrogateescape") for part in reply]
 
     def put(self, *messages: list[Argument]) -> list[str]:

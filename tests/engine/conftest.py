@@ -10,6 +10,7 @@ import redis
 
 from interlock.engine.library import Library
 from tests.engine.calls import Queue
+from tests.engine.timed import TimedQueue
 from tests.hub.servers import redis_server
 
 
@@ -29,3 +30,8 @@ def connection(engine_port: int) -> Iterator[redis.Redis]:
 @pytest.fixture
 def queue(connection: redis.Redis) -> Queue:
     return Queue(connection, uuid.uuid4().hex)
+
+
+@pytest.fixture
+def timed(connection: redis.Redis) -> TimedQueue:
+    return TimedQueue(connection, uuid.uuid4().hex)

@@ -16,13 +16,11 @@ from typing import Any
 import redis
 
 from tests.engine.model import Model, Spec
+from tests.engine.timed import START, WIRE
 
-START = 1_000_000_000_000_000
 KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three")
 LATELY = 12
-# Instead of the server's clock: a key that the schedule sets.
-CLOCK = "local function now_of(q) return tonumber(redis.call('GET', q.clock)) end"
 
 Step = tuple[str, Any]
 
@@ -195,7 +193,7 @@ def compare(connection: redis.Redis, steps: list[Step]) -> tuple[int, str | None
     pipeline = connection.pipeline(transaction=False)
     for call in director.calls:
         pipeline.set(f"{key}:clock", call.now)
-        pipeline.fcall(f"il1_{call.name}", 1, key, *call.arguments)
+        pipeline.fcall(f"il{WIRE}_{call.name}", 1, key, *call.arguments)
     replies = pipeline.execute(raise_on_error=False)[1::2]
     told = []
     for call, reply in zip(director.calls, replies, strict=True):

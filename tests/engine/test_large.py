@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.engine.calls import LONG, Argument, Queue, message
+from tests.engine.timed import TimedQueue
 
 KEYS = [f"key {n}" for n in range(1_024)]
 
@@ -77,40 +78,57 @@ def test_an_empty_lease_says_that_readers_are_still_to_be_readied(queue: Queue) 
 
 
 def test_leases_that_run_out_together_are_taken_back_a_thousand_messages_a_call(
-    queue: Queue,
+    timed: TimedQueue,
 ) -> None:
     ids = []
     for n in range(3):
-        ids += queue.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
-    tokens = [queue.lease(700, 1_000_000_000).token for _ in range(3)]
-    for token in tokens:
-        queue.call("extend", token, 1)
-    # A lease of which only a part was taken back is lost all the same.
-    one_by_one: list[list[Argument]] = [["ACK", tokens[2], id] for id in ids[1_400:2_100:100]]
-    late = queue.settle(*one_by_one)
-    assert set(late) == {"LEASELOST"}
-    while queue.stats()["leased"]:
-        queue.call("extend", 5, 1)
-    stats = queue.stats()
-    assert (stats["ready"], stats["unsettled"]) == (2_100, 2_100)
-    got = [one for _ in range(3) for one in queue.lease(1_000).messages]
+        ids += timed.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
+    tokens = [timed.lease(700, 10).token for _ in range(3)]
+    timed.at(10)
+    # The third is lost as well, though this call does not come to it.
+    late: list[list[Argument]] = [["ACK", tokens[2], id] for id in ids[1_400:]]
+    assert set(timed.settle(*late)) == {"LEASELOST"}
+    assert timed.stats()["leased"] == 1_100
+    assert timed.call("extend", tokens[2], 5) == ["LEASELOST"]
+    assert (timed.stats()["leased"], timed.stats()["ready"]) == (100, 2_000)
+    assert timed.lease(1, kind="unkeyed").messages == []
+    assert (timed.stats()["leased"], timed.stats()["ready"]) == (0, 2_100)
+    got = [one for _ in range(3) for one in timed.lease(700).messages]
     assert [one.id for one in got] == ids
     assert {one.attempt for one in got} == {2}
     for start in range(0, 2_100, 700):
-        queue.ack_all(got[start : start + 700])
-    assert queue.parts() == {"c"}
+        timed.ack_all(got[start : start + 700])
+    assert timed.parts() == {"c", "clock"}
 
 
-def test_backoffs_that_end_together_all_end(queue: Queue) -> None:
-    for n in range(3):
-        queue.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:600]])
-        got = queue.lease(600).messages
-        queue.settle(*[one.nack(1) for one in got])
-        queue.put(*[message("later", delay=1) for _ in range(600)])
-    handled = 0
-    while handled < 3_600:
-        got = queue.lease(1_024, LONG).messages
-        handled += len(got)
-        if got:
-            queue.ack_all(got)
-    assert queue.parts() == {"c"}
+def test_a_lease_of_more_than_a_thousand_messages_is_taken_back_by_two_calls(
+    timed: TimedQueue,
+) -> None:
+    timed.put(*[message("x", [key]) for key in KEYS])
+    first = timed.lease(1_024, 10).messages
+    # What was settled in time has not to be taken back.
+    timed.ack_all(first[:20])
+    timed.at(10)
+    for leased in (24, 0):
+        timed.lease(1, kind="unkeyed")
+        assert timed.stats()["leased"] == leased
+    again = timed.lease(1_024).messages
+    assert [(one.id, one.attempt) for one in again] == [(one.id, 2) for one in first[20:]]
+    timed.ack_all(again)
+    assert timed.parts() == {"c", "clock"}
+
+
+def test_backoffs_and_delays_that_end_together_end_a_thousand_a_call(timed: TimedQueue) -> None:
+    for n in range(2):
+        timed.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
+        timed.settle(*[one.nack(10) for one in timed.lease(700).messages])
+    timed.put(*[message("later", ["a"], delay=10) for _ in range(900)])
+    timed.at(10)
+    for backing_off, delayed in ((400, 900), (0, 300), (0, 0)):
+        timed.call("extend", 5, 1)
+        stats = timed.stats()
+        assert (stats["backing_off"], stats["delayed"]) == (backing_off, delayed)
+    assert stats["ready"] == 1_401
+    while got := timed.lease(1_024, LONG).messages:
+        timed.ack_all(got)
+    assert timed.parts() == {"c", "clock"}
