@@ -4,14 +4,17 @@
 -- No allow-oom: a full server takes nothing new.
 
 local function take_keys(from, count, mode, i, seen, list)
+  local function wrong(k, text)
+    bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, text)
+  end
   for k = 1, count do
-    local key = take(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i)
-    if key == '' then
-      bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, 'is empty')
-    end
-    if #key > MAX_KEY_BYTES then
-      local wrong = string.format('has %d bytes; at most %d', #key, MAX_KEY_BYTES)
-      bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, wrong)
+    local key = from.args[from.at + k]
+    if not key then
+      wrong(k, 'is missing')
+    elseif key == '' then
+      wrong(k, 'is empty')
+    elseif #key > MAX_KEY_BYTES then
+      wrong(k, string.format('has %d bytes; at most %d', #key, MAX_KEY_BYTES))
     end
     -- A key named twice counts once, and one named in both ways is exclusive.
     if not seen[key] then
@@ -19,6 +22,7 @@ local function take_keys(from, count, mode, i, seen, list)
       list[#list + 1] = key
     end
   end
+  from.at = from.at + count
 end
 
 local function take_option(from, i, m)
@@ -44,10 +48,13 @@ local function take_option(from, i, m)
   end
 end
 
+-- Nothing is ever put into this one: most messages lack some list, and a table costs.
+local NONE = {}
+
 local function take_message(from, i)
   local m = {
     payload = take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i),
-    exclusive = {}, shared = {}, groups = {}, priority = 0, attempts = DEFAULT_ATTEMPTS,
+    exclusive = NONE, shared = NONE, groups = NONE, priority = 0, attempts = DEFAULT_ATTEMPTS,
     dedup = '', window = DEFAULT_WINDOW, sequence = '', delay = 0,
   }
   local exclusive = take_whole(from, 0, MAX_KEYS, 'messages[%d].exclusive', i)
@@ -57,14 +64,23 @@ local function take_message(from, i)
     bad(from, 'messages[%d]', i,
       string.format('has %d keys; at most %d', exclusive + shared, MAX_KEYS))
   end
-  local seen = {}
-  take_keys(from, exclusive, 'exclusive', i, seen, m.exclusive)
-  take_keys(from, shared, 'shared', i, seen, m.shared)
+  local seen = exclusive + shared > 0 and {}
+  if exclusive > 0 then
+    m.exclusive = {}
+    take_keys(from, exclusive, 'exclusive', i, seen, m.exclusive)
+  end
+  if shared > 0 then
+    m.shared, m.groups = {}, {}
+    take_keys(from, shared, 'shared', i, seen, m.shared)
+  end
   for _ = 1, options do
     take_option(from, i, m)
   end
   return m, exclusive + shared
 end
+
+-- Nothing is ever put into this one: most messages lack some list, and a table costs.
+local NONE = {}
 
 local function take_messages(from)
   local list, keys = {}, 0

@@ -42,18 +42,22 @@ local function join_group(q, tails, links, m, key)
   return group, before
 end
 
+local function name_keys(list, keys, tails)
+  for i = 1, #list do
+    local key = list[i]
+    if tails[key] == nil then
+      tails[key] = false
+      keys[#keys + 1] = key
+    end
+  end
+end
+
 -- Places messages at the end of their lanes, in this order. Sets their groups; answers the ready.
 local function link(q, messages)
   local keys, tails = {}, {}
   for _, m in ipairs(messages) do
-    for _, list in ipairs({ m.exclusive, m.shared }) do
-      for _, key in ipairs(list) do
-        if tails[key] == nil then
-          tails[key] = false
-          keys[#keys + 1] = key
-        end
-      end
-    end
+    name_keys(m.exclusive, keys, tails)
+    name_keys(m.shared, keys, tails)
   end
   local found = fetch(q.tail, keys)
   for i, key in ipairs(keys) do
