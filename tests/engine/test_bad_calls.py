@@ -40,6 +40,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("dead_letters", (), "BADARG il1_dead_letters: count is missing"),
     # What is no number, or none that is allowed.
     ("put", ("c", "x"), "BADARG il1_put: call is 'x'; a whole number from 0 to 9007199254740991"),
+    ("put", ("", 1, *message("p")), "BADARG il1_put: consumer is empty, which only call 0 may"),
     ("put", ("c", -1), "BADARG il1_put: call is '-1'"),
     ("put", (*PUT, "p", "one", 0, 0), "BADARG il1_put: messages[1].exclusive is 'one'"),
     ("put", (*PUT, "p", "1.5", 0, 0), "BADARG il1_put: messages[1].exclusive is '1.5'"),

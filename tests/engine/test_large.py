@@ -118,16 +118,18 @@ def test_a_lease_of_more_than_a_thousand_messages_is_taken_back_by_two_calls(
     assert timed.parts() == {"c", "clock"}
 
 
-def test_backoffs_and_delays_that_end_together_end_a_thousand_a_call(timed: TimedQueue) -> None:
+def test_what_falls_due_together_is_applied_a_thousand_a_call(timed: TimedQueue) -> None:
     for n in range(2):
         timed.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
-        timed.settle(*[one.nack(10) for one in timed.lease(700).messages])
+    timed.settle(*[one.nack(10) for one in timed.lease(700).messages])
+    timed.lease(700, 10)
     timed.put(*[message("later", ["a"], delay=10) for _ in range(900)])
     timed.at(10)
-    for backing_off, delayed in ((400, 900), (0, 300), (0, 0)):
+    # First the lease that ran out, then what backs off, then what is delayed (clause 20).
+    for left in ((0, 400, 900), (0, 0, 300), (0, 0, 0)):
         timed.call("extend", 5, 1)
         stats = timed.stats()
-        assert (stats["backing_off"], stats["delayed"]) == (backing_off, delayed)
+        assert (stats["leased"], stats["backing_off"], stats["delayed"]) == left
     assert stats["ready"] == 1_401
     while got := timed.lease(1_024, LONG).messages:
         timed.ack_all(got)

@@ -13,7 +13,7 @@ import redis
 
 from interlock.engine import library
 from interlock.engine.library import FUNCTIONS, SHARED, Library, load
-from tests.engine.calls import Queue, message
+from tests.engine.calls import Argument, Queue, message
 from tests.hub.servers import redis_server
 
 LUA = Path(library.__file__).with_name("lua")
@@ -86,6 +86,17 @@ def test_reading_functions_write_nothing(queue: Queue) -> None:
     for name, *arguments in (["stats"], ["peek", id], ["dead_letters", 5]):
         reply: Any = queue.connection.fcall_ro(f"il1_{name}", 1, queue.key, *arguments)
         assert isinstance(reply, list)
+
+
+def test_replies_are_the_same_in_both_protocols(queue: Queue) -> None:
+    queue.put(message("one", ["a"], ["b"]), message("two", ["a"], priority=3))
+    port = queue.connection.connection_pool.connection_kwargs["port"]
+    with redis.Redis(port=port, protocol=3) as connection:
+        newer = Queue(connection, queue.key[4:-1])
+        lease: list[Argument] = ["w", 1, 5, 9_000_000, "any"]
+        assert newer.call("lease", *lease) == queue.call("lease", *lease)
+        assert newer.call("stats") == queue.call("stats")
+        assert newer.lease().next == queue.lease().next != ""
 
 
 def test_importing_the_library_does_not_load_redis() -> None:

@@ -13,6 +13,6 @@ register('extend', { 'allow-oom' }, function(q, from)
     return { 'LEASELOST' }
   end
   local deadline = digits(now + duration)
-  redis.call('ZADD', q.due, deadline, 'l' .. token)
+  redis.call('ZADD', q.due, deadline, 'a' .. token)
   return { deadline }
 end)

@@ -78,5 +78,10 @@ end
 -- Who calls, and the number of the call: 0 for one whose answer need not be kept.
 local function take_caller(from)
   local consumer = take_text(from, MAX_TEXT, 'consumer')
-  return consumer, take_whole(from, 0, MAX_NUMBER, 'call')
+  local call = take_whole(from, 0, MAX_NUMBER, 'call')
+  if consumer == '' and call > 0 then
+    -- All who have no name would be answered with each other's replies.
+    bad(from, 'consumer', 0, 'is empty, which only call 0 may have')
+  end
+  return consumer, call
 end

@@ -1,6 +1,7 @@
 -- What falls due: each call first applies it, at its time (clause 20). One sorted set has it all, the
--- time its score; a letter says what: l and a token, for a lease's deadline; b and an id, backing off;
--- d and an id, delayed; o, a member and a key, readers that a call before could not ready any more.
+-- time its score; a letter says what: a and a token, for a lease's deadline; b and an id, backing off;
+-- d and an id, delayed; o, a member and a key, readers that a call before could not ready any more. Of
+-- what is due at one time the set gives a before b before d, which is the clause's order.
 
 local function end_backoffs(q, ids)
   for _, m in ipairs(records(q, ids)) do
@@ -52,13 +53,13 @@ local function apply_due(q, now)
   if #due == 0 then
     return
   end
-  local of = { l = {}, b = {}, d = {}, o = {} }
+  local of = { a = {}, b = {}, d = {}, o = {} }
   for _, member in ipairs(due) do
     local list = of[string.sub(member, 1, 1)]
     list[#list + 1] = string.sub(member, 2)
   end
   open_rest(q, of.o)
-  local left = expire(q, now, of.l, MAX_DUE)
+  local left = expire(q, now, of.a, MAX_DUE)
   local ids = part(q, 'b', of.b, left)
   if #ids > 0 then
     end_backoffs(q, ids)

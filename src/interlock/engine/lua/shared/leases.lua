@@ -36,7 +36,7 @@ local function grant(q, now, consumer, count, duration, kind, reply)
   bulk('HSET', q.t, out)
   redis.call('HSET', q.lb, token, string.format('%04d', taken) .. table.concat(ids) .. consumer)
   redis.call('HSET', q.lc, token, taken)
-  redis.call('ZADD', q.due, deadline, 'l' .. token)
+  redis.call('ZADD', q.due, deadline, 'a' .. token)
   for _, value in ipairs({ token, deadline, '', tostring(taken) }) do
     reply[#reply + 1] = value
   end
@@ -59,7 +59,7 @@ end
 
 -- False once the deadline is reached, even if what falls due has not come to it yet.
 local function alive(q, now, token)
-  local deadline = redis.call('ZSCORE', q.due, 'l' .. token)
+  local deadline = redis.call('ZSCORE', q.due, 'a' .. token)
   return deadline and tonumber(deadline) > now
 end
 
@@ -68,7 +68,7 @@ local function end_some(q, token, count)
   if redis.call('HINCRBY', q.lc, token, -count) == 0 then
     redis.call('HDEL', q.lc, token)
     redis.call('HDEL', q.lb, token)
-    redis.call('ZREM', q.due, 'l' .. token)
+    redis.call('ZREM', q.due, 'a' .. token)
   end
 end
 
