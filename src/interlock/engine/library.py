@@ -1,0 +1,102 @@
+"""The library of functions for Redis and Valkey: put together, installed, checked by its hash.
+
+A server has no `require`, so the files of `lua/` are joined into one text. Its name and those of
+its functions carry the wire version: libraries of two versions stand side by side while clients
+are upgraded, and none replaces another version's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from interlock.errors import InterlockError
+
+if TYPE_CHECKING:
+    import redis
+
+WIRE = 1
+
+# A local of Lua is known only below the line that declares it.
+SHARED = (
+    "limits",
+    "clock",
+    "arguments",
+    "queue",
+    "bulk",
+    "record",
+    "ready",
+    "lanes",
+    "settled",
+    "leases",
+    "due",
+    "settlements",
+    "replies",
+    "register",
+)
+FUNCTIONS = (
+    "put",
+    "lease",
+    "settle",
+    "next",
+    "extend",
+    "stats",
+    "peek",
+    "dead_letters",
+    "version",
+)
+
+
+class Library:
+    """The text of one wire version, and what it is called."""
+
+    def __init__(self, wire: int = WIRE, instead: Mapping[str, str] | None = None) -> None:
+        """`instead` gives the text of some files, by name; tests replace the clock."""
+        self.wire = wire
+        self.name = f"il{wire}"
+        parts = [
+            (instead or {}).get(name) or _file(folder, name)
+            for folder, names in (("shared", SHARED), ("functions", FUNCTIONS))
+            for name in names
+        ]
+        body = "\n".join(parts)
+        self.hash = hashlib.sha256(f"{wire}\n{body}".encode()).hexdigest()
+        self.text = f"#!lua name={self.name}\nlocal WIRE, HASH = '{wire}', '{self.hash}'\n{body}"
+
+    def installed(self, connection: redis.Redis) -> str | None:
+        """The hash of what the server has under this wire version; None if it has nothing."""
+        from redis.exceptions import ResponseError
+
+        try:
+            reply: Any = connection.fcall(f"il{self.wire}_version", 0)
+        except ResponseError as error:
+            if "Function not found" in str(error):
+                return None
+            raise
+        answer: str | bytes = reply[1]
+        return answer.decode() if isinstance(answer, bytes) else answer
+
+    def load(self, connection: redis.Redis) -> bool:
+        """Install this text unless the server has it; whether it had to.
+
+        Another text of the same wire version is replaced, at once and for all clients: within a
+        version every text understands what the others wrote.
+        """
+        if self.installed(connection) == self.hash:
+            return False
+        # REPLACE even where there is none: another client may have been quicker.
+        connection.function_load(self.text, replace=True)
+        if self.installed(connection) != self.hash:
+            raise InterlockError(f"library {self.name}: another text was installed meanwhile")
+        return True
+
+
+def load(connection: redis.Redis) -> bool:
+    """Install the library of this release unless the server has it; whether it had to."""
+    return Library().load(connection)
+
+
+def _file(folder: str, name: str) -> str:
+    return files("interlock.engine").joinpath("lua", folder, f"{name}.lua").read_text("utf-8")

@@ -1,0 +1,20 @@
+-- il1_settle: consumer call settlement...
+--   settlement: ACK token id | NACK token id delay error | REJECT token id reason | RELEASE token id
+-- Answers for each ACKED, RETRIED, DEAD, RELEASED or LEASELOST.
+
+register('settle', { 'allow-oom' }, function(q, from)
+  local consumer, call = take_caller(from)
+  local list = take_settlements(from)
+  if #list == 0 then
+    bad(from, 'settlements', 0, 'are missing')
+  end
+  local reply = kept_reply(q, from.called, consumer, call)
+  if reply then
+    return reply
+  end
+  reply = {}
+  local now = now_of(q)
+  apply_due(q, now)
+  settle(q, now, list, reply)
+  return keep_reply(q, from.called, consumer, call, reply)
+end)

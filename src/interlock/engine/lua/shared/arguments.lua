@@ -1,0 +1,87 @@
+-- Reading arguments. Everything is read and checked before the first write: a function is atomic,
+-- but what it wrote before an error stays.
+
+-- tostring() would write 1.7e+15.
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+local function refuse(code, text, ...)
+  error({ refused = code .. ' ' .. string.format(text, ...) })
+end
+
+local function reader(called, args)
+  return { called = called, args = args, at = 0 }
+end
+
+-- `what` may hold a %d for `index`: it is put together only when it has to be told.
+local function bad(from, what, index, wrong)
+  refuse('BADARG', '%s: %s %s', from.called, string.format(what, index), wrong)
+end
+
+local function more(from)
+  return from.at < #from.args
+end
+
+local function take(from, what, index)
+  local at = from.at + 1
+  local value = from.args[at]
+  if not value then
+    bad(from, what, index, 'is missing')
+  end
+  from.at = at
+  return value
+end
+
+local function take_text(from, most, what, index)
+  local value = take(from, what, index)
+  if #value > most then
+    bad(from, what, index, string.format('has %d bytes; at most %d', #value, most))
+  end
+  return value
+end
+
+-- What nearly every number is: a pattern costs ten times as much.
+local SMALL = {
+  ['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4,
+  ['5'] = 5, ['6'] = 6, ['7'] = 7, ['8'] = 8, ['9'] = 9,
+}
+
+local function take_whole(from, least, most, what, index)
+  local value = take(from, what, index)
+  local number = SMALL[value]
+    or string.find(value, '^%-?%d+$') and #value <= 17 and tonumber(value)
+  if not number or number < least or number > most then
+    local allowed = digits(least) .. ' to ' .. digits(most)
+    -- What was given is told in part only: it may be megabytes, and any bytes.
+    local shown = string.gsub(string.sub(value, 1, 32), '[^%w%p ]', '?')
+    bad(from, what, index, string.format("is '%s'; a whole number from %s", shown, allowed))
+  end
+  return number
+end
+
+-- Ids and tokens stay text. A leading zero would be a second spelling of the same number.
+local function take_number(from, what, index)
+  local value = take(from, what, index)
+  if #value > 16 or not string.find(value, '^[1-9]%d*$') then
+    bad(from, what, index, 'is no number that this queue gives')
+  end
+  return value
+end
+
+local function take_end(from)
+  if more(from) then
+    refuse('BADARG', '%s: %d arguments too many', from.called, #from.args - from.at)
+  end
+end
+
+-- Who calls, and the number of the call: 0 for one whose answer need not be kept.
+local function take_caller(from)
+  local consumer = take_text(from, MAX_TEXT, 'consumer')
+  local call = take_whole(from, 0, MAX_NUMBER, 'call')
+  if consumer == '' and call > 0 then
+    -- All who have no name would be answered with each other's replies.
+    bad(from, 'consumer', 0, 'is empty, which only call 0 may have')
+  end
+  return consumer, call
+end

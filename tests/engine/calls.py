@@ -1,0 +1,119 @@
+"""Calls of wire version 1 for the tests: arguments put together, replies taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+LONG = 60_000_000
+"""A lease that does not run out while a test runs, in µs."""
+
+Argument = str | bytes | int
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A message as a lease hands it out."""
+
+    token: str
+    id: str
+    attempt: int
+    payload: str
+    exclusive: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    def ack(self) -> list[Argument]:
+        return ["ACK", self.token, self.id]
+
+    def nack(self, delay: int = 0, error: str = "broken") -> list[Argument]:
+        return ["NACK", self.token, self.id, delay, error]
+
+    def reject(self, reason: str = "bad") -> list[Argument]:
+        return ["REJECT", self.token, self.id, reason]
+
+    def release(self) -> list[Argument]:
+        return ["RELEASE", self.token, self.id]
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What a call to lease answers."""
+
+    token: str
+    deadline: str
+    next: str
+    messages: list[Handed]
+
+
+def message(
+    payload: str | bytes,
+    keys: Sequence[str | bytes] = (),
+    shared: Sequence[str | bytes] = (),
+    **options: Argument,
+) -> list[Argument]:
+    pairs: list[Argument] = []
+    for name, value in options.items():
+        pairs += [name.upper(), value]
+    return [payload, len(keys), len(shared), len(options), *keys, *shared, *pairs]
+
+
+def leased(reply: Sequence[str]) -> Leased:
+    token, deadline, next_due, count = reply[:4]
+    messages = []
+    at = 4
+    for _ in range(int(count)):
+        id, attempt, payload, exclusive, shared = reply[at : at + 5]
+        middle = at + 5 + int(exclusive)
+        end = middle + int(shared)
+        keys, readers = tuple(reply[at + 5 : middle]), tuple(reply[middle:end])
+        messages.append(Handed(token, id, int(attempt), payload, keys, readers))
+        at = end
+    assert at == len(reply)
+    return Leased(token, deadline, next_due, messages)
+
+
+class Queue:
+    """A queue on a server, and one consumer of it whose calls need not be repeated."""
+
+    def __init__(
+        self, connection: redis.Redis, name: str = "q", consumer: str = "c", wire: int = 1
+    ) -> None:
+        self.connection = connection
+        self.wire = wire
+        self.key = f"il:{{{name}}}"
+        self.consumer = consumer
+
+    def call(self, name: str, *arguments: Argument) -> list[str]:
+        """A call as it is; the reply with its strings decoded."""
+        reply: Any = self.connection.fcall(f"il{self.wire}_{name}", 1, self.key, *arguments)
+        return [part.decode("utf-8", "surrogateescape") for part in reply]
+
+    def put(self, *messages: list[Argument]) -> list[str]:
+        """The ids."""
+        flat = [part for one in messages for part in one]
+        return self.call("put", self.consumer, 0, *flat)[::2]
+
+    def lease(self, count: int = 100, duration: int = LONG, kind: str = "any") -> Leased:
+        return leased(self.call("lease", self.consumer, 0, count, duration, kind))
+
+    def payloads(self, count: int = 100) -> list[str]:
+        return [one.payload for one in self.lease(count).messages]
+
+    def settle(self, *settlements: list[Argument]) -> list[str]:
+        flat = [part for one in settlements for part in one]
+        return self.call("settle", self.consumer, 0, *flat)
+
+    def ack_all(self, messages: Iterable[Handed]) -> None:
+        assert set(self.settle(*[one.ack() for one in messages])) == {"ACKED"}
+
+    def stats(self) -> dict[str, int]:
+        reply = self.call("stats")
+        return {name: int(count) for name, count in zip(reply[::2], reply[1::2], strict=True)}
+
+    def parts(self) -> set[str]:
+        """The names of the queue's keys on the server, without what they have in common."""
+        found: Any = self.connection.keys(f"{self.key}:*")
+        return {name.decode()[len(self.key) + 1 :] for name in found}

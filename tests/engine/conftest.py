@@ -1,0 +1,37 @@
+"""One Redis for the tests of the engine, with the library, and a queue of its own for each test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from interlock.engine.library import Library
+from tests.engine.calls import Queue
+from tests.engine.timed import TimedQueue
+from tests.hub.servers import redis_server
+
+
+@pytest.fixture(scope="session")
+def engine_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with redis_server(tmp_path_factory.mktemp("engine")) as (_, port):
+        yield port
+
+
+@pytest.fixture
+def connection(engine_port: int) -> Iterator[redis.Redis]:
+    with redis.Redis(port=engine_port) as opened:
+        Library().load(opened)
+        yield opened
+
+
+@pytest.fixture
+def queue(connection: redis.Redis) -> Queue:
+    return Queue(connection, uuid.uuid4().hex)
+
+
+@pytest.fixture
+def timed(connection: redis.Redis) -> TimedQueue:
+    return TimedQueue(connection, uuid.uuid4().hex)

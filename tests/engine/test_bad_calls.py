@@ -1,0 +1,184 @@
+"""What a bad call gets: an error that names what was wrong, and the queue is as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import ResponseError
+
+from tests.engine.calls import LONG, Argument, Queue, message
+
+PUT: tuple[Argument, ...] = ("c", 0)
+LEASE: tuple[Argument, ...] = ("c", 0, 1, LONG, "any")
+SETTLE: tuple[Argument, ...] = ("c", 0)
+MANY = [f"key {n}" for n in range(1_025)]
+HUGE = 10**15 + 1
+
+BAD: list[tuple[str, tuple[Argument, ...], str]] = [
+    # Too few and too many arguments.
+    ("put", (), "BADARG il1_put: consumer is missing"),
+    ("put", ("c",), "BADARG il1_put: call is missing"),
+    ("put", PUT, "BADARG il1_put: messages[1].payload is missing"),
+    ("put", (*PUT, "p"), "BADARG il1_put: messages[1].exclusive is missing"),
+    ("put", (*PUT, "p", 1, 0), "BADARG il1_put: messages[1].options is missing"),
+    ("put", (*PUT, "p", 2, 0, 0, "a"), "BADARG il1_put: messages[1].exclusive[2] is missing"),
+    ("put", (*PUT, "p", 0, 1, 0), "BADARG il1_put: messages[1].shared[1] is missing"),
+    ("put", (*PUT, "p", 0, 0, 1), "BADARG il1_put: messages[1].options is missing"),
+    ("put", (*PUT, *message("p"), "q"), "BADARG il1_put: messages[2].exclusive is missing"),
+    ("put", (*PUT, "p", 0, 0, 1, "DELAY"), "BADARG il1_put: messages[1].DELAY is missing"),
+    ("lease", ("c", 0, 1), "BADARG il1_lease: duration is missing"),
+    ("lease", (*LEASE, "x", "y"), "BADARG il1_lease: 2 arguments too many"),
+    ("settle", SETTLE, "BADARG il1_settle: settlements are missing"),
+    ("settle", (*SETTLE, "ACK", 5), "BADARG il1_settle: settlements[1].id is missing"),
+    ("settle", (*SETTLE, "NACK", 5, 6, 0), "BADARG il1_settle: settlements[1].error is missing"),
+    ("next", (*LEASE, "REJECT", 5, 6), "BADARG il1_next: settlements[1].reason is missing"),
+    ("extend", (5,), "BADARG il1_extend: duration is missing"),
+    ("stats", ("x",), "BADARG il1_stats: 1 arguments too many"),
+    ("peek", (), "BADARG il1_peek: id is missing"),
+    ("dead_letters", (), "BADARG il1_dead_letters: count is missing"),
+    # What is no number, or none that is allowed.
+    ("put", ("c", "x"), "BADARG il1_put: call is 'x'; a whole number from 0 to 9007199254740991"),
+    ("put", ("", 1, *message("p")), "BADARG il1_put: consumer is empty, which only call 0 may"),
+    ("put", ("c", -1), "BADARG il1_put: call is '-1'"),
+    ("put", (*PUT, "p", "one", 0, 0), "BADARG il1_put: messages[1].exclusive is 'one'"),
+    ("put", (*PUT, "p", "1.5", 0, 0), "BADARG il1_put: messages[1].exclusive is '1.5'"),
+    ("put", (*PUT, "p", "0x1", 0, 0), "BADARG il1_put: messages[1].exclusive is '0x1'"),
+    ("put", (*PUT, "p", "\n", 0, 0), "BADARG il1_put: messages[1].exclusive is '?'"),
+    (
+        "put",
+        (*PUT, *message("p", priority=101)),
+        "BADARG il1_put: messages[1].PRIORITY is '101'; a whole number from -100 to 100",
+    ),
+    ("put", (*PUT, *message("p", delay=-1)), "BADARG il1_put: messages[1].DELAY is '-1'"),
+    ("put", (*PUT, *message("p", delay=HUGE)), "BADARG il1_put: messages[1].DELAY is"),
+    ("put", (*PUT, *message("p", window="x")), "BADARG il1_put: messages[1].WINDOW is 'x'"),
+    ("put", (*PUT, *message("p", attempts=-1)), "BADARG il1_put: messages[1].ATTEMPTS is '-1'"),
+    ("lease", ("c", 0, 0, LONG, "any"), "BADARG il1_lease: count is '0'"),
+    ("lease", ("c", 0, 1_025, LONG, "any"), "BADARG il1_lease: count is '1025'"),
+    ("lease", ("c", 0, 1, 0, "any"), "BADARG il1_lease: duration is '0'"),
+    ("lease", ("c", 0, 1, HUGE, "any"), "BADARG il1_lease: duration is"),
+    ("lease", ("c", 0, 1, LONG, "all"), "BADARG il1_lease: kind is not any, keyed or unkeyed"),
+    ("settle", (*SETTLE, "ack", 5, 6), "BADARG il1_settle: settlements[1] is not ACK, NACK"),
+    ("settle", (*SETTLE, "ACK", "05", 6), "BADARG il1_settle: settlements[1].token is no number"),
+    ("settle", (*SETTLE, "ACK", 5, "x"), "BADARG il1_settle: settlements[1].id is no number"),
+    ("settle", (*SETTLE, "NACK", 5, 6, -1, ""), "BADARG il1_settle: settlements[1].delay is '-1'"),
+    ("extend", ("x", 1), "BADARG il1_extend: token is no number that this queue gives"),
+    ("extend", (5, 0), "BADARG il1_extend: duration is '0'"),
+    ("peek", ("-1",), "BADARG il1_peek: id is no number"),
+    ("dead_letters", (0,), "BADARG il1_dead_letters: count is '0'"),
+    # What is too long, or too many.
+    ("put", (*PUT, *message("p", MANY)), "BADARG il1_put: messages[1].exclusive is '1025'"),
+    (
+        "put",
+        (*PUT, *message("p", MANY[:600], MANY[600:])),
+        "BADARG il1_put: messages[1] has 1025 keys; at most 1024",
+    ),
+    (
+        "put",
+        (*PUT, *[part for _ in range(5) for part in message("p", MANY[:1_024])]),
+        "TOOBIG il1_put: more than 4096 keys, all messages together",
+    ),
+    (
+        "put",
+        (*PUT, *[part for _ in range(1_025) for part in message("p")]),
+        "TOOBIG il1_put: more than 1024 messages",
+    ),
+    (
+        "settle",
+        (*SETTLE, *[part for _ in range(1_025) for part in ("ACK", 5, 6)]),
+        "TOOBIG il1_settle: more than 1024 settlements",
+    ),
+    (
+        "put",
+        (*PUT, *message("p" * 1_048_577)),
+        "BADARG il1_put: messages[1].payload has 1048577 bytes; at most 1048576",
+    ),
+    (
+        "put",
+        (*PUT, *message("p", ["a", "k" * 1_025])),
+        "BADARG il1_put: messages[1].exclusive[2] has 1025 bytes; at most 1024",
+    ),
+    ("put", (*PUT, *message("p", [], [""])), "BADARG il1_put: messages[1].shared[1] is empty"),
+    ("put", (*PUT, *message("p", dedup="")), "BADARG il1_put: messages[1].DEDUP is empty"),
+    ("put", (*PUT, *message("p", dedup="d" * 1_025)), "BADARG il1_put: messages[1].DEDUP has"),
+    ("put", ("c" * 1_025, 0, *message("p")), "BADARG il1_put: consumer has 1025 bytes"),
+    ("settle", (*SETTLE, "REJECT", 5, 6, "r" * 1_025), "BADARG il1_settle: settlements[1].reason"),
+    # What this library does not know.
+    ("put", (*PUT, *message("p", barrier=1)), "NOTSUPPORTED il1_put: messages[1].BARRIER"),
+    ("put", (*PUT, *message("p", color=1)), "BADARG il1_put: messages[1].options holds a name"),
+    # The second of two is wrong: nothing of the first is done.
+    (
+        "put",
+        (*PUT, *message("p", ["a"]), *message("p", [""])),
+        "BADARG il1_put: messages[2].exclusive[1] is empty",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"), BAD, ids=[f"{b[0]}-{b[2][:70]}" for b in BAD]
+)
+def test_a_bad_call_is_told_what_was_wrong_and_changes_nothing(
+    queue: Queue, name: str, arguments: tuple[Argument, ...], words: str
+) -> None:
+    queue.put(message("one", ["a"]), message("two", ["a"]), message("three"))
+    queue.lease(1)
+    before = contents(queue)
+    with pytest.raises(ResponseError) as told:
+        queue.call(name, *arguments)
+    assert str(told.value).startswith(words)
+    assert contents(queue) == before
+
+
+def contents(queue: Queue) -> dict[str, Any]:
+    connection = queue.connection
+    return {part: connection.dump(f"{queue.key}:{part}") for part in sorted(queue.parts())}
+
+
+@pytest.mark.parametrize(
+    "keys", [[], ["il:{a}", "il:{b}"], ["a"], ["il:a"], ["il:{}"], ["il:{a{}"]]
+)
+def test_a_function_takes_the_one_key_of_a_queue(connection: redis.Redis, keys: list[str]) -> None:
+    words = "BADARG il1_stats: takes one key, il:{name}"
+    with pytest.raises(ResponseError, match=words):
+        connection.fcall("il1_stats", len(keys), *keys)
+
+
+def test_a_foreign_token_is_a_lost_lease(queue: Queue) -> None:
+    first, second = queue.put(message("one", ["a"]), message("two", ["b"]))
+    one = queue.lease(1).messages[0]
+    two = queue.lease(1).messages[0]
+    assert (one.id, two.id) == (first, second)
+    before = contents(queue)
+    assert (
+        queue.settle(
+            ["ACK", 7, one.id],
+            ["ACK", two.token, one.id],
+            ["NACK", one.token, two.id, 0, ""],
+            ["RELEASE", one.token, 12345],
+            ["REJECT", int(two.token) + 1, two.id, ""],
+        )
+        == ["LEASELOST"] * 5
+    )
+    assert queue.call("extend", int(two.token) + 1, LONG) == ["LEASELOST"]
+    assert contents(queue) == before
+
+
+def test_any_bytes_may_be_payload_key_and_dedup_string(queue: Queue) -> None:
+    every = bytes(range(256))
+    queue.put(message(every, [every], [every[::-1]], dedup=every))
+    got = queue.lease().messages[0]
+    assert got.payload.encode("utf-8", "surrogateescape") == every
+    assert got.exclusive[0].encode("utf-8", "surrogateescape") == every
+    assert queue.put(message("again", dedup=every)) == [got.id]
+
+
+def test_what_is_just_allowed_is_taken(queue: Queue) -> None:
+    queue.put(*[message("p" * 1_048_576, MANY[256 * n : 256 * (n + 1)]) for n in range(4)])
+    queue.put(message("all", MANY[:1_024], priority=-100), message("key", ["k" * 1_024]))
+    got = queue.lease().messages
+    assert [len(one.exclusive) for one in got] == [256] * 4 + [1]
+    queue.ack_all(got)
+    assert [len(one.exclusive) for one in queue.lease().messages] == [1_024]

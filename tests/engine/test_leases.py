@@ -1,0 +1,125 @@
+"""Leases, attempts and repeats by the server's own clock (clauses 8 to 10)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import ResponseError
+
+from tests.engine.calls import LONG, Queue, leased, message
+
+
+def test_a_deadline_is_so_long_after_the_servers_time(queue: Queue) -> None:
+    def time() -> int:
+        seconds, micros = queue.connection.time()
+        return int(seconds) * 1_000_000 + int(micros)
+
+    queue.put(message("one"))
+    before = time()
+    lease = queue.lease(1, LONG)
+    assert before <= int(lease.deadline) - LONG <= time()
+    assert before <= int(lease.token) <= time()
+    (extended,) = queue.call("extend", lease.token, 2 * LONG)
+    assert before <= int(extended) - 2 * LONG <= time()
+
+
+def test_a_lease_that_ran_out_comes_back_before_its_successors(queue: Queue) -> None:
+    queue.put(*[message(str(n), ["a"]) for n in range(3)])
+    first = queue.lease(1, 1).messages[0]
+    again = first
+    while again.attempt == 1:
+        again = next(iter(queue.lease(1).messages), first)
+    assert (again.payload, again.attempt) == ("0", 2)
+    assert queue.settle(first.ack(), again.ack()) == ["LEASELOST", "ACKED"]
+    assert queue.payloads() == ["1"]
+
+
+def test_attempts_that_are_used_up_make_a_dead_letter(queue: Queue) -> None:
+    (id,) = queue.put(message("poison", ["a"], ["b"], attempts=2))
+    queue.put(message("next", ["a"]))
+    for answer in ("RETRIED", "DEAD"):
+        (got,) = queue.lease(1).messages
+        assert queue.settle(got.nack(error="it broke")) == [answer]
+    letter = queue.call("dead_letters", 10)
+    assert letter[:2] == [id, "2"]
+    assert letter[3:] == ["it broke", "poison", "1", "1", "a", "b"]
+    assert queue.payloads() == ["next"]
+
+
+def test_an_empty_lease_says_when_to_ask_again(queue: Queue) -> None:
+    queue.put(message("one", ["a"]), message("two", ["a"]))
+    assert queue.lease().deadline == queue.lease().next
+    queue.put(message("later", delay=LONG))
+    assert int(queue.lease().next) > 0
+
+
+def test_tokens_and_ids_rise_even_if_the_counters_are_lost(queue: Queue) -> None:
+    (early,) = queue.put(message("one"))
+    first = queue.lease().token
+    queue.connection.delete(f"{queue.key}:c")
+    (late,) = queue.put(message("two"))
+    second = queue.lease().token
+    assert int(early) < int(late) and int(first) < int(second)
+    # And when they are ahead of the clock.
+    ahead = 9 * 10**15
+    queue.connection.hset(f"{queue.key}:c", mapping={"seq": ahead, "fence": ahead})
+    assert queue.put(message("three")) == [str(ahead + 1)]
+    assert queue.lease().token == str(ahead + 1)
+
+
+def test_a_repeated_call_is_answered_as_the_first_time(queue: Queue) -> None:
+    put = queue.call("put", "p", 1, *message("one", ["a"]))
+    assert queue.call("put", "p", 1, *message("one", ["a"])) == put
+    assert queue.stats()["unsettled"] == 1
+    lease = queue.call("lease", "w", 1, 5, LONG, "any")
+    assert queue.call("lease", "w", 1, 5, LONG, "any") == lease
+    (got,) = leased(lease).messages
+    for _ in range(2):
+        assert queue.call("settle", "w", 2, *got.ack()) == ["ACKED"]
+    # The same settlement in a call of another number is another call.
+    assert queue.call("settle", "w", 3, *got.ack()) == ["LEASELOST"]
+
+
+def test_a_call_from_before_the_last_is_refused(queue: Queue) -> None:
+    queue.call("put", "p", 7, *message("one"))
+    with pytest.raises(ResponseError, match="STALECALL il1_put: call 6 comes after call 7"):
+        queue.call("put", "p", 6, *message("two"))
+    with pytest.raises(ResponseError, match="STALECALL il1_lease: call 7 was il1_put"):
+        queue.call("lease", "p", 7, 1, LONG, "any")
+    # Another consumer counts for itself, and a call without a number is not counted.
+    queue.call("put", "other", 1, *message("three"))
+    queue.call("put", "p", 0, *message("four"))
+    assert queue.payloads() == ["one", "three", "four"]
+
+
+def test_a_call_whose_reply_was_lost_is_done_once(queue: Queue) -> None:
+    queue.put(*[message(str(n), ["a"]) for n in range(2)])
+    arguments: list[Any] = ["il1_lease", 1, queue.key, "w", 1, 1, LONG, "any"]
+    port = queue.connection.connection_pool.connection_kwargs["port"]
+    with redis.Redis(port=port, single_connection_client=True) as lost:
+        assert lost.connection is not None
+        lost.connection.send_command("FCALL", *arguments)
+        # The connection is closed with the reply unread. Whether the call was done before the next
+        # one comes or not at all, it is done once.
+    again = leased(queue.call("lease", "w", 1, 1, LONG, "any"))
+    assert [one.payload for one in again.messages] == ["0"]
+    assert queue.stats()["leased"] == 1
+    assert queue.settle(again.messages[0].ack()) == ["ACKED"]
+
+
+def test_nothing_stays_of_a_queue_that_is_empty_but_its_counters(connection: redis.Redis) -> None:
+    queue = Queue(connection, uuid.uuid4().hex)
+    for n in range(50):
+        queue.put(
+            message("a", [f"k{n}", "hot"], ["read"], dedup=f"{n}", window=0, priority=n % 3),
+            message("b", ["hot"], [f"k{n}"]),
+            message("c"),
+        )
+    while got := queue.lease(40).messages:
+        middle = len(got) // 2
+        queue.settle(*[one.release() for one in got[:middle]], *[one.ack() for one in got[middle:]])
+    assert queue.parts() == {"c"}
+    assert queue.connection.hlen(f"{queue.key}:c") <= 6

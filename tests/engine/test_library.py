@@ -1,0 +1,104 @@
+"""The library on a server: installed once, checked by its hash, beside other wire versions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from interlock.engine import library
+from interlock.engine.library import FUNCTIONS, SHARED, Library, load
+from tests.engine.calls import Argument, Queue, message
+from tests.hub.servers import redis_server
+
+LUA = Path(library.__file__).with_name("lua")
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[redis.Redis]:
+    with redis_server(tmp_path) as (_, port), redis.Redis(port=port) as connection:
+        yield connection
+
+
+def names(connection: redis.Redis) -> set[str]:
+    listed: Any = connection.function_list()
+    return {dict(zip(one[::2], one[1::2], strict=True))[b"library_name"].decode() for one in listed}
+
+
+def test_every_file_is_in_the_library_once() -> None:
+    for folder, listed in (("shared", SHARED), ("functions", FUNCTIONS)):
+        assert sorted(path.stem for path in (LUA / folder).iterdir()) == sorted(listed)
+
+
+def test_the_library_is_installed_once(bare: redis.Redis) -> None:
+    assert Library().installed(bare) is None
+    assert load(bare)
+    assert Library().installed(bare) == Library().hash
+    assert not load(bare)
+
+
+def test_a_connection_may_decode_its_replies(bare: redis.Redis) -> None:
+    load(bare)
+    port = bare.connection_pool.connection_kwargs["port"]
+    with redis.Redis(port=port, decode_responses=True) as decoding:
+        assert not load(decoding)
+
+
+def test_another_text_of_the_same_version_is_replaced_and_the_queue_goes_on(
+    bare: redis.Redis,
+) -> None:
+    Library(instead={"limits": (LUA / "shared" / "limits.lua").read_text() + "\n"}).load(bare)
+    queue = Queue(bare)
+    queue.put(message("one", ["a"]), message("two", ["a"]))
+    first = queue.lease().messages
+    assert load(bare)
+    queue.ack_all(first)
+    assert queue.payloads() == ["two"]
+
+
+def test_wire_versions_stand_side_by_side(bare: redis.Redis) -> None:
+    newer = Library(wire=2)
+    assert load(bare) and newer.load(bare)
+    assert not load(bare) and not newer.load(bare)
+    assert names(bare) == {"il1", "il2"}
+    asked: list[Any] = [bare.fcall(f"il{wire}_version", 0) for wire in (1, 2)]
+    assert [reply[0] for reply in asked] == [b"1", b"2"]
+    assert asked[0][1] != asked[1][1]
+    load(bare)
+    Queue(bare).put(message("one"))
+    assert Queue(bare).payloads() == ["one"]
+
+
+def test_the_version_tells_wire_hash_and_features(connection: redis.Redis) -> None:
+    reply: Any = connection.fcall("il1_version", 0)
+    features = [b"delay", b"dedup", b"priority", b"shared"]
+    assert reply == [b"1", Library().hash.encode(), *features]
+
+
+def test_reading_functions_write_nothing(queue: Queue) -> None:
+    queue.put(message("one", ["a"]))
+    id = queue.lease().messages[0].id
+    for name, *arguments in (["stats"], ["peek", id], ["dead_letters", 5]):
+        reply: Any = queue.connection.fcall_ro(f"il1_{name}", 1, queue.key, *arguments)
+        assert isinstance(reply, list)
+
+
+def test_replies_are_the_same_in_both_protocols(queue: Queue) -> None:
+    queue.put(message("one", ["a"], ["b"]), message("two", ["a"], priority=3))
+    port = queue.connection.connection_pool.connection_kwargs["port"]
+    with redis.Redis(port=port, protocol=3) as connection:
+        newer = Queue(connection, queue.key[4:-1])
+        lease: list[Argument] = ["w", 1, 5, 9_000_000, "any"]
+        assert newer.call("lease", *lease) == queue.call("lease", *lease)
+        assert newer.call("stats") == queue.call("stats")
+        assert newer.lease().next == queue.lease().next != ""
+
+
+def test_importing_the_library_does_not_load_redis() -> None:
+    program = "import interlock.engine.library, sys; sys.exit('redis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,53 @@
+"""docs/reference/engine-wire.md names what the library has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from interlock.engine import library
+from tests.engine.calls import Queue
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "engine-wire.md").read_text(encoding="utf-8")
+LUA = Path(library.__file__).with_name("lua")
+SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in sorted(LUA.rglob("*.lua")))
+
+
+def words(pattern: str) -> list[str]:
+    found = sorted(set(re.findall(pattern, SOURCES)))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", library.FUNCTIONS)
+def test_every_function_has_a_section(name: str) -> None:
+    assert f"\n## il1_{name}\n" in PAGE
+
+
+@pytest.mark.parametrize("name", words(r"(?:name|verb) [=~]= '([A-Z]+)'"))
+def test_every_option_and_settlement_is_named(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+@pytest.mark.parametrize("code", [*words(r"refuse\('([A-Z]+)'"), "LEASELOST"])
+def test_every_error_is_named(code: str) -> None:
+    assert f"`{code}`" in PAGE
+
+
+@pytest.mark.parametrize("answer", words(r"'(ACKED|RETRIED|DEAD|RELEASED)'"))
+def test_every_answer_is_named(answer: str) -> None:
+    assert f"`{answer}`" in PAGE
+
+
+@pytest.mark.parametrize("number", words(r"local (?:MAX|DEFAULT)_\w+ = (\d+)\b(?!e)"))
+def test_every_limit_and_default_is_told(number: str) -> None:
+    # Ten digits and more are told as a power.
+    assert len(number) > 10 or re.search(rf"\b{number}\b", PAGE)
+
+
+def test_every_count_is_named(queue: Queue) -> None:
+    for name in queue.stats():
+        assert f"`{name}`" in PAGE
