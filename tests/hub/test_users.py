@@ -73,6 +73,9 @@ EXCHANGES = (
     Exchange("a pipeline goes on behind a login", (
         raw(command("AUTH", "app", "secret") + command("PING") + command("ACL", "WHOAMI")),
         raw(command("AUTH", "root", "no") + command("ACL", "WHOAMI")))),
+    Exchange("a login whose answer is not wanted", (
+        AS_APP, raw(command("CLIENT", "REPLY", "SKIP") + command("AUTH", "root", "secret")
+                    + command("PING") + command("ACL", "WHOAMI")))),
     Exchange("reset ends it", (AS_APP, say("RESET"), say("PING"), say("ACL", "WHOAMI"))),
     Exchange("commands", (
         AS_APP, say("CLIENT", "LIST"), say("CLIENT", "KILL", "ID", "1"), say("CONFIG", "GET", "x"),
