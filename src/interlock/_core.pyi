@@ -467,8 +467,9 @@ class HubServer:
     @staticmethod
     def commands() -> list[tuple[str, list[str]]]:
         """Each command's name, as COMMAND INFO takes it, and its categories."""
-    def apply(self, settings: dict[str, Any]) -> None:
-        """Limits, users and certificates that hold from now on; other keys are passed over."""
+    def apply(self, settings: dict[str, Any], keep_users: bool = False) -> None:
+        """Limits, users and certificates that hold from now on; other keys are passed over.
+        ``keep_users``: users stay as they are, and so do the passwords that were found right."""
     def fileno(self) -> int:
         """Readable while there are events to take."""
     def events(self) -> tuple[list[tuple[Any, ...]], int]:

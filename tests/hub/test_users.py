@@ -139,6 +139,28 @@ def test_a_name_costs_as_many_looks_as_any_other(
     assert [looked.count(name.encode()) for name in ("root", "app", "nobody")] == [2, 2, 2]
 
 
+def test_a_reload_forgets_passwords_only_if_users_change(
+    hub: interlock.Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+    matches = passwords.matches
+
+    def counted(password: bytes, known: str) -> bool:
+        nonlocal looked
+        looked += 1
+        return matches(password, known)
+
+    monkeypatch.setattr(passwords, "matches", counted)
+    logged_in(hub).close()
+    first = looked
+    hub.set({"maxclients": 500})
+    logged_in(hub).close()
+    assert looked == first > 0
+    hub.set({"user": [{**APP, "topics": ["news"]}, ROOT]})
+    logged_in(hub).close()
+    assert looked > first
+
+
 def test_many_log_in_at_once_and_each_is_answered(hub: interlock.Hub) -> None:
     clients = [socket.create_connection(("127.0.0.1", hub.port), 30) for _ in range(60)]
     for number, client in enumerate(clients):

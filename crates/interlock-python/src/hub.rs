@@ -84,9 +84,14 @@ impl HubServer {
     }
 
     /// Other limits, users and certificates, from now on. The rest of `settings` is not looked at.
-    fn apply(&self, settings: &Bound<'_, PyDict>) -> PyResult<()> {
-        let live = read_live(settings)?;
+    /// With `keep_users` those that are there stay, and the passwords that were found right.
+    #[pyo3(signature = (settings, keep_users = false))]
+    fn apply(&self, settings: &Bound<'_, PyDict>, keep_users: bool) -> PyResult<()> {
+        let mut live = read_live(settings)?;
         if let Some(shared) = self.shared.get() {
+            if keep_users {
+                live.users = shared.live().users.clone();
+            }
             shared.apply(live);
         }
         Ok(())

@@ -21,6 +21,7 @@ import ssl
 import tempfile
 import threading
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,15 +56,19 @@ class Soak:
         self.configure()
 
     def configure(self, *, bad: bool = False) -> None:
-        self.config.write_text(
+        text = (
             f"maxclients = {'0' if bad else self.chance.randrange(200, 2000)}\n"
-            f"login_timeout = 2\n"
+            f"login_timeout = 20\n"
             f'[tls]\ncert = "{self.pair.cert}"\nkey = "{self.pair.key}"\nport = 0\n'
             f'[log]\nfile = "{self.folder}/log"\nlevel = "error"\n'
             f"[limits.pubsub]\nsoft = 200000\nsoft_seconds = 3600\nhard = 400000\n"
             f'[[user]]\nname = "soak"\npasswords = ["{self.hash}"]\n'
             f'topics = ["t*"]\ncommands = ["@all"]\n'
         )
+        # Whole or not at all: half of it may be a good file without users.
+        fresh = self.config.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(self.config)
 
     def run(self, seconds: float) -> list[dict[str, float]]:
         flags = ("--config", str(self.config), "--port", "0", "--workers", "2")
@@ -108,7 +113,8 @@ class Soak:
         try:
             body()
         except Exception as error:
-            self.faults.append(f"{type(error).__name__}: {error}")
+            place = traceback.extract_tb(error.__traceback__)[1]
+            self.faults.append(f"{type(error).__name__} in {place.name}: {error}")
             self.stop.set()
 
     def watch(self, process: HubProcess, seconds: float) -> list[dict[str, float]]:
@@ -129,7 +135,8 @@ class Soak:
                 shown = ("connected_clients", "messages_published", "messages_delivered",
                          "messages_dropped", "total_connections_received",
                          "client_output_buffer_limit_disconnections", "login_failures",
-                         "tls_errors", "configurations_applied")  # fmt: skip
+                         "tls_errors", "permission_disconnections", "login_timeouts",
+                         "configurations_applied")  # fmt: skip
                 line |= {name: figures[name] for name in shown}
                 lines.append(line)
                 print(json.dumps(line), flush=True)
