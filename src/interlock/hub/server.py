@@ -184,7 +184,7 @@ class Hub:
         changed = [key for key, value in new.values.items() if value != self._config[key]]
         # First: who logs in under the new users must not be compared with the old ones.
         self._config = new
-        server.apply(given, keep_users=new["user"] == self._config["user"])
+        server.apply(given, keep_users="user" not in changed)
         logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
