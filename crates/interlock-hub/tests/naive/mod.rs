@@ -1,4 +1,5 @@
-//! A parser of whole streams, written for the eye: what Redis 7.0.15 reads, in its words.
+//! A parser of whole streams, written for the eye: what Redis 7.0.15 reads, in its words, and one thing
+//! that the hub alone refuses.
 
 /// Requests, and what ended the stream before its end.
 pub type Outcome = (Vec<Vec<Vec<u8>>>, Option<String>);
@@ -60,6 +61,10 @@ fn number(text: &[u8]) -> Option<i64> {
 }
 
 fn inline(stream: &mut &[u8]) -> Request {
+    // The hub's own: the beginning of TLS, which in Redis waits for the end of a line.
+    if stream.starts_with(&[0x16, 3]) {
+        return Err("this port does not speak TLS".into());
+    }
     let Some(end) = stream.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
     let text = stream[..end].strip_suffix(b"\r").unwrap_or(&stream[..end]);
     *stream = &stream[end + 1..];
