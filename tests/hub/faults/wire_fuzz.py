@@ -65,11 +65,12 @@ def compare(
     """Say the same to both, and hear the same."""
     expected = [heard for heard, _ in all_heard(redis, [[one.data] for one in talks])]
     found = all_heard(hub, [pieces(chance, one.data) for one in talks])
+    if any(ALL_TOPICS in heard for heard in [*expected, *(given for given, _ in found)]):
+        # By a broken name one subscribed to what all the others publish: how many receive that is a
+        # matter of who came first.
+        counts["not compared"] += len(talks)
+        return
     for one, wanted, (given, whole) in zip(talks, expected, found, strict=True):
-        if ALL_TOPICS in wanted or ALL_TOPICS in given:
-            # By a broken name it subscribed to what all the others publish.
-            counts["not compared"] += 1
-            continue
         if not whole:
             # Who still sends as the server closes may lose what was said last. In one piece the
             # server has read all of it by then.

@@ -45,7 +45,8 @@ class Witness:
             while not self._stop:
                 numbers = [str(number + ahead).encode() for ahead in range(BURST)]
                 answers = self._publisher.pipeline([("PUBLISH", TOPIC, one) for one in numbers])
-                assert answers == [1] * BURST, answers
+                # More, where a broken request has subscribed to all topics.
+                assert all(isinstance(count, int) and count >= 1 for count in answers), answers
                 for one in numbers:
                     found = self._subscriber.message(LIMIT_SECONDS)
                     assert found == Published(TOPIC.encode(), one), (found, one)
