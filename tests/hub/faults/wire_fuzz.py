@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,9 @@ from tests.hub.wire import MASKS, masked
 AT_ONCE = 16
 REQUESTS = 60
 LONGEST_HIDDEN = 40
+UNKNOWN = re.compile(rb"unknown command '(\w+)'")
+# What a byte or two less of the names that are said would be.
+REDIS_ALONE = {b"SET", b"GET"}
 ALL_TOPICS = b"pmessage\r\n$1\r\n*\r\n"
 MASKED = ("version", "id")
 assert MASKS.keys() >= set(MASKED)
@@ -85,6 +89,10 @@ def compare(
             # By a broken name it had two subscriptions of a kind, which Redis serves and ends in
             # the order of a table that changes with its start.
             counts["in another order"] += 1
+            continue
+        if one.mutated and any(name.upper() in REDIS_ALONE for name in UNKNOWN.findall(given)):
+            # RESET without its beginning is a command, of which Redis knows and the hub does not.
+            counts["not compared"] += 1
             continue
         assert hidden(given) == hidden(wanted), difference(one, hidden(wanted), hidden(given))
 
