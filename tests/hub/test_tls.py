@@ -25,6 +25,7 @@ from tests.hub.certificates import Authority, Pair
 from tests.hub.faults.measures import processor_seconds
 from tests.hub.servers import needs_hub
 from tests.hub.test_limits import opened, to_the_end
+from tests.hub.test_process import refused
 
 
 @pytest.fixture(scope="module")
@@ -320,6 +321,14 @@ def test_files_that_are_not_there_or_are_no_certificates_are_named(
     swapped = {"cert": str(pair.key), "key": str(pair.cert)}
     with pytest.raises(ConfigError, match="tls: cert: there is no certificate in it"):
         interlock.Hub(port=0, tls=swapped).start()
+
+
+def test_a_program_says_it_in_a_line_and_ends_with_2(pair: Pair, tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    config.write_text(f'[tls]\ncert = "{tmp_path}/none.pem"\nkey = "{pair.key}"\n')
+    code, err = refused("--config", str(config), "--port", "0")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "none.pem" in err
 
 
 def test_a_certificate_of_clients_guards_an_address_and_tls_alone_does_not(pair: Pair) -> None:

@@ -103,6 +103,8 @@ def run(given: argparse.Namespace) -> int:
                 return serve(checked, listeners, notifier, ready)
         except Taken as error:
             return _fail(str(error))
+        except config.ConfigError as error:
+            return _refuse(*error.faults)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             return _fail(f"{where}{error.strerror or error}")
@@ -131,8 +133,10 @@ def serve(
     broken = threading.Event()
 
     def end_broken() -> None:
-        broken.set()
-        os.kill(os.getpid(), signal.SIGTERM)
+        # Once: the end of a second one must not cut the drain short.
+        if not broken.is_set():
+            broken.set()
+            os.kill(os.getpid(), signal.SIGTERM)
 
     hub.on_broken = end_broken
     hub.start(listeners)
