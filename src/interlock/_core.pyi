@@ -476,7 +476,7 @@ class HubServer:
         """What has happened, oldest first, and how many lines of the log were left out.
 
         ``("log", level, text)``, ``("broken", text)``,
-        ``("password", asker, (user, password, address))``,
+        ``("password", asker, (user, password))``,
         ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
         """
     def waits(self, asker: tuple[int, int, int]) -> bool:

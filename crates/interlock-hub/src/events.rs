@@ -45,7 +45,6 @@ pub enum Question {
     Password {
         user: Vec<u8>,
         password: Vec<u8>,
-        address: String,
     },
     /// CONFIG SET, by pairs of name and value.
     Set(Vec<(Vec<u8>, Vec<u8>)>),

@@ -185,9 +185,9 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         }
     };
     match question {
-        Question::Password { user, password, address } => {
+        Question::Password { user, password } => {
             let (user, password) = (PyBytes::new(py, &user), PyBytes::new(py, &password));
-            ("password", asker, (user, password, address)).into_pyobject(py)
+            ("password", asker, (user, password)).into_pyobject(py)
         }
         Question::Set(pairs) => {
             let pair = |(name, value): (Vec<u8>, Vec<u8>)| {

@@ -8,14 +8,14 @@ import sys
 from interlock.hub import passwords
 from interlock.hub.config import Configuration
 from interlock.hub.url import shown
+from interlock.hub.users import ask_password
 
 
 def open_to(checked: Configuration) -> str:
     """What `--check` prints: where the hub would listen, who may connect there, and do what."""
     lines = ["the configuration is good"]
     users = checked.users()
-    guarded = not any(user.is_open for user in users)
-    password = "with a password" if guarded else "without a password"
+    password = "with a password" if ask_password(users) else "without a password"
     certificate = "with a certificate and " if checked["tls.client_ca"] else ""
     if checked["host"]:
         ports = [(checked["port"], bool(checked["tls.cert"]) and checked["tls.port"] < 0)]

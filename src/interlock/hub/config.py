@@ -19,7 +19,7 @@ from typing import Any
 
 from interlock.hub.fault import Wrong
 from interlock.hub.settings import BY_KEY, SETTINGS, Setting
-from interlock.hub.users import EVERYBODY, User
+from interlock.hub.users import EVERYBODY, User, ask_password
 
 
 class ConfigError(ValueError):
@@ -270,9 +270,8 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
 def is_guarded(values: Mapping[str, Any]) -> bool:
     """Whether who reaches the hub's address must still show something before it is let in."""
     users = values["user"] or (EVERYBODY,)
-    asks_password = not any(user.is_open for user in users)
     asks_certificate = values["tls.client_ca"] and values["tls.port"] < 0
-    return asks_password or bool(asks_certificate)
+    return ask_password(users) or bool(asks_certificate)
 
 
 def faulty(setting: Setting, found: Raw, wrong: Wrong) -> str:

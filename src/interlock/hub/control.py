@@ -107,7 +107,7 @@ class Controller:
     def _answer(self, asker: Asker, error: str | None) -> None:
         self._server.answer(asker, error)
 
-    def _ask(self, asker: Asker, name: bytes, password: bytes, _address: str) -> None:
+    def _ask(self, asker: Asker, name: bytes, password: bytes) -> None:
         if self._logins.qsize() < MOST_LOGINS:
             self._logins.put((asker, name, password))
         else:

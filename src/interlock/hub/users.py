@@ -84,6 +84,11 @@ EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",))
 """Who is there when nobody is named: whoever connects may do all."""
 
 
+def ask_password(users: Sequence[User]) -> bool:
+    """Whether nobody is let in without a password."""
+    return not any(user.is_open for user in users)
+
+
 def checked(value: object) -> tuple[User, ...]:
     """The users of a list of tables. Raises Wrong, which names the table and the key."""
     if isinstance(value, tuple) and all(isinstance(user, User) for user in value):

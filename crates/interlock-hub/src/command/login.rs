@@ -134,9 +134,8 @@ fn log_in(state: &mut State, core: &Core<'_>, login: Login) -> Outcome {
         // Asked for an unknown user too, if there are any with a password: how long the answer takes
         // must not tell who there is.
         _ if users.have_passwords() && core.shared.settings.controlled => {
-            let address = state.card.address.clone();
             let (user, password) = (login.user.clone(), login.password.clone());
-            let question = Question::Password { user, password, address };
+            let question = Question::Password { user, password };
             ask(state, core, question, Waiting::Login(login));
             Outcome::Asked
         }

@@ -262,12 +262,12 @@ impl Worker {
 
     /// Whether it is owed too much already, in the middle of its requests.
     fn is_over(&mut self, token: u64) -> bool {
-        let (live, now) = (self.local.live.clone(), self.now);
         if self.connection(token).is_none() {
             return false;
         }
+        let (live, now) = (&self.local.live, self.now);
         let connection = self.slots[token as u32 as usize].connection.as_mut();
-        connection.is_some_and(|c| c.output.is_over(c.limit(&live), now))
+        connection.is_some_and(|c| c.output.is_over(c.limit(live), now))
     }
 
     /// Its replies go out at the end of the turn, unless it is owed too much.
