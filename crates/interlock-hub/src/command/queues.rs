@@ -1,0 +1,1 @@
+//! FCALL: the functions of keyed queues.
