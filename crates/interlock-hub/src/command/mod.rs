@@ -38,6 +38,8 @@ pub enum Waiting {
     Order {
         closes: bool,
     },
+    /// A function that waits for something to answer.
+    Queue,
 }
 
 impl Waiting {
@@ -51,6 +53,7 @@ impl Waiting {
         match self {
             Waiting::Login(login) => login.answered(answer, state, core, reply),
             Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
+            Waiting::Queue => queues::answered(answer, core, reply),
         }
     }
 }
