@@ -61,7 +61,7 @@ mod shared;
 mod waiting;
 mod words;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -111,7 +111,8 @@ pub struct Held<'a> {
 impl Engine {
     pub fn new(settings: Settings) -> Self {
         let (used, alarms, tickets) = Default::default();
-        let shared = Shared { settings, used, alarms, tickets };
+        let memory = AtomicU64::new(settings.memory);
+        let shared = Shared { settings, memory, used, alarms, tickets };
         Engine { queues: RwLock::default(), shared }
     }
 
@@ -281,6 +282,16 @@ impl Engine {
             }
             queue.alarm = alarm;
         }
+    }
+
+    /// How many calls wait.
+    pub fn parked(&self) -> usize {
+        self.shared.tickets.lock().len()
+    }
+
+    /// From now on all queues may take so many bytes; 0: no bound.
+    pub fn set_memory(&self, bytes: u64) {
+        self.shared.memory.store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes of all queues, about.

@@ -17,6 +17,7 @@ use crate::waiting::{Served, Ticket};
 #[derive(Clone)]
 pub struct Settings {
     /// Bytes that all queues may take before puts are refused with `OOM`; 0: no bound.
+    /// `Engine::set_memory` changes it.
     pub memory: u64,
     /// Of a queue that says nothing of it.
     pub durability: Durability,
@@ -55,6 +56,8 @@ pub type Cell = Arc<Mutex<Queue>>;
 
 pub struct Shared {
     pub settings: Settings,
+    /// The bound of `used` that holds now; 0: none.
+    pub memory: AtomicU64,
     /// Bytes of all queues, about.
     pub used: AtomicU64,
     /// When which queue asks to be ticked.
@@ -76,7 +79,7 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// Bytes that may still be taken.
     pub fn free(&self) -> u64 {
-        match self.shared.settings.memory {
+        match self.shared.memory.load(Ordering::Relaxed) {
             0 => u64::MAX,
             // Relaxed: a bound that is passed by what other threads put at this moment is none the worse.
             most if !self.replays => most.saturating_sub(self.shared.used.load(Ordering::Relaxed)),
