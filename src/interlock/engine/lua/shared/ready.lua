@@ -1,68 +1,259 @@
--- The messages that can be handed out: sorted sets, rk for those with keys and ru for the others.
--- Score is the negative priority; equal scores are sorted by the member's bytes, which are the sequence
--- in its sixteen digits. So a range from the front is the order of clause 6.
+-- The messages that can be handed out, those with keys and the others apart. What is ready as it takes its
+-- place, at priority 0, comes in sequence: lists, fk and fu, in a tenth of the memory. All else goes to
+-- sorted sets, rk and ru: the score is the negative priority, and equal scores are sorted by the member,
+-- which is the place. So the front of both is the order of clause 6.
+--
+-- A message that is cancelled leaves its sorted set; in a list it stays, and is stepped over. The counters
+-- say how long lists and sets are, and how many entries of a list are stale.
 
-local function member_of(id, sequence)
-  return sequence == '' and id or sequence .. id
-end
+local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk }
+local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su }
+local KINDS = {
+  any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT },
+  told = 'any, keyed or unkeyed',
+}
 
--- Of messages: {id, priority, sequence, keyed}.
-local function push_ready(q, messages)
-  local with_keys, without = {}, {}
-  for _, m in ipairs(messages) do
-    local list = m.keyed and with_keys or without
-    list[#list + 1] = 0 - m.priority -- not -0
-    list[#list + 1] = member_of(m.id, m.sequence)
+local function ready_count(c, kind)
+  local count, halves = 0, KINDS[kind]
+  for i = 1, #halves do
+    local half = halves[i]
+    count = count + c[half.lists] + c[half.sets] - c[half.stale]
   end
-  bulk('ZADD', q.rk, with_keys)
-  bulk('ZADD', q.ru, without)
+  return count
 end
 
-local function push_back(q, message)
-  message.keyed = keyed(message)
-  push_ready(q, { message })
+local function make_ready(q, m, fresh)
+  m.state = 'R'
+  if not m.changed then
+    changed(q, m)
+  end
+  local half = keyed(m) and WITH_KEYS or WITHOUT
+  local priority = m.extras and m.extras.PRIORITY or 0
+  if fresh and priority == 0 then
+    local list = q.pushed[half.list]
+    list[#list + 1] = m.place
+  else
+    local list = q.pushed[half.set]
+    list[#list + 1] = 0 - priority -- not -0
+    list[#list + 1] = m.place
+  end
 end
 
-local function front(key, count)
-  return redis.call('ZRANGE', key, 0, count - 1, 'WITHSCORES')
-end
-
--- The first ids of both sets, as they would come; and of each whether it is from the set with keys.
-local function first_ready(q, kind, count)
-  local a = kind ~= 'unkeyed' and front(q.rk, count) or {}
-  local b = kind ~= 'keyed' and front(q.ru, count) or {}
-  local ids, from_keyed = {}, {}
-  local i, j = 1, 1
-  while #ids < count and (a[i] or b[j]) do
-    local from_a = a[i] ~= nil
-    if from_a and b[j] then
-      local left, right = tonumber(a[i + 1]), tonumber(b[j + 1])
-      from_a = left < right or left == right and a[i] < b[j]
+local function flush_ready(q)
+  local c, pushed = q.counters, q.pushed
+  for _, half in ipairs(KINDS.any) do
+    local list, set = pushed[half.list], pushed[half.set]
+    if #list > 0 then
+      bulk('RPUSH', q[half.list], list)
+      c[half.lists] = c[half.lists] + #list
+      pushed[half.list] = {}
     end
-    local member
-    if from_a then
-      member, i = a[i], i + 2
+    if #set > 0 then
+      bulk('ZADD', q[half.set], set)
+      c[half.sets] = c[half.sets] + #set / 2
+      pushed[half.set] = {}
+    end
+  end
+end
+
+-- Takes out the entries of a list that stand for nothing.
+local function sweep(q, half)
+  local c, name = q.counters, q[half.list]
+  local live = {}
+  for first = 0, c[half.lists] - 1, CHUNK do
+    local places = redis.call('LRANGE', name, first, first + CHUNK - 1)
+    for i, text in ipairs(fetch(q.p, places)) do
+      local m = q.messages[places[i]]
+      if m == nil and text and string.sub(text, 1, 1) == 'R' or m and m.state == 'R' and not m.gone then
+        live[#live + 1] = places[i]
+      end
+    end
+  end
+  redis.call('DEL', name)
+  bulk('RPUSH', name, live)
+  c[half.lists], c[half.stale] = #live, 0
+end
+
+-- A ready message is one no more, without having been handed out.
+local function withdraw(q, m)
+  flush_ready(q)
+  local c, half = q.counters, keyed(m) and WITH_KEYS or WITHOUT
+  if redis.call('ZREM', q[half.set], m.place) == 1 then
+    c[half.sets] = c[half.sets] - 1
+    return
+  end
+  m.gone = true
+  local stale, entries = c[half.stale] + 1, c[half.lists]
+  c[half.stale] = stale
+  if stale == entries or stale > 64 and stale > 2 * (entries - stale) then
+    sweep(q, half)
+  end
+end
+
+local function before(a, b)
+  if a.score ~= b.score then
+    return a.score < b.score
+  end
+  return a.place < b.place
+end
+
+-- Where ready messages of a kind are.
+local function sources_of(c, kind)
+  local found, halves = {}, KINDS[kind]
+  for i = 1, #halves do
+    local half = halves[i]
+    if c[half.lists] > 0 then
+      found[#found + 1] = { half = half, listed = true, name = half.list, count = half.lists }
+    end
+    if c[half.sets] > 0 then
+      found[#found + 1] = { half = half, listed = false, name = half.set, count = half.sets }
+    end
+  end
+  return found
+end
+
+local function entries_of(q, source, count)
+  local list = {}
+  if source.listed then
+    local places = redis.call('LRANGE', q[source.name], 0, count - 1)
+    for i = 1, #places do
+      list[i] = { place = places[i], score = 0, source = source }
+    end
+  else
+    local found = redis.call('ZRANGE', q[source.name], 0, count - 1, 'WITHSCORES')
+    for i = 1, #found, 2 do
+      list[#list + 1] = { place = found[i], score = tonumber(found[i + 1]), source = source }
+    end
+  end
+  return list
+end
+
+-- Takes the first so many out of several sources, in order. Answers their places, and of each its source.
+local function pop_merged(q, sources, count)
+  local lists, at, places, from = {}, {}, {}, {}
+  for s = 1, #sources do
+    lists[s], at[s] = entries_of(q, sources[s], count), 1
+  end
+  while #places < count do
+    local first
+    for s = 1, #sources do
+      local entry = lists[s][at[s]]
+      if entry and (not first or before(entry, lists[first][at[first]])) then
+        first = s
+      end
+    end
+    if not first then
+      break
+    end
+    places[#places + 1] = lists[first][at[first]].place
+    from[#from + 1] = sources[first]
+    at[first] = at[first] + 1
+  end
+  for s = 1, #sources do
+    local source, used = sources[s], at[s] - 1
+    if used > 0 then
+      if source.listed then
+        redis.call('LPOP', q[source.name], used)
+      else
+        redis.call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
+      end
+      q.counters[source.count] = q.counters[source.count] - used
+    end
+  end
+  return places, from
+end
+
+-- Takes the first so many places out; of each its source, or the one of all.
+local function pop_ready(q, kind, count)
+  local sources = sources_of(q.counters, kind)
+  local only = sources[1]
+  if #sources > 1 or not only.listed then
+    return pop_merged(q, sources, count)
+  end
+  local places = redis.call('LPOP', q[only.name], count)
+  q.counters[only.count] = q.counters[only.count] - #places
+  return places, nil, only
+end
+
+-- What was taken out and is not handed out after all goes back to the front.
+local function push_back(q, places, first, from, only)
+  for i = #places, first, -1 do
+    local source = only or from[i]
+    if source.listed then
+      redis.call('LPUSH', q[source.name], places[i])
     else
-      member, j = b[j], j + 2
+      local m = message_at(q, places[i])
+      redis.call('ZADD', q[source.name], 0 - priority_of(m), places[i])
     end
-    ids[#ids + 1] = string.sub(member, -16)
-    from_keyed[#from_keyed + 1] = from_a
+    q.counters[source.count] = q.counters[source.count] + 1
   end
-  return ids, from_keyed
 end
 
--- What was taken is a beginning of each set, for first_ready() merges them in order.
-local function drop_first(q, from_keyed, count)
-  local with_keys = 0
-  for i = 1, count do
-    if from_keyed[i] then
-      with_keys = with_keys + 1
+-- Messages that may be ready; those that are, and plain, by their records.
+local function ready_at(q, places, pauses)
+  if pauses then
+    return messages_at(q, places)
+  end
+  local found = unknown_records(q, places)
+  for i = 1, #places do
+    local text, place = found[i], places[i]
+    if not text then
+      found[i] = q.messages[place] or false
+    elseif string.byte(text) ~= 82 or string.byte(text, 2) ~= 48 then
+      -- Not 'R', or flags other than 0.
+      found[i] = unpack_record(place, text)
+      q.messages[place] = found[i]
     end
   end
-  if with_keys > 0 then
-    redis.call('ZREMRANGEBYRANK', q.rk, 0, with_keys - 1)
+  return found
+end
+
+-- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
+-- What is found to be paused is set aside (clause 22).
+local function take_ready(q, kind, count)
+  local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
+  if c[N.halted] > 0 then
+    return taken, of
   end
-  if count > with_keys then
-    redis.call('ZREMRANGEBYRANK', q.ru, 0, count - with_keys - 1)
+  flush_ready(q)
+  while #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
+    local places, from, only = pop_ready(q, kind, math.min(count - #taken, 128))
+    local pauses = c[N.paused] > 0
+    local found = ready_at(q, places, pauses)
+    if pauses then
+      look_at_pauses(q, found)
+    end
+    for i = 1, #places do
+      local m = found[i]
+      if type(m) == 'string' then
+        local high, low = string.byte(m, 3, 4)
+        keys = keys + high * 256 + low
+        if keys > MAX_BATCH_KEYS and #taken > 0 then
+          push_back(q, places, i, from, only)
+          return taken, of
+        end
+        taken[#taken + 1] = m
+        of[#taken] = places[i]
+      elseif not m or m.gone or m.state ~= 'R' then
+        local half = (only or from[i]).half
+        c[half.stale] = c[half.stale] - 1
+      else
+        local paused = pauses and paused_key(q, m)
+        if paused then
+          park(q, m, paused)
+          parked = parked + 1
+        else
+          keys = keys + #m.exclusive + #m.shared
+          -- One message may have more keys than are left, or it could never be handed out.
+          if keys > MAX_BATCH_KEYS and #taken > 0 then
+            push_back(q, places, i, from, only)
+            return taken, of
+          end
+          taken[#taken + 1] = m
+          of[#taken] = places[i]
+        end
+      end
+    end
   end
+  return taken, of
 end
