@@ -132,9 +132,7 @@ class Engine:
                     self.servers[address] = Server(native, (*keys, 1024)[0], features)
                     return
             # REPLACE even where there is none: another client may have been quicker.
-            yield Ask(
-                address, ("FUNCTION", "LOAD", "REPLACE", self.library.text), patience.share()
-            )
+            yield Ask(address, ("FUNCTION", "LOAD", "REPLACE", self.library.text), patience.share())
 
 
 class _Patience:
@@ -178,7 +176,8 @@ class _Patience:
     def unknown(self) -> EngineUnavailable:
         return EngineUnavailable(
             f"{self._target.shown} was lost before it answered il1_{self._function}; whether that "
-            f"was done is not known: {'; '.join(self._reasons)}"
+            f"was done is not known: {'; '.join(self._reasons)}",
+            unknown=True,
         )
 
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from interlock.engine.wire import MAX_PAYLOAD
 from interlock.errors import PayloadError
 
 CodecName = Literal["msgpack", "json", "pickle"]
-MAX_PAYLOAD = 1_048_576
 
 
 class Codec:

@@ -26,7 +26,16 @@ _log = logging.getLogger("interlock.queue")
 class Grant:
     """What one call leased: one token over some messages, renewed together."""
 
-    __slots__ = ("__weakref__", "deadline", "lost", "operations", "out", "renew", "seconds", "token")
+    __slots__ = (
+        "__weakref__",
+        "deadline",
+        "lost",
+        "operations",
+        "out",
+        "renew",
+        "seconds",
+        "token",
+    )
 
     def __init__(self, operations: Operations, leased: wire.Leased, started: float) -> None:
         self.operations = operations

@@ -6,11 +6,14 @@ has one call under way at a time, as the wire asks.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from interlock.engine.flow import Ask, Broken, Flow, Nap, Refused
+from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.errors import InterlockError
 
 R = TypeVar("R")
 
@@ -67,19 +70,47 @@ class Seat(Generic[L]):
             link.close()
 
 
-def run(flow: Flow[R], seat: Seat[Any]) -> R:
+Leave = Callable[[Flow[Any]], None]
+"""Called with a flow whose caller goes in the middle of it: what it has to undo is done elsewhere."""
+
+
+def run(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
     """Runs a flow on this thread."""
+    return _run(flow, seat, leave, lambda: flow.send(None))
+
+
+def finish(flow: Flow[Any], seat: Seat[Any]) -> None:
+    """Runs a flow whose caller has gone to its end."""
+    with contextlib.suppress(Abandoned, InterlockError):
+        _run(flow, seat, None, lambda: flow.throw(Abandoned()))
+
+
+async def run_async(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
+    """Runs a flow as part of a task."""
+    return await _run_async(flow, seat, leave, lambda: flow.send(None))
+
+
+async def finish_async(flow: Flow[Any], seat: Seat[Any]) -> None:
+    """Runs a flow whose caller has gone to its end."""
+    with contextlib.suppress(Abandoned, InterlockError):
+        await _run_async(flow, seat, None, lambda: flow.throw(Abandoned()))
+
+
+def _run(flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[], Ask | Nap]) -> R:
     try:
-        step = flow.send(None)
+        step = begin()
         while True:
             try:
                 if type(step) is Ask:
                     answer = seat.link(step.address).ask(step.command, step.timeout)
                 else:
-                    assert isinstance(step, Nap)
                     answer = time.sleep(step.seconds)  # type: ignore[func-returns-value]
             except (Broken, Refused) as error:
                 step = flow.throw(error)
+            except BaseException:
+                if leave is not None:
+                    leave(flow)
+                raise
             else:
                 step = flow.send(answer)
     except StopIteration as end:
@@ -87,21 +118,23 @@ def run(flow: Flow[R], seat: Seat[Any]) -> R:
         return found
 
 
-async def run_async(
-    flow: Flow[R], seat: Seat[Any], nap: Callable[[float], Awaitable[None]]
+async def _run_async(
+    flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[], Ask | Nap]
 ) -> R:
-    """Runs a flow as part of a task."""
     try:
-        step = flow.send(None)
+        step = begin()
         while True:
             try:
                 if type(step) is Ask:
                     answer = await seat.link(step.address).ask(step.command, step.timeout)
                 else:
-                    assert isinstance(step, Nap)
-                    answer = await nap(step.seconds)  # type: ignore[func-returns-value]
+                    answer = await asyncio.sleep(step.seconds)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
+            except BaseException:
+                if leave is not None:
+                    leave(flow)
+                raise
             else:
                 step = flow.send(answer)
     except StopIteration as end:

@@ -57,3 +57,14 @@ def doze(
         if isinstance(error, Refused) and time.monotonic() - started < 0.01:
             # The call to come will say what is wrong; not at full speed, if it does not.
             yield Nap(0.05)
+
+
+def pause(
+    engine: Engine, seat: Seat[Any], key: str, seconds: float, until: float | None
+) -> Flow[None]:
+    """Sleeps before the next look, where the server did not wait by itself."""
+    address = yield from engine.nodes.of(key, seat, engine.target.timeout)
+    server = engine.servers.get(address)
+    if server is None or not server.parks:
+        left = seconds if until is None else min(seconds, max(until - time.monotonic(), 0))
+        yield Nap(left)

@@ -7,14 +7,14 @@ The only module that knows it; docs/reference/engine-wire.md says what each part
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from interlock.engine.flow import Argument
+from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.message import Stats
 from interlock.retry import Retry
 
 Settlement = tuple[Argument, ...]
-ALREADY_OVER = 10**15
-"""No duration is longer."""
 
 
 @dataclass(slots=True)
@@ -147,9 +147,7 @@ def text(value: str) -> bytes:
 
 def puts(reply: Sequence[bytes]) -> list[Put]:
     """What il1_put answers."""
-    return [
-        Put(int(id), known == b"1") for id, known in zip(reply[::2], reply[1::2], strict=True)
-    ]
+    return [Put(int(id), known == b"1") for id, known in zip(reply[::2], reply[1::2], strict=True)]
 
 
 def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
@@ -173,8 +171,13 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
         )
         at = end
     sealed = due == b"sealed"
-    left = None if sealed or not due else int(due) / 1e6
+    left = None if sealed or not due else _left(int(due))
     return Leased(int(token or 0), messages, left, sealed)
+
+
+def _left(due: int) -> float:
+    # A library of before it was a duration tells a time, by a clock that is not known here.
+    return due / 1e6 if due < MAX_SPAN else 1.0
 
 
 def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
@@ -183,12 +186,116 @@ def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
     return list(reply[1:end]), leased(reply, end)
 
 
+def answer(settled: bytes) -> str:
+    """What became of a message, in a word."""
+    return _ANSWERS[settled]
+
+
+def stats(counted: dict[str, int]) -> Stats:
+    """As KeyedQueue counts them."""
+    return Stats(**{field.name: counted.get(field.name, 0) for field in fields(Stats)})
+
+
+@dataclass(slots=True)
+class Dead:
+    """A dead letter."""
+
+    id: int
+    attempts: int
+    error: str
+    priority: int
+    payload: bytes
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+
+
+def dead_letters(reply: Sequence[bytes]) -> list[Dead]:
+    """What il1_dead_letters answers."""
+    found = []
+    at = 0
+    while at < len(reply):
+        id, attempts, _time, error, priority, payload, exclusive, shared = reply[at : at + 8]
+        middle = at + 8 + int(exclusive)
+        end = middle + int(shared)
+        found.append(
+            Dead(
+                int(id),
+                int(attempts),
+                error.decode(errors="backslashreplace"),
+                int(priority),
+                payload,
+                frozenset(reply[at + 8 : middle]),
+                frozenset(reply[middle:end]),
+            )
+        )
+        at = end
+    return found
+
+
+def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[tuple[int, str]]]:
+    """What il1_scan answers: the next cursor, and of each message id and state."""
+    found = []
+    at = 1
+    while at < len(reply):
+        id, _sequence, _attempt, _payload, exclusive, shared, options = reply[at : at + 7]
+        at += 7 + int(exclusive) + int(shared) + 2 * int(options)
+        found.append((int(id), reply[at].decode()))
+        at += 3
+    return reply[0], found
+
+
+def explanation(reply: Sequence[bytes]) -> Explanation:
+    """What il1_explain answers of something that is there."""
+    parts = iter(reply)
+    truncated, count = next(parts) == b"1", int(next(parts))
+    return Explanation(tuple(_node(parts) for _ in range(count)), truncated)
+
+
+def _node(parts: Iterator[bytes]) -> ExplainNode:
+    id, state, attempt, age, consumer, held, left, due = (next(parts) for _ in range(8))
+    paused = tuple(next(parts) for _ in range(int(next(parts))))
+    blocked = tuple(_blocker(parts) for _ in range(int(next(parts))))
+    return ExplainNode(
+        int(id),
+        state.decode(),
+        int(attempt),
+        int(age) / 1e6,
+        consumer.decode(errors="backslashreplace"),
+        _span(held),
+        _span(left),
+        _span(due),
+        paused,
+        blocked,
+    )
+
+
+def _blocker(parts: Iterator[bytes]) -> Blocker:
+    key, ahead, exact, holders = (next(parts) for _ in range(4))
+    ids = tuple(int(next(parts)) for _ in range(int(holders)))
+    return Blocker(key or None, ids, int(ahead), exact == b"1")
+
+
+def _span(part: bytes) -> float | None:
+    return int(part) / 1e6 if part else None
+
+
 def pairs(reply: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and values."""
     return ((name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True))
 
 
+MAX_SPAN = 10**15
+"""No duration is longer, in µs."""
 MAX_TEXT = 1024
 MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096
+MAX_PAYLOAD = 1_048_576
 LOST = b"LEASELOST"
+_ANSWERS = {
+    b"ACKED": "acked",
+    b"RETRIED": "retried",
+    b"DEAD": "dead",
+    b"HELD": "held",
+    b"RELEASED": "released",
+    LOST: "lost",
+}
