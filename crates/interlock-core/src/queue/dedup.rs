@@ -65,6 +65,31 @@ impl Dedup {
         self.forget(now);
     }
 
+    /// Strings that stay known for a while though their messages are settled: until when, and the
+    /// message's id; in the order in which they are forgotten.
+    pub fn leaving(&self) -> impl Iterator<Item = (Time, &str, u64)> {
+        self.leaving.iter().filter_map(|(until, name)| {
+            let entry = self.known.get(name).filter(|entry| entry.until == Some(*until))?;
+            Some((*until, &**name, entry.id))
+        })
+    }
+
+    pub fn restore_unsettled(&mut self, name: &str, id: u64) -> Arc<str> {
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone(), Entry { id, until: None });
+        name
+    }
+
+    pub fn restore_leaving(&mut self, name: &str, id: u64, until: Time) {
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone(), Entry { id, until: Some(until) });
+        self.leaving.push_back((until, name));
+    }
+
+    pub fn restore_inserted(&mut self, inserted: u64) {
+        self.inserted = inserted;
+    }
+
     fn forget(&mut self, now: Time) {
         for _ in 0..FORGOTTEN {
             if self.leaving.front().is_none_or(|(until, _)| *until > now) {

@@ -15,9 +15,11 @@
 //! ```
 
 mod barrier;
+pub mod bytes;
 pub mod dead;
 mod dedup;
 mod due;
+pub mod dump;
 mod explain;
 mod grant;
 mod index;
@@ -28,6 +30,7 @@ mod message;
 pub mod operate;
 mod ready;
 pub mod record;
+pub mod restore;
 pub mod scheduler;
 mod settle;
 mod slab;
