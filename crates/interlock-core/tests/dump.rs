@@ -30,6 +30,10 @@ fn everything() -> Scheduler<String> {
     scheduler
 }
 
+fn fresh() -> Scheduler<String> {
+    Scheduler::new(Options::default(), Watch::off())
+}
+
 fn dump(scheduler: &Scheduler<String>) -> Vec<u8> {
     let mut bytes = Vec::new();
     scheduler.dump(&mut bytes, |payload, out| out.extend_from_slice(payload.as_bytes()));
@@ -43,7 +47,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 #[test]
 fn payloads_and_handles_are_there_again() {
     let scheduler = everything();
-    let mut restored = Scheduler::restore(&dump(&scheduler), Watch::off(), text).unwrap();
+    let mut restored = fresh().restored(&dump(&scheduler), text).unwrap();
     let payloads = |scheduler: &Scheduler<String>| {
         let mut all = Vec::new();
         scheduler.for_each_payload(|payload| all.push(payload.clone()));
@@ -65,11 +69,11 @@ fn payloads_and_handles_are_there_again() {
 fn a_dump_cut_anywhere_is_refused() {
     let bytes = dump(&everything());
     for length in 0..bytes.len() {
-        let error = Scheduler::restore(&bytes[..length], Watch::off(), text).unwrap_err();
+        let error = fresh().restored(&bytes[..length], text).unwrap_err();
         assert!(error.at <= length, "{error}");
     }
     let longer = [&bytes[..], &[0]].concat();
-    let error = Scheduler::restore(&longer, Watch::off(), text).unwrap_err();
+    let error = fresh().restored(&longer, text).unwrap_err();
     let text = format!("a queue's dump is damaged at byte {}: no end there", bytes.len());
     assert_eq!(error.to_string(), text);
 }
@@ -82,7 +86,7 @@ fn a_dump_with_any_byte_changed_is_read_or_refused_and_never_a_panic() {
         for mask in [1, 0x80, 0xff] {
             let mut changed = bytes.clone();
             changed[at] ^= mask;
-            refused += usize::from(Scheduler::restore(&changed, Watch::off(), text).is_err());
+            refused += usize::from(fresh().restored(&changed, text).is_err());
         }
     }
     assert!(refused > bytes.len(), "{refused} of {}", 3 * bytes.len());
@@ -92,7 +96,7 @@ fn a_dump_with_any_byte_changed_is_read_or_refused_and_never_a_panic() {
 fn a_dump_of_a_later_version_is_refused() {
     let mut bytes = dump(&everything());
     bytes[0] += 1;
-    let error = Scheduler::restore(&bytes, Watch::off(), text).unwrap_err();
+    let error = fresh().restored(&bytes, text).unwrap_err();
     let text = "a queue's dump is damaged at byte 0: no version that is known there";
     assert_eq!(error.to_string(), text);
 }

@@ -17,7 +17,8 @@
 //! scheduler.put(1, &Put::default(), &mut Some(7u8)).unwrap();
 //! let mut bytes = Vec::new();
 //! scheduler.dump(&mut bytes, |payload, out| out.push(*payload));
-//! let mut restored = Scheduler::restore(&bytes, Watch::off(), |bytes| Some(bytes[0])).unwrap();
+//! let fresh = Scheduler::new(Options::default(), Watch::off());
+//! let mut restored = fresh.restored(&bytes, |bytes| Some(bytes[0])).unwrap();
 //! let grant = restored.lease(1, Kind::Any, 0).unwrap();
 //! assert_eq!(restored.payload(&grant), &7);
 //! ```
@@ -27,7 +28,7 @@ use crate::queue::dead::Dead;
 use crate::queue::message::{Extra, Message, BARRIER, GATED, KEYED, PARKED, QUIET};
 use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
-use crate::queue::types::{Options, Retry, State, Stats, Then};
+use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// The first byte of a dump. A change of the form takes the next number, and `restore` goes on
 /// reading the older ones.
@@ -39,6 +40,12 @@ pub(super) const SIZE: u64 = 2;
 pub(super) const ATTEMPT: u64 = 4;
 pub(super) const DEDUP: u64 = 8;
 pub(super) const ERROR: u64 = 16;
+pub(super) const WINDOW: u64 = 32;
+pub(super) const RETRY: u64 = 64;
+
+/// Marks of a lease.
+pub(super) const LEASE_TIMED: u8 = 1;
+pub(super) const LEASE_OF_BATCH: u8 = 2;
 
 /// Marks of a lane, and of an edge.
 pub(super) const LANE_PAUSED: u8 = 1;
@@ -51,7 +58,7 @@ pub(super) const FLAGS: u8 = KEYED | BARRIER | GATED | PARKED | QUIET;
 impl<P> Scheduler<P> {
     /// Appends the queue to `out`; `payload` appends one payload, which need not say how long it is.
     pub fn dump(&self, out: &mut Vec<u8>, mut payload: impl FnMut(&P, &mut Vec<u8>)) {
-        out.push(VERSION);
+        out.extend_from_slice(&[VERSION, u8::from(self.by_time)]);
         write_options(out, &self.options);
         write_stats(out, &self.stats);
         for word in [self.now, self.next, self.oldest, self.last_token] {
@@ -65,6 +72,7 @@ impl<P> Scheduler<P> {
                 sized(out, |out| payload(message.payload.as_ref().expect("a payload"), out));
             }
         }
+        self.dump_batches(out);
         self.dump_barriers(out);
         number(out, self.late.len() as u64);
         self.late.iter().for_each(|&(_, id)| number(out, id));
@@ -133,8 +141,11 @@ impl<P> Scheduler<P> {
                 let lease = &self.leases[message.hold];
                 number(out, lease.token);
                 number(out, lease.at);
-                option(out, (lease.timer != NONE).then_some(lease.deadline));
+                number(out, lease.deadline);
                 number(out, lease.consumer);
+                let timed = if lease.timer != NONE { LEASE_TIMED } else { 0 };
+                let batch = if lease.batch != NONE { LEASE_OF_BATCH } else { 0 };
+                out.push(timed | batch);
             }
         }
         if state == State::Delayed {
@@ -158,8 +169,47 @@ impl<P> Scheduler<P> {
         }
         match message.extra {
             NONE => number(out, 0),
-            extra => dump_extra(out, &self.extras[extra]),
+            extra => self.dump_extra(out, &self.extras[extra]),
         }
+    }
+
+    /// Leases of many messages, each with the ids of those that are still out, in order.
+    fn dump_batches(&self, out: &mut Vec<u8>) {
+        number(out, self.batches.slab.len() as u64);
+        for (_, batch) in self.batches.slab.places().filter(|(_, batch)| batch.token != 0) {
+            number(out, batch.token);
+            number(out, batch.deadline);
+            let leases = batch.members.iter().filter_map(|&place| self.leases.get(place));
+            let members: Vec<u64> = leases
+                .filter(|lease| lease.token == batch.token)
+                .map(|lease| self.messages[lease.message].id)
+                .collect();
+            ids(out, members.into_iter());
+        }
+    }
+
+    fn dump_extra(&self, out: &mut Vec<u8>, extra: &Extra) {
+        let Extra { sequence, size, attempt, timer: _, dedup, failing } = extra;
+        let error = failing.as_ref().and_then(|failing| failing.error.as_deref());
+        let retry = failing.as_ref().and_then(|failing| failing.retry.as_ref());
+        let window = dedup.as_deref().and_then(|name| self.dedup.window_of(name));
+        let marks = [
+            (*sequence > 0, SEQUENCE),
+            (*size > 0, SIZE),
+            (*attempt > 0, ATTEMPT),
+            (dedup.is_some(), DEDUP),
+            (error.is_some(), ERROR),
+            (window.is_some(), WINDOW),
+            (retry.is_some(), RETRY),
+        ];
+        number(out, marks.iter().filter(|(has, _)| *has).map(|(_, mark)| mark).sum());
+        let counts = [*sequence, *size, u64::from(*attempt)];
+        counts.into_iter().filter(|value| *value > 0).for_each(|value| number(out, value));
+        window.into_iter().for_each(|window| number(out, window));
+        for text in [dedup.as_deref(), error].into_iter().flatten() {
+            string(out, text.as_bytes());
+        }
+        retry.into_iter().for_each(|retry| write_retry_part(out, retry));
     }
 
     fn dump_barriers(&self, out: &mut Vec<u8>) {
@@ -212,24 +262,6 @@ fn ids(out: &mut Vec<u8>, ids: impl ExactSizeIterator<Item = u64>) {
     ids.for_each(|id| number(out, id));
 }
 
-fn dump_extra(out: &mut Vec<u8>, extra: &Extra) {
-    let Extra { sequence, size, attempt, timer: _, dedup, error } = extra;
-    let marks = [
-        (*sequence > 0, SEQUENCE),
-        (*size > 0, SIZE),
-        (*attempt > 0, ATTEMPT),
-        (dedup.is_some(), DEDUP),
-        (error.is_some(), ERROR),
-    ];
-    number(out, marks.iter().filter(|(has, _)| *has).map(|(_, mark)| mark).sum());
-    for value in [*sequence, *size, u64::from(*attempt)].into_iter().filter(|value| *value > 0) {
-        number(out, value);
-    }
-    for text in [dedup.as_deref(), error.as_deref()].into_iter().flatten() {
-        string(out, text.as_bytes());
-    }
-}
-
 fn write_options(out: &mut Vec<u8>, options: &Options) {
     let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead } = options;
     number(out, *max_messages as u64);
@@ -247,6 +279,20 @@ fn write_retry(out: &mut Vec<u8>, retry: &Retry) {
     out.extend_from_slice(&factor.to_bits().to_le_bytes());
     number(out, *longest);
     out.extend_from_slice(&[u8::from(*jitter), u8::from(*then == Then::Hold)]);
+}
+
+/// What a message says otherwise than its queue: for each part, whether it says so, and what.
+pub(super) fn write_retry_part(out: &mut Vec<u8>, part: &RetryPart) {
+    let RetryPart { attempts, first, factor, longest, jitter, then } = part;
+    out.push(u8::from(attempts.is_some()));
+    if let Some(attempts) = attempts {
+        option(out, attempts.map(u64::from));
+    }
+    option(out, *first);
+    option(out, factor.map(f64::to_bits));
+    option(out, *longest);
+    option(out, jitter.map(u64::from));
+    option(out, then.map(|then| u64::from(then == Then::Hold)));
 }
 
 /// Those that are not counted anew.
@@ -301,8 +347,8 @@ pub(super) fn kept_stats(stats: &mut Stats) -> [&mut u64; 15] {
 }
 
 fn write_dead<P>(out: &mut Vec<u8>, dead: &Dead<P>) {
-    let Dead { id, keys, attempts, error, priority, barrier, quiet, size, put_at, died_at, .. } =
-        dead;
+    let Dead { id, keys, attempts, error, retry, priority, barrier, quiet, .. } = dead;
+    let Dead { size, put_at, died_at, .. } = dead;
     number(out, *id);
     number(out, keys.len() as u64);
     for (key, shared) in keys {
@@ -315,6 +361,8 @@ fn write_dead<P>(out: &mut Vec<u8>, dead: &Dead<P>) {
     for word in [*size, *put_at, *died_at] {
         number(out, word);
     }
+    out.push(u8::from(retry.is_some()));
+    retry.iter().for_each(|retry| write_retry_part(out, retry));
 }
 
 pub(super) const STATES: [State; 6] =

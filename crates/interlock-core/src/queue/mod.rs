@@ -15,11 +15,13 @@
 //! ```
 
 mod barrier;
+pub mod batch;
 pub mod bytes;
 pub mod dead;
 mod dedup;
 mod due;
 pub mod dump;
+mod engine;
 mod explain;
 mod grant;
 mod index;
@@ -28,6 +30,7 @@ pub mod lease;
 mod look_up;
 mod message;
 pub mod operate;
+pub mod read;
 mod ready;
 pub mod record;
 pub mod restore;

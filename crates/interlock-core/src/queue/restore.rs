@@ -12,7 +12,7 @@ use crate::queue::dead::Dead;
 use crate::queue::due::Away;
 use crate::queue::dump::{
     kept_stats, ATTEMPT, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FLAGS, LANE_PAUSED,
-    LANE_UNFINISHED, SEQUENCE, SIZE, STATES, VERSION,
+    LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE, STATES, VERSION, WINDOW,
 };
 use crate::queue::lane::Lanes;
 use crate::queue::lease::Lease;
@@ -21,8 +21,7 @@ use crate::queue::ready::Ticket;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::timers::Due;
-use crate::queue::types::{Options, Retry, State, Then};
-use crate::queue::watch::Watch;
+use crate::queue::types::{Options, Retry, RetryPart, State, Then};
 
 type Places = HashMap<u64, u32, foldhash::fast::RandomState>;
 
@@ -35,23 +34,27 @@ struct Placed<'a> {
 }
 
 impl<P> Scheduler<P> {
-    /// The queue as it was dumped; `payload` makes a payload of what was written of it, or `None` if it
-    /// cannot be one.
+    /// The queue as it was dumped, made of a fresh one of its kind; its options become those of the
+    /// dump. `payload` makes a payload of what was written of it, or `None` if it cannot be one.
     ///
     /// # Errors
     ///
     /// If the bytes are not whole, of a version that is not known, or contradict themselves. Whether
     /// they are the bytes that were written is for a checksum to say.
-    pub fn restore(
+    pub fn restored(
+        self,
         bytes: &[u8],
-        watch: Watch,
         mut payload: impl FnMut(&[u8]) -> Option<P>,
     ) -> Result<Self, Damaged> {
+        let mut s = self;
         let mut reader = Reader::new(bytes);
         if reader.byte("version")? != VERSION {
             return Err(Damaged { at: 0, wanted: "version that is known" });
         }
-        let mut s = Scheduler::new(read_options(&mut reader)?, watch);
+        if (reader.byte("kind of a queue")? != 0) != s.by_time {
+            return reader.damaged("queue of this kind");
+        }
+        s.redeclare(read_options(&mut reader)?);
         for count in kept_stats(&mut s.stats) {
             *count = reader.number("count")?;
         }
@@ -74,6 +77,7 @@ impl<P> Scheduler<P> {
             places.insert(message.sequence, message.at);
             s.restore_place(message, &lanes)?;
         }
+        s.restore_batches(&mut reader)?;
         s.restore_barriers(&mut reader)?;
         for _ in 0..reader.number("count of late messages")? {
             let id = reader.number("late message")?;
@@ -158,8 +162,9 @@ impl<P> Scheduler<P> {
                 lease = Some((
                     reader.number("token")?,
                     reader.number("time of a lease")?,
-                    reader.option("deadline")?,
+                    reader.number("deadline")?,
                     reader.number("consumer")?,
+                    reader.byte("marks of a lease")?,
                 ));
             }
         }
@@ -200,16 +205,16 @@ impl<P> Scheduler<P> {
             }
             _ => {}
         }
-        if let Some((token, since, deadline, consumer)) = lease {
-            if token == 0 {
-                return reader.damaged("token");
+        if let Some((token, since, deadline, consumer, marks)) = lease {
+            if token == 0 || marks & !(LEASE_TIMED | LEASE_OF_BATCH) != 0 {
+                return reader.damaged("lease");
             }
-            let lease = Lease { token, at: since, consumer, message: at, ..Lease::default() };
+            let lease =
+                Lease { token, at: since, deadline, consumer, message: at, ..Lease::default() };
             let place = self.leases.insert(lease);
             self.messages[at].hold = place;
-            if let Some(deadline) = deadline {
+            if marks & LEASE_TIMED != 0 {
                 let leases = &mut self.leases;
-                leases[place].deadline = deadline;
                 let due = Due { at: deadline, id, owner: place };
                 self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
             }
@@ -219,7 +224,7 @@ impl<P> Scheduler<P> {
 
     fn restore_extra(&mut self, reader: &mut Reader<'_>, at: u32) -> Result<(), Damaged> {
         let marks = reader.number("marks of a message")?;
-        if marks & !(SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR) != 0 {
+        if marks & !(SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY) != 0 {
             return reader.damaged("marks of a message that are known");
         }
         if marks == 0 {
@@ -237,11 +242,22 @@ impl<P> Scheduler<P> {
         if marks & ATTEMPT != 0 {
             extra.attempt = reader.small("attempt")?;
         }
+        let window = match marks & WINDOW {
+            0 => None,
+            _ => Some(reader.number("window")?),
+        };
         if marks & DEDUP != 0 {
-            extra.dedup = Some(self.dedup.restore_unsettled(reader.text("dedup string")?, id));
+            let name = reader.text("dedup string")?;
+            extra.dedup = Some(self.dedup.restore_unsettled(name, id, window));
         }
-        if marks & ERROR != 0 {
-            extra.error = Some(reader.text("error")?.into());
+        if marks & (ERROR | RETRY) != 0 {
+            let failing = self.failing(at);
+            if marks & ERROR != 0 {
+                failing.error = Some(reader.text("error")?.into());
+            }
+            if marks & RETRY != 0 {
+                failing.retry = Some(read_retry_part(reader)?);
+            }
         }
         Ok(())
     }
@@ -266,6 +282,28 @@ impl<P> Scheduler<P> {
             let ticket = Ticket::new(message.priority, placed.sequence, at);
             let keyed = message.flags & KEYED != 0;
             if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, true);
+        }
+        Ok(())
+    }
+
+    fn restore_batches(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        for _ in 0..reader.number("count of batches")? {
+            let token = reader.number("token of a batch")?;
+            let deadline = reader.number("deadline of a batch")?;
+            let mut members = Vec::new();
+            for _ in 0..reader.number("count of leases of a batch")? {
+                let id = reader.number("message of a batch")?;
+                let handle = self.handle_of(id).filter(|handle| handle.token == token);
+                let Some(handle) = handle else { return reader.damaged("lease of a batch") };
+                members.push(handle.place);
+            }
+            if members.is_empty() {
+                return reader.damaged("leases of a batch");
+            }
+            let batch = self.batches.enter(token, deadline, members.clone().into());
+            for place in members {
+                self.leases[place].batch = batch;
+            }
         }
         Ok(())
     }
@@ -350,7 +388,7 @@ impl<P> Scheduler<P> {
             time = time.saturating_add(reader.number("put time")?);
             entries.push((id, time));
         }
-        if entries.is_empty() && self.stats.unsettled > 0 {
+        if entries.is_empty() && self.stats.unsettled > 0 && !self.by_time {
             return reader.damaged("put time");
         }
         self.put_times.restore(entries, reader.number("end of a put time")?);
@@ -412,8 +450,27 @@ fn read_retry(reader: &mut Reader<'_>) -> Result<Retry, Damaged> {
     })
 }
 
+fn read_retry_part(reader: &mut Reader<'_>) -> Result<RetryPart, Damaged> {
+    let attempts = match reader.byte("attempts")? {
+        0 => None,
+        _ => match reader.option("attempts")?.map(u32::try_from).transpose() {
+            Ok(attempts) => Some(attempts),
+            Err(_) => return reader.damaged("attempts"),
+        },
+    };
+    let then = |holds: u64| if holds == 0 { Then::Dead } else { Then::Hold };
+    Ok(RetryPart {
+        attempts,
+        first: reader.option("first backoff")?,
+        factor: reader.option("factor")?.map(f64::from_bits),
+        longest: reader.option("longest backoff")?,
+        jitter: reader.option("jitter")?.map(|jitter| jitter != 0),
+        then: reader.option("end of a policy")?.map(then),
+    })
+}
+
 fn read_dead(reader: &mut Reader<'_>) -> Result<Dead<()>, Damaged> {
-    Ok(Dead {
+    let mut dead = Dead {
         id: reader.number("id of a dead letter")?,
         keys: read_keys(reader)?,
         attempts: reader.small("attempts of a dead letter")?,
@@ -424,6 +481,11 @@ fn read_dead(reader: &mut Reader<'_>) -> Result<Dead<()>, Damaged> {
         size: reader.number("size of a dead letter")?,
         put_at: reader.number("put time of a dead letter")?,
         died_at: reader.number("time of a dead letter")?,
+        retry: None,
         payload: (),
-    })
+    };
+    if reader.byte("policy of a dead letter")? != 0 {
+        dead.retry = Some(read_retry_part(reader)?);
+    }
+    Ok(dead)
 }

@@ -198,7 +198,8 @@ impl Runner {
     pub fn restored(&self) -> Result<Self, Damaged> {
         let mut bytes = Vec::new();
         self.scheduler.dump(&mut bytes, |(), _| ());
-        let scheduler = Scheduler::restore(&bytes, Watch::off(), |_| Some(()))?;
+        let fresh = Scheduler::new(Options::default(), Watch::off());
+        let scheduler = fresh.restored(&bytes, |_| Some(()))?;
         let mut handles = self.handles.clone();
         handles.extend(scheduler.leases().map(|(_, handle)| (handle.token, handle)));
         Ok(Runner { scheduler, handles })
@@ -285,6 +286,8 @@ fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2]) -> Put<'a> {
         barrier: put.barrier,
         size: put.size,
         quiet: false,
+        retry: None,
+        window: None,
     }
 }
 
