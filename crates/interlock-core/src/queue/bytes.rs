@@ -124,6 +124,13 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).or_else(|_| self.damaged(wanted))
     }
 
+    /// All that is left, which is then read.
+    pub fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        self.at = self.bytes.len();
+        rest
+    }
+
     /// Eight bytes as they are, the lowest first.
     #[inline]
     pub fn word(&mut self, wanted: &'static str) -> Result<u64, Damaged> {
