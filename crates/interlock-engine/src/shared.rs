@@ -41,15 +41,24 @@ impl Default for Settings {
 ///
 /// It is called, under the queue's lock, for each call that changed something. `Engine::replay` with the
 /// same calls in the same order makes the same state: ids, tokens, kept replies. Calls that wait are
-/// recorded when they are answered, and beside the functions of the wire there are three words:
+/// recorded when they are answered, and beside the functions of the wire there are a few words:
 ///
 /// | word | says |
 /// |---|---|
 /// | `tick` | what was due was applied |
 /// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
+/// | `purged ID...` | an `il1_purge` has cancelled these |
+/// | `state BYTES` | the queue has become durable, as it was dumped |
+/// | `forgotten` | it is not durable any more |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {
     fn record(&self, queue: &[u8], durability: Durability, now: Time, function: &str, args: &[&[u8]]);
+
+    /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
+    /// it makes the queue larger. The text says why not.
+    fn accepts(&self, _growing: bool) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 pub type Cell = Arc<Mutex<Queue>>;
