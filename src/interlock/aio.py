@@ -357,6 +357,11 @@ async def _handle_next(
 def _revoke(
     queue: KeyedQueue[Any], lease: AsyncLease[Any], timeout: float, task: asyncio.Task[Any]
 ) -> None:
+    revoke(queue, lease, timeout, stack_of(task))
+
+
+def stack_of(task: asyncio.Task[Any]) -> str:
+    """Where a task stands, down to what awaits nothing more; as a traceback shows it."""
     # A task tells only of its outermost coroutine; the handler is further in.
     frames = []
     awaited: Any = task.get_coro()
@@ -366,7 +371,7 @@ def _revoke(
             frames.append((frame, frame.f_lineno))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
     stack = traceback.StackSummary.extract(iter(frames)).format()
-    revoke(queue, lease, timeout, "".join(stack))
+    return "".join(stack)
 
 
 # -- How a queue calls a coroutine ----------------------------------------------------------------

@@ -155,17 +155,13 @@ class App:
                 of its own) or ``"process"`` (processes, one handler each; they import this app).
             audit: see ``App``. Default: as the app says.
         """
-        from interlock.worker.worker import Settings, Worker
-
-        names = (queues,) if isinstance(queues, str) else tuple(queues)
-        settings = Settings(
-            queues=names,
+        return self._worker(
+            queues=(queues,) if isinstance(queues, str) else tuple(queues),
             concurrency=threads,
             pool=pool,
             audit=self.audit if audit is None else audit,
             reference=_reference(self) if pool == "process" else "",
         )
-        return Worker(self._as_tasks(), self._queue, settings)
 
     def testing(self) -> TestWorker:
         """A worker for tests, on ``memory://`` with a clock that stands still; see ``TestWorker``.
@@ -174,7 +170,7 @@ class App:
         """
         from interlock.worker.trial import TestWorker
 
-        return TestWorker(self._as_tasks(), self._redirected)
+        return TestWorker(self)
 
     def close(self) -> None:
         """Closes the connections; the next send makes new ones."""
@@ -199,6 +195,12 @@ class App:
     def __repr__(self) -> str:
         where = f" on {self.url}" if self.url else ""
         return f"<{type(self).__name__} of {len(self._tasks)} tasks{where}>"
+
+    def _worker(self, **settings: Any) -> Worker:
+        from interlock.worker.worker import Settings, Worker
+
+        url = self.url or os.environ.get("INTERLOCK_URL") or "memory://"
+        return Worker(self._as_tasks(), self._queue, Settings(**settings), url)
 
     def _hook(self, name: str, hook: H) -> H:
         self._hooks.add(name, hook)

@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.errors import PayloadError
 
-__all__ = ["Call", "Envelope", "Types", "decode_result", "encode_result", "read"]
+__all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
 
 VERSION = 1
 Raw = msgspec.Raw
@@ -74,7 +74,7 @@ class Types:
                     self._placed.append((each.name, decoder))
                 if each.kind is not kinds.POSITIONAL_ONLY:
                     self._named[each.name] = decoder
-        self.result = _decoder(hints.get("return", Any))
+        self.returns = hints.get("return", Any) if _known(hints.get("return", Any)) else Any
 
     def decode(self, envelope: Envelope) -> Call:
         """The arguments. Raises PayloadError, which names the one that is not of its type."""
@@ -154,16 +154,6 @@ def encode_result(task: str, value: Any) -> bytes:
         ) from error
 
 
-def decode_result(types: Types, data: bytes) -> Any:
-    """What a handler returned, as the function's annotation says. Raises PayloadError."""
-    if not data:
-        return None
-    try:
-        return types.result.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise PayloadError(f"the result of {types.name}() cannot be decoded: {error}") from error
-
-
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
@@ -177,11 +167,16 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _decoder(hint: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(hint if _known(hint) else Any)
+
+
+def _known(hint: Any) -> bool:
     try:
-        return msgspec.msgpack.Decoder(hint)
+        msgspec.msgpack.Decoder(hint)
     except TypeError:
         # A type that msgspec has no idea of (a protocol, a type variable) restricts nothing.
-        return msgspec.msgpack.Decoder(Any)
+        return False
+    return True
 
 
 _encoder = msgspec.msgpack.Encoder()

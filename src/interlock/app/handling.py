@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +65,14 @@ class Invoked:
             result = await self._task.function(*handling.args, **handling.kwargs)
             return self._ended(handling, result)
 
+    @functools.cached_property
+    def call(self) -> envelope.Call:
+        """The arguments, decoded when they are first asked for. Raises PayloadError."""
+        return self._task.types.decode(self._read)
+
     @contextlib.contextmanager
     def _hooked(self) -> Iterator[Handling]:
-        call = self._task.types.decode(self._read)
+        call = self.call
         headers = self._read.headers
         handling = Handling(self.task, self._lease, call.args, call.kwargs, headers)
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from interlock.app.envelope import Types, decode_result
+from interlock.app.envelope import Types
 from interlock.errors import ResultGone
 from interlock.retry import Seconds
 
@@ -41,13 +41,16 @@ class Job(Generic[R]):
             ResultGone: the task keeps no results (``result_ttl``), or the time for that is over.
         """
         self._check()
-        return self._decoded(self._app._queue(self._queue).result(self.id, timeout, bytes))
+        queue = self._app._queue(self._queue)
+        found: R = queue.result(self.id, timeout, self._types.returns)
+        return found
 
     async def aresult(self, timeout: Seconds | None = None) -> R:
         """``result``, awaited."""
         self._check()
-        found = await self._app._queue(self._queue).aio.result(self.id, timeout, bytes)
-        return self._decoded(found)
+        queue = self._app._queue(self._queue).aio
+        found: R = await queue.result(self.id, timeout, self._types.returns)
+        return found
 
     def __repr__(self) -> str:
         known = ", known" if self.known else ""
@@ -59,7 +62,3 @@ class Job(Generic[R]):
                 f"message {self.id}: task {self.task!r} keeps no results; give it "
                 f"result_ttl=, in seconds, to have them kept"
             )
-
-    def _decoded(self, data: Any) -> R:
-        found: R = decode_result(self._types, data or b"")
-        return found

@@ -170,7 +170,9 @@ def _parts(text: str, where: str) -> Iterable[str | Field]:
     try:
         pieces = list(string.Formatter().parse(text))
     except ValueError as error:
-        raise ValueError(f"{where}: {text!r} is no template ({error}); write a brace twice") from None
+        raise ValueError(
+            f"{where}: {text!r} is no template ({error}); write a brace twice"
+        ) from None
     for literal, field, form, conversion in pieces:
         if literal:
             yield literal

@@ -84,11 +84,17 @@ class Hooks:
             raise TypeError(f"{name}(): {type(hook).__name__} is given; allowed: a function")
         self._of[name].append(hook)
 
+    def remove(self, name: str, hook: Callable[..., object]) -> None:
+        """One that was added."""
+        self._of[name].remove(hook)
+
     def use(self, middleware: object) -> None:
         """All methods of an object that are named as hooks are. Raises TypeError where none is."""
         found = [name for name in HOOKS if callable(getattr(middleware, name, None))]
         if not found or isinstance(middleware, type):
-            what = middleware.__name__ if isinstance(middleware, type) else type(middleware).__name__
+            what = (
+                middleware.__name__ if isinstance(middleware, type) else type(middleware).__name__
+            )
             raise TypeError(
                 f"use(): {what} is given; allowed: an object with one or more of the methods "
                 f"{', '.join(HOOKS)}"

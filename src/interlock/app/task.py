@@ -93,9 +93,7 @@ class _Sendable(Generic[P, R]):
         """``send``, awaited."""
         ready = self._ready(args, kwargs)
         queue = self._app._queue(self.declared.queue).aio
-        put = await queue.put_known(
-            ready.payload, timeout=self._app.send_timeout, **ready.options
-        )
+        put = await queue.put_known(ready.payload, timeout=self._app.send_timeout, **ready.options)
         return self._sent(ready, put)
 
     def options(
@@ -173,9 +171,7 @@ class _Sendable(Generic[P, R]):
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
         declared = self.declared
         kept = declared.result_ttl > 0
-        job: Job[R] = Job(
-            self._app, declared.queue, self.name, self.types, put.id, put.known, kept
-        )
+        job: Job[R] = Job(self._app, declared.queue, self.name, self.types, put.id, put.known, kept)
         self._app._hooks.after("after_send", ready.sending, job)
         return job
 
