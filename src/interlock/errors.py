@@ -164,9 +164,18 @@ class OptionsMismatch(InterlockError, ValueError):
 class EngineUnavailable(InterlockError, ConnectionError):
     """The engine could not be reached, or did not answer, in time.
 
-    The text names its address and what was tried. Whether the call was done is said where it is
-    not known.
+    The text names its address and what was tried.
+
+    Attributes:
+        unknown: the call may have been done, or may not.
     """
+
+    def __init__(self, text: str, unknown: bool = False) -> None:
+        self.unknown = unknown
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.unknown)
 
 
 class JobFailed(InterlockError):
