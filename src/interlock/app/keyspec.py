@@ -83,10 +83,11 @@ class Template:
     def _of(
         self, field: Field, arguments: Mapping[str, Any], allowed: tuple[type, ...]
     ) -> str | int | bytes:
+        value: Any
         try:
             value = field.value(arguments)
         except (AttributeError, LookupError, TypeError) as error:
-            raise type(error)(
+            raise ValueError(
                 f"{self._where}: {self.text!r} has no {field.text!r} in this call: {error}"
             ) from error
         if isinstance(value, bool) or not isinstance(value, allowed):
@@ -95,8 +96,7 @@ class Template:
                 f"{self._where}: {field.text!r} in {self.text!r} is {type(value).__name__}; "
                 f"allowed: {names}"
             )
-        found: str | int | bytes = value
-        return found
+        return value  # type: ignore[no-any-return]
 
 
 def rule(name: str, spec: object, signature: inspect.Signature, function: str) -> Rule:
@@ -151,8 +151,8 @@ def _check_callable(spec: Callable[..., Any], where: str, signature: inspect.Sig
         taken.bind(*placed, **named)
     except TypeError as error:
         raise TypeError(
-            f"{where} takes {taken}; allowed: a callable that takes the task's arguments, "
-            f"{signature} ({error})"
+            f"{where} takes ({', '.join(taken.parameters)}); allowed: a callable that takes the "
+            f"task's arguments, ({', '.join(signature.parameters)}) ({error})"
         ) from None
 
 

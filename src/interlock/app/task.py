@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
@@ -61,7 +60,7 @@ class _Sendable(Generic[P, R]):
         self._app = app
         self._options: dict[str, Any] = {}
         self._timeout: float | None = None
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
 
     @property
     def name(self) -> str:
@@ -113,9 +112,11 @@ class _Sendable(Generic[P, R]):
                 queue's window, nothing is sent, and the job says ``known``.
             timeout: seconds for the handler, instead of the task's own.
         """
-        same = copy.copy(self)
+        # Not copy.copy, which goes by __reduce__ and would give this very task.
+        same = type(self).__new__(type(self))
+        same.__dict__.update(self.__dict__)
         same._options = dict(self._options)
-        given = {"priority": priority, "dedup": dedup}
+        given: dict[str, Any] = {"priority": priority, "dedup": dedup}
         if delay is not None:
             given["delay"] = seconds(delay, "options(): delay")
         same._options.update({name: value for name, value in given.items() if value is not None})
@@ -144,7 +145,8 @@ class _Sendable(Generic[P, R]):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}{self.signature}: {error}") from None
+            takes = ", ".join(self.signature.parameters)
+            raise TypeError(f"{self.name}({takes}): {error}") from None
         bound.apply_defaults()
         return bound
 
@@ -182,6 +184,7 @@ class Task(_Sendable[P, R]):
     is_async = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function, here and now."""
         found: R = self.function(*args, **kwargs)
         return found
 
@@ -192,6 +195,7 @@ class AsyncTask(_Sendable[P, R]):
     is_async = True
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Calls the function, here and now."""
         found: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return found
 

@@ -219,7 +219,7 @@ class Audit:
         if not leased:
             with self._lock:
                 table.forget(finding.other)
-        return leased
+        return bool(leased)
 
 
 SAID = {

@@ -19,7 +19,6 @@ from interlock.worker.handle import Outcome
 from interlock.worker.work import details
 
 if TYPE_CHECKING:
-    from interlock.worker.running import Running
     from interlock.worker.slots import Slots
 
 __all__ = ["Feeder"]

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from interlock import _core
 from interlock.errors import Empty, PayloadError, Reject, RetryAfter
 from interlock.message import _current
-from interlock.retry import Retry, Seconds
+from interlock.retry import Seconds
 from interlock.worker.handle import RELEASED, Outcome, judge
 from interlock.worker.work import Invocation, TaskLease, UnknownTask
 
@@ -100,8 +100,9 @@ class TestWorker:
         return found
 
     def run_until_idle(self, raise_errors: bool = True) -> int:
-        """Handles what is ready, and what that sends, until nothing is. The clock stands still: what
-        is delayed or backs off waits for ``advance``.
+        """Handles what is ready, and what that sends, until nothing is.
+
+        The clock stands still: what is delayed or backs off waits for ``advance``.
 
         Args:
             raise_errors: raise what a handler raises, when its message is settled by the rules;
@@ -123,8 +124,9 @@ class TestWorker:
         self.clock.advance(seconds)
 
     def shuffle(self, seed: int) -> Self:
-        """From now on takes, of the messages that are ready, any one, chosen by the seed. Every such
-        order is legal: another engine, or more handlers, may bring it."""
+        """From now on takes any of the messages that are ready, chosen by the seed.
+
+        Every such order is legal: another engine, or more handlers, may bring it."""
         self._random = random.Random(seed)
         return self
 
@@ -208,9 +210,9 @@ class TestWorker:
             # No other worker has it, so it would come again and again.
             queue.settle([Outcome("reject", error=str(error)).settlement(lease)])
             return error
-        outcome, error = _ran(invocation, held)
+        outcome, raised = _ran(invocation, held)
         queue.settle([outcome.settlement(lease)])
-        if error is None:
+        if raised is None:
             call = invocation.call
             self._noted.done.append(
                 TestCall(
@@ -218,7 +220,7 @@ class TestWorker:
                     held.shared, held.attempt,
                 )
             )  # fmt: skip
-        return None if isinstance(error, RetryAfter | Reject) else error
+        return None if isinstance(raised, RetryAfter | Reject) else raised
 
 
 def _ran(invocation: Invocation, held: TaskLease) -> tuple[Outcome, BaseException | None]:
@@ -226,7 +228,7 @@ def _ran(invocation: Invocation, held: TaskLease) -> tuple[Outcome, BaseExceptio
     try:
         result = asyncio_run(invocation) if invocation.is_async else invocation.run()
     except BaseException as error:
-        return judge(invocation.retry or Retry(), held, error), error
+        return judge(invocation.retry, held, error), error
     finally:
         _current.reset(token)
     return Outcome("ack", result), None

@@ -1,4 +1,4 @@
-"""What a worker handles: the lease that a handler sees, and what it asks of those who know tasks."""
+"""What a worker handles: the lease that a handler sees, and what is asked of an app."""
 
 from __future__ import annotations
 

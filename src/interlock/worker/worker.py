@@ -173,11 +173,11 @@ class Worker:
             outcome = Outcome("nack", delay=0.0, error=error, expected="retried")
             running.feeder.settle(running.lease, running.held, outcome)
         self._keeper.stop()
-        told = all([feeder.flush(LONGEST_FLUSH) for feeder in self._feeders])
+        unsaid = [feeder for feeder in self._feeders if not feeder.flush(LONGEST_FLUSH)]
         self._pool.close()
         if self._audit is not None:
             self._audit.close()
-        return told and not left
+        return not (unsaid or left)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until nothing is held any more, for so many seconds; after ``quiesce``."""
