@@ -26,11 +26,11 @@ books: defaultdict[str, list[int]] = defaultdict(list)
 positions: defaultdict[str, int] = defaultdict(int)
 
 
-@app.task(
-    keys=lambda order: [instrument for instrument, _ in order.sides],
-    queue="orders",
-    result_ttl=60,
-)
+def instruments(order: Order) -> list[str]:
+    return [instrument for instrument, _ in order.sides]
+
+
+@app.task(keys=instruments, queue="orders", result_ttl=60)
 def match(order: Order) -> int:
     for instrument, quantity in order.sides:
         books[instrument].append(order.number)

@@ -14,7 +14,7 @@ import logging
 import random
 from collections import Counter
 
-from interlock import App, Retry, current_lease
+from interlock import App, Job, Retry, current_lease
 
 ACCOUNTS = 20
 TRANSFERS = 500
@@ -63,7 +63,7 @@ def main() -> None:
     logging.disable()  # each crash is logged; fifty tracebacks would be in the way here
     chance = random.Random(7)
     with app, app.worker(threads=8, queues=["transfers"]) as worker:
-        jobs = []
+        jobs: list[Job[int]] = []
         for number in range(TRANSFERS):
             if number == TRANSFERS // 2:
                 set_fee.send(2)
