@@ -8,13 +8,58 @@ from interlock.engine.aio import AsyncRemoteQueue
 from interlock.engine.client import Client
 from interlock.engine.queue import RemoteQueue
 
+_DEADLINE = (
+    "across processes every lease has a deadline, and is renewed while it is held (clause 8)"
+)
+_ONE_TOKEN = "what one call leases is one lease, with one token"
+_BATCH = "a put takes at most 1,024 messages, for it enters whole"
+_BYTES = "bytes are those of the encoded payload; there is no sizeof="
+_READING = "reading applies nothing: what fell due counts as it did until the next call that writes"
+_CLOSE = (
+    "shutdown(immediate=True) is of a queue in process; across processes there are seal and purge"
+)
+_DEADLOCK = "an engine does not know which of its callers waits for what it handles itself"
+
 CAPABILITIES: dict[int | str, str] = {
-    "08_there_is_no_deadline_unless_asked_for": (
-        "across processes a lease lasts 30 s unless it is renewed (clause 8)"
+    25: _DEADLOCK,
+    "08_there_is_no_deadline_unless_asked_for": _DEADLINE,
+    "08_extend_gives_a_deadline_to_a_lease_without_one": _DEADLINE,
+    "17_a_lease_without_a_deadline_says_so": _DEADLINE,
+    "08_tokens_rise_with_every_grant": _ONE_TOKEN,
+    "11_a_returning_message_is_not_new": _BYTES,
+    "11_a_queue_is_bounded_by_bytes": _BYTES,
+    "11_the_queue_may_be_told_how_large_a_payload_is": _BYTES,
+    "13_it_never_blocks_even_when_full": _BYTES,
+    "23_a_cancelled_message_makes_room": _BYTES,
+    "bad_call_a_callable_that_raises_reaches_the_caller": _BYTES,
+    "bad_call_what_a_callable_gives_is_checked_like_an_argument": _BYTES,
+    "bad_call_a_payload_without_a_size_is_refused_where_bytes_are_bounded": _BYTES,
+    "04_producers_and_consumers_side_by_side_never_deadlock": (
+        "payloads are encoded: a tuple comes back as a list"
     ),
-    "08_extend_gives_a_deadline_to_a_lease_without_one": (
-        "across processes a lease lasts 30 s unless it is renewed (clause 8)"
+    "14_each_section_between_barriers_runs_by_itself": (
+        "payloads are encoded: a tuple comes back as a list"
     ),
+    "15_an_immediate_shutdown_cancels_and_returns_what_is_not_leased": _CLOSE,
+    "15_shutdown_may_be_repeated_and_made_immediate": _CLOSE,
+    "20_stats_show_what_is_due_as_applied": _READING,
+    "20_expiries_are_applied_by_deadline_then_id": _READING,
+    "20_a_recorded_schedule_gets_the_same_answers_again": (
+        "ids follow the time, so that none comes again (clause 8)"
+    ),
+    "20_thousands_that_fall_due_at_once_keep_their_order": _BATCH,
+    "21_thousands_of_successors_are_readied_over_several_calls": _BATCH,
+    "21_what_comes_behind_a_crowd_overtakes_nobody_of_it": _BATCH,
+    "21_a_crowd_reaches_consumers_who_wait": _BATCH,
+    "21_a_crowd_behind_a_barrier_is_readied_too": _BATCH,
+    "21_a_crowd_on_a_paused_key_is_readied_too": _BATCH,
+    "22_thousands_that_are_paused_hide_nobody": _BATCH,
+}
+
+ON_REDIS: dict[int | str, str] = {
+    **CAPABILITIES,
+    "21_a_message_may_have_thousands_of_keys": "1,024 keys a message on Redis",
+    "bad_call_more_than_4096_keys_are_a_value_error": "1,024 keys a message on Redis",
 }
 
 
@@ -23,7 +68,6 @@ class Queue(RemoteQueue[Any]):
 
     def __init__(self, client: Client, name: str, options: dict[str, Any]) -> None:
         options = dict(options)
-        options.pop("sizeof", None)
         # A case moves the clock by hours; leases do not run out unless it asks for that.
         options.setdefault("lease", 3 * 365 * 86_400)
         super().__init__(client, client._handle_of(name, Any, options))  # type: ignore[arg-type]

@@ -161,7 +161,9 @@ class Client:
         unknown = given.keys() - QueueOptions.__annotations__.keys()
         if unknown:
             allowed = ", ".join(sorted(QueueOptions.__annotations__))
-            raise TypeError(f"queue(): unknown option {min(unknown)!r}; allowed: {allowed}")
+            first = min(unknown)
+            kind = given[first].__class__.__name__
+            raise TypeError(f"queue(): unknown option {first!r}, {kind}; allowed: {allowed}")
         keys, shared = given.pop("keys", None), given.pop("shared", None)
         for argument, function in (("keys", keys), ("shared", shared)):
             if function is not None and not callable(function):
