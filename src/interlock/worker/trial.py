@@ -179,9 +179,7 @@ class TestWorker:
 
     def _next(self) -> tuple[Any, Any] | None:
         if self._client is None:
-            raise RuntimeError(
-                "run_until_idle(): enter the worker first: with app.testing() as ..."
-            )
+            raise RuntimeError("run_until_idle(): enter it first: with app.testing() as worker")
         names = self._queues()
         if self._random is not None:
             self._random.shuffle(names)
