@@ -15,8 +15,8 @@ Spoil = Callable[[bytes], bytes | None]
 class Proxy:
     """Passes connections on to a server. What is told holds from then on, for all of them.
 
-    `requests` and `replies` spoil what goes each way; `split` passes on byte by byte; `silent` passes
-    nothing on and says nothing; `refuse` closes whatever connects.
+    `requests` and `replies` spoil what goes each way; `split` passes on byte by byte; `silent`
+    passes nothing on and says nothing; `refuse` closes whatever connects.
     """
 
     def __init__(self, host: str, port: int) -> None:
