@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock import Hub, _core
-from interlock.cli import asked, hub, hub_info, pub, replay, sub
+from interlock.cli import asked, hub, hub_info, pub, replay, sub, worker
 from interlock.cli.flags import Flag
 from interlock.hub.client import Client
 from interlock.hub.config import toml
@@ -151,6 +151,33 @@ Both exit with 0 when they did what was asked, 1 without a connection or when it
 lost (`sub` also when `--count` messages did not come in time), 2 for wrong usage, 130 on Ctrl-C.
 """
 
+WORKER = """
+## interlock worker
+
+Handles the messages of an app's tasks: [how to run workers](../howto/worker.md). With `stacks` it
+asks the workers of this user on this machine what their handlers are doing now.
+
+```text
+interlock worker MODULE:APP [FLAGS]
+interlock worker stacks [--json] [--pid N]
+```
+
+`MODULE` is imported as from the current folder; `APP` is the name in it.
+
+"""
+
+WORKER_TAIL = """
+Once the engine has answered it prints `interlock worker: ready, ...`.
+
+### Exit codes of a worker
+
+| code | means |
+|---|---|
+| 0 | stopped by TERM or INT, and all it held was settled as its handlers said |
+| 1 | something was handed back while its handler ran, the auditor found a violation, or it broke; of `stacks`: no worker answers |
+| 2 | wrong usage, no such app or queue: the line says what there is |
+"""
+
 CONFIGURATION = """\
 <!-- Made by scripts/reference.py from src/interlock/hub/settings.py: change that, run it again. -->
 
@@ -256,7 +283,8 @@ def cli() -> str:
     """The page of the command line."""
     parts = [HEAD, table(replay.FLAGS), TAIL, HUB, table(hub.FLAGS), HUB_TAIL]
     parts += [table((*asked.FLAGS, hub_info.WATCH)), ASKED_TAIL, PUB, table(pub.FLAGS)]
-    return "".join([*parts, SUB, table(sub.FLAGS), SUB_TAIL])
+    parts += [SUB, table(sub.FLAGS), SUB_TAIL]
+    return "".join([*parts, WORKER, table(worker.FLAGS), WORKER_TAIL])
 
 
 def configuration() -> str:
