@@ -24,8 +24,16 @@ class Caller(Protocol):
         what the server refuses, and for a server that does not answer."""
         ...
 
+    def numbered(self, function: str, queue: str, *arguments: Word) -> Sequence[bytes]:
+        """The same for a function that begins with consumer and call, which are put before."""
+        ...
+
     def queues(self) -> Iterable[bytes]:
         """The names of all queues."""
+        ...
+
+    def remove(self, queue: str) -> None:
+        """Drops what is left of a queue that nobody uses and that is empty."""
         ...
 
 
@@ -34,11 +42,12 @@ class Operator:
 
     def __init__(self, caller: Caller) -> None:
         self.call = caller.call
-        self._queues = caller.queues
+        self.numbered = caller.numbered
+        self._caller = caller
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
-        return sorted(name.decode(errors="backslashreplace") for name in set(self._queues()))
+        return sorted(name.decode(errors="backslashreplace") for name in set(self._caller.queues()))
 
     def options(self, queue: str) -> dict[str, str]:
         """What is declared, or else usual, by the names of `il1_configure`."""
@@ -127,10 +136,18 @@ class Operator:
                 return b"" in found.nodes[0].paused
         return True
 
+    def remove(self, queue: str) -> None:
+        """Drops a queue that nobody uses any more, with all that is in it but leased."""
+        self.call("resume", queue)
+        for what in ("pending", "dead"):
+            while self.call("purge", queue, what) != [b"0"]:
+                pass
+        self._caller.remove(queue)
+
     def put(self, queue: str, messages: Iterable[Sequence[Word]]) -> list[tuple[int, bool]]:
         """Puts messages, each as `il1_put` takes it; of each its id and whether it was known."""
         flat = [part for one in messages for part in one]
-        reply = records.pairs(self.call("put", queue, "", 0, 0, *flat))
+        reply = records.pairs(self.numbered("put", queue, 0, *flat))
         return [(int(id), known == b"1") for id, known in reply]
 
 

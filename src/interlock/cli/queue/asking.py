@@ -71,8 +71,9 @@ def message_id(text: str) -> int:
 
 def ask(given: argparse.Namespace, work: Work) -> int:
     """What `work` answers, or the exit code for what kept it from its end, which is told."""
-    from interlock.cli.queue.dialing import Server
+    from interlock.engine.client import connect
     from interlock.engine.operating import Operator
+    from interlock.engine.server import Server
     from interlock.errors import InterlockError
 
     url = address(given)
@@ -84,8 +85,8 @@ def ask(given: argparse.Namespace, work: Work) -> int:
         print(f"interlock: QUEUE is {name!r}: {fault}", file=sys.stderr)
         return BAD_INPUT
     try:
-        with Server(url) as server:
-            return work(Operator(server))
+        with connect(url) as client:
+            return work(Operator(Server(client)))
     except BrokenPipeError:  # standard output's reader went away
         raise
     except ImportError as error:

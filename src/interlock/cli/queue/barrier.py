@@ -16,12 +16,13 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.queue import show
 from interlock.cli.queue.asking import ask, declare, emit, failed
+from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator
@@ -57,7 +58,6 @@ class Turn:
         self._queue: str = given.queue
         self._id = 0
         self._token = b""
-        self._consumer = f"interlock queue barrier/{uuid.uuid4().hex}"
         self._said = ""
 
     def run(self) -> int:
@@ -109,15 +109,13 @@ class Turn:
             pause = min(pause * 1.5, LONGEST)
 
     def _lease(self) -> bool:
-        reply = self._operator.call(
-            "lease", self._queue, self._consumer, 0, 0, 1, LEASE * 1_000_000, "keyed"
-        )
+        reply = self._operator.numbered("lease", self._queue, 0, 1, LEASE * 1_000_000, "keyed")
         token, _, _, number, *message = reply
         if number == b"0":
             return False
         if int(message[0]) != self._id:
             # A worker took the barrier and settled it between the look and the call.
-            self._operator.call("settle", self._queue, "", 0, "RELEASE", token, message[0])
+            self._operator.numbered("settle", self._queue, "RELEASE", token, message[0])
             return False
         self._token = token
         return True
@@ -149,13 +147,10 @@ class Turn:
                 beat.join()
 
     def _renew(self, over: threading.Event) -> None:
-        from interlock.cli.queue.asking import address
-        from interlock.cli.queue.dialing import Server
-
-        # A connection of its own: the other one may be in the middle of a call.
-        with Server(address(self._given)) as server:
-            while not over.wait(LEASE / 3):
-                server.call("extend", self._queue, self._token, LEASE * 1_000_000)
+        while not over.wait(LEASE / 3):
+            # Where it fails, the lease runs out and the barrier is held, which is told in the end.
+            with suppress(InterlockError):
+                self._operator.call("extend", self._queue, self._token, LEASE * 1_000_000)
 
     def _settle(self, word: str, *more: str) -> bool:
         """Settle our lease, or the message that is held."""
@@ -163,9 +158,7 @@ class Turn:
             if word == "NACK":
                 return True
             return self._operator.change("skip", self._queue, self._id)
-        reply = self._operator.call(
-            "settle", self._queue, "", 0, word, self._token, self._id, *more
-        )
+        reply = self._operator.numbered("settle", self._queue, word, self._token, self._id, *more)
         return reply != [b"LEASELOST"]
 
     def _take_back(self) -> None:

@@ -6,10 +6,15 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from interlock.cli.queue.asking import ask, declare, emit
+from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import ask, declare, emit, on_queue
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator
+
+
+NEW = Flag("--new", "although there is no such queue yet")
+KEY = Flag("--key", "only this key; may be given several times", "KEY", many=True)
 
 
 def add_to(commands: Any) -> None:
@@ -18,17 +23,16 @@ def add_to(commands: Any) -> None:
         ("pause", "hand out nothing of a queue, or of some of its keys", PAUSED),
         ("resume", "hand out again", "Without --key the queue; keys stay paused by themselves."),
     )
+    # Closing a queue that is not there is a slip of the pen, unless it is meant.
+    closing = {"pause": (NEW,), "resume": ()}
     for name, text, about in pauses:
-        parser = declare(commands, name, gate(name), text, about=about)
-        parser.add_argument(
-            "--key", metavar="KEY", action="append", default=[], help="only this key; may be "
-            "given several times"
-        )  # fmt: skip
+        declare(commands, name, gate(name), text, (KEY, *closing[name]), about=about)
     declare(
         commands,
         "seal",
         entrance("seal", "sealed: puts are refused", "it was sealed already"),
         "refuse puts into a queue",
+        (NEW,),
         about="What is in it is handed out as before.",
     )
     declare(
@@ -44,7 +48,7 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:
-            keys = [key.encode(errors="surrogateescape") for key in given.key]
+            keys = [key.encode(errors="surrogateescape") for key in given.key or ()]
             changed = operator.gate(name, given.queue, keys)
             for what, one in zip(given.key or [None], changed, strict=True):
                 if given.json:
@@ -55,7 +59,7 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
                       .replace("was resumed already", "was not paused"))  # fmt: skip
             return 0
 
-        return ask(given, work)
+        return (ask if getattr(given, "new", False) else on_queue)(given, work)
 
     return run
 
@@ -72,7 +76,7 @@ def entrance(name: str, done: str, not_done: str) -> Callable[[argparse.Namespac
                 print(f"{given.queue}  {done if changed else not_done}")
             return 0
 
-        return ask(given, work)
+        return (ask if getattr(given, "new", False) else on_queue)(given, work)
 
     return run
 

@@ -202,8 +202,8 @@ class Burial:
     def _reject(self, left: dict[int, Letter]) -> bool:
         """Lease and reject them all; False if somebody else had one."""
         while left:
-            reply = self._operator.call(
-                "lease", self._queue, "", 0, 0, len(left), LEASE * 1_000_000, "any"
+            reply = self._operator.numbered(
+                "lease", self._queue, 0, len(left), LEASE * 1_000_000, "any"
             )
             token, _, _, number = reply[:4]
             if number == b"0":
@@ -216,10 +216,10 @@ class Burial:
                 letter = left.pop(id, None)
                 if letter is None:
                     settlements += ["RELEASE", token, id]
-                    self._operator.call("settle", self._queue, "", 0, *settlements)
+                    self._operator.numbered("settle", self._queue, *settlements)
                     return False
                 settlements += ["REJECT", token, id, letter.error.encode()[:1024]]
-            self._operator.call("settle", self._queue, "", 0, *settlements)
+            self._operator.numbered("settle", self._queue, *settlements)
         return True
 
 
