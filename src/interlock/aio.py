@@ -357,7 +357,11 @@ async def _handle_next(
 def _revoke(
     queue: KeyedQueue[Any], lease: AsyncLease[Any], timeout: float, task: asyncio.Task[Any]
 ) -> None:
-    # A task tells only of its outermost coroutine; the handler is further in.
+    revoke(queue, lease, timeout, stack_of(task))
+
+
+def stack_of(task: asyncio.Task[Any]) -> str:
+    """Where a task stands: it tells only of its outermost coroutine, the handler is further in."""
     frames = []
     awaited: Any = task.get_coro()
     while awaited is not None:
@@ -365,8 +369,7 @@ def _revoke(
         if frame is not None:
             frames.append((frame, frame.f_lineno))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    stack = traceback.StackSummary.extract(iter(frames)).format()
-    revoke(queue, lease, timeout, "".join(stack))
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())
 
 
 # -- How a queue calls a coroutine ----------------------------------------------------------------

@@ -87,15 +87,18 @@ class Engine:
                 if asking:
                     yield Ask(address, ("ASKING",), patience.share())
                     asking = ""
-                return (yield Ask(address, command, wait + patience.share()))
+                reply: list[bytes] = yield Ask(address, command, wait + patience.share())
+                return reply
             except Refused as error:
                 if error.code == "MOVED":
                     self.nodes.moved(str(error))
                 elif error.code == "ASK":
                     asking = str(error).split()[2]
-                elif "Function not found" in str(error):
-                    if self.servers.pop(address, None):
-                        self.losses += 1
+                elif "Function not found" in str(error) and not patience.installed:
+                    # Flushed, or failed over to a server that never had it.
+                    patience.installed = True
+                    self.servers.pop(address, None)
+                    self.losses += 1
                 elif error.code in _PASSING:
                     self.nodes.doubt()
                     if error.code == "READONLY":
@@ -146,6 +149,8 @@ class _Patience:
         self._reasons: list[str] = []
         self.tries = 0
         self.redirected = False
+        self.installed = False
+        """The library was missing once."""
 
     def left(self) -> float:
         return self._until - time.monotonic()
@@ -165,7 +170,7 @@ class _Patience:
     def pause(self) -> float:
         """Seconds until the next attempt; EngineUnavailable if there is no time for one."""
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
-        seconds = longest * random.uniform(0.5, 1.0)
+        seconds: float = longest * random.uniform(0.5, 1.0)
         if self.left() <= seconds:
             raise EngineUnavailable(
                 f"{self._target.shown} did not answer il1_{self._function} in "

@@ -1,4 +1,4 @@
-"""What a client's asyncio face holds of one event loop: its seats, its leases, the task for them."""
+"""What a client's asyncio face has on one event loop: its seats, its leases, the task for them."""
 
 from __future__ import annotations
 
@@ -109,6 +109,9 @@ class Home:
                         await self._bell.wait()
         finally:
             seat.close()
+            # Without a word the loop ends: asyncio.run cancels this task, and nobody else closes.
+            for other in self._free:
+                other.close()
 
     async def _look(self, seat: Seat[AsyncLink]) -> float | None:
         try:

@@ -44,8 +44,8 @@ class Operations:
             self._check_open()
             seconds = wait.chunk(until)
             try:
-                call = ("put", wire.micros(seconds), *arguments)
-                reply = yield from self._numbered(seat, seat.number(), seconds, *call)
+                asked = (wire.micros(seconds), *arguments)
+                reply = yield from self._numbered(seat, seat.number(), seconds, "put", *asked)
                 return wire.puts(reply)
             except Full:
                 if wait.over(until):
