@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import Flag, positive
+from interlock.errors import InterlockError
 from interlock.replay.trace import Trace, TraceError, read, read_git
 
 if TYPE_CHECKING:
@@ -87,8 +88,10 @@ def run(given: argparse.Namespace) -> int:
         ours = _through(given.url) if given.url else [way(given.way)]
     except (ImportError, ValueError) as error:
         return _refuse(f"--url: {error}")
-    except ConnectionError as error:
-        print(f"interlock: {error}", file=sys.stderr)
+    except InterlockError as error:
+        from interlock.cli.queue.asking import explained
+
+        print(f"interlock: {explained(str(error))}", file=sys.stderr)
         return BROKEN
     return _replay(given, trace, work, ours)
 

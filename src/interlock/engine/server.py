@@ -49,7 +49,8 @@ class Server:
         names: list[bytes] = []
         for address in (yield from self._engine.nodes.primaries(seat, TIMEOUT)):
             if (yield from _knows_queues(address)):
-                return (yield from _asked(address, "FCALL", "il1_queues", 0))
+                names += yield from _asked(address, "FCALL", "il1_queues", 0)
+                return names
             for found in (yield from _scanned(address, "il:{*}:c")):
                 name = found.removeprefix(b"il:{").removesuffix(b"}:c")
                 if b"{" not in name and b"}" not in name:

@@ -74,7 +74,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
     from interlock.engine.client import connect
     from interlock.engine.operating import Operator
     from interlock.engine.server import Server
-    from interlock.errors import InterlockError
+    from interlock.errors import EngineUnavailable, InterlockError
 
     url = address(given)
     if not url:
@@ -95,13 +95,10 @@ def ask(given: argparse.Namespace, work: Work) -> int:
         print(f"interlock: {error}", file=sys.stderr)
         return BAD_INPUT
     except InterlockError as error:
-        return failed(explained(str(error)))
-    except OSError as error:
-        from interlock.hub.url import without_password
-
-        reason = getattr(error, "strerror", None) or str(error)
-        failed(f"cannot reach {without_password(url)}: {reason}")
-        return failed(f"is it running there? {ALLOWED}")
+        failed(explained(str(error)))
+        if isinstance(error, EngineUnavailable):
+            failed(f"is it running there? {ALLOWED}")
+        return BROKEN
 
 
 def address(given: argparse.Namespace) -> str:

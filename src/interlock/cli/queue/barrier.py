@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.queue import show
-from interlock.cli.queue.asking import ask, declare, emit, failed
+from interlock.cli.queue.asking import declare, emit, failed, on_queue
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
 
 def barrier(given: argparse.Namespace) -> int:
     """Put a barrier and handle it."""
-    return ask(given, lambda operator: Turn(operator, given).run())
+    return on_queue(given, lambda operator: Turn(operator, given).run())
 
 
 class Turn:
@@ -138,7 +138,7 @@ class Turn:
             beat.start()
         try:
             # Its output is no data of ours where ours is JSON.
-            out = sys.stderr if self._given.json else None
+            out = STDERR if self._given.json else None
             self._say(f"everything before is settled; running {self._given.exec}")
             return subprocess.run(self._given.exec, shell=True, check=False, stdout=out).returncode
         finally:
@@ -165,8 +165,12 @@ class Turn:
         if self._token:
             self._settle("NACK", "", "interrupted")
             self._token = b""
-        if not self._operator.change("cancel", self._queue, self._id):
-            self._operator.change("revoke", self._queue, self._id, "skip")
+        try:
+            if not self._operator.change("cancel", self._queue, self._id):
+                self._operator.change("revoke", self._queue, self._id, "skip")
+        except InterlockError as error:
+            cancel = show.command(self._given, "cancel", self._queue, str(self._id), "--yes")
+            failed(f"the barrier is still there: {error}; take it back by: {cancel}")
 
     def _end(self, outcome: str, told: str) -> int:
         if self._given.json:
@@ -185,4 +189,5 @@ PAYLOAD = b'{"interlock":"barrier"}'
 """For who looks at the message."""
 
 LEASE = 60
+STDERR = 2
 SHORTEST, LONGEST = 0.01, 0.5

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -164,8 +165,11 @@ class Burial:
         self._source = source
 
     def run(self, letters: list[Letter]) -> tuple[int, int]:
-        """How many are dead letters now, and the exit code."""
+        """How many became dead letters, and the exit code."""
         done = 0
+        letters = self._missing(letters)
+        if letters and (fault := self._served()):
+            return 0, failed(fault)
         for some in batches(letters):
             names = [f"import/{self._source}/dead/{letter.id}" for letter in some]
             batch = [
@@ -173,8 +177,6 @@ class Burial:
                        {"DEDUP": name, "WINDOW": DAY, "PRIORITY": letter.priority})
                 for name, letter in zip(names, some, strict=True)
             ]  # fmt: skip
-            if not done and (fault := self._served()):
-                return 0, failed(fault)
             answers = self._operator.put(self._queue, batch)
             # One that is known may have been put, and not rejected, when an import broke off.
             left = {
@@ -189,6 +191,17 @@ class Burial:
                     "workers and import again, or leave the dead letters out by --skip-dead"
                 )
         return done, 0
+
+    def _missing(self, letters: list[Letter]) -> list[Letter]:
+        """Those that an earlier import has not brought; which of the same ones does not matter."""
+        there = Counter(map(substance, self._operator.dead_letters(self._queue)))
+        missing = []
+        for letter in letters:
+            if there[substance(letter)]:
+                there[substance(letter)] -= 1
+            else:
+                missing.append(letter)
+        return missing
 
     def _served(self) -> str:
         counts = self._operator.stats(self._queue)
@@ -221,6 +234,12 @@ class Burial:
                 settlements += ["REJECT", token, id, letter.error.encode()[:1024]]
             self._operator.numbered("settle", self._queue, *settlements)
         return True
+
+
+def substance(letter: Letter) -> tuple[Any, ...]:
+    """What does not change when a dead letter is carried."""
+    keys = frozenset(letter.keys), frozenset(letter.shared)
+    return letter.payload, *keys, letter.error, letter.priority
 
 
 def as_put(

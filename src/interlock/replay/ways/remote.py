@@ -19,13 +19,15 @@ from interlock.replay.ways.base import Job, Way, one_lane_a_key, run_threads
 if TYPE_CHECKING:
     from interlock.engine.client import Client
     from interlock.engine.queue import RemoteQueue
+    from interlock.engine.wire import Settlement
 
 
 def way(url: str) -> Way:
     """The way through the engine at a URL. ImportError if what it needs is not installed,
     ValueError if the URL is none, InterlockError if the engine does not answer."""
     from interlock.engine.client import connect
-    from interlock.engine.operating import Operator, Server
+    from interlock.engine.operating import Operator
+    from interlock.engine.server import Server
 
     with connect(url) as client:
         shown = client.url
@@ -50,7 +52,7 @@ def run(url: str, job: Job) -> None:
 def _run(queue: RemoteQueue[int], job: Job) -> None:
     def work(worker: int) -> None:
         exchange, handle = queue.exchange, job.handle
-        settlements = []
+        settlements: list[Settlement] = []
         while True:
             try:
                 answers, leases = exchange(settlements, 1)
@@ -91,7 +93,8 @@ def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
 
 
 def _remove(client: Client, name: str) -> None:
-    from interlock.engine.operating import Operator, Server
+    from interlock.engine.operating import Operator
+    from interlock.engine.server import Server
 
     # The engine may be what broke the run.
     with suppress(InterlockError):
