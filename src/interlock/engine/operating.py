@@ -137,11 +137,12 @@ class Operator:
         return True
 
     def remove(self, queue: str) -> None:
-        """Drops a queue that nobody uses any more, with all that is in it but leased."""
-        self.call("resume", queue)
+        """Drops a queue that nobody uses any more, with all that is in it."""
         for what in ("pending", "dead"):
             while self.call("purge", queue, what) != [b"0"]:
                 pass
+        for message in self.messages(queue):
+            self.change("revoke", queue, message.id, "skip")
         self._caller.remove(queue)
 
     def put(self, queue: str, messages: Iterable[Sequence[Word]]) -> list[tuple[int, bool]]:

@@ -68,11 +68,15 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
     def feed() -> None:
         keys = lambda index: job.messages[index].keys  # noqa: E731
         shared = lambda index: job.messages[index].shared  # noqa: E731
-        for some in batches(job.messages):
-            for index in some:
-                job.watch.put(index)
-            queue.put_many(some, keys=keys, shared=shared)
-        queue.seal()
+        try:
+            for some in batches(job.messages):
+                for index in some:
+                    job.watch.put(index)
+                queue.put_many(some, keys=keys, shared=shared)
+            queue.seal()
+        except ShutDown:
+            # It was closed on a thread, and what broke there says more.
+            return
 
     run_threads([partial(work, worker) for worker in range(job.workers)], feed, queue.close)
 
