@@ -1,4 +1,4 @@
-"""A queue on an engine as the suite asks for it, and what no engine outside the process can hold."""
+"""A queue on an engine as the suite asks for it, and what none outside the process can hold."""
 
 from __future__ import annotations
 

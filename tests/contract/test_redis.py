@@ -19,9 +19,9 @@ from tests.hub.servers import redis_server
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
-    with redis_server(tmp_path_factory.mktemp("contract")) as (host, port):
-        with redis.Redis(host=host, port=port) as connection:
-            yield connection
+    folder = tmp_path_factory.mktemp("contract")
+    with redis_server(folder) as (host, port), redis.Redis(host=host, port=port) as connection:
+        yield connection
 
 
 class StepClock:

@@ -194,7 +194,7 @@ class Client:
         left: list[Flow[Any]] = []
         try:
             if self._keeper.has_abandoned:
-                run(self._keeper.settle_abandoned(seat), seat)
+                self._tender.settle_abandoned(seat)
             return run(make(seat), seat, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {self.url} is closed") from None
@@ -221,7 +221,7 @@ class Client:
 
     def _give(self, seat: Seat[Link]) -> None:
         del self._busy[seat]
-        seat.interrupted = False
+        seat.rest()
         if self._alive:
             self._free.append(seat)
         else:

@@ -1,4 +1,4 @@
-"""``RemoteQueue.consume``: a handler run for every message, which is settled with the next lease."""
+"""``RemoteQueue.consume``: a handler run for every message, settled with the next lease."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ R = TypeVar("R")
 class AnyLink(Protocol):
     """A link of either face."""
 
+    interrupted: bool
+
     def ask(self, command: tuple[Any, ...], timeout: float) -> Any:
         """Sends a command, and gives its reply or makes it awaitable."""
 
@@ -70,6 +72,13 @@ class Seat(Generic[L]):
         self.interrupted = True
         for link in list(self.links.values()):
             link.interrupt()
+
+    def rest(self) -> None:
+        """It was given back, or is to undo something: an interruption is over."""
+        if self.interrupted:
+            self.interrupted = False
+            for link in self.links.values():
+                link.interrupted = False
 
     def close(self) -> None:
         """Closes its connections."""
