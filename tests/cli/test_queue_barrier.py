@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from interlock.cli.queue import barrier
+from interlock.engine.lease import RemoteLease
 from interlock.engine.operating import Operator
 from interlock.engine.queue import RemoteQueue
-from interlock.errors import Empty
+from interlock.errors import Empty, LeaseLost
 from tests.cli.conftest import Command, Said
 
 
@@ -111,6 +114,40 @@ def test_a_worker_that_is_quicker_and_fails_on_it_opens_nothing(
     assert (said.code, said.json["outcome"]) == (0, "settled")
     assert (tmp_path / "seen").read_text() == "now\n"
     assert queue.stats().unsettled == 0
+
+
+def test_a_worker_that_sets_it_aside_holds_up_nothing(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    running = Running(cli, queue.name, "--json")
+    while queue.stats().unsettled < 2:
+        pass
+    queue.put(b"after", keys="k")
+    taken: list[RemoteLease[bytes]] = []
+    over = threading.Event()
+
+    def sets_aside() -> None:
+        while not over.is_set():
+            with suppress(Empty):
+                taken.append(queue.get(timeout=0.05))
+
+    worker = threading.Thread(target=sets_aside)
+    worker.start()
+    lease.ack()
+    said = running.end()
+    over.set()
+    worker.join()
+    assert (said.code, said.json["outcome"]) == (0, "settled")
+    for one in taken:
+        # The barrier was taken from it; what stood behind was not.
+        with suppress(LeaseLost) if one.payload != b"after" else nullcontext():
+            one.ack()
+
+
+def test_the_worker_of_an_app_reads_it_as_a_task_that_there_is_not() -> None:
+    assert msgspec.msgpack.decode(barrier.PAYLOAD) == {"v": 1, "task": "interlock.barrier"}
 
 
 def test_that_somebody_else_settled_it_is_told(

@@ -3,10 +3,11 @@
 For a change in what keys mean: what was put with the old keys is over before anything with the new
 ones begins, and nobody has to stop producing.
 
-The barrier is a message which this command handles itself. The message is such that no worker can
-open the gate by mistake: one attempt, then it is held. So a worker that is quicker and fails on it,
-as a worker does with what is no message of its program, leaves it held, which is as good: it is the
-only one of its kind, and nothing behind it is handed out until this command settles it.
+The barrier is a message which this command handles itself. A worker may be quicker and lease it. It
+is such that this opens nothing: it calls a task that no program has, which a worker of an app sets
+aside; and it has one attempt and is held then, where a program fails on it. This command ends such
+a lease at once, and has the message held. What is held nobody can take, and it keeps the gate shut
+until this command settles it. Only a worker that settles what it does not know opens the gate.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ class Turn:
                 if self._lease():
                     return "leased"
             elif node.state == "leased":
-                self._say(f"{node.consumer} has taken the barrier")
+                self._say(f"{node.consumer} took the barrier; it is taken from there")
+                self._operator.change("revoke", self._queue, self._id, "hold")
+                continue
             elif node.blocked:
                 ahead = node.blocked[0]
                 more = "" if ahead.exact else "at least "
@@ -185,8 +188,8 @@ class Turn:
             self._said = text
 
 
-PAYLOAD = b'{"interlock":"barrier"}'
-"""For who looks at the message."""
+PAYLOAD = b"\x82\xa1v\x01\xa4task\xb1interlock.barrier"
+"""As the worker of an app reads it: a call of the task `interlock.barrier`, in MessagePack."""
 
 LEASE = 60
 STDERR = 2
