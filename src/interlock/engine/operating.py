@@ -6,6 +6,7 @@ payloads and keys are bytes, and nothing is declared, so that looking changes no
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
@@ -80,9 +81,9 @@ class Operator:
             yield from some
             last = some[-1].id
 
-    def hot_keys(self, queue: str, pages: int | None = None) -> dict[bytes, int]:
-        """How many unsettled messages stand on each key; after `pages` round trips, on those
-        that were seen by then."""
+    def hot_keys(self, queue: str, limit: int, pages: int | None = None) -> list[tuple[bytes, int]]:
+        """The keys with most unsettled messages and how many those are, the most first; of the
+        keys that were seen in `pages` round trips."""
         cursor = b"0"
         found: dict[bytes, int] = {}
         while True:
@@ -90,8 +91,13 @@ class Operator:
             found.update((key, int(depth)) for key, depth in records.pairs(rest))
             if pages is not None:
                 pages -= 1
-            if cursor == b"0" or pages == 0:
-                return found
+            last = cursor == b"0" or pages == 0
+            if last or len(found) > limit + MANY:
+                # A queue may have millions of keys.
+                first = heapq.nsmallest(limit, found.items(), key=lambda one: (-one[1], one[0]))
+                if last:
+                    return first
+                found = dict(first)
 
     def peek(self, queue: str, id: int) -> Stored | None:
         """An unsettled message; None if there is none of this id."""
@@ -152,5 +158,6 @@ class Operator:
         return [(int(id), known == b"1") for id, known in reply]
 
 
+MANY = 100_000
 PAGE = 512
 """Messages, dead letters or keys of one round trip."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.cli.flags import Flag
 from interlock.cli.queue.asking import BAD_INPUT, ask, count, declare, emit, failed
+from interlock.errors import Full, InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator, Word
@@ -47,6 +48,8 @@ def add_to(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read and put."""
     if given.file is None:
+        if sys.stdin.isatty():
+            given.fail("what export wrote is read from standard input, or from --file FILE")
         return ask(given, lambda operator: _import(operator, given, sys.stdin))
     try:
         with open(given.file, encoding="utf-8") as file:
@@ -103,13 +106,18 @@ class Puts:
         done = 0
         for some in batches(messages):
             now = time.time_ns() // 1000
-            self._put([self._message(one, now) for one in some])
+            try:
+                self._put([self._message(one, now) for one in some])
+            except InterlockError as error:
+                # Which one it was, the server says by its place among these.
+                raise type(error)(
+                    f"messages {some[0].id} to {some[-1].id} of the file, and what is behind "
+                    f"them, were not put: {error}"
+                ) from None
             done += len(some)
             progress(done, len(messages))
 
     def _put(self, batch: list[list[Word]]) -> None:
-        from interlock.errors import Full
-
         told = False
         while True:
             try:

@@ -49,14 +49,13 @@ def hot(given: argparse.Namespace) -> int:
     """Print the busiest keys with bars, or a line of JSON a key."""
 
     def work(operator: Operator) -> int:
-        depths = operator.hot_keys(given.queue)
-        found = heapq.nsmallest(given.limit, depths.items(), key=lambda one: (-one[1], one[0]))
+        found = operator.hot_keys(given.queue, given.limit)
         if given.json:
             emit_all({"key": show.as_json(key), "depth": depth} for key, depth in found)
             return 0
         if found:
             print(table(("depth", "key", ""), hot_rows(found)))
-        print(f"{count(len(depths), 'key')} with messages")
+        print(f"{count(operator.stats(given.queue)['lanes'], 'key')} with messages")
         return 0
 
     return on_queue(given, work)

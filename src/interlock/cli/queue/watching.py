@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import heapq
 import sys
 import time
 from dataclasses import dataclass
@@ -88,8 +87,7 @@ def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict
 
 def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str, float]) -> Look:
     """What is seen now. It costs a bounded number of questions, however much is in the queue."""
-    depths = operator.hot_keys(queue, pages=PAGES)
-    busiest = heapq.nsmallest(SHOWN, depths.items(), key=lambda one: (-one[1], one[0]))
+    busiest = operator.hot_keys(queue, SHOWN, pages=PAGES)
     nodes: dict[int, ExplainNode] = {}
     hot = []
     for key, depth in busiest:
