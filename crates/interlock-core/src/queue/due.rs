@@ -42,7 +42,7 @@ impl<P> Scheduler<P> {
             return Some(0);
         }
         let mut first = self.watch.next_look;
-        for timers in [&self.deadlines, &self.backoffs, &self.delays] {
+        for timers in [&self.deadlines, &self.batches.deadlines, &self.backoffs, &self.delays] {
             if let Some(due) = timers.first() {
                 first = first.min(due.at);
             }
@@ -66,7 +66,7 @@ impl<P> Scheduler<P> {
         self.unblock_granted(budget);
         self.open_gates(budget);
         self.unpark(budget);
-        for _ in 0..CALL_LIMIT {
+        for _ in 0..self.expire_batches(CALL_LIMIT, budget) {
             if !self.apply_next(budget) {
                 break;
             }
@@ -130,12 +130,13 @@ impl<P> Scheduler<P> {
     /// A delay is over: the message takes its sequence and its place.
     fn fall_due(&mut self, at: u32) {
         let away = self.end_delay(at);
-        let sequence = self.next;
-        self.next += 1;
+        let sequence = self.draw();
         let extra = self.messages[at].extra;
         debug_assert_ne!(extra, NONE);
         self.extras[extra].sequence = sequence;
-        self.put_times.note(sequence, self.now);
+        if !self.by_time {
+            self.put_times.note(sequence, self.now);
+        }
         self.watch.fell_due(self.messages[at].id, self.now);
         let (keys, shared) = (refs(&away.keys), refs(&away.shared));
         self.place(at, sequence, &keys, &shared);

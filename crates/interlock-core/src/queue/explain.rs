@@ -26,12 +26,13 @@ struct Walk {
     limit: usize,
     truncated: bool,
     steps: u32,
+    now: Time,
 }
 
 impl Walk {
-    fn new(limit: usize) -> Self {
+    fn new(limit: usize, now: Time) -> Self {
         let (queue, seen) = Default::default();
-        Walk { queue, seen, limit, truncated: false, steps: STEPS }
+        Walk { queue, seen, limit, truncated: false, steps: STEPS, now }
     }
 
     fn add(&mut self, at: u32) {
@@ -64,17 +65,14 @@ impl<P> Scheduler<P> {
     pub fn explain(&mut self, now: Time, id: u64, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::Explain { id, limit });
         self.advance_oldest(self.next);
-        let at = self.find(id)?;
-        Some(self.walk([at].into_iter(), limit.max(1)))
+        self.explained(self.now, id, limit)
     }
 
     /// What stands on a key, in sequence, and what that waits for. `None`: nothing stands on it.
     pub fn explain_key(&mut self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
         self.advance_oldest(self.next);
-        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0)?;
-        let standing = self.lanes.standing(lane).map(|edge| edge.message);
-        Some(self.walk(standing, limit.max(1)))
+        self.explained_key(self.now, key, limit)
     }
 
     /// Whether a message waits, through whatever stands between, for one of `targets`: the ids of such a
@@ -96,7 +94,7 @@ impl<P> Scheduler<P> {
         if targets.contains(&id) {
             return Some(vec![id]);
         }
-        let explained = self.walk(self.find(id).into_iter(), LONGEST_CHAIN);
+        let explained = self.walk(self.now, self.find(id).into_iter(), LONGEST_CHAIN);
         let parent_of = |of: u64| {
             let holds = |node: &&Node| node.blocked.iter().any(|b| b.holders.contains(&of));
             explained.nodes.iter().find(holds).map(|node| node.id)
@@ -111,8 +109,13 @@ impl<P> Scheduler<P> {
         Some(chain)
     }
 
-    fn walk(&self, from: impl Iterator<Item = u32>, limit: usize) -> Explained {
-        self.walk_in(&mut Walk::new(limit), from)
+    pub(super) fn walk(
+        &self,
+        now: Time,
+        from: impl Iterator<Item = u32>,
+        limit: usize,
+    ) -> Explained {
+        self.walk_in(&mut Walk::new(limit, now.max(self.now)), from)
     }
 
     fn walk_in(&self, walk: &mut Walk, from: impl Iterator<Item = u32>) -> Explained {
@@ -130,7 +133,7 @@ impl<P> Scheduler<P> {
     }
 
     fn node(&self, at: u32, walk: &mut Walk) -> Node {
-        let message = &self.messages[at];
+        let (message, now) = (&self.messages[at], walk.now);
         let mut state = message.state.expect("an unsettled message");
         let mut paused = Vec::new();
         if matches!(state, State::Waiting | State::Ready) {
@@ -149,13 +152,17 @@ impl<P> Scheduler<P> {
             id: message.id,
             state,
             attempt: self.attempt(at),
-            age: self.now.saturating_sub(self.put_times.at(message.id)),
+            age: now.saturating_sub(self.put_at(message.id)),
             consumer: lease.map_or(0, |lease| lease.consumer),
-            held_for: lease.map(|lease| self.now - lease.at),
+            held_for: lease.map(|lease| now - lease.at),
             lease_left: lease
-                .filter(|lease| lease.timer != NONE)
-                .map(|lease| lease.deadline.saturating_sub(self.now)),
-            due_in: due.map(|due| due.saturating_sub(self.now)),
+                .filter(|lease| lease.timer != NONE || lease.batch != NONE)
+                .map(|lease| match lease.batch {
+                    NONE => lease.deadline,
+                    batch => self.batches.slab[batch].deadline,
+                })
+                .map(|deadline| deadline.saturating_sub(now)),
+            due_in: due.map(|due| due.saturating_sub(now)),
             paused,
             blocked: match message.state {
                 Some(State::Waiting) => self.blockers(at, walk),
@@ -195,6 +202,9 @@ impl<P> Scheduler<P> {
 
     /// All that was put before a barrier holds it up; what is leased says most, so it comes first.
     fn before_barrier(&self, at: u32, walk: &mut Walk) -> Blocker {
+        if self.by_time {
+            return self.before_barrier_by_time(at, walk);
+        }
         let sequence = self.sequence(at);
         let looked_at = self.leases.places().take(walk.steps as usize);
         let leased = looked_at.filter(|(_, lease)| lease.token != 0).map(|(_, l)| l.message);
@@ -225,6 +235,41 @@ impl<P> Scheduler<P> {
     }
 }
 
+impl<P> Scheduler<P> {
+    /// As above where numbers are times, with gaps between: looked through are the messages, while they
+    /// are few, else the leases alone. Each by id.
+    fn before_barrier_by_time(&self, at: u32, walk: &mut Walk) -> Blocker {
+        let sequence = self.sequence(at);
+        let (mut leased, mut others) = (Vec::new(), Vec::new());
+        let mut look_at = |at: u32| {
+            let message = &self.messages[at];
+            let placed = message.state.is_some_and(|state| state != State::Delayed);
+            if placed && self.sequence(at) < sequence {
+                let list = if message.state == Some(State::Leased) { &mut leased } else { &mut others };
+                list.push((message.id, at));
+            }
+        };
+        if self.stats.unsettled <= LOOKED_THROUGH {
+            self.messages.places().for_each(|(at, _)| look_at(at));
+        } else {
+            let some = self.leases.places().take(walk.steps as usize);
+            some.filter(|(_, lease)| lease.token != 0).for_each(|(_, l)| look_at(l.message));
+        }
+        leased.sort_unstable();
+        others.sort_unstable();
+        leased.truncate(walk.limit);
+        let more = walk.limit.min(SHOWN_BEFORE_BARRIER).saturating_sub(leased.len());
+        let holders: Vec<(u64, u32)> = leased.into_iter().chain(others.into_iter().take(more)).collect();
+        holders.iter().for_each(|&(_, at)| walk.add(at));
+        let holders = holders.into_iter().map(|(id, _)| id).collect();
+        let ahead = self.barriers.messages_before(sequence);
+        Blocker { key: None, holders, ahead, exact: true }
+    }
+}
+
+/// Unsettled messages looked through for those that hold a barrier up.
+const LOOKED_THROUGH: u64 = 1000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +279,7 @@ mod tests {
 
     /// Steps an explanation of this message takes.
     fn steps(scheduler: &Scheduler<()>, id: u64) -> u32 {
-        let mut walk = Walk::new(100);
+        let mut walk = Walk::new(100, scheduler.now);
         scheduler.walk_in(&mut walk, scheduler.find(id).into_iter());
         STEPS - walk.steps
     }
