@@ -13,7 +13,7 @@ import pytest
 
 from interlock.engine.client import Client
 from interlock.engine.queue import RemoteQueue
-from interlock.errors import ShutDown
+from interlock.errors import LeaseLost, ShutDown
 from interlock.retry import Retry
 from tests.cli.conftest import Command, Said
 
@@ -161,9 +161,13 @@ def test_attempts_that_were_made_are_not_given_again(
 def test_a_held_message_is_tried_once_and_held_again(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
-    queue.put(b"poison", keys="k", retry=Retry(attempts=1, then="hold"))
+    # By an operator: its policy would make it a dead letter after more attempts.
+    poison = queue.put(b"poison", keys="k")
     queue.put(b"behind", keys="k")
-    queue.get().nack()
+    lease = queue.get()
+    assert queue.revoke(poison, "hold")
+    with pytest.raises(LeaseLost):
+        lease.ack()
     moved(cli, queue, file)
     assert cli("import", other.name, "--file", file).code == 0
     lease = other.get()
