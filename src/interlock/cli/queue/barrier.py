@@ -13,7 +13,6 @@ until this command settles it. Only a worker that settles what it does not know 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import threading
 import time
@@ -135,6 +134,9 @@ class Turn:
         return self._end("settled", "")
 
     def _execute(self) -> int:
+        # Not for `--help` of the other subcommands.
+        import subprocess
+
         over = threading.Event()
         beat = threading.Thread(target=self._renew, args=(over,), daemon=True)
         if self._token:
