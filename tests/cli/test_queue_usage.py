@@ -114,6 +114,13 @@ def test_wrong_usage_is_2_and_says_what_is_allowed(
     assert complaint in said.err
 
 
+def test_a_host_and_a_port_are_those_of_a_hub_as_for_its_own_commands(
+    url: str, queue: RemoteQueue[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue.put(b"a")
+    assert main(["queue", "stats", queue.name, "--url", url.partition("://")[2]]) == 0
+
+
 def test_a_url_that_is_none_is_2_and_shows_no_password(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

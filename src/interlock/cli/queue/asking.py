@@ -102,8 +102,10 @@ def ask(given: argparse.Namespace, work: Work) -> int:
 
 
 def address(given: argparse.Namespace) -> str:
-    """The URL of the engine; empty if none is named."""
-    return given.url or os.environ.get("INTERLOCK_URL") or ""
+    """The URL of the engine; empty if none is named. HOST:PORT is a hub's, as for the commands
+    that ask a hub."""
+    url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
+    return url if not url or "://" in url or url.startswith("unix:") else f"interlock://{url}"
 
 
 def wrong_name(name: str) -> str:
