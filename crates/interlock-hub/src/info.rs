@@ -70,8 +70,16 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("connected_clients", cards.len().to_string()),
                 ("maxclients", shared.live().maxclients.to_string()),
                 ("pubsub_clients", subscribed.to_string()),
+                ("blocked_clients", shared.queues.engine.parked().to_string()),
                 ("client_output_buffer_bytes", owed.sum::<usize>().to_string()),
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
+            ],
+        ),
+        (
+            "Queues",
+            vec![
+                ("queues", shared.queues.engine.names().len().to_string()),
+                ("queues_bytes", shared.queues.engine.used().to_string()),
             ],
         ),
         ("Memory", crate::memory::figures()),
