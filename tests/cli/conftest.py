@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+import interlock
 from interlock.cli import main
 from interlock.engine.client import Client, connect
 from interlock.engine.operating import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.server import Server
 from interlock.retry import Retry
-from tests.hub.servers import redis_server
+from tests.hub.servers import needs_hub, redis_server
 
 AT_ONCE = Retry(attempts=3, first=0)
 
@@ -27,7 +28,14 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"redis://{host}:{port}"
 
 
-@pytest.fixture(params=["redis"])
+@pytest.fixture(scope="session")
+def hub_url() -> Iterator[str]:
+    needs_hub()
+    with interlock.Hub(port=0, workers=2) as hub:
+        yield f"interlock://127.0.0.1:{hub.port}"
+
+
+@pytest.fixture(params=["redis", "hub"])
 def url(request: pytest.FixtureRequest) -> str:
     """Of each engine."""
     found = request.getfixturevalue(f"{request.param}_url")

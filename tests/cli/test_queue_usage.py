@@ -213,10 +213,10 @@ def terminal(*words: str) -> Iterator[Terminal]:
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 1), ("", 1, 1)])
 def test_on_a_terminal_it_asks_before_something_is_lost(
-    redis_url: str, queue: RemoteQueue[bytes], answer: str, code: int, left: int
+    url: str, queue: RemoteQueue[bytes], answer: str, code: int, left: int
 ) -> None:
     queue.put(b"a")
-    with terminal("purge", queue.name, "--url", redis_url) as opened:
+    with terminal("purge", queue.name, "--url", url) as opened:
         opened.until(f"drop 1 message of {queue.name}? [y/N] ")
         opened.type(f"{answer}\n")
         assert opened.rest() == code
@@ -224,10 +224,10 @@ def test_on_a_terminal_it_asks_before_something_is_lost(
     assert queue.stats().unsettled == left
 
 
-def test_watch_shows_one_screen_again_and_again(redis_url: str, queue: RemoteQueue[bytes]) -> None:
+def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[bytes]) -> None:
     queue.put_many([b"a", b"b", b"c"], keys="hot")
     lease = queue.get()
-    with terminal("watch", queue.name, "--every", "0.05", "--url", redis_url) as opened:
+    with terminal("watch", queue.name, "--every", "0.05", "--url", url) as opened:
         opened.until("\x1b[H\x1b[2J")
         opened.until("hot key")
         opened.until(f"{lease.id} leased by ")
