@@ -5,6 +5,7 @@ from benchmarks.scenarios import (
     asynchronous,
     behaviours,
     core,
+    engine,
     executors,
     hub,
     single,
@@ -21,4 +22,5 @@ ROWS: tuple[Row, ...] = (
     *core.ROWS,
     *trace.ROWS,
     *hub.ROWS,
+    *engine.ROWS,
 )

@@ -23,7 +23,7 @@ register('requeue', {}, function(q, from)
     refuse_now(q, 'FULL', '%s: %s', from.called, wrong)
   end
   drop_dead(q, { id })
-  c.requeued = c.requeued + 1
+  c[N.requeued] = c[N.requeued] + 1
   local m = {
     payload = payload, exclusive = dead.exclusive, shared = dead.shared, barrier = dead.barrier, delay = 0,
     extras = next(dead.extras) ~= nil and dead.extras or nil,

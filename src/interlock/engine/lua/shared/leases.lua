@@ -36,7 +36,7 @@ end
 -- So many of a lease's messages are no longer out.
 local function end_some(q, token, count)
   local lease = lease_of(q, token)
-  q.counters.leased = q.counters.leased - count
+  q.counters[N.leased] = q.counters[N.leased] - count
   lease.out = lease.out - count
   if lease.out == 0 then
     set(hash(q, 't'), token, false)
@@ -49,15 +49,18 @@ end
 -- When there is something to do that no call from outside causes; '' for never.
 local function next_due(q, kind)
   local c = q.counters
-  if c.late + c.unfinished + c.opening + c.returning > 0 or c.halted == 0 and ready_count(c, kind) > 0 then
+  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
     return '0'
-  elseif c.sealed > 0 and c.unsettled == 0 then
+  elseif c[N.sealed] > 0 and c[N.unsettled] == 0 then
     return 'sealed'
   end
   local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
-  c.due = first and tonumber(first) or NEVER
+  c[N.due] = first and tonumber(first) or NEVER
   return first or ''
 end
+
+-- The strings of small numbers.
+local COUNT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8' }
 
 local function grant(q, consumer, wanted, reply)
   local c, at = q.counters, #reply
@@ -68,7 +71,7 @@ local function grant(q, consumer, wanted, reply)
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = '', '', next_due(q, wanted.kind), '0'
     return false
   end
-  local token, deadline = draw(q, 'fence'), digits(q.now + wanted.duration)
+  local token, deadline = draw(q, N.fence), digits(q.now + wanted.duration)
   local places = {}
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', tostring(count)
   at = at + 4
@@ -80,10 +83,10 @@ local function grant(q, consumer, wanted, reply)
     changed(q, m)
     reply[at + 1] = m.id
     reply[at + 2] = m.id == m.place and '' or m.place
-    reply[at + 3] = tostring(attempt_of(m))
+    reply[at + 3] = m.extras and tostring(attempt_of(m)) or '1'
     reply[at + 4] = payload_of(q, m)
-    reply[at + 5] = tostring(#exclusive)
-    reply[at + 6] = tostring(#shared)
+    reply[at + 5] = COUNT[#exclusive] or tostring(#exclusive)
+    reply[at + 6] = COUNT[#shared] or tostring(#shared)
     at = at + 6
     for k = 1, #exclusive do
       reply[at + k] = exclusive[k]
@@ -97,6 +100,6 @@ local function grant(q, consumer, wanted, reply)
   set(hash(q, 't'), token, string.format('%016.0f%s%04d%04d', q.now, deadline, count, #consumer)
     .. consumer .. table.concat(places))
   fall_due_at(q, q.now + wanted.duration, 'a' .. token)
-  c.leased, c.leases = c.leased + count, c.leases + count
+  c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count
   return true
 end
