@@ -33,6 +33,8 @@ pub struct Book {
     pub shape: Shape,
     /// By number: its id, and in the upper bits where it is.
     messages: Vec<u64>,
+    /// By number: its keys, `shape.each` of them.
+    keys: Vec<u32>,
     /// By key: the last id that came, and in the upper bits whether it is being handled.
     lanes: Vec<u64>,
     /// By consumer and putter: one more than the last number that came.
@@ -55,6 +57,7 @@ impl Book {
         Book {
             shape,
             messages: Vec::new(),
+            keys: Vec::new(),
             lanes: vec![0; shape.keys as usize],
             seen: vec![0; clients * clients],
             putters: clients,
@@ -72,6 +75,17 @@ impl Book {
         let number = self.messages.len() as u64;
         self.messages.push(0);
         self.put_by.push(putter as u16);
+        let first = part(mixed(number), self.shape.keys);
+        // A step that is the same for all: none meets another one, nor the first.
+        let step = 1 + part(mixed(!number), (self.shape.keys / self.shape.each as u64).max(1));
+        let mut key = first;
+        for _ in 0..self.shape.each {
+            self.keys.push(key as u32);
+            key += step;
+            if key >= self.shape.keys {
+                key -= self.shape.keys;
+            }
+        }
         self.pending += 1;
         number
     }
@@ -99,16 +113,16 @@ impl Book {
         Ok((number, due))
     }
 
-    /// One of its keys, which are different ones as far as there are so many.
+    /// Its keys, which are different ones.
     #[inline]
-    pub fn key(&self, number: u64, place: usize) -> u64 {
-        let first = mixed(number) % self.shape.keys;
-        if place == 0 {
-            return first;
-        }
-        // A step that is the same for all places: none meets another one, nor the first.
-        let step = 1 + (mixed(!number) >> 7) % (self.shape.keys / self.shape.each as u64).max(1);
-        (first + step * place as u64) % self.shape.keys
+    pub fn lanes(&self, number: u64) -> &[u32] {
+        let start = number as usize * self.shape.each;
+        &self.keys[start..start + self.shape.each]
+    }
+
+    /// Messages so far.
+    pub fn count(&self) -> u64 {
+        self.messages.len() as u64
     }
 
     /// The server gave a message this id, as a put is told or a lease, whichever comes first.
@@ -131,13 +145,13 @@ impl Book {
     pub fn came(&mut self, number: u64, id: u64) -> io::Result<()> {
         self.name(number, id)?;
         self.take(number);
-        for place in 0..self.shape.each {
-            let lane = self.key(number, place) as usize;
-            let last = self.lanes[lane];
-            if last & HELD != 0 || last & ID >= id {
+        let start = number as usize * self.shape.each;
+        for lane in &self.keys[start..start + self.shape.each] {
+            let last = &mut self.lanes[*lane as usize];
+            if *last & HELD != 0 || *last & ID >= id {
                 self.wrongs.misordered += 1;
             }
-            self.lanes[lane] = HELD | id;
+            *last = HELD | id;
         }
         Ok(())
     }
@@ -158,9 +172,9 @@ impl Book {
     /// Its settlement is about to be sent: from now on the next of its keys may come.
     #[inline]
     pub fn settle(&mut self, number: u64) {
-        for place in 0..self.shape.each {
-            let lane = self.key(number, place) as usize;
-            self.lanes[lane] &= !HELD;
+        let start = number as usize * self.shape.each;
+        for lane in &self.keys[start..start + self.shape.each] {
+            self.lanes[*lane as usize] &= !HELD;
         }
         self.messages[number as usize] |= SETTLED;
         self.held -= 1;
@@ -188,6 +202,11 @@ impl Book {
     pub fn lost(&self) -> u64 {
         self.pending
     }
+}
+
+/// A number below `count`, each as likely, from a random one.
+fn part(random: u64, count: u64) -> u64 {
+    ((u128::from(random) * u128::from(count)) >> 64) as u64
 }
 
 fn mixed(number: u64) -> u64 {
@@ -224,13 +243,14 @@ mod tests {
     #[test]
     fn the_keys_of_a_message_are_different_ones() {
         for (keys, each) in [(3, 2), (100_000, 4), (4, 4), (7, 3), (1, 1)] {
-            let book = Book::new(Shape { keys, each, payload: 16 }, 1);
-            for number in 0..1_000 {
-                let mut all: Vec<_> = (0..each).map(|place| book.key(number, place)).collect();
+            let mut book = Book::new(Shape { keys, each, payload: 16 }, 1);
+            for _ in 0..1_000 {
+                let number = book.put(0);
+                let mut all: Vec<_> = book.lanes(number).to_vec();
                 all.sort_unstable();
                 all.dedup();
                 assert_eq!(all.len(), each, "{number} with {each} of {keys}");
-                assert!(all.iter().all(|key| *key < keys));
+                assert!(all.iter().all(|key| u64::from(*key) < keys));
             }
         }
     }

@@ -9,15 +9,20 @@ use std::process;
 
 use crate::connection::Connection;
 use crate::net;
-use crate::queue::book::Book;
-use crate::queue::side::{number, payload, word, words, Side, Take};
-use crate::resp::{wrong, Reader};
+use crate::queue::book::{Book, Shape};
+use crate::queue::frame::{name, Frame};
+use crate::queue::side::{number, word, words, Side, Take};
+use crate::resp::{decimal, wrong, Reader};
 
 pub struct Interlock {
     key: Vec<u8>,
     clients: Vec<Client>,
     /// Calls have numbers, so that the server keeps their replies for a repeat.
     numbered: bool,
+    /// A message of a put.
+    put: Frame,
+    /// A message of a lease, behind its id.
+    lease: Frame,
 }
 
 struct Client {
@@ -26,8 +31,15 @@ struct Client {
     calls: u64,
     expected: VecDeque<Reply>,
     token: Vec<u8>,
-    /// Number and id of what it leased.
-    held: Vec<(u64, u64)>,
+    held: Vec<Held>,
+}
+
+/// What it leased.
+struct Held {
+    message: u64,
+    /// As it came, so that it need not be written anew.
+    id: [u8; ID],
+    length: usize,
 }
 
 enum Reply {
@@ -38,7 +50,7 @@ enum Reply {
 }
 
 impl Interlock {
-    pub fn new(clients: usize, numbered: bool) -> Self {
+    pub fn new(shape: Shape, clients: usize, numbered: bool) -> Self {
         let run = format!("{:x}-{:x}", process::id(), net::now());
         let client = |number| Client {
             producer: format!("producer-{run}-{number}").into_bytes(),
@@ -48,7 +60,14 @@ impl Interlock {
             token: Vec::new(),
             held: Vec::new(),
         };
+        let mut keys = Vec::new();
+        number(&mut keys, shape.each as u64);
+        number(&mut keys, 0);
+        let mut options = keys.clone();
+        number(&mut options, 0);
         Interlock {
+            put: Frame::new(shape, b"", &options),
+            lease: Frame::new(shape, b"$0\r\n\r\n$1\r\n1\r\n", &keys),
             key: format!("il:{{load-{run}}}").into_bytes(),
             clients: (0..clients).map(client).collect(),
             numbered,
@@ -99,12 +118,7 @@ impl Side for Interlock {
         for _ in 0..count {
             let message = book.put(client);
             first.get_or_insert(message);
-            payload(out, book, message, due);
-            number(out, each as u64);
-            out.extend_from_slice(b"$1\r\n0\r\n$1\r\n0\r\n");
-            for place in 0..each {
-                push_key(out, book.key(message, place));
-            }
+            self.put.push(out, message, due, book);
         }
         one.expected.push_back(Reply::Put(first.unwrap_or(0), count));
         1
@@ -120,11 +134,12 @@ impl Side for Interlock {
         number(out, take.count as u64);
         number(out, DURATION);
         word(out, b"any");
-        for (message, id) in &one.held {
-            out.extend_from_slice(b"$3\r\nACK\r\n");
-            word(out, &one.token);
-            number(out, *id);
-            book.settle(*message);
+        let mut acknowledge = b"$3\r\nACK\r\n".to_vec();
+        word(&mut acknowledge, &one.token);
+        for held in &one.held {
+            out.extend_from_slice(&acknowledge);
+            word(out, &held.id[..held.length]);
+            book.settle(held.message);
         }
         one.expected.push_back(Reply::Next(one.held.len()));
         one.held.clear();
@@ -169,7 +184,7 @@ impl Side for Interlock {
                 one.token.extend_from_slice(reader.text()?);
                 let (_deadline, _next) = (reader.text()?, reader.text()?);
                 for _ in 0..reader.number()? {
-                    let message = lease(&mut reader, book, came)?;
+                    let message = lease(&self.lease, &mut reader, book, came)?;
                     one.held.push(message);
                 }
             }
@@ -191,13 +206,33 @@ impl Side for Interlock {
     }
 }
 
-/// Reads a message that was leased, and looks at each of its bytes: its number and its id.
+/// Reads a message that was leased, and looks at each of its bytes.
+#[inline]
 fn lease(
+    frame: &Frame,
     reader: &mut Reader,
     book: &mut Book,
     came: &mut impl FnMut(u64),
-) -> io::Result<(u64, u64)> {
-    let id = reader.number()?;
+) -> io::Result<Held> {
+    let text = reader.text()?;
+    let id = decimal(text).filter(|_| text.len() <= ID).ok_or_else(|| wrong(text))?;
+    let (message, due) = match frame.read(reader.rest(), book) {
+        Some((message, due, length)) => {
+            reader.skip(length);
+            (message, due)
+        }
+        None => slowly(reader, book)?,
+    };
+    book.came(message, id)?;
+    came(due);
+    let mut held = Held { message, id: [0; ID], length: text.len() };
+    held.id[..text.len()].copy_from_slice(text);
+    Ok(held)
+}
+
+/// The same message word by word: its keys may come in another order, and if anything is not as it
+/// was put, the error says what.
+fn slowly(reader: &mut Reader, book: &Book) -> io::Result<(u64, u64)> {
     let (sequence, attempt) = (reader.text()?, reader.text()?);
     let (message, due) = book.read(reader.text()?)?;
     let (exclusive, shared) = (reader.number()?, reader.number()?);
@@ -209,45 +244,21 @@ fn lease(
         );
         return Err(io::Error::other(text));
     }
-    // In the order of the put; a server that gives them otherwise is asked about each.
-    let mut found = [false; MOST_KEYS];
-    for place in 0..book.shape.each {
-        let text = reader.text()?;
-        let mut name = [0; KEY];
-        let at = (0..book.shape.each)
-            .map(|next| (place + next) % book.shape.each)
-            .find(|at| {
-                write_key(&mut name, book.key(message, *at));
-                text == name
-            })
-            .ok_or_else(|| io::Error::other(format!("message {message} came with other keys")))?;
-        found[at] = true;
+    let mut keys = Vec::new();
+    for _ in 0..book.shape.each {
+        keys.push(reader.text()?);
     }
-    if !found[..book.shape.each].iter().all(|found| *found) {
+    keys.sort_unstable();
+    let mut put: Vec<_> = book.lanes(message).iter().map(|lane| name(*lane)).collect();
+    put.sort_unstable();
+    if keys != put {
         return Err(io::Error::other(format!("message {message} came with other keys")));
     }
-    book.came(message, id)?;
-    came(due);
-    Ok((message, id))
-}
-
-fn write_key(name: &mut [u8; KEY], mut key: u64) {
-    name[0] = b'k';
-    for digit in name[1..].iter_mut().rev() {
-        *digit = b'0' + (key % 10) as u8;
-        key /= 10;
-    }
-}
-
-#[inline]
-fn push_key(out: &mut Vec<u8>, key: u64) {
-    let mut name = [0; KEY];
-    write_key(&mut name, key);
-    word(out, &name);
+    Ok((message, due))
 }
 
 /// µs: longer than any run.
 const DURATION: u64 = 600_000_000;
-/// Bytes of each key: a letter and the digits of up to ten million.
-const KEY: usize = 8;
+/// Digits of an id, at most.
+const ID: usize = 16;
 pub const MOST_KEYS: usize = 64;

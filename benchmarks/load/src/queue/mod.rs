@@ -2,6 +2,7 @@
 
 mod book;
 mod closed;
+mod frame;
 mod handled;
 mod interlock;
 mod levels;
@@ -16,18 +17,26 @@ use crate::options::Options;
 use book::Shape;
 use interlock::Interlock;
 use lists::Lists;
+use pool::Pool;
 use side::Side;
 use streams::Streams;
 
 /// `task` is one of `queue`, `handled` and `levels`, `side` one of `interlock`, `streams` and
 /// `lists`; `None` if they are not.
 pub fn run(task: &str, side: &str, options: &Options) -> Option<Result<String, Box<dyn Error>>> {
+    let shape = match check(options) {
+        Ok(shape) => shape,
+        Err(error) => return Some(Err(error)),
+    };
     // The one that puts at a rate does not consume.
     let clients = options.clients + usize::from(task == "handled");
+    let numbered = options.numbered;
     match side {
-        "interlock" => load(task, options, clients, Interlock::new(clients, options.numbered)),
-        "streams" => load(task, options, clients, Streams::new(clients)),
-        "lists" => load(task, options, clients, Lists::new(clients)),
+        "interlock" => {
+            load(task, options, shape, clients, Interlock::new(shape, clients, numbered))
+        }
+        "streams" => load(task, options, shape, clients, Streams::new(clients)),
+        "lists" => load(task, options, shape, clients, Lists::new(clients)),
         _ => None,
     }
 }
@@ -35,6 +44,7 @@ pub fn run(task: &str, side: &str, options: &Options) -> Option<Result<String, B
 fn load(
     task: &str,
     options: &Options,
+    shape: Shape,
     clients: usize,
     side: impl Side,
 ) -> Option<Result<String, Box<dyn Error>>> {
@@ -44,10 +54,8 @@ fn load(
         "levels" => levels::run,
         _ => return None,
     };
-    Some(
-        check(options)
-            .and_then(|shape| task(options, pool::Pool::new(options, shape, clients, side)?)),
-    )
+    let pool = Pool::new(options, shape, clients, side);
+    Some(pool.map_err(Into::into).and_then(|pool| task(options, pool)))
 }
 
 fn check(options: &Options) -> Result<Shape, Box<dyn Error>> {
