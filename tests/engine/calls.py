@@ -20,6 +20,7 @@ class Handed:
 
     token: str
     id: str
+    sequence: str
     attempt: int
     payload: str
     exclusive: tuple[str, ...]
@@ -65,11 +66,11 @@ def leased(reply: Sequence[str]) -> Leased:
     messages = []
     at = 4
     for _ in range(int(count)):
-        id, attempt, payload, exclusive, shared = reply[at : at + 5]
-        middle = at + 5 + int(exclusive)
+        id, sequence, attempt, payload, exclusive, shared = reply[at : at + 6]
+        middle = at + 6 + int(exclusive)
         end = middle + int(shared)
-        keys, readers = tuple(reply[at + 5 : middle]), tuple(reply[middle:end])
-        messages.append(Handed(token, id, int(attempt), payload, keys, readers))
+        keys, readers = tuple(reply[at + 6 : middle]), tuple(reply[middle:end])
+        messages.append(Handed(token, id, sequence or id, int(attempt), payload, keys, readers))
         at = end
     assert at == len(reply)
     return Leased(token, deadline, next_due, messages)
@@ -94,10 +95,10 @@ class Queue:
     def put(self, *messages: list[Argument]) -> list[str]:
         """The ids."""
         flat = [part for one in messages for part in one]
-        return self.call("put", self.consumer, 0, *flat)[::2]
+        return self.call("put", self.consumer, 0, 0, *flat)[::2]
 
     def lease(self, count: int = 100, duration: int = LONG, kind: str = "any") -> Leased:
-        return leased(self.call("lease", self.consumer, 0, count, duration, kind))
+        return leased(self.call("lease", self.consumer, 0, 0, count, duration, kind))
 
     def payloads(self, count: int = 100) -> list[str]:
         return [one.payload for one in self.lease(count).messages]

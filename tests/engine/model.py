@@ -49,6 +49,14 @@ class Entry:
         return [*counts, *self.exclusive, *self.shared]
 
 
+def backoff(id: int, n: int) -> int:
+    """The pause after the n-th attempt failed, in µs, by the default policy."""
+    longest = min(1_000_000 * 2 ** (n - 1), 60_000_000)
+    half = longest // 2
+    part = ((id % 16777213) * 40503 + n * 9973) % 65536 / 65536
+    return half + int((longest - half) * part)
+
+
 @dataclass
 class Model:
     now: int
@@ -70,7 +78,7 @@ class Model:
         expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
         # As a lease handed them out, the lease with the first deadline first.
         for entry in sorted(expired, key=lambda e: (e.due, e.token, *self._rank(e))):
-            self._fail(entry, 0, "lease expired")
+            self._fail(entry, None, "lease expired")
         for entry in self.line:
             if entry.state == BACKING_OFF and entry.due <= self.now:
                 entry.state = READY_OR_WAITING
@@ -141,7 +149,8 @@ class Model:
         reply = [str(self.fence), str(deadline), "", str(len(taken))]
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
-            reply += [str(entry.id), str(entry.attempt), entry.payload, *entry.keys()]
+            sequence = str(entry.sequence) if entry.sequence != entry.id else ""
+            reply += [str(entry.id), sequence, str(entry.attempt), entry.payload, *entry.keys()]
         return reply
 
     def settle(self, settlements: list[list[str]]) -> list[str]:
@@ -154,7 +163,7 @@ class Model:
                 break
         else:
             return "LEASELOST"
-        if verb == "ACK":
+        if verb in ("ACK", "DONE"):
             self._end(entry)
             return "ACKED"
         if verb == "RELEASE":
@@ -163,13 +172,15 @@ class Model:
         if verb == "REJECT":
             self._bury(entry, rest[0])
             return "DEAD"
-        return "RETRIED" if self._fail(entry, int(rest[0]), rest[1]) else "DEAD"
+        return "RETRIED" if self._fail(entry, int(rest[0]) if rest[0] else None, rest[1]) else "DEAD"
 
-    def _fail(self, entry: Entry, delay: int, error: str) -> bool:
+    def _fail(self, entry: Entry, delay: int | None, error: str) -> bool:
         bound = entry.option("ATTEMPTS", 5)
         if bound and entry.attempt >= bound:
             self._bury(entry, error)
             return False
+        if delay is None:
+            delay = backoff(entry.id, entry.attempt)
         entry.attempt += 1
         entry.state, entry.due = (BACKING_OFF, self.now + delay) if delay else (READY_OR_WAITING, 0)
         return True

@@ -55,7 +55,8 @@ class Director:
 
     def _numbered(self, name: str, consumer: str, rest: list[str], expected: list[str]) -> None:
         number = self.numbers[consumer] = self.numbers.get(consumer, 0) + 1
-        call = self._call(name, [consumer, str(number), *rest], expected)
+        wait = [] if name == "settle" else ["0"]
+        call = self._call(name, [consumer, str(number), *wait, *rest], expected)
         self.last[consumer] = call
 
     def _tick(self, span: int) -> None:
@@ -82,7 +83,11 @@ class Director:
         for verb, pick, delay in picks:
             lately = self.leased[-LATELY:] or [("5", "7")]
             token, id = lately[pick % len(lately)]
-            rest = {"NACK": [str(delay), "broken"], "REJECT": ["bad"]}.get(verb, [])
+            rest = {
+                "NACK": ["" if delay < 0 else str(delay), "broken"],
+                "REJECT": ["bad"],
+                "DONE": ["done"],
+            }.get(verb, [])
             made.append([verb, token, id, *rest])
         return made
 
@@ -113,7 +118,7 @@ class Director:
     def _stale(self, consumer: str) -> None:
         if self.numbers.get(consumer, 0) > 1:
             number = str(self.numbers[consumer] - 1)
-            self._call("lease", [consumer, number, "1", "9", "any"], "STALECALL")
+            self._call("lease", [consumer, number, "0", "1", "9", "any"], "STALECALL")
 
     def _read(self, pick: int) -> None:
         self._call("stats", [], self.model.stats())
@@ -125,7 +130,7 @@ class Director:
     def drain(self) -> None:
         """Calls that leave nothing unsettled and nothing known."""
         while self.model.line or self.model.delayed:
-            self.model.now += 1_000
+            self.model.now += 100_000_000
             self._lease(("last", 1_000, 999, "any"))
             out = [e for e in self.model.line if e.state == "leased"]
             made = [["ACK", str(e.token), str(e.id)] for e in out]
@@ -152,9 +157,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return Spec(payload, tuple(named[:cut]), tuple(named[cut:]), chosen)
 
     def picks(least: int) -> list[tuple[str, int, int]]:
-        verbs = ["ACK", "ACK", "ACK", "NACK", "NACK", "REJECT", "RELEASE"]
+        verbs = ["ACK", "ACK", "ACK", "NACK", "NACK", "REJECT", "RELEASE", "DONE"]
         return [
-            (rng.choice(verbs), rng.randrange(LATELY), rng.choice([0, 0, 1, 10]))
+            (rng.choice(verbs), rng.randrange(LATELY), rng.choice([0, 0, 1, 10, -1]))
             for _ in range(rng.choice([1, 1, 2, 5, 8]) if least else rng.choice([0, 1, 2, 5]))
         ]
 
@@ -171,7 +176,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "settle": (22, lambda: (who(), picks(1))),
         "next": (18, lambda: (who(), *wanted(), picks(0))),
         "extend": (5, lambda: (rng.randrange(LATELY), rng.choice([1, 5, 30]))),
-        "tick": (20, lambda: rng.choice([1, 1, 3, 9, 25])),
+        "tick": (20, lambda: rng.choice([1, 1, 3, 9, 25, 1_000_000])),
         "repeat": (4, who),
         "stale": (1, who),
         "read": (4, lambda: rng.randrange(100)),

@@ -10,8 +10,8 @@ from redis.exceptions import ResponseError
 
 from tests.engine.calls import LONG, Argument, Queue, message
 
-PUT: tuple[Argument, ...] = ("c", 0)
-LEASE: tuple[Argument, ...] = ("c", 0, 1, LONG, "any")
+PUT: tuple[Argument, ...] = ("c", 0, 0)
+LEASE: tuple[Argument, ...] = ("c", 0, 0, 1, LONG, "any")
 SETTLE: tuple[Argument, ...] = ("c", 0)
 MANY = [f"key {n}" for n in range(1_025)]
 HUGE = 10**15 + 1
@@ -28,7 +28,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("put", (*PUT, "p", 0, 0, 1), "BADARG il1_put: messages[1].options is missing"),
     ("put", (*PUT, *message("p"), "q"), "BADARG il1_put: messages[2].exclusive is missing"),
     ("put", (*PUT, "p", 0, 0, 1, "DELAY"), "BADARG il1_put: messages[1].DELAY is missing"),
-    ("lease", ("c", 0, 1), "BADARG il1_lease: duration is missing"),
+    ("lease", ("c", 0, 0, 1), "BADARG il1_lease: duration is missing"),
     ("lease", (*LEASE, "x", "y"), "BADARG il1_lease: 2 arguments too many"),
     ("settle", SETTLE, "BADARG il1_settle: settlements are missing"),
     ("settle", (*SETTLE, "ACK", 5), "BADARG il1_settle: settlements[1].id is missing"),
@@ -40,7 +40,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("dead_letters", (), "BADARG il1_dead_letters: count is missing"),
     # What is no number, or none that is allowed.
     ("put", ("c", "x"), "BADARG il1_put: call is 'x'; a whole number from 0 to 9007199254740991"),
-    ("put", ("", 1, *message("p")), "BADARG il1_put: consumer is empty, which only call 0 may"),
+    ("put", ("", 1, 0, *message("p")), "BADARG il1_put: consumer is empty, which only call 0 may"),
     ("put", ("c", -1), "BADARG il1_put: call is '-1'"),
     ("put", (*PUT, "p", "one", 0, 0), "BADARG il1_put: messages[1].exclusive is 'one'"),
     ("put", (*PUT, "p", "1.5", 0, 0), "BADARG il1_put: messages[1].exclusive is '1.5'"),
@@ -55,12 +55,12 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("put", (*PUT, *message("p", delay=HUGE)), "BADARG il1_put: messages[1].DELAY is"),
     ("put", (*PUT, *message("p", window="x")), "BADARG il1_put: messages[1].WINDOW is 'x'"),
     ("put", (*PUT, *message("p", attempts=-1)), "BADARG il1_put: messages[1].ATTEMPTS is '-1'"),
-    ("lease", ("c", 0, 0, LONG, "any"), "BADARG il1_lease: count is '0'"),
-    ("lease", ("c", 0, 1_025, LONG, "any"), "BADARG il1_lease: count is '1025'"),
-    ("lease", ("c", 0, 1, 0, "any"), "BADARG il1_lease: duration is '0'"),
-    ("lease", ("c", 0, 1, HUGE, "any"), "BADARG il1_lease: duration is"),
-    ("lease", ("c", 0, 1, LONG, "all"), "BADARG il1_lease: kind is not any, keyed or unkeyed"),
-    ("settle", (*SETTLE, "ack", 5, 6), "BADARG il1_settle: settlements[1] is not ACK, NACK"),
+    ("lease", ("c", 0, 0, 0, LONG, "any"), "BADARG il1_lease: count is '0'"),
+    ("lease", ("c", 0, 0, 1_025, LONG, "any"), "BADARG il1_lease: count is '1025'"),
+    ("lease", ("c", 0, 0, 1, 0, "any"), "BADARG il1_lease: duration is '0'"),
+    ("lease", ("c", 0, 0, 1, HUGE, "any"), "BADARG il1_lease: duration is"),
+    ("lease", ("c", 0, 0, 1, LONG, "all"), "BADARG il1_lease: kind is not any, keyed or unkeyed"),
+    ("settle", (*SETTLE, "ack", 5, 6), "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK"),
     ("settle", (*SETTLE, "ACK", "05", 6), "BADARG il1_settle: settlements[1].token is no number"),
     ("settle", (*SETTLE, "ACK", 5, "x"), "BADARG il1_settle: settlements[1].id is no number"),
     ("settle", (*SETTLE, "NACK", 5, 6, -1, ""), "BADARG il1_settle: settlements[1].delay is '-1'"),
@@ -103,7 +103,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("put", (*PUT, *message("p", [], [""])), "BADARG il1_put: messages[1].shared[1] is empty"),
     ("put", (*PUT, *message("p", dedup="")), "BADARG il1_put: messages[1].DEDUP is empty"),
     ("put", (*PUT, *message("p", dedup="d" * 1_025)), "BADARG il1_put: messages[1].DEDUP has"),
-    ("put", ("c" * 1_025, 0, *message("p")), "BADARG il1_put: consumer has 1025 bytes"),
+    ("put", ("c" * 1_025, 0, 0, *message("p")), "BADARG il1_put: consumer has 1025 bytes"),
     ("settle", (*SETTLE, "REJECT", 5, 6, "r" * 1_025), "BADARG il1_settle: settlements[1].reason"),
     # What this library does not know.
     ("put", (*PUT, *message("p", barrier=1)), "NOTSUPPORTED il1_put: messages[1].BARRIER"),

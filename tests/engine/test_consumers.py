@@ -86,7 +86,7 @@ def produce(port: int, name: str, seed: int) -> None:
                 messages += message(
                     "x", named[:cut], named[cut:], priority=rng.choice([0, 5]), attempts=0
                 )
-            queue.call("put", queue.consumer, number, *messages)
+            queue.call("put", queue.consumer, number, 0, *messages)
 
 
 def consume(port: int, name: str, seed: int, watched: Watched, left: Left) -> None:
@@ -99,7 +99,7 @@ def consume(port: int, name: str, seed: int, watched: Watched, left: Left) -> No
         while True:
             number += 1
             count = rng.choice([1, 2, 5])
-            reply = queue.call("next", queue.consumer, number, count, LONG, "any", *settlements)
+            reply = queue.call("next", queue.consumer, number, 0, count, LONG, "any", *settlements)
             done = int(reply[0])
             assert set(reply[1 : 1 + done]) <= {"ACKED", "RETRIED", "RELEASED"}
             if left.settled(done_now):

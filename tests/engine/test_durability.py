@@ -26,12 +26,12 @@ def test_a_queue_goes_on_where_the_killed_server_left_it(tmp_path: Path) -> None
         assert [one.payload for one in first] == ["r3", "r2", "r1"]
         queue.settle(first[0].ack(), first[1].nack(LONG))
         before = queue.stats()
-        kept = queue.call("lease", "w", 1, 1, LONG, "keyed")
+        kept = queue.call("lease", "w", 1, 0, 1, LONG, "keyed")
     # redis_server() kills with SIGKILL.
     with redis_server(tmp_path, *ALWAYS) as (_, port), redis.Redis(port=port) as connection:
         assert Library().installed(connection) == Library().hash, "functions are stored as well"
         queue = Queue(connection)
-        assert queue.call("lease", "w", 1, 1, LONG, "keyed") == kept, "so is the kept reply"
+        assert queue.call("lease", "w", 1, 0, 1, LONG, "keyed") == kept, "so is the kept reply"
         (a0,) = leased(kept).messages
         assert a0.payload == "a0"
         after = queue.stats()

@@ -71,11 +71,11 @@ def test_tokens_and_ids_rise_even_if_the_counters_are_lost(queue: Queue) -> None
 
 
 def test_a_repeated_call_is_answered_as_the_first_time(queue: Queue) -> None:
-    put = queue.call("put", "p", 1, *message("one", ["a"]))
-    assert queue.call("put", "p", 1, *message("one", ["a"])) == put
+    put = queue.call("put", "p", 1, 0, *message("one", ["a"]))
+    assert queue.call("put", "p", 1, 0, *message("one", ["a"])) == put
     assert queue.stats()["unsettled"] == 1
-    lease = queue.call("lease", "w", 1, 5, LONG, "any")
-    assert queue.call("lease", "w", 1, 5, LONG, "any") == lease
+    lease = queue.call("lease", "w", 1, 0, 5, LONG, "any")
+    assert queue.call("lease", "w", 1, 0, 5, LONG, "any") == lease
     (got,) = leased(lease).messages
     for _ in range(2):
         assert queue.call("settle", "w", 2, *got.ack()) == ["ACKED"]
@@ -84,27 +84,27 @@ def test_a_repeated_call_is_answered_as_the_first_time(queue: Queue) -> None:
 
 
 def test_a_call_from_before_the_last_is_refused(queue: Queue) -> None:
-    queue.call("put", "p", 7, *message("one"))
+    queue.call("put", "p", 7, 0, *message("one"))
     with pytest.raises(ResponseError, match="STALECALL il1_put: call 6 comes after call 7"):
-        queue.call("put", "p", 6, *message("two"))
+        queue.call("put", "p", 6, 0, *message("two"))
     with pytest.raises(ResponseError, match="STALECALL il1_lease: call 7 was il1_put"):
-        queue.call("lease", "p", 7, 1, LONG, "any")
+        queue.call("lease", "p", 7, 0, 1, LONG, "any")
     # Another consumer counts for itself, and a call without a number is not counted.
-    queue.call("put", "other", 1, *message("three"))
-    queue.call("put", "p", 0, *message("four"))
+    queue.call("put", "other", 1, 0, *message("three"))
+    queue.call("put", "p", 0, 0, *message("four"))
     assert queue.payloads() == ["one", "three", "four"]
 
 
 def test_a_call_whose_reply_was_lost_is_done_once(queue: Queue) -> None:
     queue.put(*[message(str(n), ["a"]) for n in range(2)])
-    arguments: list[Any] = ["il1_lease", 1, queue.key, "w", 1, 1, LONG, "any"]
+    arguments: list[Any] = ["il1_lease", 1, queue.key, "w", 1, 0, 1, LONG, "any"]
     port = queue.connection.connection_pool.connection_kwargs["port"]
     with redis.Redis(port=port, single_connection_client=True) as lost:
         assert lost.connection is not None
         lost.connection.send_command("FCALL", *arguments)
         # The connection is closed with the reply unread. Whether the call was done before the next
         # one comes or not at all, it is done once.
-    again = leased(queue.call("lease", "w", 1, 1, LONG, "any"))
+    again = leased(queue.call("lease", "w", 1, 0, 1, LONG, "any"))
     assert [one.payload for one in again.messages] == ["0"]
     assert queue.stats()["leased"] == 1
     assert queue.settle(again.messages[0].ack()) == ["ACKED"]

@@ -76,7 +76,7 @@ def test_wire_versions_stand_side_by_side(bare: redis.Redis) -> None:
 
 def test_the_version_tells_wire_hash_and_features(connection: redis.Redis) -> None:
     reply: Any = connection.fcall("il1_version", 0)
-    features = [b"delay", b"dedup", b"priority", b"shared"]
+    features = [b"keys=1024"]
     assert reply == [b"1", Library().hash.encode(), *features]
 
 
@@ -93,7 +93,7 @@ def test_replies_are_the_same_in_both_protocols(queue: Queue) -> None:
     port = queue.connection.connection_pool.connection_kwargs["port"]
     with redis.Redis(port=port, protocol=3) as connection:
         newer = Queue(connection, queue.key[4:-1])
-        lease: list[Argument] = ["w", 1, 5, 9_000_000, "any"]
+        lease: list[Argument] = ["w", 1, 0, 5, 9_000_000, "any"]
         assert newer.call("lease", *lease) == queue.call("lease", *lease)
         assert newer.call("stats") == queue.call("stats")
         assert newer.lease().next == queue.lease().next != ""

@@ -1,4 +1,4 @@
--- il1_lease: consumer call count duration kind
+-- il1_lease: consumer call wait count duration kind
 -- Answers token, deadline, next, count, then each message.
 
 local function take_lease(from)
@@ -13,6 +13,7 @@ end
 
 register('lease', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
+  take_wait(from)
   local count, duration, kind = take_lease(from)
   take_end(from)
   local reply = kept_reply(q, from.called, consumer, call)

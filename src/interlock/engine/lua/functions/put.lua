@@ -1,4 +1,4 @@
--- il1_put: consumer call message...
+-- il1_put: consumer call wait message...
 --   message: payload exclusive shared options, then so many keys, keys, and pairs of name and value
 -- Answers for each message its id, and 1 if its dedup string was known.
 -- No allow-oom: a full server takes nothing new.
@@ -150,6 +150,7 @@ end
 
 register('put', {}, function(q, from)
   local consumer, call = take_caller(from)
+  take_wait(from)
   local list = take_messages(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then

@@ -4,6 +4,6 @@ redis.register_function({
   function_name = 'il' .. WIRE .. '_version',
   flags = { 'no-writes', 'allow-stale' },
   callback = function()
-    return { WIRE, HASH, 'delay', 'dedup', 'priority', 'shared' }
+    return { WIRE, HASH, 'keys=' .. MAX_KEYS }
   end,
 })

@@ -85,3 +85,8 @@ local function take_caller(from)
   end
   return consumer, call
 end
+
+-- For how long the caller would wait, µs; 0 for not at all.
+local function take_wait(from)
+  return take_whole(from, 0, MAX_SPAN, 'wait')
+end

@@ -44,10 +44,11 @@ local function grant(q, now, consumer, count, duration, kind, reply)
     local m = messages[i]
     local at = #reply
     reply[at + 1] = m.id
-    reply[at + 2] = tostring(attempts[i])
-    reply[at + 3] = m.payload
-    reply[at + 4] = tostring(#m.exclusive)
-    reply[at + 5] = tostring(#m.shared)
+    reply[at + 2] = m.sequence
+    reply[at + 3] = tostring(attempts[i])
+    reply[at + 4] = m.payload
+    reply[at + 5] = tostring(#m.exclusive)
+    reply[at + 6] = tostring(#m.shared)
     for _, key in ipairs(m.exclusive) do
       reply[#reply + 1] = key
     end
@@ -100,7 +101,7 @@ local function expire(q, now, tokens, left)
     bulk('HDEL', q.t, held)
     local attempts = attempts_of(q, held)
     for i, m in ipairs(records(q, held)) do
-      fail(q, now, m, attempts[i], 0, 'lease expired', over)
+      fail(q, now, m, attempts[i], nil, 'lease expired', over)
     end
     end_some(q, token, #held)
   end

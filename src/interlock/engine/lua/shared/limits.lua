@@ -12,5 +12,8 @@ local MAX_SPAN = 1e15         -- µs: 31 years, so that now and a span together 
 local MAX_NUMBER = 9007199254740991
 
 local DEFAULT_ATTEMPTS = 5
+local DEFAULT_FIRST = 1000000    -- µs, the first backoff
+local DEFAULT_FACTOR = 2000      -- thousandths
+local DEFAULT_LONGEST = 60000000 -- µs
 local DEFAULT_WINDOW = 300000000 -- µs: what is settled is known for five minutes (clause 13)
 local KEPT_REPLY_MS = 300000     -- a consumer that is silent for so long has given up its repeat

@@ -38,6 +38,21 @@ local function finish(q, now, messages)
   unlink(q, messages)
 end
 
+-- The pause after the n-th attempt failed, µs. Jitter is a hash of id and n: a schedule must replay.
+local function backoff(id, n)
+  local all = DEFAULT_FIRST
+  for _ = 2, math.min(n, 1001) do
+    if all >= DEFAULT_LONGEST then
+      break
+    end
+    all = all * (DEFAULT_FACTOR / 1000)
+  end
+  all = math.floor(math.min(all, DEFAULT_LONGEST))
+  local half = math.floor(all / 2)
+  local part = ((tonumber(id) % 16777213) * 40503 + n * 9973) % 65536 / 65536
+  return half + math.floor((all - half) * part)
+end
+
 -- A message whose attempt failed: again in its place, at once or after a delay, or dead. Those that
 -- died go to `over`, to be finished together.
 local function fail(q, now, message, attempt, delay, text, over)
@@ -47,6 +62,7 @@ local function fail(q, now, message, attempt, delay, text, over)
     return false
   end
   redis.call('HSET', q.a, message.id, attempt + 1)
+  delay = delay or backoff(message.id, attempt)
   if delay > 0 then
     redis.call('ZADD', q.due, digits(now + delay), 'b' .. message.id)
     redis.call('HINCRBY', q.c, 'backing_off', 1)

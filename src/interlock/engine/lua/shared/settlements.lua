@@ -9,14 +9,21 @@ local function take_settlements(from)
     end
     local verb = take(from, 'settlements[%d]', i)
     local one = { verb = verb }
-    if verb ~= 'ACK' and verb ~= 'NACK' and verb ~= 'REJECT' and verb ~= 'RELEASE' then
-      bad(from, 'settlements[%d]', i, 'is not ACK, NACK, REJECT or RELEASE')
+    if verb ~= 'ACK' and verb ~= 'DONE' and verb ~= 'NACK' and verb ~= 'REJECT' and verb ~= 'RELEASE' then
+      bad(from, 'settlements[%d]', i, 'is not ACK, DONE, NACK, REJECT or RELEASE')
     end
     one.token = take_number(from, 'settlements[%d].token', i)
     one.id = take_number(from, 'settlements[%d].id', i)
     if verb == 'NACK' then
-      one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
+      -- Empty: the backoff of the policy.
+      if from.args[from.at + 1] == '' then
+        from.at = from.at + 1
+      else
+        one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
+      end
       one.error = take_text(from, MAX_TEXT, 'settlements[%d].error', i)
+    elseif verb == 'DONE' then
+      one.result = take_text(from, MAX_PAYLOAD, 'settlements[%d].result', i)
     elseif verb == 'REJECT' then
       one.error = take_text(from, MAX_TEXT, 'settlements[%d].reason', i)
     end
