@@ -64,7 +64,8 @@ def throughput(figures: Figures) -> Sample:
 
 
 def latency(figures: Figures) -> Sample:
-    """A run in mode rate or handled: the median, in µs, from when a message was due to its delivery."""
+    """A run in mode rate or handled: the median, in µs, from when a message was due until it was
+    there."""
     names = ("p99_us", "p999_us", "longest_us")
     details = {name: figures[name] for name in names} | busy(figures)
     return _checked(figures, figures["p50_us"], figures["delivered"], details)

@@ -1,9 +1,10 @@
-"""The servers of the rows about the hub and about engines: the hub itself, and Redis, each a process
-of its own.
+"""The servers of the rows about the hub and about engines: the hub itself, and Redis, each a
+process of its own.
 
-Both are told the same: loopback, a free port, nothing stored unless a row is about that, no limit on
-what a slow subscriber is owed. With two cores or more the server has the last one for itself and the load the first, so that
-the scheduler cannot decide a run by putting both on one; and so has its peer.
+Both are told the same: loopback, a free port, nothing stored unless a row is about that, no limit
+on what a slow subscriber is owed. With two cores or more the server has the last one for itself and
+the load the first, so that the scheduler cannot decide a run by putting both on one; and so has its
+peer.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ Started = AbstractContextManager[Server]
 
 
 @contextmanager
-def hub(
-    workers: int = 1, *, core: int | None = SERVER_CORE, sync: Sync = "no"
-) -> Iterator[Server]:
+def hub(workers: int = 1, *, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Server]:
     """`interlock hub` with so many workers, on this core; None: wherever the system puts it."""
     limits = ("LIMITS_NORMAL_SOFT", "LIMITS_NORMAL_HARD", "LIMITS_PUBSUB_SOFT")
     settings = dict.fromkeys((*limits, "LIMITS_PUBSUB_HARD", "MAX_PER_ADDRESS"), "0")
@@ -68,7 +67,8 @@ def hub(
 
 def _journal(folder: Path, sync: Sync) -> list[str]:
     """The flags of a hub whose queues are durable, with their files in this folder."""
-    raise NotPrepared(f"this hub has no journal, which would be synced {sync} in {folder}")
+    del folder
+    raise NotPrepared(f"this hub has no journal that could be synced {sync}")
 
 
 @contextmanager
@@ -96,9 +96,7 @@ def redis(*, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Serv
 
 
 @cache
-def kept(
-    kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no"
-) -> Server:
+def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no") -> Server:
     """A server that this process starts at the first call, and keeps until it ends."""
     return _KEPT.enter_context(started(kind, workers, core, sync))
 

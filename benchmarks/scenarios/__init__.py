@@ -5,8 +5,10 @@ from benchmarks.scenarios import (
     asynchronous,
     behaviours,
     core,
+    engines,
     executors,
     hub,
+    queues,
     single,
     threads,
     trace,
@@ -21,4 +23,6 @@ ROWS: tuple[Row, ...] = (
     *core.ROWS,
     *trace.ROWS,
     *hub.ROWS,
+    *queues.ROWS,
+    *engines.ROWS,
 )
