@@ -22,11 +22,16 @@ from interlock import _core
 from interlock.consumer import Consumer
 from interlock.errors import (
     Empty,
+    EngineUnavailable,
     Full,
     InterlockError,
+    JobFailed,
     LeaseLost,
     NotDrained,
+    OptionsMismatch,
+    PayloadError,
     Reject,
+    ResultGone,
     RetryAfter,
     ShutDown,
     WouldDeadlock,
@@ -49,16 +54,25 @@ from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
+    from interlock.engine.aio import AsyncClient, AsyncRemoteQueue
+    from interlock.engine.client import Client, connect
+    from interlock.engine.lease import AsyncRemoteLease, RemoteLease
+    from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
     from interlock.taskgroup import KeyedTaskGroup
 
 __all__ = [
+    "AsyncClient",
     "AsyncLease",
     "AsyncQueue",
+    "AsyncRemoteLease",
+    "AsyncRemoteQueue",
     "Blocker",
+    "Client",
     "Consumer",
     "DeadLetter",
     "Empty",
+    "EngineUnavailable",
     "ExplainNode",
     "Explanation",
     "Full",
@@ -66,6 +80,7 @@ __all__ = [
     "HotKey",
     "Hub",
     "InterlockError",
+    "JobFailed",
     "Key",
     "KeyedExecutor",
     "KeyedQueue",
@@ -75,13 +90,19 @@ __all__ = [
     "LeaseLost",
     "Message",
     "NotDrained",
+    "OptionsMismatch",
+    "PayloadError",
     "Reject",
+    "RemoteLease",
+    "RemoteQueue",
+    "ResultGone",
     "Retry",
     "RetryAfter",
     "Seconds",
     "ShutDown",
     "Stats",
     "WouldDeadlock",
+    "connect",
     "current_lease",
 ]
 
@@ -100,9 +121,16 @@ if _core.DEBUG_BUILD:
 
 # asyncio is more than half of what the import would cost, and most programs do without it.
 _LOADED_WHEN_ASKED_FOR = {
+    "AsyncClient": "interlock.engine.aio",
     "AsyncQueue": "interlock.aio",
+    "AsyncRemoteLease": "interlock.engine.lease",
+    "AsyncRemoteQueue": "interlock.engine.aio",
+    "Client": "interlock.engine.client",
     "Hub": "interlock.hub.server",
     "KeyedTaskGroup": "interlock.taskgroup",
+    "RemoteLease": "interlock.engine.lease",
+    "RemoteQueue": "interlock.engine.queue",
+    "connect": "interlock.engine.client",
 }
 
 

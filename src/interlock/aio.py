@@ -46,7 +46,7 @@ else:
     ShutDown = errors.ShutDown
 
 
-def _of_asyncio(error: errors.InterlockError) -> errors.InterlockError:
+def of_asyncio(error: errors.InterlockError) -> errors.InterlockError:
     for kind, own in ((errors.Full, Full), (errors.Empty, Empty), (errors.ShutDown, ShutDown)):
         if isinstance(error, kind):
             return own(*error.args)
@@ -87,7 +87,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 return put
             return (await _put(queue, put, timeout))[0]
         except (errors.Full, errors.ShutDown) as error:
-            raise _of_asyncio(error) from None
+            raise of_asyncio(error) from None
 
     def put_nowait(
         self,
@@ -115,7 +115,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 quiet=quiet,
             )
         except (errors.Full, errors.ShutDown) as error:
-            raise _of_asyncio(error) from None
+            raise of_asyncio(error) from None
 
     async def put_many(
         self,
@@ -137,7 +137,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         try:
             return await _put(self.queue, self.queue._batch(payloads, named), timeout)
         except (errors.Full, errors.ShutDown) as error:
-            raise _of_asyncio(error) from None
+            raise of_asyncio(error) from None
 
     async def get(self, *, timeout: Seconds | None = None, kind: Kind = "any") -> AsyncLease[T]:
         """Waits for a message; see ``KeyedQueue.get``."""
@@ -150,14 +150,14 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 return lease
             return await _next(queue, kind, timeout)
         except (errors.Empty, errors.ShutDown) as error:
-            raise _of_asyncio(error) from None
+            raise of_asyncio(error) from None
 
     def get_nowait(self, *, kind: Kind = "any") -> AsyncLease[T]:
         """See ``KeyedQueue.get_nowait``."""
         try:
             lease = self.queue._try_get_async(kind)
         except errors.ShutDown as error:
-            raise _of_asyncio(error) from None
+            raise of_asyncio(error) from None
         if lease is None:
             raise Empty("no message is ready")
         return lease
@@ -171,7 +171,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         try:
             return await _wait(self.queue, lambda wait: wait.get_many_async(limit, kind), timeout)
         except (errors.Empty, errors.ShutDown) as error:
-            raise _of_asyncio(error) from None
+            raise of_asyncio(error) from None
 
     async def ack_many(self, leases: Iterable[AsyncLease[T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
@@ -357,6 +357,11 @@ async def _handle_next(
 def _revoke(
     queue: KeyedQueue[Any], lease: AsyncLease[Any], timeout: float, task: asyncio.Task[Any]
 ) -> None:
+    revoke(queue, lease, timeout, stack_of(task))
+
+
+def stack_of(task: asyncio.Task[Any]) -> str:
+    """Where a task stands, down to what awaits nothing more; as a traceback shows it."""
     # A task tells only of its outermost coroutine; the handler is further in.
     frames = []
     awaited: Any = task.get_coro()
@@ -366,7 +371,7 @@ def _revoke(
             frames.append((frame, frame.f_lineno))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
     stack = traceback.StackSummary.extract(iter(frames)).format()
-    revoke(queue, lease, timeout, "".join(stack))
+    return "".join(stack)
 
 
 # -- How a queue calls a coroutine ----------------------------------------------------------------

@@ -10,7 +10,12 @@
     ├── WouldDeadlock
     ├── NotDrained      also TimeoutError
     ├── RetryAfter      raised by handlers
-    └── Reject          raised by handlers
+    ├── Reject          raised by handlers
+    ├── PayloadError       also ValueError
+    ├── OptionsMismatch    also ValueError
+    ├── EngineUnavailable  also ConnectionError
+    ├── JobFailed
+    └── ResultGone         also LookupError
 
 The asyncio face raises kinds of them that are ``asyncio.QueueFull``, ``asyncio.QueueEmpty`` and
 ``asyncio.QueueShutDown`` (3.13) too. Bad arguments are ``TypeError`` and ``ValueError``, as
@@ -25,11 +30,16 @@ import sys
 
 __all__ = [
     "Empty",
+    "EngineUnavailable",
     "Full",
     "InterlockError",
+    "JobFailed",
     "LeaseLost",
     "NotDrained",
+    "OptionsMismatch",
+    "PayloadError",
     "Reject",
+    "ResultGone",
     "RetryAfter",
     "ShutDown",
     "WouldDeadlock",
@@ -130,6 +140,63 @@ class Reject(InterlockError):
             raise TypeError(f"Reject(): reason is {type(reason).__name__}; allowed: str")
         self.reason = reason
         super().__init__(reason)
+
+
+class PayloadError(InterlockError, ValueError):
+    """A payload cannot be encoded, or what came from an engine cannot be decoded to its type.
+
+    Attributes:
+        id: the message; 0 for one that was not put.
+    """
+
+    def __init__(self, text: str, id: int = 0) -> None:
+        self.id = id
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.id)
+
+
+class OptionsMismatch(InterlockError, ValueError):
+    """The queue was declared otherwise on its engine, or by another client; it stays as it was."""
+
+
+class EngineUnavailable(InterlockError, ConnectionError):
+    """The engine could not be reached, or did not answer, in time.
+
+    The text names its address and what was tried.
+
+    Attributes:
+        unknown: the call may have been done, or may not.
+    """
+
+    def __init__(self, text: str, unknown: bool = False) -> None:
+        self.unknown = unknown
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.unknown)
+
+
+class JobFailed(InterlockError):
+    """The message that should have given a result became a dead letter, was cancelled or skipped.
+
+    Attributes:
+        id: the message.
+        error: the last failure of its handler, or ``cancelled`` or ``skipped``.
+    """
+
+    def __init__(self, id: int, error: str) -> None:
+        self.id = id
+        self.error = error
+        super().__init__(f"message {id} failed: {error}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.id, self.error)
+
+
+class ResultGone(InterlockError, LookupError):
+    """No result is kept: its time is over, none was asked for, or there was no such message."""
 
 
 def _some(ids: tuple[int, ...]) -> str:

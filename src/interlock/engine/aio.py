@@ -1,0 +1,448 @@
+"""A queue on an engine, and its client, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+
+from interlock.aio import of_asyncio
+from interlock.engine import wire
+from interlock.engine.flow import Flow
+from interlock.engine.handle import Handle
+from interlock.engine.keeping import Keeper
+from interlock.engine.lease import AsyncRemoteLease
+from interlock.engine.loop import Home
+from interlock.engine.seat import Seat
+from interlock.errors import Empty, InterlockError, LeaseLost
+from interlock.explanation import Explanation
+from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Stats
+from interlock.retry import Retry, Seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from interlock.engine.client import Client
+    from interlock.engine.options import QueueOptions
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AsyncClient:
+    """The asyncio face of a ``Client``; any number of event loops may use one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Home] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @property
+    def url(self) -> str:
+        """Without its password."""
+        return self._client.url
+
+    @overload
+    def queue(
+        self, name: str, type: type[T], **options: Unpack[QueueOptions]
+    ) -> AsyncRemoteQueue[T]: ...
+    @overload
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> AsyncRemoteQueue[Any]: ...
+    def queue(
+        self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
+    ) -> AsyncRemoteQueue[Any]:
+        """The queue of this name; see ``Client.queue``."""
+        return AsyncRemoteQueue(self, self._client._handle_of(name, type, options))
+
+    async def close(self) -> None:
+        """Ends what waits on the running loop, and closes its connections."""
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None:
+            await home.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+        self._client.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+    @property
+    def _home(self) -> Home:
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is None:
+            home = self._homes[loop] = Home(self._client._engine, loop)
+        return home
+
+    async def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle) -> R:
+        self._client._check_alive()
+        try:
+            return await self._home.run(make, handle, self.url)
+        except InterlockError as error:
+            raise of_asyncio(error) from error.__cause__
+
+    def _wake(self, handle: Handle | None) -> None:
+        for home in list(self._homes.values()):
+            home.wake(handle)
+
+
+class AsyncRemoteQueue(Generic[T]):
+    """The asyncio face of a ``RemoteQueue``: its methods, awaited; what they mean is said there.
+
+    Cancelling a call that waits loses nothing: what it leased meanwhile is given back.
+    """
+
+    def __init__(self, client: AsyncClient, handle: Handle) -> None:
+        self._client = client
+        self._handle = handle
+        self._retry = handle.retry
+
+    @property
+    def name(self) -> str:
+        """The queue's name on its engine."""
+        return self._handle.name
+
+    # -- In and out ---------------------------------------------------------------------------
+
+    async def put(
+        self,
+        payload: T,
+        *,
+        timeout: Seconds | None = None,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+    ) -> int:
+        """See ``RemoteQueue.put``."""
+        message = self._handle.message(
+            payload,
+            keys=keys,
+            shared=shared,
+            priority=priority,
+            delay=delay,
+            dedup=dedup,
+            barrier=barrier,
+            retry=retry,
+            result_ttl=result_ttl,
+        )
+        return (await self._put("put()", [message], True, timeout))[0].id
+
+    async def put_known(
+        self,
+        payload: T,
+        *,
+        timeout: Seconds | None = None,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+    ) -> wire.Put:
+        """See ``RemoteQueue.put_known``."""
+        message = self._handle.message(
+            payload,
+            keys=keys,
+            shared=shared,
+            priority=priority,
+            delay=delay,
+            dedup=dedup,
+            barrier=barrier,
+            retry=retry,
+            result_ttl=result_ttl,
+        )
+        return (await self._put("put()", [message], True, timeout))[0]
+
+    async def put_nowait(
+        self,
+        payload: T,
+        *,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+    ) -> int:
+        """See ``RemoteQueue.put_nowait``."""
+        message = self._handle.message(
+            payload,
+            keys=keys,
+            shared=shared,
+            priority=priority,
+            delay=delay,
+            dedup=dedup,
+            barrier=barrier,
+            retry=retry,
+            result_ttl=result_ttl,
+        )
+        return (await self._put("put_nowait()", [message], False, None))[0].id
+
+    async def put_many(
+        self,
+        items: Iterable[T],
+        *,
+        timeout: Seconds | None = None,
+        keys: Keys | Callable[[T], Keys] | None = None,
+        shared: Keys | Callable[[T], Keys] | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: Callable[[T], str | None] | None = None,
+        quiet: bool = False,
+    ) -> list[int]:
+        """See ``RemoteQueue.put_many``."""
+        messages = self._handle.batch(items, keys, shared, priority, delay, dedup)
+        return [put.id for put in await self._put("put_many()", messages, True, timeout)]
+
+    async def get(
+        self, *, timeout: Seconds | None = None, kind: Kind = "any"
+    ) -> AsyncRemoteLease[T]:
+        """See ``RemoteQueue.get``."""
+        return (await self._get("get()", 1, True, timeout, kind))[0]
+
+    async def get_nowait(self, *, kind: Kind = "any") -> AsyncRemoteLease[T]:
+        """See ``RemoteQueue.get_nowait``."""
+        return (await self._get("get_nowait()", 1, False, None, kind))[0]
+
+    async def get_many(
+        self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
+    ) -> list[AsyncRemoteLease[T]]:
+        """See ``RemoteQueue.get_many``."""
+        return await self._get("get_many()", limit, True, timeout, kind)
+
+    async def ack_many(self, leases: Iterable[AsyncRemoteLease[T]]) -> None:
+        """See ``RemoteQueue.ack_many``."""
+        opened, settled = self._handle.settling(list(leases))
+        if opened:
+            answers = await self.settle([one.acking() for one in opened])
+            self._handle.acked(opened, answers)
+        self._handle.refuse(settled)
+
+    async def exchange(
+        self,
+        settlements: Sequence[wire.Settlement],
+        limit: int,
+        block: bool = True,
+        timeout: Seconds | None = None,
+        *,
+        kind: Kind = "any",
+    ) -> tuple[list[str], list[AsyncRemoteLease[T]]]:
+        """See ``RemoteQueue.exchange``."""
+        call = "exchange()"
+        answers, leases, _ = await self._take(call, settlements, limit, block, timeout, kind)
+        return answers, leases
+
+    async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
+        """See ``RemoteQueue.settle``."""
+        answers = await self._run(lambda seat: self._handle.operations.settle(seat, settlements))
+        return [wire.answer(one) for one in answers]
+
+    async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
+        """See ``RemoteQueue.result``."""
+        self._handle.check_id("result()", id)
+        until = self._handle.until("result()", True, timeout)
+        found = await self._run(lambda seat: self._handle.operations.result(seat, id, until))
+        return self._handle.result(id, found, type)
+
+    # -- Watching -----------------------------------------------------------------------------
+
+    async def stats(self) -> Stats:
+        """See ``RemoteQueue.stats``."""
+        return wire.stats(await self._run(self._handle.operations.stats))
+
+    async def qsize(self) -> int:
+        """See ``RemoteQueue.qsize``."""
+        stats = await self.stats()
+        return stats.unsettled - stats.leased
+
+    async def empty(self) -> bool:
+        """See ``RemoteQueue.empty``."""
+        return await self.qsize() == 0
+
+    async def full(self) -> bool:
+        """See ``RemoteQueue.full``."""
+        return await self._run(self._handle.operations.full)
+
+    async def explain(
+        self, id: int | None = None, *, key: Key | None = None, limit: int = 100
+    ) -> Explanation:
+        """See ``RemoteQueue.explain``."""
+        asked = self._handle.explained(id, key, limit)
+        reply = await self._run(lambda seat: self._handle.operations.call(seat, "explain", *asked))
+        return self._handle.explanation(reply, id, key)
+
+    async def hot_keys(self, n: int = 10) -> list[HotKey]:
+        """See ``RemoteQueue.hot_keys``."""
+        return await self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
+
+    async def dead_letters(
+        self, limit: int = 100, *, key: Key | None = None
+    ) -> list[DeadLetter[T]]:
+        """See ``RemoteQueue.dead_letters``."""
+        asked = self._handle.canonical("dead_letters()", key)
+        found = await self._run(
+            lambda seat: self._handle.operations.dead_letters(seat, limit, asked)
+        )
+        return [self._handle.dead_letter(letter) for letter in found]
+
+    # -- Operating ----------------------------------------------------------------------------
+
+    async def cancel(self, id: int) -> bool:
+        """See ``RemoteQueue.cancel``."""
+        return await self._flag("cancel", self._handle.check_id("cancel()", id))
+
+    async def revoke(
+        self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry"
+    ) -> bool:
+        """See ``RemoteQueue.revoke``."""
+        asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
+        return await self._flag("revoke", *asked)
+
+    async def retry(self, id: int) -> bool:
+        """See ``RemoteQueue.retry``."""
+        return await self._flag("retry", self._handle.check_id("retry()", id))
+
+    async def skip(self, id: int) -> bool:
+        """See ``RemoteQueue.skip``."""
+        return await self._flag("skip", self._handle.check_id("skip()", id))
+
+    async def bury(self, id: int) -> bool:
+        """See ``RemoteQueue.bury``."""
+        return await self._flag("bury", self._handle.check_id("bury()", id))
+
+    async def requeue(self, id: int) -> int:
+        """See ``RemoteQueue.requeue``."""
+        asked = self._handle.check_id("requeue()", id)
+        operations = self._handle.operations
+        reply = await self._run(lambda seat: operations.change(seat, "requeue", asked))
+        return self._handle.requeued(id, reply)
+
+    async def pause(self, key: Key | None = None) -> bool:
+        """See ``RemoteQueue.pause``."""
+        return await self._flag("pause", *self._handle.keys_of("pause()", key))
+
+    async def resume(self, key: Key | None = None) -> bool:
+        """See ``RemoteQueue.resume``."""
+        return await self._flag("resume", *self._handle.keys_of("resume()", key))
+
+    async def seal(self) -> bool:
+        """See ``RemoteQueue.seal``."""
+        return await self._flag("seal")
+
+    async def reopen(self) -> bool:
+        """See ``RemoteQueue.reopen``."""
+        return await self._flag("reopen")
+
+    async def purge(self, what: Literal["pending", "dead"] = "pending") -> int:
+        """See ``RemoteQueue.purge``."""
+        self._handle.check_purge(what)
+        return await self._run(lambda seat: self._handle.operations.purge(seat, what))
+
+    async def join(self, timeout: Seconds | None = None) -> None:
+        """See ``RemoteQueue.join``."""
+        until = self._handle.until("join()", True, timeout)
+        await self._run(lambda seat: self._handle.operations.join(seat, until))
+
+    async def close(self) -> None:
+        """See ``RemoteQueue.close``."""
+        self._client._client._close_handle(self._handle)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def task_done(self) -> NoReturn:
+        """Not here: a message is settled through its lease."""
+        raise TypeError(
+            "task_done(): a queue is told which message is done: lease = await queue.get(); ...; "
+            "await lease.ack(), or 'async with await queue.get() as payload: ...'"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} on {self._client.url}>"
+
+    # -- How calls are made -------------------------------------------------------------------
+
+    @property
+    def _keeper(self) -> Keeper:
+        return self._client._home.keeper
+
+    async def _run(self, make: Callable[[Seat[Any]], Flow[R]]) -> R:
+        return await self._client._run(make, self._handle)
+
+    async def _flag(self, function: str, *arguments: Any) -> bool:
+        operations = self._handle.operations
+        reply = await self._run(lambda seat: operations.change(seat, function, *arguments))
+        return self._handle.flag(reply)
+
+    async def _put(
+        self, call: str, messages: list[wire.Message], block: bool, timeout: Seconds | None
+    ) -> list[wire.Put]:
+        until = self._handle.until(call, block, timeout)
+        if not messages:
+            return []
+        return await self._run(lambda seat: self._handle.operations.put(seat, messages, until))
+
+    async def _get(
+        self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind
+    ) -> list[AsyncRemoteLease[T]]:
+        _, leases, spoilt = await self._take(call, (), limit, block, timeout, kind)
+        if leases:
+            return leases
+        raise spoilt or of_asyncio(Empty("no message is ready"))
+
+    async def _take(
+        self,
+        call: str,
+        settlements: Sequence[wire.Settlement],
+        limit: int,
+        block: bool,
+        timeout: Seconds | None,
+        kind: Kind,
+    ) -> tuple[list[str], list[AsyncRemoteLease[T]], Exception | None]:
+        handle = self._handle
+        handle.check(call, kind, limit)
+        until = handle.until(call, block, timeout)
+        started = time.monotonic()
+        answers, leased = await self._run(
+            lambda seat: handle.operations.take(seat, settlements, limit, kind, until)
+        )
+        found: tuple[list[AsyncRemoteLease[T]], list[tuple[AsyncRemoteLease[T], Exception]]]
+        found = handle.leases(self, AsyncRemoteLease, leased, started)
+        leases, spoilt = found
+        for lease, error in spoilt:
+            handle.log_spoilt(lease, error)
+            with contextlib.suppress(LeaseLost):
+                await lease.nack(None, error)
+        return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
+
+    async def _revoke_token(self, token: int, id: int) -> bool:
+        return await self.revoke(id)
+
+    def _encode_result(self, result: Any) -> bytes:
+        return self._handle.encode_result(result)
+
+    def _may_abandon(self) -> bool:
+        return self._client._client._alive

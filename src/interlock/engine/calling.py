@@ -1,0 +1,185 @@
+"""One call of a function: sent, and sent again until it is answered or its time is up.
+
+A numbered call is repeated with its number, so that it is done once however often it is sent. A
+server that has lost the library is given it again; a cluster's redirections are followed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.engine import refusals
+from interlock.engine.cluster import Nodes
+from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.library import Library
+from interlock.engine.seat import Seat
+from interlock.engine.url import Target
+from interlock.errors import EngineUnavailable
+
+
+@dataclass(slots=True)
+class Server:
+    """What a server said of itself."""
+
+    parks: bool = False
+    """A call with a wait is answered when there is something to answer."""
+    max_keys: int = 1024
+    """Most keys of a message."""
+    features: frozenset[str] = field(default_factory=frozenset)
+
+
+class Engine:
+    """What all calls of a client have in common: where the servers are, and what they can."""
+
+    def __init__(self, target: Target, library: Library | None = None) -> None:
+        self.target = target
+        self.library = library or Library()
+        self.nodes = Nodes(target)
+        self.servers: dict[str, Server] = {}
+        self.losses = 0
+        """How often a server had lost the library, and with it perhaps all data."""
+        self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
+        self._seats = 0
+
+    def consumer(self) -> bytes:
+        """A name that nobody has or had."""
+        self._seats += 1
+        return f"{self._name}/{self._seats}".encode()
+
+    def forked(self) -> None:
+        """In the child of a fork: nobody else may have its names."""
+        self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
+
+    def call(
+        self,
+        seat: Seat[Any],
+        function: str,
+        key: str,
+        *arguments: Argument,
+        wait: float = 0,
+        again: bool = True,
+    ) -> Flow[list[bytes]]:
+        """Calls `il1_FUNCTION` on the queue that `key` names.
+
+        Args:
+            wait: seconds for which a server that parks may take its time.
+            again: whether it may be sent again when it may have been done already.
+
+        Raises:
+            EngineUnavailable: it was not answered in the client's timeout, beyond the wait.
+            Abandoned: the seat was interrupted.
+            Full, ShutDown and other errors of the library: what the server said.
+        """
+        command = ("FCALL", f"il{self.library.wire}_{function}", 1, key, *arguments)
+        patience = _Patience(self.target, self.target.timeout, function)
+        asking = ""
+        while True:
+            address = asking or (yield from self.nodes.of(key, seat, patience.left()))
+            try:
+                if address not in self.servers:
+                    yield from self._prepare(seat, address, patience)
+                if asking:
+                    yield Ask(address, ("ASKING",), patience.share())
+                    asking = ""
+                return (yield Ask(address, command, wait + patience.share()))
+            except Refused as error:
+                if error.code == "MOVED":
+                    self.nodes.moved(str(error))
+                elif error.code == "ASK":
+                    asking = str(error).split()[2]
+                elif "Function not found" in str(error):
+                    if self.servers.pop(address, None):
+                        self.losses += 1
+                elif error.code in _PASSING:
+                    self.nodes.doubt()
+                    if error.code == "READONLY":
+                        # A primary no longer; what has taken its place may have its address.
+                        seat.drop(address)
+                else:
+                    raise refusals.error_of(error, function, key, address) from None
+                patience.failed(address, str(error))
+            except Broken as error:
+                self.nodes.doubt()
+                patience.failed(address, str(error))
+                if error.sent and not again:
+                    raise patience.unknown() from None
+            if seat.interrupted:
+                raise Abandoned
+            if patience.tries > 1 or not patience.redirected:
+                yield Nap(patience.pause())
+
+    def _prepare(self, seat: Seat[Any], address: str, patience: _Patience) -> Flow[None]:
+        """Asks a server what it is, and installs the library where it is wanted."""
+        version = ("FCALL", f"il{self.library.wire}_version", 0)
+        for attempt in (1, 2):
+            try:
+                reply = yield Ask(address, version, patience.share())
+            except Refused as error:
+                if "Function not found" not in str(error):
+                    raise
+                reply = None
+            if reply is not None:
+                features = frozenset(feature.decode() for feature in reply[2:])
+                native = "parks" in features
+                if native or attempt == 2 or reply[1].decode() == self.library.hash:
+                    keys = [int(one[5:]) for one in features if one.startswith("keys=")]
+                    self.servers[address] = Server(native, (*keys, 1024)[0], features)
+                    return
+            # REPLACE even where there is none: another client may have been quicker.
+            yield Ask(address, ("FUNCTION", "LOAD", "REPLACE", self.library.text), patience.share())
+
+
+class _Patience:
+    """The time that one call has, and what was tried in it."""
+
+    def __init__(self, target: Target, timeout: float, function: str) -> None:
+        self._until = time.monotonic() + timeout
+        self._timeout = timeout
+        self._target = target
+        self._function = function
+        self._reasons: list[str] = []
+        self.tries = 0
+        self.redirected = False
+
+    def left(self) -> float:
+        return self._until - time.monotonic()
+
+    def share(self) -> float:
+        """For one attempt: not all that is left, so that a reply that was lost is asked again."""
+        left = self.left()
+        return max(left / 2, min(left, 1.0), 0.001)
+
+    def failed(self, address: str, reason: str) -> None:
+        self.tries += 1
+        self.redirected = reason.startswith(("MOVED", "ASK", "ERR Function not found"))
+        said = f"{address}: {reason}"
+        if said not in self._reasons:
+            self._reasons = [*self._reasons[-3:], said]
+
+    def pause(self) -> float:
+        """Seconds until the next attempt; EngineUnavailable if there is no time for one."""
+        longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
+        seconds = longest * random.uniform(0.5, 1.0)
+        if self.left() <= seconds:
+            raise EngineUnavailable(
+                f"{self._target.shown} did not answer il1_{self._function} in "
+                f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}"
+            )
+        return seconds
+
+    def unknown(self) -> EngineUnavailable:
+        return EngineUnavailable(
+            f"{self._target.shown} was lost before it answered il1_{self._function}; whether that "
+            f"was done is not known: {'; '.join(self._reasons)}",
+            unknown=True,
+        )
+
+
+# A server that is starting, or being replaced, says these; they pass.
+_PASSING = {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY", "UNKILLABLE"}

@@ -1,0 +1,255 @@
+"""The client of an engine: where queues come from."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from interlock.engine import url as urls
+from interlock.engine.calling import Engine
+from interlock.engine.codec import Codec
+from interlock.engine.declaration import Declaration
+from interlock.engine.flow import Abandoned, Flow
+from interlock.engine.handle import Handle
+from interlock.engine.operations import Operations
+from interlock.engine.options import QueueOptions
+from interlock.engine.queue import RemoteQueue
+from interlock.engine.seat import Seat, finish, run
+from interlock.engine.tending import Tender
+from interlock.engine.transport.threads import Link
+from interlock.errors import ShutDown
+from interlock.retry import Retry, seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from interlock.engine.aio import AsyncClient
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LEASE = 30.0
+_DEFAULT_RETRY = Retry()
+
+
+def connect(url: str | None = None) -> Client:
+    """A client of the engine at ``url``; it connects when it is first used.
+
+    Args:
+        url: ``memory://NAME``, ``interlock://HOST:PORT`` (the hub), ``redis://HOST:PORT/DB``,
+            ``rediss://`` (TLS), ``unix:///PATH``, ``redis+cluster://HOST:PORT,HOST:PORT``; with
+            ``USER:PASSWORD@`` before the host or path, and ``?timeout=SECONDS`` behind it for calls
+            beyond their wait (default 5). Default: the environment's INTERLOCK_URL, else
+            ``memory://``.
+
+    Raises:
+        ValueError: the URL is none of these; it is named without its password.
+    """
+    if url is None:
+        url = os.environ.get("INTERLOCK_URL") or "memory://"
+    return Client(Engine(urls.parse(url)))
+
+
+class Client:
+    """Queues by name on one engine, for threads; ``aio`` is its asyncio face.
+
+    ``connect`` makes it. It may be used by any thread, before and after a fork, and is closed as a
+    context manager, also of ``async with``, or by ``close``.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.url = engine.target.shown
+        """Without its password."""
+        self._alive = True
+        self._pid = os.getpid()
+        self._free: list[Seat[Link]] = []
+        # Of each handle those who are in a call, so that closing it can wake them.
+        self._busy: dict[Seat[Link], Handle | None] = {}
+        self._tender = Tender(engine)
+        self._keeper = self._tender.keeper
+        self._aio: AsyncClient | None = None
+
+    @overload
+    def queue(
+        self, name: str, type: type[T], **options: Unpack[QueueOptions]
+    ) -> RemoteQueue[T]: ...
+    @overload
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> RemoteQueue[Any]: ...
+    def queue(
+        self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
+    ) -> RemoteQueue[Any]:
+        """The queue of this name. Nothing is asked of the engine yet.
+
+        Args:
+            name: up to 512 bytes, without braces.
+            type: of its payloads, which are encoded by it and decoded to it: what msgspec can
+                encode. ``bytes`` and ``str`` are stored as they are. Default: anything.
+            maxsize, maxbytes, retry, maxdead, dedup_window: as for ``KeyedQueue``, bytes being those
+                of encoded payloads. Declared to the engine with the first call; a client that names
+                none declares nothing.
+            durability: ``"always"``, ``"everysec"``, ``"none"``, or ``"server"``: what the server
+                is set to. Declared.
+            keys, shared: the keys of a payload whose put names none.
+            lease: seconds after which a lease runs out that is not renewed; a lease that is held is
+                renewed at a third of it. Default 30.
+            codec: ``"msgpack"`` (default), ``"json"`` or ``"pickle"``. Whoever can put into a queue
+                of pickles can run code in its consumers.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range.
+            OptionsMismatch: of the first call: the queue was declared otherwise before.
+        """
+        return RemoteQueue(self, self._handle_of(name, type, options))
+
+    @property
+    def aio(self) -> AsyncClient:
+        """The asyncio face of this client."""
+        if self._aio is None:
+            from interlock.engine.aio import AsyncClient
+
+            self._aio = AsyncClient(self)
+        return self._aio
+
+    def close(self) -> None:
+        """Ends all its queues' handles, and its connections; leases that are out run out.
+
+        Calls that wait raise ``ShutDown``. What asyncio holds is closed by ``aio.close()``.
+        """
+        self._alive = False
+        if self._aio is not None:
+            self._aio._wake(None)
+        for seat, handle in list(self._busy.items()):
+            if handle is not None:
+                handle.operations.closed = True
+            seat.interrupt()
+        self._tender.stop()
+        while self._free:
+            self._free.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self.aio
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aio.close()
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_alive", False):
+            self.close()
+
+    # -- Handles ------------------------------------------------------------------------------
+
+    def _handle_of(self, name: str, type: Any, options: QueueOptions) -> Handle:
+        given: dict[str, Any] = dict(options)
+        _check_name(name)
+        unknown = given.keys() - QueueOptions.__annotations__.keys()
+        if unknown:
+            allowed = ", ".join(sorted(QueueOptions.__annotations__))
+            raise TypeError(f"queue(): unknown option {min(unknown)!r}; allowed: {allowed}")
+        keys, shared = given.pop("keys", None), given.pop("shared", None)
+        for argument, function in (("keys", keys), ("shared", shared)):
+            if function is not None and not callable(function):
+                kind = function.__class__.__name__
+                raise TypeError(
+                    f"queue(): {argument} is {kind}; allowed: a callable of the payload"
+                )
+        length = seconds(given.pop("lease", LEASE), "queue(): lease")
+        if not length:
+            raise ValueError("queue(): lease is 0; allowed: more than 0")
+        codec = Codec(type, given.pop("codec", "msgpack"))
+        declaration = Declaration(**given)
+        operations = Operations(self._engine, name, declaration, length)
+        return Handle(operations, codec, given.get("retry") or _DEFAULT_RETRY, keys, shared)
+
+    def _close_handle(self, handle: Handle) -> None:
+        handle.operations.closed = True
+        for seat, user in list(self._busy.items()):
+            if user is handle:
+                seat.interrupt()
+        if self._aio is not None:
+            self._aio._wake(handle)
+
+    # -- How calls are made -------------------------------------------------------------------
+
+    def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None = None) -> R:
+        """Runs a flow on a seat of its own."""
+        self._check_alive()
+        seat = self._take(handle)
+        left: list[Flow[Any]] = []
+        try:
+            if self._keeper.has_abandoned:
+                run(self._keeper.settle_abandoned(seat), seat)
+            return run(make(seat), seat, left.append)
+        except Abandoned:
+            raise ShutDown(f"this handle of {self.url} is closed") from None
+        finally:
+            if left:
+                # Ctrl-C, for instance: it does not wait for the engine.
+                threading.Thread(target=self._finish, args=(left[0], seat), daemon=True).start()
+            else:
+                self._give(seat)
+
+    def _finish(self, flow: Flow[Any], seat: Seat[Link]) -> None:
+        finish(flow, seat)
+        self._give(seat)
+
+    def _take(self, handle: Handle | None) -> Seat[Link]:
+        if self._pid != os.getpid():
+            self._forked()
+        try:
+            seat = self._free.pop()
+        except IndexError:
+            seat = Seat(self._engine.consumer(), self._link)
+        self._busy[seat] = handle
+        return seat
+
+    def _give(self, seat: Seat[Link]) -> None:
+        del self._busy[seat]
+        seat.interrupted = False
+        if self._alive:
+            self._free.append(seat)
+        else:
+            seat.close()
+
+    def _check_alive(self) -> None:
+        if not self._alive:
+            raise ShutDown(f"the client of {self.url} is closed")
+
+    def _link(self, address: str) -> Link:
+        return Link(self._engine.target, address)
+
+    def _forked(self) -> None:
+        """In a child, the parent's connections and consumers are not its own."""
+        self._pid = os.getpid()
+        self._engine.forked()
+        for seat in [*self._free, *self._busy]:
+            for link in seat.links.values():
+                link.forget()
+        self._free, self._busy = [], {}
+        self._tender = Tender(self._engine)
+        self._keeper = self._tender.keeper
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"queue(): name is {type(name).__name__}; allowed: str")
+    if not 1 <= len(name.encode(errors="surrogatepass")) <= 512 or "{" in name or "}" in name:
+        raise ValueError(f"queue(): name is {name!r}; allowed: up to 512 bytes, without braces")

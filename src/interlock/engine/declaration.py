@@ -1,0 +1,71 @@
+"""What a client declares of a queue: told to its engine once, and checked against what is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine import wire
+from interlock.engine.flow import Argument, Flow
+from interlock.engine.seat import Seat
+from interlock.retry import Retry, Seconds, seconds
+
+if TYPE_CHECKING:
+    from interlock.engine.calling import Engine
+
+DURABILITIES = ("always", "everysec", "none", "server")
+
+
+class Declaration:
+    """The options of one queue that its engine holds."""
+
+    def __init__(
+        self,
+        *,
+        maxsize: int | None = None,
+        maxbytes: int | None = None,
+        retry: Retry | None = None,
+        maxdead: int | None = None,
+        dedup_window: Seconds | None = None,
+        durability: str | None = None,
+    ) -> None:
+        found: list[Argument] = []
+        for name, number in (
+            ("MAXSIZE", maxsize),
+            ("MAXBYTES", maxbytes),
+            ("MAXDEAD", maxdead),
+        ):
+            if number is not None:
+                found += [name, _count(name.lower(), number)]
+        if dedup_window is not None:
+            window = seconds(dedup_window, "queue(): dedup_window")
+            found += ["WINDOW", wire.micros(window)]
+        if retry is not None:
+            if not isinstance(retry, Retry):
+                raise TypeError(f"queue(): retry is {type(retry).__name__}; allowed: Retry")
+            found += wire.policy(retry)
+        if durability is not None:
+            if durability not in DURABILITIES:
+                raise ValueError(
+                    f"queue(): durability is {durability!r}; allowed: "
+                    f"{', '.join(map(repr, DURABILITIES))}"
+                )
+            found += ["DURABILITY", durability]
+        self.arguments = tuple(found)
+        # Of what the engine had lost when it was told; None: it was not told yet.
+        self._told: int | None = None if found else -1
+
+    def made(self, engine: Engine, seat: Seat[Any], key: str) -> Flow[None]:
+        """Tells the engine, unless it was told; OptionsMismatch where it was told otherwise."""
+        if self._told in (-1, engine.losses):
+            return
+        losses = engine.losses
+        yield from engine.call(seat, "configure", key, *self.arguments)
+        self._told = losses
+
+
+def _count(argument: str, number: object) -> int:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"queue(): {argument} is {type(number).__name__}; allowed: int")
+    if not 0 <= number < 2**32:
+        raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to 2**32 - 1")
+    return number

@@ -1,0 +1,63 @@
+"""A call described once, for threads and for asyncio.
+
+A flow is a generator: it yields what has to be done with the world, an `Ask` or a `Nap`, is sent
+what came of it, and returns the answer. Two drivers run it, one that blocks and one that awaits;
+everything else, what is sent when, repeated how often and given up when, is in flows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+Argument = str | bytes | int
+Reply = Any
+"""Of a function a list of bytes; of other commands what they answer."""
+
+
+@dataclass(slots=True)
+class Ask:
+    """Send a command to a server, and give its reply; raises Broken or Refused into the flow."""
+
+    address: str
+    command: tuple[Argument, ...]
+    timeout: float
+    """Seconds for connecting, sending and the whole reply."""
+
+
+@dataclass(slots=True)
+class Nap:
+    """Do nothing for so many seconds."""
+
+    seconds: float
+
+
+Flow = Generator["Ask | Nap", Reply, R]
+
+
+class Broken(Exception):
+    """No reply came: the connection could not be made, was lost, or the time was up."""
+
+    def __init__(self, reason: str, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+        """The command may have been done."""
+
+
+class Refused(Exception):
+    """The server replied with an error; its text."""
+
+    @property
+    def code(self) -> str:
+        """The first word."""
+        return str(self).partition(" ")[0]
+
+
+class Abandoned(Exception):
+    """Raised into a flow whose caller has gone: it undoes what nobody will look at, and ends.
+
+    What it still yields then is done in the background.
+    """

@@ -1,0 +1,322 @@
+"""One queue as one client holds it: its arguments checked, its payloads written and read.
+
+What both faces of a queue share. No call is made here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from interlock import _core
+from interlock.engine import wire
+from interlock.engine.codec import Codec
+from interlock.engine.keeping import Grant
+from interlock.engine.operations import Operations
+from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
+from interlock.explanation import Explanation
+from interlock.message import DeadLetter, Key, Keys, batch_options
+from interlock.retry import Retry, Seconds, seconds
+
+L = TypeVar("L")
+_log = logging.getLogger("interlock.queue")
+
+
+class Handle:
+    """What a queue of either face is made of."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        codec: Codec,
+        retry: Retry,
+        keys: Callable[[Any], Keys] | None,
+        shared: Callable[[Any], Keys] | None,
+    ) -> None:
+        self.operations = operations
+        self.name = operations.name
+        self.codec = codec
+        self.retry = retry
+        self._keys = keys
+        self._shared = shared
+
+    # -- Puts ---------------------------------------------------------------------------------
+
+    def message(
+        self,
+        payload: Any,
+        *,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+        call: str = "put()",
+    ) -> wire.Message:
+        """A message to be put; everything that can be wrong with it is found here."""
+        named = _named(call, keys, shared, priority, payload, self._keys, self._shared)
+        if dedup is not None and not isinstance(dedup, str):
+            raise TypeError(f"{call}: dedup is {type(dedup).__name__}; allowed: str or None")
+        if barrier and any(named):
+            raise ValueError(
+                f"{call}: a barrier with keys; a barrier holds every key. To hold up one room, "
+                f"take its key alone (keys=) where the others share it (shared=)"
+            )
+        if retry is not None and not isinstance(retry, Retry):
+            raise TypeError(f"{call}: retry is {type(retry).__name__}; allowed: Retry or None")
+        options = wire.put_options(
+            priority=priority,
+            delay=seconds(delay, f"{call}: delay"),
+            dedup=dedup,
+            barrier=bool(barrier),
+            result=seconds(result_ttl, f"{call}: result_ttl"),
+            retry=retry,
+        )
+        return wire.Message(self.codec.encode(payload, call), *named, options)
+
+    def batch(
+        self,
+        items: Iterable[Any],
+        keys: Any,
+        shared: Any,
+        priority: int,
+        delay: Seconds,
+        dedup: Callable[[Any], str | None] | None,
+    ) -> list[wire.Message]:
+        """The messages of a batch."""
+        payloads = list(items)
+        named = batch_options(keys, shared, priority, delay, dedup, False)
+        if len(payloads) > wire.MAX_BATCH:
+            raise ValueError(
+                f"put_many(): {len(payloads)} messages; allowed: up to {wire.MAX_BATCH}, which an "
+                f"engine takes whole"
+            )
+
+        def of(value: Any, payload: Any) -> Any:
+            return value(payload) if callable(value) else value
+
+        return [
+            self.message(
+                payload,
+                keys=of(named["keys"], payload),
+                shared=of(named["shared"], payload),
+                priority=priority,
+                delay=delay,
+                dedup=of(named["dedup"], payload),
+                call="put_many()",
+            )
+            for payload in payloads
+        ]
+
+    # -- Leases -------------------------------------------------------------------------------
+
+    def leases(
+        self, of: Any, kind: Callable[..., L], leased: wire.Leased, started: float
+    ) -> tuple[list[L], list[tuple[L, Exception]]]:
+        """The leases of what was handed out; and those whose payloads cannot be read, with why."""
+        good: list[L] = []
+        spoilt: list[tuple[L, Exception]] = []
+        if not leased.messages:
+            return good, spoilt
+        grant = Grant(self.operations, leased, started)
+        of._keeper.hold(grant)
+        for message in leased.messages:
+            try:
+                payload = self.codec.decode(message.payload, message.id)
+            except PayloadError as error:
+                spoilt.append((kind(of, grant, message, message.payload), error))
+            else:
+                good.append(kind(of, grant, message, payload))
+        return good, spoilt
+
+    def log_spoilt(self, lease: Any, error: Exception) -> None:
+        """Whoever took it may not see the exception, if there was more in the batch."""
+        _log.error(
+            "queue %r: %s; it counts as a failed attempt",
+            self.name,
+            error,
+            extra={"queue": self.name, "id": lease.id, "attempt": lease.attempt},
+        )
+
+    def settling(self, leases: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Those that are open, and those that were settled before."""
+        return [one for one in leases if one._state == 0], [one for one in leases if one._state]
+
+    def refuse(self, leases: Sequence[Any]) -> None:
+        """Raises for the first lease that was settled before."""
+        for one in leases:
+            raise cast(LeaseLost, one._refusal())
+
+    def acked(self, leases: Sequence[Any], answers: Sequence[str]) -> None:
+        """What became of leases that were settled together."""
+        lost: LeaseLost | None = None
+        for one, answer in zip(leases, answers, strict=True):
+            if answer == "lost":
+                one._gone(2)
+                lost = lost or one._refusal()
+        if lost is not None:
+            raise lost
+
+    # -- Answers ------------------------------------------------------------------------------
+
+    def explained(self, id: int | None, key: Key | None, limit: int) -> tuple[Any, ...]:
+        """What il1_explain is asked."""
+        if (id is None) == (key is None):
+            raise TypeError("explain(): give an id or key=, one of them")
+        self.check_limit("explain()", limit)
+        what = ("id", self.check_id("explain()", id)) if key is None else None
+        return (*(what or ("key", self.canonical("explain()", key))), min(limit, wire.MAX_BATCH))
+
+    def explanation(self, reply: list[bytes], id: int | None, key: Key | None) -> Explanation:
+        """What it answered."""
+        if reply:
+            return wire.explanation(reply)
+        if key is not None:
+            raise KeyError(f"no unsettled message stands on the key {key!r}")
+        raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
+
+    def dead_letter(self, letter: wire.Dead) -> DeadLetter[Any]:
+        """With its payload read; one that cannot be read is given as its bytes."""
+        try:
+            payload = self.codec.decode(letter.payload, letter.id)
+        except PayloadError:
+            payload = letter.payload
+        return DeadLetter(
+            letter.id,
+            payload,
+            letter.keys,
+            letter.shared,
+            letter.attempts,
+            letter.error,
+            letter.priority,
+        )
+
+    def requeued(self, id: int, reply: list[bytes]) -> int:
+        """The new id."""
+        if not reply:
+            raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
+        return int(reply[0])
+
+    def flag(self, reply: list[bytes]) -> bool:
+        """Whether something changed."""
+        return reply[0] == b"1"
+
+    def encode_result(self, result: Any) -> bytes:
+        """The result of a handler, as MessagePack."""
+        try:
+            encoded = msgspec.msgpack.encode(result)
+        except Exception as error:
+            raise PayloadError(
+                f"ack(): result is {type(result).__name__}, which cannot be written as msgpack: "
+                f"{error}"
+            ) from error
+        if len(encoded) > wire.MAX_PAYLOAD:
+            raise PayloadError(
+                f"ack(): result is {len(encoded)} bytes when encoded; allowed: up to "
+                f"{wire.MAX_PAYLOAD}"
+            )
+        return encoded
+
+    def result(self, id: int, reply: list[bytes], wanted: Any) -> Any:
+        """What il1_result answered of a message that is settled."""
+        state = reply[0]
+        if state == b"done":
+            if not reply[1]:
+                return None
+            try:
+                return msgspec.msgpack.decode(reply[1], type=wanted)
+            except Exception as error:
+                raise PayloadError(f"the result of message {id}: {error}", id) from error
+        if state == b"failed":
+            raise JobFailed(id, reply[1].decode(errors="backslashreplace"))
+        if state in (b"cancelled", b"skipped"):
+            raise JobFailed(id, state.decode())
+        if state == b"pending":
+            raise TimeoutError(f"message {id} was not settled in time")
+        raise ResultGone(
+            f"queue {self.name!r} keeps no result of message {id}: its time is over, none was "
+            f"asked for, or there was no such message"
+        )
+
+    # -- Arguments ----------------------------------------------------------------------------
+
+    def until(self, call: str, block: bool, timeout: Seconds | None) -> float | None:
+        """Until when a call may wait, by time.monotonic(); None: for ever."""
+        given = None if timeout is None else seconds(timeout, f"{call}: timeout")
+        if not block:
+            return 0.0
+        return None if given is None else time.monotonic() + given
+
+    def check(self, call: str, kind: object, limit: int = 1) -> None:
+        """The arguments of a get."""
+        if kind not in ("any", "keyed", "unkeyed"):
+            raise ValueError(f"{call}: kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
+        self.check_limit(call, limit)
+
+    def check_limit(self, call: str, limit: object) -> None:
+        """How many messages a call is to give."""
+        if not isinstance(limit, int) or isinstance(limit, bool):
+            raise TypeError(f"{call}: limit is {type(limit).__name__}; allowed: int")
+        if limit < 1:
+            raise ValueError(f"{call}: limit is {limit}; allowed: 1 or more")
+
+    def check_id(self, call: str, id: object) -> int:
+        """A message's id."""
+        if not isinstance(id, int) or isinstance(id, bool):
+            raise TypeError(f"{call}: id is {type(id).__name__}; allowed: int")
+        return id
+
+    def check_then(self, then: object) -> str:
+        """What becomes of a revoked message."""
+        if then not in ("retry", "hold", "dead", "skip"):
+            raise ValueError(
+                f"revoke(): then is {then!r}; allowed: 'retry', 'hold', 'dead', 'skip'"
+            )
+        return str(then)
+
+    def check_purge(self, what: object) -> None:
+        """What is purged."""
+        if what not in ("pending", "dead"):
+            raise ValueError(f"purge(): what is {what!r}; allowed: 'pending', 'dead'")
+
+    def canonical(self, call: str, key: Key | None) -> bytes | None:
+        """A key as bytes."""
+        if key is None:
+            return None
+        ((canonical,), _) = _VALIDATOR._named(call, [key], (), 0)
+        return canonical
+
+    def keys_of(self, call: str, key: Key | None) -> tuple[bytes, ...]:
+        """The key to be paused or resumed; none for the queue."""
+        canonical = self.canonical(call, key)
+        return () if canonical is None else (canonical,)
+
+
+def _named(
+    call: str,
+    keys: Keys | None,
+    shared: Keys | None,
+    priority: int,
+    payload: Any,
+    of_keys: Callable[[Any], Keys] | None,
+    of_shared: Callable[[Any], Keys] | None,
+) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Canonical keys, by the very code that a queue in process checks them with."""
+    if keys is None:
+        keys = of_keys(payload) if of_keys is not None else ()
+    if shared is None:
+        shared = of_shared(payload) if of_shared is not None else ()
+    return _VALIDATOR._named(call, keys, shared, priority)
+
+
+# Its queue is never used; a queue in process is what knows how keys are named and refused.
+_VALIDATOR: _core.Queue[Any] = _core.Queue(
+    0, 0, None, None, None, Retry()._native(), None, None, 0, 0, "arguments", 0, 0, 0
+)

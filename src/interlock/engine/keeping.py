@@ -1,0 +1,162 @@
+"""Leases that are held: renewed while they are, and given back when they were dropped.
+
+A keeper belongs to one face of a client. Its flows are run by a thread, or by a task of the loop.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine import wire
+from interlock.engine.flow import Flow
+from interlock.engine.seat import Seat
+from interlock.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.engine.operations import Operations
+
+_log = logging.getLogger("interlock.queue")
+
+
+class Grant:
+    """What one call leased: one token over some messages, renewed together."""
+
+    __slots__ = (
+        "__weakref__",
+        "deadline",
+        "lost",
+        "operations",
+        "out",
+        "renew",
+        "seconds",
+        "token",
+    )
+
+    def __init__(self, operations: Operations, leased: wire.Leased, started: float) -> None:
+        self.operations = operations
+        self.token = leased.token
+        self.out = {message.id for message in leased.messages}
+        self.seconds = operations.lease
+        self.deadline = started + self.seconds
+        """By time.monotonic(), at the earliest."""
+        self.lost = False
+        self.renew = True
+
+    @property
+    def due(self) -> float:
+        """When to renew it: when a third of its time is over."""
+        return self.deadline - self.seconds * 2 / 3
+
+    def extended(self, seconds: float, started: float) -> None:
+        """It lasts so long from then on."""
+        self.seconds = seconds
+        self.deadline = started + seconds
+
+
+class Keeper:
+    """The leases that one face of a client holds.
+
+    `ring` is called when there is something to do before the time that `tend` named; out of
+    destructors too, so it must take no lock.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._held: dict[int, weakref.ref[Grant]] = {}
+        self._abandoned: collections.deque[tuple[Operations, wire.Settlement]] = collections.deque()
+        self._under_way = 0
+        self._next: float | None = None
+        """When `tend` is run next; None: when it is rung."""
+
+    def hold(self, grant: Grant) -> None:
+        """Renews it until it is let go, settled, or garbage."""
+        key = id(grant)
+        held = self._held
+        held[key] = weakref.ref(grant, lambda _: held.pop(key, None))
+        if self._next is None or grant.due < self._next:
+            self._next = grant.due
+            self._ring()
+
+    def let_go(self, grant: Grant) -> None:
+        """Nothing of it is out any more."""
+        self._held.pop(id(grant), None)
+
+    def sooner(self, grant: Grant) -> None:
+        """Its deadline has changed."""
+        if self._next is None or grant.due < self._next:
+            self._ring()
+
+    def abandon(self, operations: Operations, settlement: wire.Settlement) -> None:
+        """A lease was dropped: it is settled by the next call, or soon."""
+        self._abandoned.append((operations, settlement))
+        self._ring()
+
+    @property
+    def has_abandoned(self) -> bool:
+        """Something dropped is not settled yet."""
+        return bool(self._abandoned) or self._under_way > 0
+
+    def settle_abandoned(self, seat: Seat[Any]) -> Flow[None]:
+        """Gives back what was dropped."""
+        while self._abandoned:
+            operations, settlement = self._abandoned.popleft()
+            self._under_way += 1
+            try:
+                yield from operations.settle(seat, [settlement])
+            except InterlockError as error:
+                # It runs out by itself.
+                _log.warning("queue %r: a dropped lease: %s", operations.name, error)
+            finally:
+                self._under_way -= 1
+
+    def tend(self, seat: Seat[Any]) -> Flow[float | None]:
+        """Does what is due; answers in how many seconds more will be, None: when it is rung."""
+        yield from self.settle_abandoned(seat)
+        now = time.monotonic()
+        for reference in list(self._held.values()):
+            grant = reference()
+            if grant is not None and grant.renew and not grant.lost and grant.due <= now:
+                yield from self._renew(seat, grant)
+            # No name may keep it from being garbage while the keeper sleeps.
+            del grant
+        self._next = min(
+            (
+                grant.due
+                for reference in list(self._held.values())
+                if (grant := reference()) is not None and grant.renew and not grant.lost
+            ),
+            default=None,
+        )
+        return None if self._next is None else max(self._next - time.monotonic(), 0.01)
+
+    def _renew(self, seat: Seat[Any], grant: Grant) -> Flow[None]:
+        operations = grant.operations
+        started = time.monotonic()
+        try:
+            kept = yield from operations.extend(seat, grant.token, grant.seconds)
+        except InterlockError as error:
+            _log.warning(
+                "queue %r: the lease of messages %s could not be renewed: %s",
+                operations.name,
+                sorted(grant.out),
+                error,
+                extra={"queue": operations.name, "token": grant.token},
+            )
+            # Again soon, as long as there is hope.
+            grant.lost = grant.deadline <= time.monotonic()
+            return
+        if kept:
+            grant.extended(grant.seconds, started)
+        elif grant.out:
+            grant.lost = True
+            _log.warning(
+                "queue %r: the lease of messages %s is lost: it ran out or was revoked",
+                operations.name,
+                sorted(grant.out),
+                extra={"queue": operations.name, "token": grant.token},
+            )

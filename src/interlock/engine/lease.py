@@ -1,0 +1,365 @@
+"""A lease of a message on an engine, on both faces."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import time
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+
+from interlock.engine import wire
+from interlock.engine.keeping import Grant
+from interlock.errors import LeaseLost, Reject, RetryAfter
+from interlock.message import _current
+from interlock.retry import Seconds, seconds
+
+if TYPE_CHECKING:
+    from interlock.engine.aio import AsyncRemoteQueue
+    from interlock.engine.queue import RemoteQueue
+
+T = TypeVar("T")
+
+_OPEN, _SETTLED, _LOST = range(3)
+
+
+class _Lease(Generic[T]):
+    """What both faces of a lease have in common."""
+
+    __slots__ = (
+        "_context",
+        "_grant",
+        "_of",
+        "_state",
+        "attempt",
+        "id",
+        "keys",
+        "payload",
+        "sequence",
+        "shared",
+    )
+
+    def __init__(self, of: Any, grant: Grant, message: wire.Handed, payload: T) -> None:
+        self._of = of
+        self._grant = grant
+        self._state = _OPEN
+        self._context: contextvars.Token[Any] | None = None
+        self.payload = payload
+        self.id = message.id
+        self.sequence = message.sequence
+        """Its place in the queue: its id, unless it was delayed."""
+        self.attempt = message.attempt
+        """1 for the first."""
+        self.keys = message.keys
+        self.shared = message.shared
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._grant.operations.name
+
+    @property
+    def token(self) -> int:
+        """Rises with every lease of the queue: a fence for what the handler writes."""
+        return self._grant.token
+
+    @property
+    def lost(self) -> bool:
+        """It ran out or was revoked, as far as this client has been told."""
+        return self._state == _LOST or (self._state == _OPEN and self._grant.lost)
+
+    def stop_renewing(self) -> None:
+        """It runs out at its deadline, unless it is settled or extended before."""
+        self._grant.renew = False
+
+    def acking(self, result: Any = None) -> wire.Settlement:
+        """What ``exchange`` and ``settle`` take to acknowledge it; it counts as settled now."""
+        encoded = None if result is None else self._of._encode_result(result)
+        self._gone(_SETTLED)
+        return wire.acking(self.token, self.id, encoded)
+
+    def nacking(
+        self, delay: Seconds | None = None, error: BaseException | str | None = None
+    ) -> wire.Settlement:
+        """See ``acking`` and ``nack``."""
+        after = None if delay is None else seconds(delay, "nack(): delay")
+        text = "" if error is None else error_text(error)
+        self._gone(_SETTLED)
+        return wire.nacking(self.token, self.id, after, text)
+
+    def rejecting(self, reason: str) -> wire.Settlement:
+        """See ``acking`` and ``reject``."""
+        if not isinstance(reason, str):
+            raise TypeError(f"reject(): reason is {type(reason).__name__}; allowed: str")
+        self._gone(_SETTLED)
+        return wire.rejecting(self.token, self.id, reason)
+
+    def releasing(self) -> wire.Settlement:
+        """See ``acking`` and ``release``."""
+        self._gone(_SETTLED)
+        return wire.releasing(self.token, self.id)
+
+    def _gone(self, state: int) -> None:
+        self._state = state
+        out = self._grant.out
+        out.discard(self.id)
+        if not out:
+            self._of._keeper.let_go(self._grant)
+
+    def _check_open(self) -> None:
+        if self._state != _OPEN:
+            raise self._refusal()
+
+    def _refusal(self) -> LeaseLost:
+        return LeaseLost(
+            f"the lease of message {self.id} (token {self.token}) was settled, ran out or was "
+            f"revoked; nothing was changed"
+        )
+
+    def _took(self, answer: bytes) -> None:
+        """What the engine answered to a settlement."""
+        if answer == wire.LOST:
+            self._gone(_LOST)
+            raise self._refusal()
+
+    def _reopened(self) -> None:
+        """A settlement did not reach the engine: it may be tried again."""
+        if self._state == _SETTLED:
+            self._state = _OPEN
+            self._grant.out.add(self.id)
+            self._of._keeper.hold(self._grant)
+
+    def _failing(self, error: BaseException) -> wire.Settlement:
+        """A handler raised: it may steer, and the policy says what is retried at all."""
+        if isinstance(error, RetryAfter):
+            return self.nacking(error.seconds, error)
+        if isinstance(error, Reject):
+            return self.rejecting(error.reason)
+        if isinstance(error, Exception) and not isinstance(error, self._of._retry.on):
+            return self._giving_up(error)
+        return self.nacking(None, error)
+
+    def _giving_up(self, error: BaseException | str) -> wire.Settlement:
+        return self.rejecting(error_text(error))
+
+    def _entered(self) -> T:
+        self._context = _current.set(self)
+        return self.payload
+
+    def _left(self) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            # Entered in another context (a generator that moved): there is nothing to reset there.
+            with contextlib.suppress(ValueError):
+                _current.reset(context)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of message {self.id} in queue {self.queue!r}, attempt "
+            f"{self.attempt}, token {self.token}>"
+        )
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", _SETTLED) != _OPEN or self._grant.lost:
+            return
+        self._grant.out.discard(self.id)
+        if not self._of._may_abandon():
+            return
+        self._of._keeper.abandon(
+            self._grant.operations, wire.nacking(self.token, self.id, None, "abandoned")
+        )
+        warnings.warn(
+            f"the lease of message {self.id} in queue {self.queue!r} was dropped without being "
+            f"settled; it counts as a nack",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+
+class RemoteLease(_Lease[T]):
+    """The right to handle one message, until it is settled; renewed as long as it is held.
+
+    As a context manager it gives the payload, acknowledges on success, and on an exception puts the
+    message back by the retry policy and lets the exception through; ``RetryAfter`` and ``Reject``
+    steer. Dropped without a word it counts as a failed attempt, and warns.
+    """
+
+    __slots__ = ()
+    _of: RemoteQueue[T]
+
+    def ack(self, result: Any = None) -> None:
+        """The message was handled: its lanes move on.
+
+        Args:
+            result: kept for as long as the put asked for, see ``RemoteQueue.result``.
+
+        Raises:
+            LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        self._check_open()
+        self._settle(self.acking(result))
+
+    def nack(self, delay: Seconds | None = None, error: BaseException | str | None = None) -> None:
+        """The message was not handled: it comes again, in its place, or is given up.
+
+        Args:
+            delay: seconds until then. Default: what the retry policy says.
+            error: why, for the logs and the dead letter.
+
+        Raises:
+            LeaseLost, EngineUnavailable: as for ``ack``.
+        """
+        self._check_open()
+        self._settle(self.nacking(delay, error))
+
+    def reject(self, reason: str) -> None:
+        """The message cannot be handled: a dead letter at once. Raises as ``ack``."""
+        self._check_open()
+        self._settle(self.rejecting(reason))
+
+    def release(self) -> None:
+        """Its handling never began: the same place and attempt. Raises as ``ack``."""
+        self._check_open()
+        self._settle(self.releasing())
+
+    def extend(self, seconds: Seconds) -> None:
+        """Sets the deadline to so many seconds from now. Raises as ``ack``."""
+        self._check_open()
+        length = _length(seconds)
+        started = time.monotonic()
+        operations = self._grant.operations
+        if not self._of._run(lambda seat: operations.extend(seat, self.token, length)):
+            self._took(wire.LOST)
+        self._grant.extended(length, started)
+        self._of._keeper.sooner(self._grant)
+
+    def __enter__(self) -> T:
+        return self._entered()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
+        self._left()
+        if self._state != _OPEN:
+            return False
+        if error is None:
+            self.ack()
+            return False
+        # The handler's own exception says more than that its lease is gone.
+        with contextlib.suppress(LeaseLost):
+            self._settle(self._failing(error))
+        return False
+
+    def _give_up(self, error: BaseException | str) -> None:
+        self._check_open()
+        self._settle(self._giving_up(error))
+
+    def _settle(self, settlement: wire.Settlement) -> None:
+        operations = self._grant.operations
+        try:
+            answers = self._of._run(lambda seat: operations.settle(seat, [settlement]))
+        except BaseException:
+            self._reopened()
+            raise
+        self._took(answers[0])
+
+
+class AsyncRemoteLease(_Lease[T]):
+    """A lease whose settling is awaited, and that is entered with ``async with``."""
+
+    __slots__ = ()
+    _of: AsyncRemoteQueue[T]
+
+    async def ack(self, result: Any = None) -> None:
+        """See ``RemoteLease.ack``."""
+        self._check_open()
+        await self._settle(self.acking(result))
+
+    async def nack(
+        self, delay: Seconds | None = None, error: BaseException | str | None = None
+    ) -> None:
+        """See ``RemoteLease.nack``."""
+        self._check_open()
+        await self._settle(self.nacking(delay, error))
+
+    async def reject(self, reason: str) -> None:
+        """See ``RemoteLease.reject``."""
+        self._check_open()
+        await self._settle(self.rejecting(reason))
+
+    async def release(self) -> None:
+        """See ``RemoteLease.release``."""
+        self._check_open()
+        await self._settle(self.releasing())
+
+    async def extend(self, seconds: Seconds) -> None:
+        """See ``RemoteLease.extend``."""
+        self._check_open()
+        length = _length(seconds)
+        started = time.monotonic()
+        operations = self._grant.operations
+        if not await self._of._run(lambda seat: operations.extend(seat, self.token, length)):
+            self._took(wire.LOST)
+        self._grant.extended(length, started)
+        self._of._keeper.sooner(self._grant)
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("a lease of the asyncio face is entered with 'async with'")
+
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
+        """Never reached."""
+
+    async def __aenter__(self) -> T:
+        return self._entered()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._left()
+        if self._state != _OPEN:
+            return
+        if error is None:
+            await self.ack()
+            return
+        with contextlib.suppress(LeaseLost):
+            await self._settle(self._failing(error))
+
+    async def _give_up(self, error: BaseException | str) -> None:
+        self._check_open()
+        await self._settle(self._giving_up(error))
+
+    async def _settle(self, settlement: wire.Settlement) -> None:
+        operations = self._grant.operations
+        try:
+            answers = await self._of._run(lambda seat: operations.settle(seat, [settlement]))
+        except BaseException:
+            self._reopened()
+            raise
+        self._took(answers[0])
+
+
+def error_text(error: BaseException | str) -> str:
+    """What is kept as a message's last error."""
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, BaseException):
+        raise TypeError(f"nack(): error is {type(error).__name__}; allowed: str or an exception")
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:
+        # An exception whose text cannot be made is still known by its name.
+        text = ""
+    return f"{name}: {text}" if text else name
+
+
+def _length(value: Seconds) -> float:
+    return seconds(value, "extend(): seconds")

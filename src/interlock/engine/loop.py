@@ -1,0 +1,120 @@
+"""What a client's asyncio face holds of one event loop: its seats, its leases, the task for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from interlock.engine.calling import Engine
+from interlock.engine.flow import Abandoned, Flow
+from interlock.engine.handle import Handle
+from interlock.engine.keeping import Keeper
+from interlock.engine.seat import Seat, finish_async, run_async
+from interlock.engine.transport.loops import AsyncLink
+from interlock.errors import EngineUnavailable, ShutDown
+
+R = TypeVar("R")
+_log = logging.getLogger("interlock.queue")
+_AGAIN = 0.5
+"""Seconds after which an engine that was not there is tried again."""
+
+
+class Home:
+    """One loop's part of a client. Only that loop uses it, but for `ring` and `wake`."""
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._free: list[Seat[AsyncLink]] = []
+        self._busy: dict[Seat[AsyncLink], Handle | None] = {}
+        self._bell = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.keeper = Keeper(self.ring)
+
+    async def run(
+        self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None, shown: str
+    ) -> R:
+        """Runs a flow on a seat of its own."""
+        if self._task is None:
+            self._task = self._loop.create_task(self._tend(), name="interlock-leases")
+        seat = self._free.pop() if self._free else Seat(self._engine.consumer(), self._link)
+        self._busy[seat] = handle
+        left: list[Flow[Any]] = []
+        try:
+            if self.keeper.has_abandoned:
+                await run_async(self.keeper.settle_abandoned(seat), seat)
+            return await run_async(make(seat), seat, left.append)
+        except Abandoned:
+            raise ShutDown(f"this handle of {shown} is closed") from None
+        finally:
+            if left:
+                # Cancelled: the caller does not wait for the engine.
+                task = self._loop.create_task(self._finish(left[0], seat))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                self._give(seat)
+
+    def ring(self) -> None:
+        """Has the task look; from any thread, and out of destructors."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._bell.set)
+
+    def wake(self, handle: Handle | None) -> None:
+        """Ends the waits of a handle that is closed, None: of all; from any thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._interrupt, handle)
+
+    async def close(self) -> None:
+        """Ends what waits, gives back what was dropped, closes the connections."""
+        self._interrupt(None)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._engine.target.timeout)
+        while self._free:
+            self._free.pop().close()
+
+    def _interrupt(self, handle: Handle | None) -> None:
+        for seat, user in list(self._busy.items()):
+            if handle is None or user is handle:
+                seat.interrupt()
+
+    def _link(self, address: str) -> AsyncLink:
+        return AsyncLink(self._engine.target, address)
+
+    def _give(self, seat: Seat[AsyncLink]) -> None:
+        self._busy.pop(seat, None)
+        seat.interrupted = False
+        self._free.append(seat)
+
+    async def _finish(self, flow: Flow[Any], seat: Seat[AsyncLink]) -> None:
+        await finish_async(flow, seat)
+        self._give(seat)
+
+    async def _tend(self) -> None:
+        seat: Seat[AsyncLink] = Seat(self._engine.consumer(), self._link)
+        try:
+            while True:
+                self._bell.clear()
+                left = await self._look(seat)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._bell.wait()
+        finally:
+            seat.close()
+
+    async def _look(self, seat: Seat[AsyncLink]) -> float | None:
+        try:
+            return await run_async(self.keeper.tend(seat), seat)
+        except EngineUnavailable as error:
+            _log.warning("%s", error)
+        except Exception:
+            _log.exception("leases could not be renewed")
+        return _AGAIN

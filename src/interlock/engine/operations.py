@@ -1,0 +1,290 @@
+"""What a queue's methods do, as flows: once for both faces."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from interlock.engine import wait, wire
+from interlock.engine.calling import Engine
+from interlock.engine.declaration import Declaration
+from interlock.engine.flow import Abandoned, Argument, Flow, Nap
+from interlock.engine.seat import Seat
+from interlock.errors import EngineUnavailable, Full, NotDrained, ShutDown
+from interlock.message import HotKey, Kind
+
+R = TypeVar("R")
+
+_ROOM = 1.0
+"""Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
+without any call."""
+
+
+class Operations:
+    """The calls of one queue. Their time is in seconds; `until` is of time.monotonic()."""
+
+    def __init__(self, engine: Engine, name: str, declaration: Declaration, lease: float) -> None:
+        self.engine = engine
+        self.name = name
+        self.key = f"il:{{{name}}}"
+        self.declaration = declaration
+        self.lease = lease
+        self.closed = False
+
+    # -- In and out ---------------------------------------------------------------------------
+
+    def put(
+        self, seat: Seat[Any], messages: Sequence[wire.Message], until: float | None
+    ) -> Flow[list[wire.Put]]:
+        """Puts them all, waiting for room; Full if there is none in time."""
+        arguments = [argument for message in messages for argument in message.arguments()]
+        while True:
+            self._check_open()
+            seconds = wait.chunk(until)
+            try:
+                call = ("put", wire.micros(seconds), *arguments)
+                reply = yield from self._numbered(seat, seat.number(), seconds, *call)
+                return wire.puts(reply)
+            except Full:
+                if wait.over(until):
+                    raise
+            self._check_open()
+            yield from wait.doze(self.engine, seat, self.key, "room", seconds, _ROOM)
+
+    def take(
+        self,
+        seat: Seat[Any],
+        settlements: Sequence[wire.Settlement],
+        limit: int,
+        kind: Kind,
+        until: float | None,
+    ) -> Flow[tuple[list[bytes], wire.Leased]]:
+        """Settles, then leases up to `limit`, waiting for one; none if none was ready in time.
+
+        Raises:
+            ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
+        """
+        lease = (min(limit, wire.MAX_BATCH), wire.micros(self.lease), kind)
+        answers: list[bytes] = []
+        call = 0
+        try:
+            while True:
+                if not settlements:
+                    self._check_open()
+                seconds = wait.chunk(until)
+                call = seat.number()
+                if settlements:
+                    flat = [argument for one in settlements for argument in one]
+                    asked = (wire.micros(seconds), *lease, *flat)
+                    reply = yield from self._numbered(seat, call, seconds, "next", *asked)
+                    answers, leased = wire.answered(reply)
+                else:
+                    asked = (wire.micros(seconds), *lease)
+                    reply = yield from self._numbered(seat, call, seconds, "lease", *asked)
+                    leased = wire.leased(reply)
+                if leased.messages or wait.over(until) or (leased.sealed and settlements):
+                    return answers, leased
+                if leased.sealed:
+                    raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
+                settlements, call = (), 0
+                suffix = f"wake:{kind}"
+                yield from wait.doze(self.engine, seat, self.key, suffix, seconds, leased.due)
+        except Abandoned:
+            yield from self._undo_take(seat, call, lease, settlements)
+            raise
+
+    def _undo_take(
+        self,
+        seat: Seat[Any],
+        call: int,
+        lease: tuple[Argument, ...],
+        settlements: Sequence[wire.Settlement],
+    ) -> Flow[None]:
+        """Nobody will look at what the call under way leases, or at what woke the wait.
+
+        So that call is asked again, and what it leased is given back. If there was none, one is
+        made: what it leases and gives back wakes the next who waits.
+        """
+        seat.interrupted = False
+        flat = [argument for one in settlements for argument in one]
+        asked = (0, *lease, *flat)
+        function = "next" if settlements else "lease"
+        reply = yield from self._numbered(seat, call or seat.number(), 0, function, *asked)
+        leased = wire.answered(reply)[1] if settlements else wire.leased(reply)
+        if leased.messages:
+            back = [wire.releasing(leased.token, message.id) for message in leased.messages]
+            yield from self.settle(seat, back)
+
+    def settle(self, seat: Seat[Any], settlements: Sequence[wire.Settlement]) -> Flow[list[bytes]]:
+        """Answers what became of each."""
+        answers: list[bytes] = []
+        for some in _chunks(settlements, wire.MAX_BATCH):
+            flat = [argument for one in some for argument in one]
+            answers += yield from self._numbered(seat, seat.number(), 0, "settle", *flat)
+        return answers
+
+    def extend(self, seat: Seat[Any], token: int, seconds: float) -> Flow[bool]:
+        """False: the lease is lost."""
+        reply = yield from self.call(seat, "extend", token, max(wire.micros(seconds), 1))
+        return bool(reply[0] != wire.LOST)
+
+    # -- Watching -----------------------------------------------------------------------------
+
+    def stats(self, seat: Seat[Any]) -> Flow[dict[str, int]]:
+        """All that il1_stats counts."""
+        reply = yield from self.call(seat, "stats")
+        return {name: int(count) for name, count in wire.pairs(reply)}
+
+    def full(self, seat: Seat[Any]) -> Flow[bool]:
+        """Whether a put would have to wait."""
+        counted = yield from self.stats(seat)
+        reply = yield from self.call(seat, "configure")
+        bounds = dict(wire.pairs(reply))
+        most, most_bytes = int(bounds["MAXSIZE"]), int(bounds["MAXBYTES"])
+        return bool(
+            (most and counted["unsettled"] >= most)
+            or (most_bytes and counted["bytes"] >= most_bytes)
+        )
+
+    def hot_keys(self, seat: Seat[Any], n: int) -> Flow[list[HotKey]]:
+        """The deepest lanes; it goes through all of them."""
+        depths: dict[bytes, int] = {}
+        cursor = b"0"
+        while True:
+            reply = yield from self.call(seat, "hot", cursor)
+            cursor, *rest = reply
+            depths |= zip(rest[::2], map(int, rest[1::2]), strict=True)
+            if cursor == b"0":
+                break
+        deepest = heapq.nsmallest(n, depths.items(), key=lambda one: (-one[1], one[0]))
+        return [HotKey(key, depth) for key, depth in deepest]
+
+    def dead_letters(self, seat: Seat[Any], limit: int, key: bytes | None) -> Flow[list[wire.Dead]]:
+        """The first dead letters."""
+        found: list[wire.Dead] = []
+        after: Argument = ""
+        while len(found) < limit:
+            count = min(limit - len(found), wire.MAX_BATCH)
+            asked = (count, after, *(() if key is None else (key,)))
+            some = wire.dead_letters((yield from self.call(seat, "dead_letters", *asked)))
+            if not some:
+                break
+            found += some
+            after = some[-1].id
+        return found
+
+    def result(self, seat: Seat[Any], id: int, until: float | None) -> Flow[list[bytes]]:
+        """What il1_result answers once the message is settled, or the time is up."""
+        pause = _FIRST_LOOK
+        while True:
+            seconds = wait.chunk(until)
+            reply = yield from self.call(seat, "result", id, wire.micros(seconds), wait=seconds)
+            if reply[0] != b"pending" or wait.over(until):
+                return reply
+            yield from wait.pause(self.engine, seat, self.key, pause, until)
+            pause = min(pause * 2, _LAST_LOOK)
+
+    def join(self, seat: Seat[Any], until: float | None) -> Flow[None]:
+        """Looks until nothing is unsettled."""
+        pause = _FIRST_LOOK
+        while True:
+            counted = yield from self.stats(seat)
+            if not counted["unsettled"]:
+                return
+            self._check_open()
+            if wait.over(until):
+                raise (yield from self._not_drained(seat))
+            left = pause if until is None else min(pause, max(until - time.monotonic(), 0))
+            yield Nap(left)
+            pause = min(pause * 2, _LAST_LOOK)
+
+    def _not_drained(self, seat: Seat[Any]) -> Flow[NotDrained]:
+        """Names what is left, from a scan of all that is unsettled."""
+        by_state: dict[str, set[int]] = {"held": set(), "delayed": set(), "leased": set()}
+        waiting: list[int] = []
+        cursor = b"0"
+        while True:
+            cursor, messages = wire.scanned((yield from self.call(seat, "scan", cursor, 1024)))
+            for id, state in messages:
+                if state in by_state:
+                    by_state[state].add(id)
+                elif len(waiting) < _EXPLAINED:
+                    waiting.append(id)
+            if cursor == b"0":
+                break
+        held, delayed, leased = (_first(by_state[name]) for name in by_state)
+        paused: set[bytes] = set()
+        if (yield from self.stats(seat)).get("paused"):
+            for id in waiting:
+                reply = yield from self.call(seat, "explain", "id", id, 1)
+                paused |= set(wire.explanation(reply).nodes[0].paused if reply else ())
+        return NotDrained(held, _first(paused), delayed, leased)
+
+    # -- Operating ----------------------------------------------------------------------------
+
+    def change(self, seat: Seat[Any], function: str, *arguments: Argument) -> Flow[list[bytes]]:
+        """A call that does nothing the second time, and then answers so.
+
+        Sent again after a lost reply, its answer counts only if it did something.
+        """
+        try:
+            return (yield from self.call(seat, function, *arguments, again=False))
+        except EngineUnavailable as error:
+            if not error.unknown or function == "requeue":
+                raise
+            reply = yield from self.call(seat, function, *arguments)
+            if reply[0] == b"0":
+                raise
+            return reply
+
+    def purge(self, seat: Seat[Any], what: str) -> Flow[int]:
+        """Until there is nothing left to purge; how many there were."""
+        purged = 0
+        while count := int((yield from self.call(seat, "purge", what))[0]):
+            purged += count
+        return purged
+
+    # -- How calls are made -------------------------------------------------------------------
+
+    def call(
+        self,
+        seat: Seat[Any],
+        function: str,
+        *arguments: Argument,
+        wait: float = 0,
+        again: bool = True,
+    ) -> Flow[list[bytes]]:
+        """Calls a function of this queue, which is declared by then."""
+        yield from self.declaration.made(self.engine, seat, self.key)
+        key = self.key
+        return (
+            yield from self.engine.call(seat, function, key, *arguments, wait=wait, again=again)
+        )
+
+    def _numbered(
+        self, seat: Seat[Any], call: int, seconds: float, function: str, *arguments: Argument
+    ) -> Flow[list[bytes]]:
+        yield from self.declaration.made(self.engine, seat, self.key)
+        asked = (seat.consumer, call, *arguments)
+        return (yield from self.engine.call(seat, function, self.key, *asked, wait=seconds))
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ShutDown(f"this handle of queue {self.name!r} is closed")
+
+
+def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[at : at + size] for at in range(0, len(items), size))
+
+
+def _first(found: set[R]) -> tuple[R, ...]:
+    return tuple(sorted(found)[:_UNDRAINED])  # type: ignore[type-var]
+
+
+_UNDRAINED = 1000
+_EXPLAINED = 100
+"""So many waiting messages are asked whether a paused key holds them up."""
+_FIRST_LOOK, _LAST_LOOK = 0.005, 0.5
+"""Seconds between two looks where a server cannot tell: they double from one to the other."""

@@ -1,0 +1,25 @@
+"""What a queue of an engine may be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
+
+from interlock.engine.codec import CodecName
+from interlock.message import Keys
+from interlock.retry import Retry, Seconds
+
+
+class QueueOptions(TypedDict, total=False):
+    """What ``Client.queue`` takes by name."""
+
+    maxsize: int
+    maxbytes: int
+    retry: Retry
+    maxdead: int
+    dedup_window: Seconds
+    durability: Literal["always", "everysec", "none", "server"]
+    keys: Callable[[Any], Keys]
+    shared: Callable[[Any], Keys]
+    lease: Seconds
+    codec: CodecName

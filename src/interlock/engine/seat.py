@@ -1,0 +1,142 @@
+"""Who calls: a consumer's name, the number of its last call, and its connections.
+
+A seat is taken for one call of a queue's method and given back when that is answered, so that each
+has one call under way at a time, as the wire asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.errors import InterlockError
+
+R = TypeVar("R")
+
+
+class AnyLink(Protocol):
+    """A link of either face."""
+
+    def ask(self, command: tuple[Any, ...], timeout: float) -> Any: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+    def forget(self) -> None: ...
+
+
+L = TypeVar("L", bound=AnyLink)
+
+
+class Seat(Generic[L]):
+    """One consumer. Only who has taken it uses it, but for `interrupt`."""
+
+    def __init__(self, consumer: bytes, link: Callable[[str], L]) -> None:
+        self.consumer = consumer
+        self.interrupted = False
+        """Whoever it was taken by is to stop waiting."""
+        self.links: dict[str, L] = {}
+        self._link = link
+        self._calls = 0
+
+    def number(self) -> int:
+        """Of the next call."""
+        self._calls += 1
+        return self._calls
+
+    def link(self, address: str) -> L:
+        """The connection to a server."""
+        found = self.links.get(address)
+        if found is None:
+            found = self.links[address] = self._link(address)
+        return found
+
+    def drop(self, address: str) -> None:
+        """The connection to a server is to be made anew."""
+        if address in self.links:
+            self.links[address].close()
+
+    def interrupt(self) -> None:
+        """Ends the wait under way, from any thread."""
+        self.interrupted = True
+        for link in list(self.links.values()):
+            link.interrupt()
+
+    def close(self) -> None:
+        """Closes its connections."""
+        for link in self.links.values():
+            link.close()
+
+
+Leave = Callable[[Flow[Any]], None]
+"""Called with a flow whose caller goes in the middle of it: what it has to undo is done elsewhere."""
+
+
+def run(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
+    """Runs a flow on this thread."""
+    return _run(flow, seat, leave, lambda: flow.send(None))
+
+
+def finish(flow: Flow[Any], seat: Seat[Any]) -> None:
+    """Runs a flow whose caller has gone to its end."""
+    with contextlib.suppress(Abandoned, InterlockError):
+        _run(flow, seat, None, lambda: flow.throw(Abandoned()))
+
+
+async def run_async(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
+    """Runs a flow as part of a task."""
+    return await _run_async(flow, seat, leave, lambda: flow.send(None))
+
+
+async def finish_async(flow: Flow[Any], seat: Seat[Any]) -> None:
+    """Runs a flow whose caller has gone to its end."""
+    with contextlib.suppress(Abandoned, InterlockError):
+        await _run_async(flow, seat, None, lambda: flow.throw(Abandoned()))
+
+
+def _run(flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[], Ask | Nap]) -> R:
+    try:
+        step = begin()
+        while True:
+            try:
+                if type(step) is Ask:
+                    answer = seat.link(step.address).ask(step.command, step.timeout)
+                else:
+                    answer = time.sleep(step.seconds)  # type: ignore[func-returns-value]
+            except (Broken, Refused) as error:
+                step = flow.throw(error)
+            except BaseException:
+                if leave is not None:
+                    leave(flow)
+                raise
+            else:
+                step = flow.send(answer)
+    except StopIteration as end:
+        found: R = end.value
+        return found
+
+
+async def _run_async(
+    flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[], Ask | Nap]
+) -> R:
+    try:
+        step = begin()
+        while True:
+            try:
+                if type(step) is Ask:
+                    answer = await seat.link(step.address).ask(step.command, step.timeout)
+                else:
+                    answer = await asyncio.sleep(step.seconds)
+            except (Broken, Refused) as error:
+                step = flow.throw(error)
+            except BaseException:
+                if leave is not None:
+                    leave(flow)
+                raise
+            else:
+                step = flow.send(answer)
+    except StopIteration as end:
+        found: R = end.value
+        return found

@@ -1,0 +1,88 @@
+"""What both faces ask of redis-py: how a connection is made, and what its errors mean.
+
+Only its connections are used, which send and parse. Its clients would repeat calls by themselves,
+and know nothing of call numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.flow import Broken, Refused
+from interlock.engine.url import Target
+
+if TYPE_CHECKING:
+    from redis.exceptions import RedisError
+
+
+def make(module: Any, target: Target, address: str, timeout: float) -> Any:
+    """A connection of `module`, redis.connection or its asyncio half, that is not yet made."""
+    from redis.backoff import NoBackoff
+
+    retry = _retry(module)(NoBackoff(), 0)
+    options: dict[str, Any] = {
+        "username": target.user or None,
+        "password": target.password,
+        "db": target.db,
+        "protocol": 2,
+        "retry": retry,
+        "socket_timeout": None,
+        "socket_connect_timeout": timeout,
+    }
+    if address.startswith("unix:"):
+        connection = module.UnixDomainSocketConnection(path=address[5:], **options)
+    else:
+        host, _, port = address.rpartition(":")
+        options |= {"host": host.strip("[]"), "port": int(port), "socket_keepalive": True}
+        if target.tls:
+            options |= {"ssl_ca_certs": target.ca or None}
+            connection = module.SSLConnection(**options)
+        else:
+            connection = module.Connection(**options)
+    # It would tell the server its name, a round trip each; by names that differ with its version.
+    for name in ("driver_info", "lib_name", "lib_version"):
+        if hasattr(connection, name):
+            setattr(connection, name, None)
+    return connection
+
+
+def refusal(error: RedisError) -> Refused | None:
+    """An error reply of the server, with the code that redis-py takes off; None: it is none."""
+    from redis import exceptions
+
+    codes: dict[type, str] = {
+        exceptions.AskError: "ASK",
+        exceptions.MovedError: "MOVED",
+        exceptions.TryAgainError: "TRYAGAIN",
+        exceptions.ClusterDownError: "CLUSTERDOWN",
+        exceptions.ClusterCrossSlotError: "CROSSSLOT",
+        exceptions.MasterDownError: "MASTERDOWN",
+        exceptions.BusyLoadingError: "LOADING",
+        exceptions.ReadOnlyError: "READONLY",
+        exceptions.NoPermissionError: "NOPERM",
+        exceptions.OutOfMemoryError: "OOM",
+        exceptions.AuthenticationError: "WRONGPASS",
+    }
+    for kind in type(error).__mro__:
+        if kind in codes:
+            text = str(error)
+            code = codes[kind]
+            return Refused(text if text.startswith(code) else f"{code} {text}")
+    if isinstance(error, exceptions.ResponseError):
+        return Refused(str(error))
+    return None
+
+
+def broken(error: BaseException, sent: bool) -> Broken:
+    """Any other error: what went wrong with the connection."""
+    return Broken(str(error) or type(error).__name__, sent)
+
+
+def _retry(module: Any) -> Any:
+    if module.__name__.startswith("redis.asyncio"):
+        from redis.asyncio.retry import Retry
+
+        return Retry
+    from redis.retry import Retry as SyncRetry
+
+    return SyncRetry

@@ -1,0 +1,69 @@
+"""A link for asyncio: sends, and awaits the reply. It belongs to the loop that first asks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from interlock.engine.flow import Argument, Broken, Reply
+from interlock.engine.transport.connection import broken, make, refusal
+from interlock.engine.url import Target
+
+
+class AsyncLink:
+    """One connection to one server, made when it is first asked and again when it was lost."""
+
+    def __init__(self, target: Target, address: str) -> None:
+        from redis.asyncio import connection
+
+        self._made: Any = make(connection, target, address, target.timeout)
+
+    async def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
+        """Sends a command and gives its reply; see Link.ask. Cancelled, it closes."""
+        from redis.exceptions import RedisError
+
+        made = self._made
+        sent = False
+        try:
+            async with asyncio.timeout(timeout):
+                if not made.is_connected:
+                    await made.connect()
+                sent = True
+                await made.send_command(*command, check_health=False)
+                return await made.read_response(disable_decoding=True)
+        except RedisError as error:
+            found = refusal(error)
+            if found is not None:
+                raise found from None
+            self.close()
+            raise broken(error, sent) from None
+        except TimeoutError:
+            self.close()
+            raise Broken(f"no answer in {timeout:.3g} s", sent) from None
+        except (OSError, AttributeError, asyncio.IncompleteReadError) as error:
+            self.close()
+            raise broken(error, sent) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def interrupt(self) -> None:
+        """Ends the call under way: Broken is raised there. Called on the link's loop."""
+        writer = self._made._writer
+        if writer is not None:
+            writer.transport.abort()
+
+    def close(self) -> None:
+        """Closes the connection at once; asking opens it again."""
+        made = self._made
+        made._parser.on_disconnect()
+        writer, made._writer, made._reader = made._writer, None, None
+        if writer is not None:
+            writer.transport.abort()
+
+    def forget(self) -> None:
+        """Drops what a fork has copied, or what belongs to a loop that is closed."""
+        made = self._made
+        writer, made._writer, made._reader = made._writer, None, None
+        if writer is not None and (opened := writer.get_extra_info("socket")) is not None:
+            opened._sock.close() if hasattr(opened, "_sock") else None

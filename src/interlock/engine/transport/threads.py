@@ -1,0 +1,73 @@
+"""A link for threads: sends, and sleeps until the reply is there."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from typing import Any
+
+from interlock.engine.flow import Argument, Reply
+from interlock.engine.transport.connection import broken, make, refusal
+from interlock.engine.url import Target
+
+
+class Link:
+    """One connection to one server, made when it is first asked and again when it was lost."""
+
+    def __init__(self, target: Target, address: str) -> None:
+        from redis import connection
+
+        self._made: Any = make(connection, target, address, target.timeout)
+
+    def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
+        """Sends a command and gives its reply.
+
+        Raises:
+            Broken: none came in `timeout` seconds, or the connection was lost.
+            Refused: the server replied with an error.
+        """
+        from redis.exceptions import RedisError
+
+        made = self._made
+        until = time.monotonic() + timeout
+        sent = False
+        try:
+            if made._sock is None:
+                made._socket_connect_timeout = made.socket_connect_timeout = timeout
+                made._socket_timeout = made.socket_timeout = timeout
+                made.connect()
+            made._sock.settimeout(max(until - time.monotonic(), 0.001))
+            sent = True
+            made.send_command(*command, check_health=False)
+            return made.read_response(disable_decoding=True)
+        except RedisError as error:
+            found = refusal(error)
+            if found is not None:
+                raise found from None
+            self.close()
+            raise broken(error, sent) from None
+        except (OSError, AttributeError) as error:
+            # Closed by another thread in the middle.
+            self.close()
+            raise broken(error, sent) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def interrupt(self) -> None:
+        """Ends the call under way, from another thread: Broken is raised there."""
+        opened = self._made._sock
+        if opened is not None:
+            with contextlib.suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Closes the connection; asking opens it again."""
+        self._made.disconnect()
+
+    def forget(self) -> None:
+        """Closes what a fork has copied, without a word to the server."""
+        opened, self._made._sock = self._made._sock, None
+        if opened is not None:
+            opened.close()

@@ -1,0 +1,165 @@
+"""A URL of an engine, read into its parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an engine is, and how to speak to it."""
+
+    kind: Literal["memory", "server", "cluster"]
+    shown: str
+    """The URL without its password: for logs and errors."""
+    addresses: tuple[str, ...] = ()
+    """``HOST:PORT`` or ``unix:PATH``; of a cluster some of its nodes."""
+    name: str = ""
+    """Of an engine in memory; empty: one of its client's own."""
+    user: str = ""
+    password: str | None = None
+    db: int = 0
+    tls: bool = False
+    ca: str = ""
+    """The file of the authority that must have signed the server's certificate; empty: those that
+    this machine trusts."""
+    timeout: float = TIMEOUT
+    """Seconds for a call beyond its wait."""
+
+
+def parse(url: str) -> Target:
+    """The parts of a URL; ValueError, which shows no password, if it is none."""
+    if not isinstance(url, str):
+        raise TypeError(f"connect(): url is {type(url).__name__}; allowed: str or None")
+    try:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True))
+    except ValueError:
+        parts, query = None, {}
+    try:
+        if parts is None or parts.fragment:
+            _wrong(url)
+        if parts.scheme == "memory":
+            return _memory(url, parts, query)
+        if parts.scheme in ("unix", "redis+unix", "interlock+unix"):
+            return _unix(url, parts, query)
+        if parts.scheme in _PORTS:
+            return _tcp(url, parts, query)
+    except ValueError as error:
+        if error.args and str(error.args[0]).startswith("connect()"):
+            raise
+    _wrong(url)
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown."""
+    return re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
+
+
+def _memory(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
+    name = unquote(parts.netloc + parts.path)
+    if "@" in name or "/" in name.strip("/"):
+        _wrong(url)
+    return Target("memory", url, name=name.strip("/"), timeout=_timeout(url, query))
+
+
+def _unix(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
+    path = unquote(parts.path)
+    if not path or parts.hostname:
+        _wrong(url)
+    user, password = _credentials(parts)
+    db = _database(url, query.pop("db", "0"))
+    return Target(
+        "server",
+        without_password(url),
+        (f"unix:{path}",),
+        user=user,
+        password=password,
+        db=db,
+        timeout=_timeout(url, query),
+    )
+
+
+def _tcp(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
+    scheme = parts.scheme
+    cluster, tls = scheme.endswith("+cluster"), scheme.startswith("rediss")
+    _user, _, hosts = parts.netloc.rpartition("@")
+    if not hosts:
+        _wrong(url)
+    addresses = tuple(_address(url, host, _PORTS[scheme]) for host in hosts.split(","))
+    if len(addresses) > 1 and not cluster:
+        _wrong(url)
+    db = _database(url, query.pop("db", parts.path.strip("/") or "0"))
+    if cluster and db:
+        _wrong(url, "a cluster has one database")
+    user, password = _credentials(parts)
+    return Target(
+        "cluster" if cluster else "server",
+        without_password(url),
+        addresses,
+        user=user,
+        password=password,
+        db=db,
+        tls=tls,
+        ca=query.pop("ca", "") if tls else "",
+        timeout=_timeout(url, query),
+    )
+
+
+def _address(url: str, text: str, port: int) -> str:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        _wrong(url)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{parts.port or port}"
+
+
+def _credentials(parts: SplitResult) -> tuple[str, str | None]:
+    return unquote(parts.username or ""), None if parts.password is None else unquote(
+        parts.password
+    )
+
+
+def _database(url: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > 6:
+        _wrong(url, f"its database is {text!r}, no number")
+    return int(text)
+
+
+def _timeout(url: str, query: dict[str, str]) -> float:
+    """The last of the options to be taken: what is left is unknown."""
+    text = query.pop("timeout", str(TIMEOUT))
+    if query:
+        _wrong(url, f"it has the unknown option {min(query)!r}")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        _wrong(url, f"its timeout is {text!r}; allowed: seconds, more than 0")
+    return seconds
+
+
+def _wrong(url: str, why: str = "") -> NoReturn:
+    raise ValueError(
+        f"connect(): url is {without_password(url)!r}{': ' + why if why else ''}; allowed: {ALLOWED}"
+    )
+
+
+_PORTS = {
+    "interlock": 6399,
+    "redis": 6379,
+    "rediss": 6379,
+    "redis+cluster": 6379,
+    "rediss+cluster": 6379,
+}
+ALLOWED = (
+    "memory://NAME, interlock://HOST:PORT, interlock+unix:///PATH, redis://HOST:PORT/DB, "
+    "rediss://HOST:PORT, unix:///PATH, redis+cluster://HOST:PORT,HOST:PORT, each with "
+    "USER:PASSWORD@ before its host or path, and ?timeout=SECONDS behind, if wanted"
+)

@@ -1,0 +1,70 @@
+"""How a call waits: the only module that knows who parks and who does not.
+
+A server that parks is sent the wait and answers in its time. Redis answers at once; the caller then
+sleeps in BLPOP on a list that the functions push to, and calls again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from interlock.engine.calling import Engine
+from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.seat import Seat
+
+CHUNK = 10.0
+"""Seconds of one wait; then the server is asked again. So a server that is gone without a word is
+noticed."""
+
+
+def chunk(until: float | None) -> float:
+    """Seconds for which the next call is to wait."""
+    return CHUNK if until is None else max(0.0, min(until - time.monotonic(), CHUNK))
+
+
+def over(until: float | None) -> bool:
+    """The time to wait is up."""
+    return until is not None and time.monotonic() >= until
+
+
+def doze(
+    engine: Engine, seat: Seat[Any], key: str, suffix: str, wait: float, due: float | None
+) -> Flow[None]:
+    """Sleeps after a call that got nothing, until it is worth asking again.
+
+    Args:
+        suffix: of the list: ``wake:any``, ``room``.
+        wait: what that call was given.
+        due: seconds until something falls due, as it answered.
+    """
+    address = yield from engine.nodes.of(key, seat, engine.target.timeout)
+    server = engine.servers.get(address)
+    if server is not None and server.parks:
+        return
+    seconds = wait if due is None else min(wait, due)
+    if seconds <= 0:
+        return
+    # A BLPOP of 0 would be for ever; Redis counts its timeout in whole ms.
+    seconds = max(seconds, 0.001)
+    started = time.monotonic()
+    try:
+        command = ("BLPOP", f"{key}:{suffix}", f"{seconds:.3f}")
+        yield Ask(address, command, seconds + engine.target.timeout)
+    except (Broken, Refused) as error:
+        if seat.interrupted:
+            raise Abandoned from None
+        if isinstance(error, Refused) and time.monotonic() - started < 0.01:
+            # The call to come will say what is wrong; not at full speed, if it does not.
+            yield Nap(0.05)
+
+
+def pause(
+    engine: Engine, seat: Seat[Any], key: str, seconds: float, until: float | None
+) -> Flow[None]:
+    """Sleeps before the next look, where the server did not wait by itself."""
+    address = yield from engine.nodes.of(key, seat, engine.target.timeout)
+    server = engine.servers.get(address)
+    if server is None or not server.parks:
+        left = seconds if until is None else min(seconds, max(until - time.monotonic(), 0))
+        yield Nap(left)

@@ -1,0 +1,301 @@
+"""The format of wire version 1: arguments put together, replies taken apart, errors named.
+
+The only module that knows it; docs/reference/engine-wire.md says what each part means. Times are
+µs here, and nowhere above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from interlock.engine.flow import Argument
+from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.message import Stats
+from interlock.retry import Retry
+
+Settlement = tuple[Argument, ...]
+
+
+@dataclass(slots=True)
+class Message:
+    """What a put sends."""
+
+    payload: bytes
+    keys: tuple[bytes, ...] = ()
+    shared: tuple[bytes, ...] = ()
+    options: tuple[Argument, ...] = ()
+    """Names and values."""
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """As il1_put takes it."""
+        exclusive, shared, options = len(self.keys), len(self.shared), len(self.options) // 2
+        return (
+            self.payload,
+            exclusive,
+            shared,
+            options,
+            *self.keys,
+            *self.shared,
+            *self.options,
+        )
+
+
+@dataclass(slots=True)
+class Put:
+    """What a put answers of a message."""
+
+    id: int
+    known: bool
+    """Its dedup string was known: this is the first one's id, and nothing was put."""
+
+
+@dataclass(slots=True)
+class Handed:
+    """A message as a lease hands it out."""
+
+    id: int
+    sequence: int
+    attempt: int
+    payload: bytes
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+
+
+@dataclass(slots=True)
+class Leased:
+    """What a call to lease answers; without messages, when to ask again."""
+
+    token: int
+    messages: list[Handed]
+    due: float | None
+    """Seconds until something falls due; None: nothing will."""
+    sealed: bool
+    """The queue is sealed, and nothing in it is unsettled."""
+
+
+def micros(seconds: float) -> int:
+    """A duration as the wire has it."""
+    return round(min(seconds, 1e9) * 1e6)
+
+
+def put_options(
+    *,
+    priority: int = 0,
+    delay: float = 0,
+    dedup: str | None = None,
+    window: float | None = None,
+    barrier: bool = False,
+    result: float = 0,
+    retry: Retry | None = None,
+) -> tuple[Argument, ...]:
+    """The names and values of a put; what is as usual is left out."""
+    found: list[Argument] = []
+    if priority:
+        found += ["PRIORITY", priority]
+    if delay:
+        found += ["DELAY", micros(delay)]
+    if dedup is not None:
+        found += ["DEDUP", dedup.encode()]
+        if window is not None:
+            found += ["WINDOW", micros(window)]
+    if barrier:
+        found += ["BARRIER", 1]
+    if result:
+        found += ["RESULT", micros(result)]
+    if retry is not None:
+        found += policy(retry)
+    return tuple(found)
+
+
+def policy(retry: Retry) -> list[Argument]:
+    """A retry policy, as a put or a declaration names it."""
+    return [
+        *("ATTEMPTS", retry.attempts or 0),
+        *("FIRST", micros(retry.first)),
+        *("FACTOR", round(min(retry.factor, 1e9) * 1000)),
+        *("LONGEST", micros(retry.longest)),
+        *("JITTER", int(retry.jitter)),
+        *("THEN", retry.then),
+    ]
+
+
+def acking(token: int, id: int, result: bytes | None = None) -> Settlement:
+    """Settles the message."""
+    return ("ACK", token, id) if result is None else ("DONE", token, id, result)
+
+
+def nacking(token: int, id: int, delay: float | None, error: str) -> Settlement:
+    """Back to its place after `delay` seconds; None: after its policy's backoff."""
+    return ("NACK", token, id, "" if delay is None else micros(delay), text(error))
+
+
+def rejecting(token: int, id: int, reason: str) -> Settlement:
+    """A dead letter."""
+    return ("REJECT", token, id, text(reason))
+
+
+def releasing(token: int, id: int) -> Settlement:
+    """Back to its place, as it was."""
+    return ("RELEASE", token, id)
+
+
+def text(value: str) -> bytes:
+    """An error or a reason, cut to what the wire takes."""
+    return value.encode(errors="backslashreplace")[:MAX_TEXT]
+
+
+def puts(reply: Sequence[bytes]) -> list[Put]:
+    """What il1_put answers."""
+    return [Put(int(id), known == b"1") for id, known in zip(reply[::2], reply[1::2], strict=True)]
+
+
+def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
+    """What il1_lease answers, from `at` on."""
+    token, _deadline, due, count = reply[at : at + 4]
+    at += 4
+    messages = []
+    for _ in range(int(count)):
+        id, sequence, attempt, payload, exclusive, shared = reply[at : at + 6]
+        middle = at + 6 + int(exclusive)
+        end = middle + int(shared)
+        messages.append(
+            Handed(
+                int(id),
+                int(sequence or id),
+                int(attempt),
+                payload,
+                frozenset(reply[at + 6 : middle]),
+                frozenset(reply[middle:end]),
+            )
+        )
+        at = end
+    sealed = due == b"sealed"
+    left = None if sealed or not due else _left(int(due))
+    return Leased(int(token or 0), messages, left, sealed)
+
+
+def _left(due: int) -> float:
+    # A library of before it was a duration tells a time, by a clock that is not known here.
+    return due / 1e6 if due < MAX_SPAN else 1.0
+
+
+def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
+    """What il1_next answers: of each settlement its answer, and the lease."""
+    end = 1 + int(reply[0])
+    return list(reply[1:end]), leased(reply, end)
+
+
+def answer(settled: bytes) -> str:
+    """What became of a message, in a word."""
+    return _ANSWERS[settled]
+
+
+def stats(counted: dict[str, int]) -> Stats:
+    """As KeyedQueue counts them."""
+    return Stats(**{field.name: counted.get(field.name, 0) for field in fields(Stats)})
+
+
+@dataclass(slots=True)
+class Dead:
+    """A dead letter."""
+
+    id: int
+    attempts: int
+    error: str
+    priority: int
+    payload: bytes
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+
+
+def dead_letters(reply: Sequence[bytes]) -> list[Dead]:
+    """What il1_dead_letters answers."""
+    found = []
+    at = 0
+    while at < len(reply):
+        id, attempts, _time, error, priority, payload, exclusive, shared = reply[at : at + 8]
+        middle = at + 8 + int(exclusive)
+        end = middle + int(shared)
+        found.append(
+            Dead(
+                int(id),
+                int(attempts),
+                error.decode(errors="backslashreplace"),
+                int(priority),
+                payload,
+                frozenset(reply[at + 8 : middle]),
+                frozenset(reply[middle:end]),
+            )
+        )
+        at = end
+    return found
+
+
+def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[tuple[int, str]]]:
+    """What il1_scan answers: the next cursor, and of each message id and state."""
+    found = []
+    at = 1
+    while at < len(reply):
+        id, _sequence, _attempt, _payload, exclusive, shared, options = reply[at : at + 7]
+        at += 7 + int(exclusive) + int(shared) + 2 * int(options)
+        found.append((int(id), reply[at].decode()))
+        at += 3
+    return reply[0], found
+
+
+def explanation(reply: Sequence[bytes]) -> Explanation:
+    """What il1_explain answers of something that is there."""
+    parts = iter(reply)
+    truncated, count = next(parts) == b"1", int(next(parts))
+    return Explanation(tuple(_node(parts) for _ in range(count)), truncated)
+
+
+def _node(parts: Iterator[bytes]) -> ExplainNode:
+    id, state, attempt, age, consumer, held, left, due = (next(parts) for _ in range(8))
+    paused = tuple(next(parts) for _ in range(int(next(parts))))
+    blocked = tuple(_blocker(parts) for _ in range(int(next(parts))))
+    return ExplainNode(
+        int(id),
+        state.decode(),
+        int(attempt),
+        int(age) / 1e6,
+        consumer.decode(errors="backslashreplace"),
+        _span(held),
+        _span(left),
+        _span(due),
+        paused,
+        blocked,
+    )
+
+
+def _blocker(parts: Iterator[bytes]) -> Blocker:
+    key, ahead, exact, holders = (next(parts) for _ in range(4))
+    ids = tuple(int(next(parts)) for _ in range(int(holders)))
+    return Blocker(key or None, ids, int(ahead), exact == b"1")
+
+
+def _span(part: bytes) -> float | None:
+    return int(part) / 1e6 if part else None
+
+
+def pairs(reply: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Names and values."""
+    return ((name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True))
+
+
+MAX_SPAN = 10**15
+"""No duration is longer, in µs."""
+MAX_TEXT = 1024
+MAX_BATCH = 1024
+MAX_BATCH_KEYS = 4096
+MAX_PAYLOAD = 1_048_576
+LOST = b"LEASELOST"
+_ANSWERS = {
+    b"ACKED": "acked",
+    b"RETRIED": "retried",
+    b"DEAD": "dead",
+    b"HELD": "held",
+    b"RELEASED": "released",
+    LOST: "lost",
+}
