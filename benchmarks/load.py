@@ -28,7 +28,7 @@ def run(
     named: dict[str, float] = {"port": server.port, "pid": server.pid}
     if core is not None:
         named["core"] = core
-    words = [f"{name}={value:g}" for name, value in (named | dict(options)).items()]
+    words = [f"{name}={value:.15g}" for name, value in (named | dict(options)).items()]
     command = [str(load_program()), mode, *words]
     with subprocess.Popen(
         command,

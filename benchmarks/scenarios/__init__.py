@@ -12,6 +12,7 @@ from benchmarks.scenarios import (
     single,
     threads,
     trace,
+    workers,
 )
 
 ROWS: tuple[Row, ...] = (
@@ -25,4 +26,5 @@ ROWS: tuple[Row, ...] = (
     *hub.ROWS,
     *queues.ROWS,
     *engines.ROWS,
+    *workers.ROWS,
 )

@@ -55,7 +55,7 @@ def cluster(port: int) -> Iterator[tuple[int, str]]:
 
 
 def _wait(server: subprocess.Popen[bytes], programs: Path, port: int) -> None:
-    ready = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
     end = time.monotonic() + PATIENCE
     while subprocess.run(ready).returncode:
         if server.poll() is not None or time.monotonic() > end:

@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.interpreters import ROOT
+from benchmarks.interpreters import ROOT, environment
 from benchmarks.row import Sample
 from benchmarks.servers import LOAD_CORE, prepare, started
 from benchmarks.workers import environments, postgresql
@@ -35,18 +36,25 @@ class Racer:
     tasks: int = 10_000
     """Fewer where they would take more than some seconds."""
 
+    pairs: int | None = None
+    """Of a row at most, where a run takes long."""
+
     broker: str = "redis"
     node: bool = False
+    handlers: int = 0
+    """Ours: so many at once, and so many messages at most of a lease."""
 
     def command(self) -> list[str]:
         """Its program; what to do is added."""
         if self.node:
             return ["node", str(environments.HERE / "peers" / f"{self.name}.cjs")]
-        python = str(environments.python(self.name))
+        python = sys.executable if self.handlers else str(environments.python(self.name))
         return [python, "-m", "benchmarks.workers.program", self.name]
 
     def environment(self) -> dict[str, str]:
         """The benchmarks and, but for ours, nothing of this package."""
+        if self.handlers:
+            return environment() | {"BENCH_HANDLERS": str(self.handlers)}
         if self.node:
             return {"NODE_PATH": str(environments.node_modules(self.name))}
         return {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -58,7 +66,7 @@ def race(racer: Racer) -> Sample:
         return run(racer.command(), racer.environment(), url, racer.tasks)
 
 
-def run(command: list[str], environment: Mapping[str, str], url: str, tasks: int) -> Sample:
+def run(command: list[str], variables: Mapping[str, str], url: str, tasks: int) -> Sample:
     """The same of a program given by its command."""
     with tempfile.TemporaryDirectory() as folder:
         pipe = Path(folder) / "done"
@@ -68,7 +76,7 @@ def run(command: list[str], environment: Mapping[str, str], url: str, tasks: int
         start = partial(
             subprocess.Popen,
             cwd=folder,
-            env=inherited | dict(environment) | said,
+            env=inherited | dict(variables) | said,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -130,6 +138,7 @@ def _broker(racer: Racer) -> Iterator[str]:
             yield url
 
 
+OURS = (Racer("ours", handlers=1), Racer("ours", handlers=16))
 RACERS = (
     Racer("huey"),
     Racer("taskiq"),
@@ -137,7 +146,7 @@ RACERS = (
     Racer("bullmq", node=True),
     Racer("saq"),
     Racer("arq"),
-    Racer("celery"),
-    Racer("rq"),
-    Racer("procrastinate", broker="postgresql"),
+    Racer("celery", pairs=3),
+    Racer("rq", tasks=2_000, pairs=3),
+    Racer("procrastinate", tasks=2_000, pairs=3, broker="postgresql"),
 )
