@@ -24,6 +24,8 @@ __all__ = [
     "AsyncLease",
     "Batch",
     "Done",
+    "Engine",
+    "EngineError",
     "Future",
     "HubServer",
     "Lease",
@@ -452,6 +454,64 @@ def replay(schedule: str) -> list[str]:
     Raises:
         ValueError: the text is not a schedule; it names the line and what is wrong.
     """
+
+class EngineError(Exception):
+    """A call to an engine was refused: the text is that of the wire, its code first."""
+
+@final
+class Engine:
+    """The functions of the wire in this process: what ``memory://`` is. Any thread may call.
+
+    A call is ``function`` (``"il1_put"``), the queue's ``key`` (``b"il:{orders}"``; None for
+    ``il1_version`` and ``il1_queues``) and ``args``, the strings behind it: bytes, str (sent as
+    UTF-8) or int (sent as decimal digits). The answer is the reply's strings. A refusal raises
+    ``EngineError``; an argument of another type is a ``TypeError``.
+
+    It has the feature ``parks``: a call with a WAIT is answered when there is something.
+    """
+
+    def __new__(cls, clock: ManualClock | None = None, memory: int = 0) -> Self:
+        """``memory``: bytes that all queues may take before puts get ``OOM``; 0 is no bound."""
+
+    def call(
+        self, function: str, key: bytes | None, args: Sequence[bytes | str | int], /
+    ) -> list[bytes]:
+        """Make a call and wait for its answer, without the GIL, as long as its WAIT says.
+
+        Threads that wait keep the time between them. A signal handler that raises ends the wait;
+        the call is then forgotten, and may be sent again under the same number.
+        """
+
+    def start(
+        self,
+        function: str,
+        key: bytes | None,
+        args: Sequence[bytes | str | int],
+        waker: Callable[[int], object],
+        /,
+    ) -> list[bytes] | int:
+        """Make a call without waiting: its answer, or a ticket if it was parked.
+
+        Once it is answered, ``waker(ticket)`` is called, once, on whatever thread made the call
+        that answers it (never before ``start`` has returned), and ``take`` gives the answer. What
+        the waker raises is reported and ignored.
+        """
+
+    def take(self, ticket: int, /) -> list[bytes]:
+        """The answer of a parked call, once. ``LookupError`` before its waker was called."""
+
+    def forget(self, ticket: int, /) -> None:
+        """Nobody wants this answer: the call waits no more, and its waker is not called."""
+
+    def keep_time(self) -> None:
+        """Answer parked calls when their WAIT is over or something falls due, until ``close``.
+
+        Run it on a daemon thread where calls are made by ``start``: it sleeps without the GIL, and
+        costs nothing while nobody waits. A manual clock needs it not: ``advance`` does the same.
+        """
+
+    def close(self) -> None:
+        """End ``keep_time``. Calls go on."""
 
 @final
 class HubServer:

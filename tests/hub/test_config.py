@@ -33,6 +33,7 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "login_timeout": (5, [-1, 1.5]),
     "slow_log.threshold": (-1, [-2, "slow"]),
     "slow_log.length": (0, [-1]),
+    "queues.memory": (1 << 30, [-1, "1gb"]),
     "tls.cert": ("", [1, "\0"]),
     "tls.key": ("", [1, "\0"]),
     "tls.client_ca": ("", [1, "\0"]),

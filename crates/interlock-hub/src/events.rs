@@ -53,12 +53,14 @@ pub enum Question {
     Shutdown,
 }
 
-/// What the controller answers.
+/// What the controller answers, or a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Yes,
     /// With an error's text, its code first.
     No(String),
+    /// As it goes out.
+    Reply(Vec<u8>),
 }
 
 pub struct Events {

@@ -74,6 +74,13 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
             ],
         ),
+        (
+            "Queues",
+            vec![
+                ("queues", shared.queues.engine.names().len().to_string()),
+                ("queues_bytes", shared.queues.engine.used().to_string()),
+            ],
+        ),
         ("Memory", crate::memory::figures()),
         // Clients wait for this before they send anything.
         ("Persistence", vec![("loading", "0".to_owned())]),

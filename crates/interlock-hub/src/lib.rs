@@ -9,6 +9,7 @@
 //! | [`events`] | what the server says to, and asks of, its controller |
 //! | [`counters`] | what is counted since the start |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
+//! | [`queues`] | the keyed queues, and whom an answer that was waited for goes to |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`command`] | one declaration per command, and what each does |
 //! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
@@ -38,6 +39,7 @@ pub mod info;
 mod inherited;
 mod listening;
 pub mod memory;
+pub mod queues;
 pub mod reactor;
 pub mod registry;
 pub mod resp;

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::command::{self, Call, Command};
+use crate::command::{self, Call, Command, Waiting};
 use crate::counters::add;
 use crate::events::{Answer, Level};
+use crate::queues::ticket;
 use crate::registry::Card;
 use crate::resp::parse::{Limits, Parsed, Parser};
 use crate::resp::write::Writer;
@@ -38,7 +39,7 @@ pub enum Step {
     Idle,
     /// What was published so far must reach this worker's subscribers; then it goes on.
     Sync,
-    /// The controller was asked something: it goes on with `answered`.
+    /// The controller was asked something, or a queue has nothing yet: it goes on with `answered`.
     Wait,
     /// Nothing more is read. What is owed is sent first.
     Close,
@@ -130,7 +131,7 @@ impl Session {
         step
     }
 
-    /// The controller's answer. Then `run` goes on.
+    /// The answer to what it waits for. Then `run` goes on.
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(waiting) = state.waiting.take() else { return };
@@ -182,6 +183,9 @@ impl Session {
             }
         }
         self.state.stop_monitoring(core);
+        if matches!(self.state.waiting.as_deref(), Some(Waiting::Queue)) {
+            core.shared.queues.engine.forget(ticket(core.local.worker, self.state.card.token));
+        }
         core.shared.registry.remove(self.state.card.id);
     }
 }

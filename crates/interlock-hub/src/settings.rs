@@ -44,6 +44,8 @@ pub struct Live {
     /// Seconds in which a client must have said who it is, where that is asked; 0: no limit.
     pub login_timeout: u64,
     pub slow_log: SlowLog,
+    /// Bytes of all queues; 0: no limit.
+    pub queues_memory: u64,
     pub users: Users,
     /// Certificates and keys, for the ports that speak TLS.
     pub tls: Option<Arc<ServerConfig>>,
@@ -97,6 +99,7 @@ impl Default for Live {
             idle_timeout: 0,
             login_timeout: 60,
             slow_log: SlowLog { threshold: Some(10_000), length: 128 },
+            queues_memory: 0,
             users: Users::default(),
             tls: None,
             shown: Vec::new(),

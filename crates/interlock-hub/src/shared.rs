@@ -12,6 +12,7 @@ use crate::beat::Beats;
 use crate::counters::{add, Counters};
 use crate::events::{Answer, Asker, Events};
 use crate::info;
+use crate::queues::Queues;
 use crate::reactor::chunk::{Builder, Chunk};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::registry::{Registry, Time};
@@ -25,6 +26,7 @@ pub struct Shared {
     live: RwLock<Arc<Live>>,
     pub events: Events,
     pub directory: Directory,
+    pub queues: Queues,
     pub registry: Registry,
     pub mailboxes: Vec<Mailbox>,
     pub beats: Beats,
@@ -87,6 +89,7 @@ impl Shared {
         let events = Events::new()?;
         Ok(Shared {
             live: RwLock::new(Arc::new(settings.live.clone())),
+            queues: Queues::new(settings.live.queues_memory),
             settings,
             events,
             directory: Directory::default(),

@@ -23,8 +23,9 @@ pub struct User {
     /// Whoever connects is this user, without a password.
     pub open: bool,
     pub commands: Commands,
-    pub publish: Topics,
-    pub subscribe: Topics,
+    pub publish: Patterns,
+    pub subscribe: Patterns,
+    pub queues: Patterns,
 }
 
 #[derive(Debug, Default)]
@@ -35,9 +36,9 @@ pub enum Commands {
     These(Box<[usize]>),
 }
 
-/// Patterns of which a topic must match one.
+/// Patterns of which a topic, or a queue's name, must match one.
 #[derive(Debug, Default)]
-pub enum Topics {
+pub enum Patterns {
     #[default]
     All,
     These(Box<[Box<[u8]>]>),
@@ -132,11 +133,21 @@ impl User {
             Access::Patterns => {
                 arguments.from(1).all(|pattern| self.subscribe.hold_all_of(pattern))
             }
+            // A key that names no queue is the function's to refuse.
+            Access::Queue => {
+                let name = arguments.get(3).and_then(queue_name);
+                name.is_none_or(|name| self.queues.hold(name))
+            }
         };
-        let text: &[u8] =
-            b"NOPERM this user has no permissions to access one of the channels used as arguments";
-        (!allowed).then(|| text.to_vec())
+        let what = if command.access == Access::Queue { "keys" } else { "channels" };
+        let text = "NOPERM this user has no permissions to access one of the";
+        (!allowed).then(|| format!("{text} {what} used as arguments").into_bytes())
     }
+}
+
+/// `il:{NAME}` is the key of a queue.
+pub fn queue_name(key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(b"il:{")?.strip_suffix(b"}")
 }
 
 impl Commands {
@@ -160,27 +171,27 @@ impl Commands {
     }
 }
 
-impl Topics {
+impl Patterns {
     /// `*` among them stands for all.
     pub fn these(patterns: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let patterns: Vec<Box<[u8]>> = patterns.into_iter().map(Into::into).collect();
         if patterns.iter().any(|pattern| **pattern == *b"*") {
-            return Topics::All;
+            return Patterns::All;
         }
-        Topics::These(patterns.into())
+        Patterns::These(patterns.into())
     }
 
     pub fn hold(&self, topic: &[u8]) -> bool {
         match self {
-            Topics::All => true,
-            Topics::These(patterns) => patterns.iter().any(|own| glob::matches(own, topic)),
+            Patterns::All => true,
+            Patterns::These(patterns) => patterns.iter().any(|own| glob::matches(own, topic)),
         }
     }
 
     /// Whether all that `pattern` matches is surely allowed: it is one of the own patterns, or begins
     /// with all that one of them asks for.
     pub fn hold_all_of(&self, pattern: &[u8]) -> bool {
-        let Topics::These(patterns) = self else { return true };
+        let Patterns::These(patterns) = self else { return true };
         let literal = &pattern[..glob::literal_prefix(pattern)];
         patterns.iter().any(|own| {
             let prefix = &own[..glob::literal_prefix(own)];
@@ -193,8 +204,8 @@ impl Topics {
 mod tests {
     use super::*;
 
-    fn topics(patterns: &[&str]) -> Topics {
-        Topics::these(patterns.iter().map(|pattern| pattern.as_bytes().to_vec()))
+    fn topics(patterns: &[&str]) -> Patterns {
+        Patterns::these(patterns.iter().map(|pattern| pattern.as_bytes().to_vec()))
     }
 
     #[test]
@@ -218,7 +229,7 @@ mod tests {
         };
         let mut held = 0;
         for _ in 0..200_000 {
-            let own = Topics::these([string(b"aab*?[]\\", 4)]);
+            let own = Patterns::these([string(b"aab*?[]\\", 4)]);
             let (pattern, topic) = (string(b"aab*?[]\\", 5), string(b"ab*", 5));
             if own.hold_all_of(&pattern) && glob::matches(&pattern, &topic) {
                 held += 1;

@@ -98,6 +98,7 @@ impl<'py> Named<'py> {
             barrier: self.barrier,
             size: self.size,
             quiet: self.quiet,
+            ..Put::default()
         }
     }
 }

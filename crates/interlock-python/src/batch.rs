@@ -75,6 +75,7 @@ impl Batch {
                 barrier: put.barrier,
                 size: put.size,
                 quiet: put.quiet,
+                ..Put::default()
             })
             .collect();
         // Taken out, for a wake in the call runs Python code, and with it the garbage collector.

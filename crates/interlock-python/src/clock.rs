@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use crate::convert::micros;
+use crate::engine::Engine;
 use crate::queue::Queue;
 
 /// Time for tests: it stands still until `advance` moves it.
@@ -17,8 +18,8 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// The queue is told when the clock is moved.
-    pub fn follow(&self, queue: &Bound<'_, Queue>) -> PyResult<()> {
+    /// The queue, or the engine, is told when the clock is moved.
+    pub fn follow(&self, queue: &Bound<'_, PyAny>) -> PyResult<()> {
         let reference = PyWeakrefReference::new(queue)?.unbind();
         self.queues.lock().expect("never poisoned").push(reference);
         Ok(())
@@ -47,6 +48,10 @@ impl ManualClock {
             queues.iter().filter_map(|queue| queue.bind(py).upgrade()).collect()
         };
         for queue in queues {
+            if let Ok(engine) = queue.cast::<Engine>() {
+                engine.get().tick(py);
+                continue;
+            }
             let queue = queue.cast::<Queue>()?;
             queue.get().core.clock_moved();
             queue.get().say(py)?;

@@ -2,7 +2,7 @@
 
 use interlock_hub::settings::{Live, OutputLimit, Settings, SlowLog};
 use interlock_hub::tls;
-use interlock_hub::users::{Commands, Topics, User, Users};
+use interlock_hub::users::{Commands, Patterns, User, Users};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -48,6 +48,7 @@ pub fn read_live(given: &Bound<'_, PyDict>) -> PyResult<Live> {
                 let (threshold, length) = value.extract().map_err(at)?;
                 live.slow_log = SlowLog { threshold, length };
             }
+            "queues_memory" => live.queues_memory = value.extract().map_err(at)?,
             "normal" => live.normal = limit(&value).map_err(at)?,
             "pubsub" => live.pubsub = limit(&value).map_err(at)?,
             "users" => live.users = users(&value).map_err(at)?,
@@ -69,20 +70,20 @@ fn limit(value: &Bound<'_, PyAny>) -> PyResult<OutputLimit> {
     Ok(OutputLimit { soft: soft as usize, soft_seconds, hard: hard as usize })
 }
 
-type Given = (String, bool, Option<Vec<String>>, Vec<Vec<u8>>, Vec<Vec<u8>>);
+type Given = (String, bool, Option<Vec<String>>, Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<Vec<u8>>);
 
 /// Of each: name, whether it needs no password, commands or `None` for all, and patterns of what it may
-/// publish and subscribe to.
+/// publish to, subscribe to, and of queues.
 fn users(value: &Bound<'_, PyAny>) -> PyResult<Users> {
     let given: Vec<Given> = value.extract()?;
-    let user = |(name, open, commands, publish, subscribe): Given| {
+    let user = |(name, open, commands, publish, subscribe, queues): Given| {
         let commands = match commands {
             None => Commands::All,
             Some(names) => Commands::these(names.iter().map(String::as_str))
                 .map_err(|name| PyValueError::new_err(format!("there is no command {name:?}")))?,
         };
-        let (publish, subscribe) = (Topics::these(publish), Topics::these(subscribe));
-        Ok(User { name, open, commands, publish, subscribe })
+        let [publish, subscribe, queues] = [publish, subscribe, queues].map(Patterns::these);
+        Ok(User { name, open, commands, publish, subscribe, queues })
     };
     let users: PyResult<Vec<User>> = given.into_iter().map(user).collect();
     Ok(Users::new(users?))
@@ -108,7 +109,7 @@ fn wrong(py: Python<'_>, key: &str, error: &PyErr) -> PyErr {
     PyTypeError::new_err(format!("HubServer(): {text}"))
 }
 
-const LIVE: [&str; 12] = [
+const LIVE: [&str; 13] = [
     "maxclients",
     "max_per_address",
     "query_limit",
@@ -116,6 +117,7 @@ const LIVE: [&str; 12] = [
     "idle_timeout",
     "login_timeout",
     "slow_log",
+    "queues_memory",
     "normal",
     "pubsub",
     "users",

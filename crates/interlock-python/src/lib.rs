@@ -15,6 +15,7 @@ mod clock;
 mod convert;
 mod coroutine;
 mod deadlock;
+mod engine;
 mod errors;
 mod exit;
 mod explanation;
@@ -49,6 +50,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<future::Future>()?;
     module.add_class::<hub::HubServer>()?;
+    module.add_class::<engine::Engine>()?;
+    module.add("EngineError", module.py().get_type::<engine::EngineError>())?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;
     module.add_function(wrap_pyfunction!(work::call_handler, module)?)?;
     module.add_function(wrap_pyfunction!(work::end_call, module)?)?;

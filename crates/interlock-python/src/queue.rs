@@ -115,7 +115,7 @@ impl Queue {
 
     /// A manual clock tells the queue when it is moved.
     fn _follow(slf: &Bound<'_, Self>, clock: &Bound<'_, ManualClock>) -> PyResult<()> {
-        clock.get().follow(slf)
+        clock.get().follow(slf.as_any())
     }
 
     #[getter]

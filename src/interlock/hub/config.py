@@ -71,6 +71,7 @@ class Configuration:
             **plain,
             **limits,
             "slow_log": (None if threshold < 0 else threshold, self["slow_log.length"]),
+            "queues_memory": self["queues.memory"],
             "users": [user.for_server() for user in self.users()],
             "tls": self._certificates(),
             "port_speaks_tls": bool(self["tls.cert"]) and port < 0,

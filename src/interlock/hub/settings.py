@@ -257,6 +257,11 @@ SETTINGS = (
         live=True, redis="slowlog-max-len",
     ),
     Setting(
+        "queues.memory", 0, whole(0, MOST_BYTES), OR_NONE,
+        "bytes of all keyed queues together; at the limit puts are refused, all else goes on",
+        live=True, redis="maxmemory",
+    ),
+    Setting(
         "tls.cert", "", file, "the path of a file",
         "a PEM file with the certificate and those up to its authority; the port then speaks TLS",
         live=True, protected=True,

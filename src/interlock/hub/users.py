@@ -10,7 +10,7 @@ from interlock.hub import passwords
 from interlock.hub.fault import Wrong
 
 DEFAULT = "default"
-ORDINARY = ("@pubsub", "@connection", "acl|whoami", "-@admin", "-@dangerous")
+ORDINARY = ("@pubsub", "@queue", "@connection", "acl|whoami", "-@admin", "-@dangerous")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ class User:
 
     subscribe: tuple[str, ...]
     """Patterns of the topics that it may subscribe to."""
+
+    queues: tuple[str, ...]
+    """Patterns of the queues whose functions it may call."""
 
     @property
     def is_open(self) -> bool:
@@ -51,13 +54,15 @@ class User:
             allowed = allowed - named if rule.startswith("-") else allowed | named
         return sorted(allowed)
 
-    def for_server(self) -> tuple[str, bool, list[str] | None, list[bytes], list[bytes]]:
+    def for_server(
+        self,
+    ) -> tuple[str, bool, list[str] | None, list[bytes], list[bytes], list[bytes]]:
         """What the native server is given."""
-        publish, subscribe = (
+        publish, subscribe, queues = (
             [pattern.encode() for pattern in patterns]
-            for patterns in (self.publish, self.subscribe)
+            for patterns in (self.publish, self.subscribe, self.queues)
         )
-        return self.name, self.is_open, self.allowed(), publish, subscribe
+        return self.name, self.is_open, self.allowed(), publish, subscribe, queues
 
     def table(self) -> dict[str, object]:
         """As a `[[user]]` table that would give it."""
@@ -65,22 +70,24 @@ class User:
         if self.passwords:
             found["passwords"] = list(self.passwords)
         found["commands"] = list(self.commands)
-        return found | {"publish": list(self.publish), "subscribe": list(self.subscribe)}
+        for key in ("publish", "subscribe", "queues"):
+            found[key] = list(getattr(self, key))
+        return found
 
     def describe(self) -> str:
         """A line for people: what is open to it."""
         commands = " ".join(self.commands)
 
-        def topics(patterns: Sequence[str]) -> str:
-            return ", ".join(patterns) if patterns else "nothing"
+        def named(patterns: Sequence[str], none: str = "nothing") -> str:
+            return ", ".join(patterns) if patterns else none
 
         return (
-            f"may publish to {topics(self.publish)}; subscribe to {topics(self.subscribe)}; "
-            f"commands {commands}"
+            f"may publish to {named(self.publish)}; subscribe to {named(self.subscribe)}; "
+            f"queues {named(self.queues, 'none')}; commands {commands}"
         )
 
 
-EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",))
+EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",), ("*",))
 """Who is there when nobody is named: whoever connects may do all."""
 
 
@@ -129,9 +136,11 @@ def one(place: str, table: Mapping[str, object]) -> User:
     topics = words(place, table, "topics", ())
     publish = words(place, table, "publish", topics)
     subscribe = words(place, table, "subscribe", topics)
-    if not any(key in table for key in ("topics", "publish", "subscribe")):
-        raise Wrong(f"{place}.topics", "missing", 'a list of patterns, ["*"] for all topics')
-    return User(name, hashes, rules, publish, subscribe)
+    queues = words(place, table, "queues", ())
+    if not any(key in table for key in ("topics", "publish", "subscribe", "queues")):
+        allowed = 'a list of patterns, ["*"] for all topics; or queues'
+        raise Wrong(f"{place}.topics", "missing", allowed)
+    return User(name, hashes, rules, publish, subscribe, queues)
 
 
 def words(
@@ -160,5 +169,5 @@ def classes() -> list[str]:
     return ["@all", *sorted(found)]
 
 
-KEYS = ("name", "passwords", "commands", "topics", "publish", "subscribe")
+KEYS = ("name", "passwords", "commands", "topics", "publish", "subscribe", "queues")
 HASH = "what `interlock hub --hash-password` prints"

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use crate::key::Key;
-use crate::queue::types::Time;
+use crate::queue::types::{RetryPart, Time};
 
 /// A message that was given up.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub struct Dead<P> {
     pub keys: Vec<(Key, bool)>,
     pub attempts: u32,
     pub error: String,
+    /// What its put said of failures.
+    pub retry: Option<RetryPart>,
     pub priority: i8,
     pub barrier: bool,
     pub quiet: bool,
@@ -72,6 +74,16 @@ impl<P> DeadLetters<P> {
     pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
         let order = self.order_of.remove(&id)?;
         self.letters.remove(&order)
+    }
+
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Those that died after this one; `None`: there is no such dead letter.
+    pub fn after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        let order = *self.order_of.get(&id)?;
+        Some(self.letters.range(order + 1..).map(|(_, dead)| dead))
     }
 
     /// Oldest dead first.

@@ -1,6 +1,7 @@
 //! Known dedup strings (clause 13): while unsettled, and for a window after.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -13,6 +14,8 @@ pub struct Dedup {
     known: HashMap<Arc<str>, Entry, foldhash::fast::RandomState>,
     /// Settled ones by the time they are forgotten, which rises, for the window is one length.
     leaving: VecDeque<(Time, Arc<str>)>,
+    /// Those whose own window ends before that of one settled earlier.
+    sooner: BinaryHeap<Reverse<(Time, Arc<str>)>>,
     inserted: u64,
 }
 
@@ -22,13 +25,24 @@ const FORGOTTEN: usize = 4;
 #[derive(Debug)]
 struct Entry {
     id: u64,
+    /// Its own, instead of the queue's.
+    window: Option<u64>,
     /// `None` while unsettled.
     until: Option<Time>,
 }
 
 impl Dedup {
     pub fn new(window: u64) -> Self {
-        Dedup { window, known: HashMap::default(), leaving: VecDeque::new(), inserted: 0 }
+        Dedup { window, known: HashMap::default(), leaving: VecDeque::new(), sooner: BinaryHeap::new(), inserted: 0 }
+    }
+
+    pub fn set_window(&mut self, window: u64) {
+        self.window = window;
+    }
+
+    /// The window of a string that is known, if it has one of its own.
+    pub fn window_of(&self, name: &str) -> Option<u64> {
+        self.known.get(name)?.window
     }
 
     #[inline]
@@ -42,11 +56,11 @@ impl Dedup {
         entry.until.is_none_or(|until| now < until).then_some(entry.id)
     }
 
-    pub fn insert(&mut self, name: &str, id: u64, now: Time) -> Arc<str> {
+    pub fn insert(&mut self, name: &str, id: u64, window: Option<u64>, now: Time) -> Arc<str> {
         self.forget(now);
         self.inserted += 1;
         let name: Arc<str> = name.into();
-        self.known.insert(name.clone(), Entry { id, until: None });
+        self.known.insert(name.clone(), Entry { id, window, until: None });
         name
     }
 
@@ -58,19 +72,27 @@ impl Dedup {
     /// The message of this string was settled.
     pub fn settled(&mut self, name: Arc<str>, now: Time) {
         if let Some(entry) = self.known.get_mut(&name) {
-            let until = now.saturating_add(self.window);
+            let until = now.saturating_add(entry.window.unwrap_or(self.window));
             entry.until = Some(until);
-            self.leaving.push_back((until, name));
+            if self.leaving.back().is_none_or(|(last, _)| *last <= until) {
+                self.leaving.push_back((until, name));
+            } else {
+                self.sooner.push(Reverse((until, name)));
+            }
         }
         self.forget(now);
     }
 
     fn forget(&mut self, now: Time) {
         for _ in 0..FORGOTTEN {
-            if self.leaving.front().is_none_or(|(until, _)| *until > now) {
+            let over = |until: &Time| *until <= now;
+            let (until, name) = if self.leaving.front().is_some_and(|(until, _)| over(until)) {
+                self.leaving.pop_front().expect("just seen")
+            } else if self.sooner.peek().is_some_and(|Reverse((until, _))| over(until)) {
+                self.sooner.pop().expect("just seen").0
+            } else {
                 break;
-            }
-            let (until, name) = self.leaving.pop_front().expect("just seen");
+            };
             // The string may have been put again since.
             if self.known.get(&name).is_some_and(|entry| entry.until == Some(until)) {
                 self.known.remove(&name);

@@ -42,7 +42,7 @@ impl<P> Scheduler<P> {
             return Some(0);
         }
         let mut first = self.watch.next_look;
-        for timers in [&self.deadlines, &self.backoffs, &self.delays] {
+        for timers in [&self.deadlines, &self.batches.deadlines, &self.backoffs, &self.delays] {
             if let Some(due) = timers.first() {
                 first = first.min(due.at);
             }
@@ -82,6 +82,8 @@ impl<P> Scheduler<P> {
             let lease = self.end_lease(due.owner);
             self.stats.expired += 1;
             self.fail(lease.message, Failure::Expired, budget);
+        } else if due(self.batches.deadlines.first()).is_some() {
+            self.expire_one(budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);
             self.make_ready(due.owner);
@@ -130,12 +132,13 @@ impl<P> Scheduler<P> {
     /// A delay is over: the message takes its sequence and its place.
     fn fall_due(&mut self, at: u32) {
         let away = self.end_delay(at);
-        let sequence = self.next;
-        self.next += 1;
+        let sequence = self.draw();
         let extra = self.messages[at].extra;
         debug_assert_ne!(extra, NONE);
         self.extras[extra].sequence = sequence;
-        self.put_times.note(sequence, self.now);
+        if !self.by_time {
+            self.put_times.note(sequence, self.now);
+        }
         self.watch.fell_due(self.messages[at].id, self.now);
         let (keys, shared) = (refs(&away.keys), refs(&away.shared));
         self.place(at, sequence, &keys, &shared);

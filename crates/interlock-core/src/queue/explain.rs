@@ -26,12 +26,13 @@ struct Walk {
     limit: usize,
     truncated: bool,
     steps: u32,
+    now: Time,
 }
 
 impl Walk {
-    fn new(limit: usize) -> Self {
+    fn new(limit: usize, now: Time) -> Self {
         let (queue, seen) = Default::default();
-        Walk { queue, seen, limit, truncated: false, steps: STEPS }
+        Walk { queue, seen, limit, truncated: false, steps: STEPS, now }
     }
 
     fn add(&mut self, at: u32) {
@@ -64,17 +65,14 @@ impl<P> Scheduler<P> {
     pub fn explain(&mut self, now: Time, id: u64, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::Explain { id, limit });
         self.advance_oldest(self.next);
-        let at = self.find(id)?;
-        Some(self.walk([at].into_iter(), limit.max(1)))
+        self.explained(self.now, id, limit)
     }
 
     /// What stands on a key, in sequence, and what that waits for. `None`: nothing stands on it.
     pub fn explain_key(&mut self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
         self.advance_oldest(self.next);
-        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0)?;
-        let standing = self.lanes.standing(lane).map(|edge| edge.message);
-        Some(self.walk(standing, limit.max(1)))
+        self.explained_key(self.now, key, limit)
     }
 
     /// Whether a message waits, through whatever stands between, for one of `targets`: the ids of such a
@@ -96,7 +94,7 @@ impl<P> Scheduler<P> {
         if targets.contains(&id) {
             return Some(vec![id]);
         }
-        let explained = self.walk(self.find(id).into_iter(), LONGEST_CHAIN);
+        let explained = self.walk(self.now, self.find(id).into_iter(), LONGEST_CHAIN);
         let parent_of = |of: u64| {
             let holds = |node: &&Node| node.blocked.iter().any(|b| b.holders.contains(&of));
             explained.nodes.iter().find(holds).map(|node| node.id)
@@ -111,8 +109,13 @@ impl<P> Scheduler<P> {
         Some(chain)
     }
 
-    fn walk(&self, from: impl Iterator<Item = u32>, limit: usize) -> Explained {
-        self.walk_in(&mut Walk::new(limit), from)
+    pub(super) fn walk(
+        &self,
+        now: Time,
+        from: impl Iterator<Item = u32>,
+        limit: usize,
+    ) -> Explained {
+        self.walk_in(&mut Walk::new(limit, now.max(self.now)), from)
     }
 
     fn walk_in(&self, walk: &mut Walk, from: impl Iterator<Item = u32>) -> Explained {
@@ -130,7 +133,7 @@ impl<P> Scheduler<P> {
     }
 
     fn node(&self, at: u32, walk: &mut Walk) -> Node {
-        let message = &self.messages[at];
+        let (message, now) = (&self.messages[at], walk.now);
         let mut state = message.state.expect("an unsettled message");
         let mut paused = Vec::new();
         if matches!(state, State::Waiting | State::Ready) {
@@ -149,13 +152,17 @@ impl<P> Scheduler<P> {
             id: message.id,
             state,
             attempt: self.attempt(at),
-            age: self.now.saturating_sub(self.put_times.at(message.id)),
+            age: now.saturating_sub(self.put_at(message.id)),
             consumer: lease.map_or(0, |lease| lease.consumer),
-            held_for: lease.map(|lease| self.now - lease.at),
+            held_for: lease.map(|lease| now - lease.at),
             lease_left: lease
-                .filter(|lease| lease.timer != NONE)
-                .map(|lease| lease.deadline.saturating_sub(self.now)),
-            due_in: due.map(|due| due.saturating_sub(self.now)),
+                .filter(|lease| lease.timer != NONE || lease.batch != NONE)
+                .map(|lease| match lease.batch {
+                    NONE => lease.deadline,
+                    batch => self.batches.slab[batch].deadline,
+                })
+                .map(|deadline| deadline.saturating_sub(now)),
+            due_in: due.map(|due| due.saturating_sub(now)),
             paused,
             blocked: match message.state {
                 Some(State::Waiting) => self.blockers(at, walk),
@@ -234,7 +241,7 @@ mod tests {
 
     /// Steps an explanation of this message takes.
     fn steps(scheduler: &Scheduler<()>, id: u64) -> u32 {
-        let mut walk = Walk::new(100);
+        let mut walk = Walk::new(100, scheduler.now);
         scheduler.walk_in(&mut walk, scheduler.find(id).into_iter());
         STEPS - walk.steps
     }

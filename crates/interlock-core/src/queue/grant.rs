@@ -72,6 +72,7 @@ impl<P> Scheduler<P> {
             consumer,
             message: at,
             timer: NONE,
+            batch: NONE,
             noted: false,
         });
         if let Some(length) = self.options.lease {
@@ -93,7 +94,7 @@ impl<P> Scheduler<P> {
     }
 
     #[inline]
-    fn choose(&mut self, kind: Kind) -> Option<Ticket> {
+    pub(super) fn choose(&mut self, kind: Kind) -> Option<Ticket> {
         let (messages, extras) = (&self.messages, &self.extras);
         let valid = |ticket: &Ticket| is_ready(messages, extras, ticket);
         match kind {

@@ -421,6 +421,26 @@ impl Lanes {
         (u64::from(walked), false)
     }
 
+    /// No lane's number is at or above it.
+    pub fn end(&self) -> u32 {
+        self.lanes.end()
+    }
+
+    /// The lane, if one may be there; free ones have no messages.
+    pub fn get(&self, number: u32) -> Option<&Lane> {
+        self.lanes.get(number)
+    }
+
+    /// Lanes on which messages stand.
+    pub fn busy(&self) -> u64 {
+        if self.paused == 0 && self.unfinished.is_empty() {
+            // All but those that were idle lately.
+            let idle = self.recent.iter().filter(|&&number| self.lanes[number].depth == 0).count();
+            return (self.table.len() - idle) as u64;
+        }
+        self.all().filter(|(_, lane)| lane.depth > 0).count() as u64
+    }
+
     pub fn lane(&self, number: u32) -> &Lane {
         &self.lanes[number]
     }

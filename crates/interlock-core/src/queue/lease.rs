@@ -20,7 +20,7 @@
 
 use crate::queue::dead::Dead;
 pub use crate::queue::lane::KeysOf;
-use crate::queue::message::{BARRIER, QUIET};
+use crate::queue::message::{Failing, BARRIER, QUIET};
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
 use crate::queue::slab::{Record, NONE};
 use crate::queue::timers::Due;
@@ -40,6 +40,8 @@ pub struct Lease {
     pub message: u32,
     /// Its place among the deadlines; `NONE`: it has no deadline.
     pub timer: u32,
+    /// Its place among the leases of many messages; `NONE`: it is of one.
+    pub batch: u32,
     /// It was said that it is held too long.
     pub noted: bool,
 }
@@ -53,6 +55,7 @@ impl Default for Lease {
             consumer: 0,
             message: NONE,
             timer: NONE,
+            batch: NONE,
             noted: false,
         }
     }
@@ -96,7 +99,7 @@ pub(super) enum Failure<'a> {
 
 impl<P> Scheduler<P> {
     #[inline]
-    fn leased(&self, handle: Handle) -> Result<u32, LeaseLost> {
+    pub(super) fn leased(&self, handle: Handle) -> Result<u32, LeaseLost> {
         match self.leases.get(handle.place) {
             Some(lease) if lease.token == handle.token => Ok(lease.message),
             _ => Err(LeaseLost),
@@ -114,6 +117,9 @@ impl<P> Scheduler<P> {
     pub(super) fn end_lease(&mut self, place: u32) -> Lease {
         let lease = self.leases[place];
         self.leases.remove(place);
+        if lease.batch != NONE {
+            self.batches.left(lease.batch);
+        }
         if lease.timer != NONE {
             let leases = &mut self.leases;
             self.deadlines.remove(lease.timer, |owner, position| leases[owner].timer = position);
@@ -208,14 +214,14 @@ impl<P> Scheduler<P> {
         };
         self.set_error(at, error);
         let attempt = self.attempt(at);
-        let retry = &self.options.retry;
+        let retry = self.retry_of(at);
         if retry.attempts.is_some_and(|most| attempt >= most) {
             let then = retry.then;
             return self.give_up(at, then, budget);
         }
         let after = match failure {
             Failure::Nack { delay: Some(delay), .. } => delay,
-            _ => backoff(retry, self.messages[at].id, attempt),
+            _ => backoff(&retry, self.messages[at].id, attempt),
         };
         self.stats.retries += 1;
         let extra = self.extra(at);
@@ -264,23 +270,24 @@ impl<P> Scheduler<P> {
             .edges_of(message.first_edge)
             .map(|(_, edge)| (lanes.lane(edge.lane()).key.clone(), edge.shared()))
             .collect();
-        let (error, size) = match message.extra {
-            NONE => (String::new(), 0),
+        let (failing, size) = match message.extra {
+            NONE => (Failing::default(), 0),
             extra => {
                 let extra = &mut self.extras[extra];
-                (extra.error.take().map_or_else(String::new, String::from), extra.size)
+                (extra.failing.take().map_or_else(Failing::default, |failing| *failing), extra.size)
             }
         };
         let dead = Dead {
             id: message.id,
             keys,
             attempts: self.attempt(at),
-            error,
+            error: failing.error.map_or_else(String::new, String::from),
+            retry: failing.retry,
             priority: message.priority,
             barrier: message.flags & BARRIER != 0,
             quiet: message.flags & QUIET != 0,
             size,
-            put_at: self.put_times.at(message.id),
+            put_at: self.put_at(message.id),
             died_at: self.now,
             payload: (),
         };
@@ -290,14 +297,30 @@ impl<P> Scheduler<P> {
     }
 
     pub(super) fn set_error(&mut self, at: u32, error: &str) {
-        self.extra(at).error = Some(error.into());
+        self.failing(at).error = Some(error.into());
+    }
+
+    /// What its put said of failures is kept with how it failed.
+    pub(super) fn failing(&mut self, at: u32) -> &mut Failing {
+        self.extra(at).failing.get_or_insert_default()
+    }
+
+    fn retry_of(&self, at: u32) -> Retry {
+        let queue = &self.options.retry;
+        match self.messages[at].extra {
+            NONE => queue.clone(),
+            extra => match &self.extras[extra].failing {
+                Some(failing) => failing.retry.as_ref().map_or_else(|| queue.clone(), |own| own.over(queue)),
+                None => queue.clone(),
+            },
+        }
     }
 
     fn note_failed(&mut self, at: u32, attempt: u32, failed: Failed) {
         let message = &self.messages[at];
         let error = match message.extra {
             NONE => None,
-            extra => self.extras[extra].error.as_deref(),
+            extra => self.extras[extra].failing.as_ref().and_then(|failing| failing.error.as_deref()),
         };
         let (id, error) = (message.id, error.unwrap_or_default().to_owned());
         self.watch.push(Event::Failed { id, attempt, failed, error });
@@ -307,27 +330,46 @@ impl<P> Scheduler<P> {
 impl Dead<()> {
     fn with<P>(self, payload: P) -> Dead<P> {
         let Dead {
-            id, keys, attempts, error, priority, barrier, quiet, size, put_at, died_at, ..
+            id, keys, attempts, error, retry, priority, barrier, quiet, size, put_at, died_at, ..
         } = self;
-        Dead { id, keys, attempts, error, priority, barrier, quiet, size, put_at, died_at, payload }
+        Dead {
+            id,
+            keys,
+            attempts,
+            error,
+            retry,
+            priority,
+            barrier,
+            quiet,
+            size,
+            put_at,
+            died_at,
+            payload,
+        }
     }
 }
 
 /// The pause after a failed attempt, µs. With jitter it lies between half and all of the plain one,
 /// by a hash of id and attempt: a recorded schedule must replay (clause 20).
+///
+/// The same to the last µs wherever a queue lives: multiplied step by step, in numbers that Lua has too.
 fn backoff(retry: &Retry, id: u64, attempt: u32) -> u64 {
-    let plain = (retry.first as f64) * retry.factor.powi(attempt.min(1 << 20) as i32 - 1);
+    let mut plain = retry.first as f64;
+    for _ in 1..attempt.min(1 + MULTIPLIED) {
+        plain *= retry.factor;
+    }
     // A product beyond the range of u64 saturates in the cast, and NaN (0 times infinity) is 0.
     let plain = (plain as u64).min(retry.longest);
     if !retry.jitter {
         return plain;
     }
-    let mut x = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(attempt);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let part = (x >> 40) as f64 / (1u64 << 24) as f64;
+    let spread = id % 16_777_213 * 40_503 + u64::from(attempt) * 9_973;
+    let part = (spread % 65_536) as f64 / 65_536.0;
     plain / 2 + ((plain - plain / 2) as f64 * part) as u64
 }
+
+/// A backoff is multiplied no more often: by then it is the longest, or does not grow.
+const MULTIPLIED: u32 = 1000;
 
 #[cfg(test)]
 mod tests {

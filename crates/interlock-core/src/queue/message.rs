@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::queue::ready::Ticket;
 use crate::queue::slab::{Record, Slab, NONE};
-use crate::queue::types::State;
+use crate::queue::types::{RetryPart, State};
 
 /// An unsettled message; 32 bytes for a payload of 8.
 #[derive(Debug)]
@@ -40,7 +40,14 @@ pub struct Extra {
     /// Its place among the timers, or the next free record.
     pub timer: u32,
     pub dedup: Option<Arc<str>>,
+    pub failing: Option<Box<Failing>>,
+}
+
+/// How it failed last, and what its put said of failures.
+#[derive(Debug, Default)]
+pub struct Failing {
     pub error: Option<Box<str>>,
+    pub retry: Option<RetryPart>,
 }
 
 impl Record for Extra {

@@ -15,9 +15,11 @@
 //! ```
 
 mod barrier;
+pub mod batch;
 pub mod dead;
 mod dedup;
 mod due;
+mod engine;
 mod explain;
 mod grant;
 mod index;
@@ -27,6 +29,7 @@ mod look_up;
 mod message;
 pub mod operate;
 mod ready;
+pub mod read;
 pub mod record;
 pub mod scheduler;
 mod settle;

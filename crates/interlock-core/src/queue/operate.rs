@@ -74,7 +74,7 @@ impl<P> Scheduler<P> {
         self.cancel_at(at, &mut budget)
     }
 
-    fn cancel_at(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
+    pub(super) fn cancel_at(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
         let message = &self.messages[at];
         let (state, flags) = (message.state?, message.flags);
         match state {
@@ -210,7 +210,7 @@ impl<P> Scheduler<P> {
         let Some(dead) = self.dead.get(id) else {
             return Ok(None);
         };
-        self.room(1, dead.size)?;
+        self.room(1, self.weight(&dead.payload).unwrap_or(dead.size))?;
         let Some(dead) = self.dead.remove(id) else {
             return Ok(None);
         };
@@ -225,6 +225,7 @@ impl<P> Scheduler<P> {
             barrier: dead.barrier,
             size: dead.size,
             quiet: dead.quiet,
+            retry: dead.retry.as_ref(),
             ..Put::default()
         };
         self.stats.requeued += 1;
@@ -315,6 +316,11 @@ impl<P> Scheduler<P> {
 
     pub fn stats(&mut self, now: Time) -> Stats {
         self.begin(now, || Call::Stats);
+        self.counted()
+    }
+
+    /// The counts as the calls so far left them.
+    pub(super) fn counted(&self) -> Stats {
         let mut stats = self.stats.clone();
         stats.delayed = self.delays.len() as u64;
         stats.leased = self.leases.len() as u64;

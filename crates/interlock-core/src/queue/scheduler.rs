@@ -28,6 +28,7 @@
 //! | `message` | an unsettled message |
 //! | `grant` | handing out |
 //! | `settle` | settlement, and what it readies |
+//! | `batch`, `engine`, `read` | leases of many messages, and what else an engine of several processes asks |
 //! | `lease` | what a consumer says of a lease: ack, nack, reject, release, extend |
 //! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | what falls due |
@@ -38,6 +39,7 @@ use std::collections::VecDeque;
 
 use crate::key::KeyRef;
 use crate::queue::barrier::Barriers;
+use crate::queue::batch::Batches;
 use crate::queue::dead::DeadLetters;
 use crate::queue::dedup::Dedup;
 use crate::queue::due::Away;
@@ -52,7 +54,7 @@ use crate::queue::slab::{Slab, NONE};
 use crate::queue::timers::Timers;
 use crate::queue::trace::{Call, PutCall};
 use crate::queue::trace_text::Schedule;
-use crate::queue::types::{Options, State, Stats, Time};
+use crate::queue::types::{Options, RetryPart, State, Stats, Time};
 use crate::queue::watch::Watch;
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
@@ -63,16 +65,16 @@ const FLOOD: u64 = 1 << 16;
 
 /// What one call may still do (clause 21).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     /// Successors made ready.
-    pub ready: u32,
+    pub(super) ready: u32,
     /// Readers granted beyond the first of a lane, gates opened, tickets returned.
-    pub steps: u32,
+    pub(super) steps: u32,
 }
 
 impl Budget {
-    pub const ONE_CALL: Budget = Budget { ready: CALL_LIMIT, steps: CALL_LIMIT };
-    pub const NO_LIMIT: Budget = Budget { ready: u32::MAX, steps: u32::MAX };
+    pub(super) const ONE_CALL: Budget = Budget { ready: CALL_LIMIT, steps: CALL_LIMIT };
+    pub(super) const NO_LIMIT: Budget = Budget { ready: u32::MAX, steps: u32::MAX };
 }
 
 #[derive(Debug)]
@@ -81,6 +83,7 @@ pub struct Scheduler<P> {
     pub(super) messages: Slab<Message<P>>,
     pub(super) extras: Slab<Extra>,
     pub(super) leases: Slab<Lease>,
+    pub(super) batches: Batches,
     pub(super) lanes: Lanes,
     pub(super) barriers: Barriers,
     pub(super) keyed: Ready,
@@ -114,6 +117,13 @@ pub struct Scheduler<P> {
     pub(super) granted: Vec<u32>,
     /// Messages that nothing holds up any more and that one call more could not ready: (message, id).
     pub(super) late: VecDeque<(u32, u64)>,
+    /// Numbers are times, where time is ahead of them: see `engine`.
+    pub(super) by_time: bool,
+    /// What tells a payload's bytes, where the puts do not.
+    pub(super) weigh: Option<fn(&P) -> u64>,
+    /// Whether somebody waits for messages to be settled, and which were.
+    pub(super) notes_ended: bool,
+    pub(super) ended: Vec<u64>,
 }
 
 /// What a put names.
@@ -130,6 +140,10 @@ pub struct Put<'a> {
     pub size: u64,
     /// Left out of the debug log.
     pub quiet: bool,
+    /// What it says otherwise than the queue's policy.
+    pub retry: Option<&'a RetryPart>,
+    /// How long its dedup string is remembered once it is settled, µs; `None`: as the queue says.
+    pub window: Option<u64>,
 }
 
 /// Why a put was refused; the queue is as it was.
@@ -175,6 +189,7 @@ impl<P> Scheduler<P> {
             messages: Slab::new(),
             extras: Slab::new(),
             leases: Slab::new(),
+            batches: Batches::default(),
             barriers: Barriers::default(),
             keyed: Ready::default(),
             unkeyed: Ready::default(),
@@ -197,6 +212,10 @@ impl<P> Scheduler<P> {
             roomy: false,
             granted: Vec::new(),
             late: VecDeque::new(),
+            by_time: false,
+            weigh: None,
+            notes_ended: false,
+            ended: Vec::new(),
         }
     }
 
@@ -291,11 +310,27 @@ impl<P> Scheduler<P> {
         Ok(placed.collect())
     }
 
+    /// The next number of the series.
+    #[inline]
+    pub(super) fn draw(&mut self) -> u64 {
+        let number = if self.by_time { self.next.max(self.now) } else { self.next };
+        self.next = number + 1;
+        number
+    }
+
+    /// When a message was put.
+    #[inline]
+    pub(super) fn put_at(&self, id: u64) -> Time {
+        if self.by_time {
+            return id;
+        }
+        self.put_times.at(id)
+    }
+
     /// Gives a message its id and, unless it is delayed, its place.
     #[inline]
     pub(super) fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
-        let id = self.next;
-        self.next += 1;
+        let id = self.draw();
         self.stats.puts += 1;
         self.stats.unsettled += 1;
         if self.stats.unsettled > self.peak {
@@ -304,8 +339,11 @@ impl<P> Scheduler<P> {
                 self.ebb = self.peak / 8;
             }
         }
-        if self.put_times.note(id, self.now) {
+        if !self.by_time && self.put_times.note(id, self.now) {
             self.advance_oldest(id);
+        }
+        if let (Some(weigh), Some(payload)) = (self.weigh, &payload) {
+            self.stats.bytes += weigh(payload);
         }
         let mut flags = if put.keys.is_empty() && put.shared.is_empty() { 0 } else { KEYED };
         if put.barrier {
@@ -326,10 +364,13 @@ impl<P> Scheduler<P> {
         if put.size > 0 || put.dedup.is_some() {
             // Where bytes are not bounded a sum may pass 2^64; it comes back to zero all the same.
             self.stats.bytes = self.stats.bytes.wrapping_add(put.size);
-            let dedup = put.dedup.map(|name| self.dedup.insert(name, id, self.now));
+            let dedup = put.dedup.map(|name| self.dedup.insert(name, id, put.window, self.now));
             let extra = self.extra(message);
             extra.size = put.size;
             extra.dedup = dedup;
+        }
+        if let Some(retry) = put.retry {
+            self.failing(message).retry = Some(retry.clone());
         }
         if put.delay > 0 {
             self.delay(message, put);
@@ -413,6 +454,9 @@ impl<P> Scheduler<P> {
 
     /// Lets go of put times that nobody can ask for any more.
     pub(super) fn advance_oldest(&mut self, newest: u64) {
+        if self.by_time {
+            return;
+        }
         let messages = &self.messages;
         let (oldest, _) =
             self.index.next_from(self.oldest, newest, 4096, |place| messages[place].id);

@@ -17,6 +17,12 @@ impl<P> Scheduler<P> {
         let message = &mut self.messages[at];
         let Message { id, first_edge, extra, state, flags, .. } = *message;
         let payload = message.payload.take();
+        if let (Some(weigh), Some(payload)) = (self.weigh, &payload) {
+            self.stats.bytes -= weigh(payload);
+            if self.notes_ended {
+                self.ended.push(id);
+            }
+        }
         self.messages.remove(at);
         let messages = &self.messages;
         self.index.remove(id, at, |place| messages[place].id);

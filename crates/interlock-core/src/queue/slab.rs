@@ -66,6 +66,11 @@ impl<T: Record> Slab<T> {
         self.len
     }
 
+    /// No place is at or above it.
+    pub fn end(&self) -> u32 {
+        (self.segments.len() << BITS) as u32
+    }
+
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         self.len += 1;

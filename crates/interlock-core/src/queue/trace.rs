@@ -270,6 +270,8 @@ fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2]) -> Put<'a> {
         barrier: put.barrier,
         size: put.size,
         quiet: false,
+        retry: None,
+        window: None,
     }
 }
 

@@ -74,6 +74,31 @@ pub enum Then {
     Hold,
 }
 
+/// What a message's own retry policy says otherwise than its queue's (clause 10).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RetryPart {
+    pub attempts: Option<Option<u32>>,
+    pub first: Option<u64>,
+    pub factor: Option<f64>,
+    pub longest: Option<u64>,
+    pub jitter: Option<bool>,
+    pub then: Option<Then>,
+}
+
+impl RetryPart {
+    /// The policy that holds for the message.
+    pub fn over(&self, queue: &Retry) -> Retry {
+        Retry {
+            attempts: self.attempts.unwrap_or(queue.attempts),
+            first: self.first.unwrap_or(queue.first),
+            factor: self.factor.unwrap_or(queue.factor),
+            longest: self.longest.unwrap_or(queue.longest),
+            jitter: self.jitter.unwrap_or(queue.jitter),
+            then: self.then.unwrap_or(queue.then),
+        }
+    }
+}
+
 /// What becomes of a message whose lease an operator ended (clause 24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevokeThen {

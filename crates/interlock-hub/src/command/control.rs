@@ -89,5 +89,6 @@ pub fn answered(
             add(&core.shared.counters.total_error_replies, 1);
             reply.error(text.as_bytes());
         }
+        Answer::Reply(_) => {}
     }
 }

@@ -6,6 +6,7 @@ mod control;
 pub mod declared;
 mod documented;
 mod login;
+mod queues;
 mod server;
 mod slow;
 mod topics;
@@ -37,6 +38,8 @@ pub enum Waiting {
     Order {
         closes: bool,
     },
+    /// A function that waits for something to answer.
+    Queue,
 }
 
 impl Waiting {
@@ -50,6 +53,7 @@ impl Waiting {
         match self {
             Waiting::Login(login) => login.answered(answer, state, core, reply),
             Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
+            Waiting::Queue => queues::answered(answer, core, reply),
         }
     }
 }
@@ -59,6 +63,8 @@ impl Waiting {
 pub enum Unknown {
     Command,
     Subcommand,
+    /// Of FCALL, which says it as a server with libraries does.
+    Function,
 }
 
 pub fn all() -> impl Iterator<Item = &'static Command> {
@@ -71,7 +77,9 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
     let command = command.ok_or(Unknown::Command)?;
     match arguments.get(1) {
         Some(sub) if !command.subcommands.is_empty() => {
-            command.subcommand(sub).ok_or(Unknown::Subcommand)
+            let calls_functions = command.name.starts_with("fcall");
+            let unknown = if calls_functions { Unknown::Function } else { Unknown::Subcommand };
+            command.subcommand(sub).ok_or(unknown)
         }
         _ => Ok(command),
     }
@@ -158,6 +166,7 @@ impl Unknown {
             &bytes[..end.unwrap_or(bytes.len().min(most))]
         };
         match self {
+            Unknown::Function => b"ERR Function not found".to_vec(),
             Unknown::Subcommand => {
                 let container = arguments[0].to_ascii_uppercase();
                 let parts: [&[u8]; 5] =

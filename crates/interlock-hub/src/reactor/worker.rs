@@ -140,6 +140,7 @@ impl Worker {
         for (token, answer) in std::mem::take(&mut self.answers) {
             self.answered(token, answer);
         }
+        self.shared.queues.tick(&self.shared, self.local.worker);
         self.publish();
         if std::mem::take(&mut self.must_drain) {
             self.drain();
@@ -177,10 +178,13 @@ impl Worker {
             0
         } else if self.is_choked() {
             1
-        } else if self.free.len() == self.slots.len() {
-            -1
         } else {
-            1000
+            let rest = if self.free.len() == self.slots.len() { -1 } else { 1000 };
+            match self.shared.queues.timeout() {
+                -1 => rest,
+                // As a number without a sign, -1 is the longest.
+                due => (due as u32).min(rest as u32) as i32,
+            }
         }
     }
 

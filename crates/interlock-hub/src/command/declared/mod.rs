@@ -6,6 +6,7 @@
 
 mod client;
 mod connection;
+mod queues;
 mod server;
 mod topics;
 
@@ -48,6 +49,8 @@ pub enum Access {
     Topics,
     /// To subscribe to all topics that match one of the arguments.
     Patterns,
+    /// To the queue that is the key of the function.
+    Queue,
 }
 
 pub struct Argument {
@@ -61,8 +64,13 @@ pub struct Argument {
 }
 
 /// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 4] =
-    [topics::DECLARED, connection::DECLARED, client::DECLARED, server::DECLARED];
+pub static FAMILIES: [&[Command]; 5] = [
+    topics::DECLARED,
+    queues::DECLARED,
+    connection::DECLARED,
+    client::DECLARED,
+    server::DECLARED,
+];
 
 const COMMAND: Command = Command {
     name: "",

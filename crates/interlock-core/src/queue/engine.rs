@@ -1,0 +1,149 @@
+//! What a queue that serves several processes asks of the scheduler (clauses 8, 20, 21).
+//!
+//! Its numbers are times where time is ahead of them, so that none comes again after a failover that lost
+//! the last ones; the bytes of a message are its payload's. One call from outside is many calls here:
+//! [`Scheduler::start`] begins it, with what is due and with what all of it together may ready.
+
+use crate::queue::lease::{Failed, Failure, LeaseLost};
+use crate::queue::scheduler::{Budget, Handle, Placed, Put, Refused, Scheduler};
+use crate::queue::trace::Call;
+use crate::queue::types::{Options, Retry, Then, Time};
+use crate::queue::watch::Watch;
+
+impl<P> Scheduler<P> {
+    /// A scheduler whose numbers are the larger of the last one plus 1 and the time, µs.
+    pub fn by_time(options: Options, weigh: fn(&P) -> u64) -> Self {
+        let mut scheduler = Scheduler::new(options, Watch::off());
+        scheduler.by_time = true;
+        scheduler.weigh = Some(weigh);
+        scheduler
+    }
+
+    #[inline]
+    pub(super) fn weight(&self, payload: &P) -> Option<u64> {
+        self.weigh.map(|weigh| weigh(payload))
+    }
+
+    /// Begins a call: applies what is due. Answers whether there was anything.
+    #[inline]
+    pub fn start(&mut self, now: Time) -> bool {
+        let due = self.next_due().is_some_and(|due| due <= self.now.max(now));
+        self.begin(now, || Call::Tick);
+        due
+    }
+
+    /// What a call may ready beside what was due. A call that is replayed begins here, for what was due
+    /// at its time was recorded by itself.
+    #[inline]
+    pub fn allowance(&mut self, now: Time) -> Budget {
+        self.now = self.now.max(now);
+        Budget::ONE_CALL
+    }
+
+    /// The message of a dedup string that is known (clause 13).
+    #[inline]
+    pub fn known(&self, name: &str) -> Option<u64> {
+        self.dedup.find(name, self.now)
+    }
+
+    /// A put whose dedup string was known.
+    pub fn deduplicated(&mut self) {
+        self.stats.deduplicated += 1;
+    }
+
+    /// Queues a message that is new and for which there is room.
+    #[inline]
+    pub fn put_new(&mut self, put: &Put<'_>, payload: P) -> Placed {
+        Placed { id: self.enter(put, Some(payload)), known: false }
+    }
+
+    #[inline]
+    pub fn ack_within(&mut self, handle: Handle, budget: &mut Budget) -> Result<Option<P>, LeaseLost> {
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.stats.acks += 1;
+        Ok(self.settle(at, budget))
+    }
+
+    pub fn nack_within(
+        &mut self,
+        handle: Handle,
+        delay: Option<u64>,
+        error: &str,
+        budget: &mut Budget,
+    ) -> Result<Failed, LeaseLost> {
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        Ok(self.fail(at, Failure::Nack { delay, error }, budget))
+    }
+
+    pub fn reject_within(
+        &mut self,
+        handle: Handle,
+        reason: &str,
+        budget: &mut Budget,
+    ) -> Result<Failed, LeaseLost> {
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.set_error(at, reason);
+        Ok(self.give_up(at, Then::Dead, budget))
+    }
+
+    pub fn release_within(&mut self, handle: Handle) -> Result<(), LeaseLost> {
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.stats.releases += 1;
+        self.messages[at].hold = 0;
+        self.make_ready(at);
+        Ok(())
+    }
+
+    /// Cancels up to `limit` messages that are not leased: their ids and payloads.
+    pub fn cancel_some(&mut self, limit: usize, budget: &mut Budget) -> Vec<(u64, P)> {
+        use crate::queue::types::State;
+        let idle = |state: Option<State>| state.is_some_and(|state| state != State::Leased);
+        let places: Vec<(u64, u32)> = self
+            .messages
+            .places()
+            .filter(|(_, message)| idle(message.state))
+            .take(limit)
+            .map(|(at, message)| (message.id, at))
+            .collect();
+        let cancel = |(id, at): (u64, u32)| Some((id, self.cancel_at(at, budget)?));
+        places.into_iter().filter_map(cancel).collect()
+    }
+
+    /// Drops up to `limit` dead letters, the oldest first: their payloads.
+    pub fn drop_dead(&mut self, limit: usize) -> Vec<P> {
+        let ids: Vec<u64> = self.dead.iter().take(limit).map(|dead| dead.id).collect();
+        ids.into_iter().filter_map(|id| Some(self.dead.remove(id)?.payload)).collect()
+    }
+
+    /// Whether a dead letter, put again, would find room (clause 11).
+    pub fn requeue_room(&self, id: u64) -> Option<Result<(), Refused>> {
+        let dead = self.dead.get(id)?;
+        Some(self.room(1, self.weight(&dead.payload).unwrap_or(dead.size)))
+    }
+
+    /// From now on, or no longer, the ids of messages that were settled are noted.
+    pub fn note_ended(&mut self, notes: bool) {
+        self.notes_ended = notes;
+        self.ended.clear();
+    }
+
+    /// The ids noted since this was last asked.
+    pub fn ended(&mut self) -> std::vec::Drain<'_, u64> {
+        self.ended.drain(..)
+    }
+
+    /// Other bounds, for what comes; another policy, for failures from now on.
+    pub fn redeclare(&mut self, options: Options) {
+        self.dead.set_most(options.max_dead);
+        self.dedup.set_window(options.dedup_window);
+        self.options = options;
+    }
+
+    pub fn retry_policy(&self) -> &Retry {
+        &self.options.retry
+    }
+}

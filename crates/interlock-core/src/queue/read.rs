@@ -1,0 +1,218 @@
+//! Reading without a call's effects: what fell due since the last one counts as it did.
+
+use crate::key::KeyRef;
+use crate::queue::dead::Dead;
+use crate::queue::message::{BARRIER, GATED, PARKED};
+use crate::queue::scheduler::{Grant, Scheduler};
+use crate::queue::slab::NONE;
+use crate::queue::types::{Explained, RetryPart, State, Stats, Time};
+
+/// An unsettled message, with all that is known of it.
+#[derive(Debug)]
+pub struct Seen<'a, P> {
+    pub id: u64,
+    pub sequence: u64,
+    pub attempt: u32,
+    pub state: State,
+    pub priority: i8,
+    pub barrier: bool,
+    pub payload: &'a P,
+    pub dedup: Option<&'a str>,
+    /// The window of its dedup string, where it has one of its own.
+    pub window: Option<u64>,
+    pub retry: Option<&'a RetryPart>,
+    /// How it failed last.
+    pub error: Option<&'a str>,
+    /// When its delay or backoff ends.
+    pub due: Option<Time>,
+    /// Token, consumer and deadline.
+    pub lease: Option<(u64, u64, Time)>,
+    /// On how many of its keys, and barriers, it waits.
+    pub blocked: u32,
+    pub(super) at: u32,
+}
+
+impl<P> Scheduler<P> {
+    /// An unsettled message.
+    pub fn seen(&self, id: u64) -> Option<Seen<'_, P>> {
+        self.find(id).map(|at| self.seen_at(at))
+    }
+
+    fn seen_at(&self, at: u32) -> Seen<'_, P> {
+        let message = &self.messages[at];
+        let mut state = message.state.expect("an unsettled message");
+        let extra = (message.extra != NONE).then(|| &self.extras[message.extra]);
+        let failing = extra.and_then(|extra| extra.failing.as_deref());
+        let lease = (state == State::Leased).then(|| {
+            let lease = &self.leases[message.hold];
+            let deadline = match lease.batch {
+                NONE => lease.deadline,
+                batch => self.batches.slab[batch].deadline,
+            };
+            (lease.token, lease.consumer, deadline)
+        });
+        let due = match state {
+            State::Delayed => extra.and_then(|extra| self.delays.at(extra.timer)),
+            State::BackingOff => extra.and_then(|extra| self.backoffs.at(extra.timer)),
+            _ => None,
+        };
+        let blocked = if state == State::Waiting { message.hold } else { 0 };
+        if state == State::Ready && self.is_paused(at) {
+            state = State::Waiting;
+        }
+        let dedup = extra.and_then(|extra| extra.dedup.as_deref());
+        Seen {
+            id: message.id,
+            sequence: self.sequence(at),
+            attempt: self.attempt(at),
+            state,
+            priority: message.priority,
+            barrier: message.flags & BARRIER != 0,
+            payload: message.payload.as_ref().expect("an unsettled message has its payload"),
+            dedup,
+            window: dedup.and_then(|name| self.dedup.window_of(name)),
+            retry: failing.and_then(|failing| failing.retry.as_ref()),
+            error: failing.and_then(|failing| failing.error.as_deref()),
+            due,
+            lease,
+            blocked,
+            at,
+        }
+    }
+
+    fn is_paused(&self, at: u32) -> bool {
+        let message = &self.messages[at];
+        self.pauses.queue
+            || message.flags & PARKED != 0
+            || (self.lanes.paused > 0 && self.lanes.paused_lane(message.first_edge).is_some())
+    }
+
+    /// The keys of a message that was seen, exclusive ones first, each once.
+    pub fn keys_seen(&self, seen: &Seen<'_, P>, mut each: impl FnMut(&[u8], bool)) {
+        if seen.state != State::Delayed {
+            let keys = self.lanes.keys_of(self.messages[seen.at].first_edge);
+            return keys.for_each(|(key, shared)| each(key.as_bytes(), shared));
+        }
+        let keys = self.away_keys(seen.id);
+        let mut told = hashbrown::HashSet::<&[u8], foldhash::fast::RandomState>::default();
+        for (key, shared) in &keys {
+            if told.insert(key.as_bytes()) {
+                each(key.as_bytes(), *shared);
+            }
+        }
+    }
+
+    /// How many keys a message that was handed out holds exclusively, and how many shared.
+    #[inline]
+    pub fn key_counts(&self, grant: &Grant) -> (usize, usize) {
+        let mut counts = (0, 0);
+        for (_, edge) in self.lanes.edges_of(self.messages[grant.message].first_edge) {
+            if edge.shared() {
+                counts.1 += 1;
+            } else {
+                counts.0 += 1;
+            }
+        }
+        counts
+    }
+
+    /// The keys of a message that was handed out, exclusive ones first.
+    #[inline]
+    pub fn keys_granted(&self, grant: &Grant) -> impl Iterator<Item = &[u8]> {
+        self.lanes.keys_of(self.messages[grant.message].first_edge).map(|(key, _)| key.as_bytes())
+    }
+
+    /// The sequence of a message that was handed out.
+    #[inline]
+    pub fn sequence_granted(&self, grant: &Grant) -> u64 {
+        self.sequence(grant.message)
+    }
+
+    /// Some unsettled messages, in no order: those from the place `from` on, about `count`, and the place
+    /// to go on from; 0 when all were seen. One that is there all along is seen once.
+    pub fn scan(&self, from: u64, count: usize, mut each: impl FnMut(Seen<'_, P>)) -> u64 {
+        let mut left = count;
+        let mut at = from.min(u64::from(NONE)) as u32;
+        while at < self.messages.end() {
+            if left == 0 {
+                return u64::from(at);
+            }
+            if self.messages.get(at).is_some_and(|message| message.state.is_some()) {
+                each(self.seen_at(at));
+                left -= 1;
+            }
+            at += 1;
+        }
+        0
+    }
+
+    /// As `scan`, of the lanes with messages that have a place: key and depth.
+    pub fn scan_lanes(&self, from: u64, count: usize, mut each: impl FnMut(&[u8], u32)) -> u64 {
+        let mut left = count;
+        let mut at = from.min(u64::from(NONE)) as u32;
+        while at < self.lanes.end() {
+            if left == 0 {
+                return u64::from(at);
+            }
+            if let Some(lane) = self.lanes.get(at).filter(|lane| lane.depth > 0) {
+                each(lane.key.as_bytes(), lane.depth);
+                left -= 1;
+            }
+            at += 1;
+        }
+        0
+    }
+
+    /// Lanes with messages that have a place.
+    pub fn lane_count(&self) -> u64 {
+        self.lanes.busy()
+    }
+
+    /// Paused keys, and one more if the queue is.
+    pub fn pause_count(&self) -> u64 {
+        self.lanes.paused as u64 + u64::from(self.pauses.queue)
+    }
+
+    pub fn dead_letter(&self, id: u64) -> Option<&Dead<P>> {
+        self.dead.get(id)
+    }
+
+    pub fn has_dead_letters(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// The dead letters in the order in which they died.
+    pub fn all_dead(&self) -> impl Iterator<Item = &Dead<P>> {
+        self.dead.iter()
+    }
+
+    /// Those that died after this one; `None`: there is no such dead letter.
+    pub fn dead_after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        self.dead.after(id)
+    }
+
+    pub fn counts(&self) -> Stats {
+        self.counted()
+    }
+
+    pub fn explained(&self, now: Time, id: u64, limit: usize) -> Option<Explained> {
+        let at = self.find(id)?;
+        Some(self.walk(now, [at].into_iter(), limit.max(1)))
+    }
+
+    pub fn explained_key(&self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
+        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0)?;
+        let standing = self.lanes.standing(lane).map(|edge| edge.message);
+        Some(self.walk(now, standing, limit.max(1)))
+    }
+
+    /// Consumers that hold a lease, as they named themselves.
+    pub fn holders(&self) -> impl Iterator<Item = u64> + '_ {
+        self.leases.places().filter(|(_, lease)| lease.token != 0).map(|(_, lease)| lease.consumer)
+    }
+
+    /// Whether a waiting message stands behind a barrier.
+    pub fn is_gated(&self, seen: &Seen<'_, P>) -> bool {
+        self.messages[seen.at].flags & GATED != 0
+    }
+}

@@ -1,0 +1,157 @@
+//! Reading arguments. All of them are read and checked before anything is changed.
+
+use std::fmt::{Arguments, Display};
+
+use crate::limits::{MAX_NUMBER, MAX_TEXT};
+
+/// The arguments of a call, behind its key.
+pub trait Args {
+    fn len(&self) -> usize;
+    /// `index` is below `len`.
+    fn get(&self, index: usize) -> &[u8];
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T: AsRef<[u8]>> Args for [T] {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+    #[inline]
+    fn get(&self, index: usize) -> &[u8] {
+        self[index].as_ref()
+    }
+}
+
+/// Why a call was refused: a code, and what was wrong. The queue is as before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+pub type Read<T> = Result<T, Refused>;
+
+#[cold]
+pub fn refuse<T>(code: &str, called: &str, text: impl Display) -> Read<T> {
+    Err(Refused(format!("{code} il1_{called}: {text}")))
+}
+
+pub struct Reader<'a, A: Args + ?Sized> {
+    pub called: &'static str,
+    pub args: &'a A,
+    pub at: usize,
+}
+
+impl<'a, A: Args + ?Sized> Reader<'a, A> {
+    pub fn new(called: &'static str, args: &'a A) -> Self {
+        Reader { called, args, at: 0 }
+    }
+
+    #[cold]
+    pub fn bad<T>(&self, what: Arguments<'_>, wrong: impl Display) -> Read<T> {
+        refuse("BADARG", self.called, format_args!("{what} {wrong}"))
+    }
+
+    #[inline]
+    pub fn more(&self) -> bool {
+        self.at < self.args.len()
+    }
+
+    #[inline]
+    pub fn take(&mut self, what: Arguments<'_>) -> Read<&'a [u8]> {
+        if !self.more() {
+            return self.bad(what, "is missing");
+        }
+        self.at += 1;
+        Ok(self.args.get(self.at - 1))
+    }
+
+    /// At most so many bytes.
+    #[inline]
+    pub fn text(&mut self, most: usize, what: Arguments<'_>) -> Read<&'a [u8]> {
+        let value = self.take(what)?;
+        if value.len() > most {
+            return self.bad(what, format_args!("has {} bytes; at most {most}", value.len()));
+        }
+        Ok(value)
+    }
+
+    #[inline]
+    pub fn whole(&mut self, least: i64, most: u64, what: Arguments<'_>) -> Read<i64> {
+        let value = self.take(what)?;
+        match integer(value) {
+            Some(number) if number >= least && (number < 0 || number as u64 <= most) => Ok(number),
+            _ => self.no_whole(value, least, most, what),
+        }
+    }
+
+    /// A whole number that is not negative.
+    #[inline]
+    pub fn natural(&mut self, least: u64, most: u64, what: Arguments<'_>) -> Read<u64> {
+        self.whole(least as i64, most, what).map(|number| number as u64)
+    }
+
+    #[cold]
+    fn no_whole<T>(&self, value: &[u8], least: i64, most: u64, what: Arguments<'_>) -> Read<T> {
+        let shown = shown(value);
+        self.bad(what, format_args!("is '{shown}'; a whole number from {least} to {most}"))
+    }
+
+    /// An id or a token. A leading zero would be a second spelling of the same number.
+    #[inline]
+    pub fn number(&mut self, what: Arguments<'_>) -> Read<u64> {
+        let value = self.take(what)?;
+        let plain = (1..=16).contains(&value.len()) && value[0] != b'0';
+        match integer(value).filter(|&number| plain && number > 0) {
+            Some(number) => Ok(number as u64),
+            None => self.bad(what, "is no number that this queue gives"),
+        }
+    }
+
+    pub fn end(&self) -> Read<()> {
+        if self.more() {
+            let left = self.args.len() - self.at;
+            return refuse("BADARG", self.called, format_args!("{left} arguments too many"));
+        }
+        Ok(())
+    }
+
+    /// Who calls, and the number of the call: 0 for one whose reply need not be kept.
+    #[inline]
+    pub fn caller(&mut self) -> Read<(&'a [u8], u64)> {
+        let consumer = self.text(MAX_TEXT, format_args!("consumer"))?;
+        let call = self.natural(0, MAX_NUMBER, format_args!("call"))?;
+        if consumer.is_empty() && call > 0 {
+            // All who have no name would be answered with each other's replies.
+            return self.bad(format_args!("consumer"), "is empty, which only call 0 may have");
+        }
+        Ok((consumer, call))
+    }
+}
+
+/// Decimal digits, perhaps with `-` before them, at most 17 bytes in all.
+#[inline]
+pub fn integer(value: &[u8]) -> Option<i64> {
+    let (negative, digits) = match value.first() {
+        Some(b'-') => (true, &value[1..]),
+        _ => (false, value),
+    };
+    if digits.is_empty() || value.len() > 17 {
+        return None;
+    }
+    let mut number = 0i64;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    Some(if negative { -number } else { number })
+}
+
+/// What was given, in part only: it may be megabytes, and any bytes.
+pub fn shown(value: &[u8]) -> String {
+    let plain = |&byte: &u8| if (32..127).contains(&byte) { byte as char } else { '?' };
+    value.iter().take(32).map(plain).collect()
+}

@@ -1,0 +1,496 @@
+//! The numbered calls: `il1_put`, `il1_lease`, `il1_settle`, `il1_next`; repeating them, and waiting.
+
+use interlock_core::queue::types::{Kind, Time};
+
+use crate::args::{refuse, Args, Read, Reader, Refused};
+use crate::consumers::Known;
+use crate::function::Function;
+use crate::lease::{self, Wanted};
+use crate::limits::*;
+use crate::put::{self, No};
+use crate::queue::Queue;
+use crate::reply;
+use crate::settle::{self, Answer, Settlement};
+use crate::shared::Context;
+use crate::waiting::{Served, Waiter, Want};
+use crate::Outcome;
+
+/// Who calls, and how.
+struct Caller<'a> {
+    function: Function,
+    consumer: &'a [u8],
+    call: u64,
+    wait: u64,
+    /// It waited before, and was sent again: its place among those who wait.
+    place: Option<u64>,
+}
+
+/// What a repeat comes to.
+enum Repeat<'a> {
+    Answered,
+    Goes(Caller<'a>, Option<Vec<Answer>>),
+}
+
+impl Queue {
+    pub fn numbered<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let mut from = Reader::new(function.name(), args);
+        let (consumer, call) = from.caller()?;
+        let wait = match function {
+            Function::Settle => 0,
+            _ => from.natural(0, MAX_SPAN, format_args!("wait"))?,
+        };
+        let caller = Caller { function, consumer, call, wait, place: None };
+        match function {
+            Function::Put => {
+                let messages = put::read(&mut from)?;
+                self.put_call(caller, &messages, args, cx, out)
+            }
+            Function::Lease => {
+                let wanted = lease::read(&mut from)?;
+                from.end()?;
+                let Repeat::Goes(caller, _) = self.repeated(caller, cx, out)? else {
+                    return Ok(Outcome::Done);
+                };
+                self.begin(cx);
+                Ok(self.lease_call(caller, wanted, None, cx, out))
+            }
+            Function::Settle => {
+                let list = settle::read(&mut from)?;
+                if list.is_empty() {
+                    return from.bad(format_args!("settlements"), "are missing");
+                }
+                self.settle_call(caller, &list, args, cx, out)
+            }
+            _ => {
+                let wanted = lease::read(&mut from)?;
+                let list = settle::read(&mut from)?;
+                self.next_call(caller, wanted, &list, args, cx, out)
+            }
+        }
+    }
+
+    fn put_call<A: Args + ?Sized>(
+        &mut self,
+        caller: Caller<'_>,
+        messages: &put::Messages<'_>,
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let Repeat::Goes(caller, _) = self.repeated(caller, cx, out)? else {
+            return Ok(Outcome::Done);
+        };
+        self.begin(cx);
+        let from = out.len();
+        let waits = caller.wait > 0 && cx.caller.is_some();
+        // Who waits for room came first.
+        let behind = waits && caller.place.is_none() && self.waiting.wait_for_room();
+        let put = match behind {
+            true if messages.are_known(self) => self.put(messages, cx.free(), out),
+            true => Err(No::Full),
+            false => self.put(messages, cx.free(), out),
+        };
+        match put {
+            Ok(()) => {
+                self.keep(&caller, cx, &out[from..]);
+                cx.record_call(self, "put", args);
+                Ok(Outcome::Done)
+            }
+            Err(No::Refused(refused)) => Err(refused),
+            Err(No::Full) if waits => {
+                let owned = (0..args.len()).map(|i| args.get(i).into()).collect();
+                Ok(self.park(caller, Want::Room(owned), cx))
+            }
+            Err(No::Full) => Err(self.full()),
+        }
+    }
+
+    fn settle_call<A: Args + ?Sized>(
+        &mut self,
+        caller: Caller<'_>,
+        list: &[Settlement<'_>],
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let Repeat::Goes(caller, _) = self.repeated(caller, cx, out)? else {
+            return Ok(Outcome::Done);
+        };
+        self.begin(cx);
+        let mut budget = self.scheduler.allowance(cx.now);
+        let answers = self.settle(list, &mut budget);
+        let from = out.len();
+        reply::array(out, answers.len());
+        answers.iter().for_each(|answer| reply::text(out, answer.text()));
+        self.keep(&caller, cx, &out[from..]);
+        cx.record_call(self, "settle", args);
+        Ok(Outcome::Done)
+    }
+
+    fn next_call<A: Args + ?Sized>(
+        &mut self,
+        caller: Caller<'_>,
+        wanted: Wanted,
+        list: &[Settlement<'_>],
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let Repeat::Goes(caller, half) = self.repeated(caller, cx, out)? else {
+            return Ok(Outcome::Done);
+        };
+        self.begin(cx);
+        let again = half.is_some();
+        let answers = half.unwrap_or_else(|| {
+            let mut budget = self.scheduler.allowance(cx.now);
+            self.settle(list, &mut budget)
+        });
+        if !self.waiting.is_empty() && !again {
+            // What they waited for may have been held up by what was just settled. What was done so far is
+            // said first, for it was done first.
+            self.note_half(&caller, &answers, args, cx);
+            self.serve(cx);
+            return Ok(self.lease_call(caller, wanted, Some(answers), cx, out));
+        }
+        if again {
+            return Ok(self.lease_call(caller, wanted, Some(answers), cx, out));
+        }
+        let from = out.len();
+        let number = self.consumer(caller.consumer);
+        if self.grant(wanted, number, Some(&answers), out) {
+            self.keep(&caller, cx, &out[from..]);
+            cx.record_call(self, "next", args);
+            return Ok(Outcome::Done);
+        }
+        if self.waits(&caller, cx) {
+            self.note_half(&caller, &answers, args, cx);
+            return Ok(self.park(caller, Want::Lease(wanted, Some(answers)), cx));
+        }
+        self.nothing(Some(&answers), out);
+        self.keep(&caller, cx, &out[from..]);
+        cx.record_call(self, "next", args);
+        Ok(Outcome::Done)
+    }
+
+    /// `il1_next` has settled, and whatever comes of its lease, it settles only once.
+    fn note_half<A: Args + ?Sized>(
+        &mut self,
+        caller: &Caller<'_>,
+        answers: &[Answer],
+        args: &A,
+        cx: &mut Context<'_>,
+    ) {
+        if caller.call > 0 {
+            let number = self.consumer(caller.consumer);
+            let now = self.scheduler.last_time();
+            self.consumers.keep_half(number, caller.call, now, answers.to_vec());
+        }
+        if caller.call > 0 || !answers.is_empty() {
+            let named = [0, 1].into_iter().chain(6..args.len());
+            let args: Vec<&[u8]> = named.map(|i| args.get(i)).collect();
+            cx.record(self, "parked", &args);
+        }
+    }
+
+    /// Leases what is ready, or waits for it.
+    fn lease_call(
+        &mut self,
+        caller: Caller<'_>,
+        wanted: Wanted,
+        settled: Option<Vec<Answer>>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let from = out.len();
+        let number = self.consumer(caller.consumer);
+        let granted = self.grant(wanted, number, settled.as_deref(), out);
+        if !granted {
+            if self.waits(&caller, cx) {
+                return self.park(caller, Want::Lease(wanted, settled), cx);
+            }
+            self.nothing(settled.as_deref(), out);
+        }
+        self.keep(&caller, cx, &out[from..]);
+        if granted || caller.call > 0 {
+            let Caller { function, consumer, call, .. } = caller;
+            self.record_grant(function, consumer, call, wanted, cx);
+        }
+        Outcome::Done
+    }
+
+    fn record_grant(
+        &self,
+        function: Function,
+        consumer: &[u8],
+        call: u64,
+        wanted: Wanted,
+        cx: &Context<'_>,
+    ) {
+        let (call, count) = (call.to_string(), wanted.count.to_string());
+        let duration = wanted.duration.to_string();
+        let args = [
+            function.name().as_bytes(),
+            consumer,
+            call.as_bytes(),
+            count.as_bytes(),
+            duration.as_bytes(),
+            kind_name(wanted.kind),
+        ];
+        cx.record(self, "granted", &args);
+    }
+
+    fn waits(&self, caller: &Caller<'_>, cx: &Context<'_>) -> bool {
+        caller.wait > 0 && cx.caller.is_some() && !self.is_over()
+    }
+
+    fn park(&mut self, caller: Caller<'_>, want: Want, cx: &mut Context<'_>) -> Outcome {
+        let waiter = Waiter {
+            ticket: cx.caller.expect("only who has a ticket is parked"),
+            until: self.scheduler.last_time().saturating_add(caller.wait),
+            function: caller.function,
+            consumer: caller.consumer.into(),
+            call: caller.call,
+            want,
+        };
+        match caller.place {
+            Some(place) => self.waiting.insert(place, waiter),
+            None => self.waiting.enter(waiter),
+        }
+        Outcome::Parked
+    }
+
+    fn keep(&mut self, caller: &Caller<'_>, cx: &Context<'_>, reply: &[u8]) {
+        if caller.call > 0 {
+            let number = self.consumer(caller.consumer);
+            self.consumers.keep(number, caller.call, caller.function, cx.now, reply);
+        }
+    }
+
+    /// Whether the call was made before: it is answered as then, or goes on where it was.
+    fn repeated<'a>(
+        &mut self,
+        mut caller: Caller<'a>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Repeat<'a>> {
+        if caller.call == 0 {
+            return Ok(Repeat::Goes(caller, None));
+        }
+        if let Some(place) = self.waiting.of_consumer(caller.consumer) {
+            let waiter = self.waiting.get(place).expect("it waits");
+            let (call, last) = (caller.call, waiter.call);
+            if call < last {
+                let text = format_args!("call {call} comes after call {last}");
+                return refuse("STALECALL", caller.function.name(), text);
+            }
+            if call == last && waiter.function != caller.function {
+                let text = format_args!("call {call} was il1_{}", waiter.function.name());
+                return refuse("STALECALL", caller.function.name(), text);
+            }
+            let waiter = self.waiting.remove(place).expect("it waits");
+            if call == last {
+                caller.place = Some(place);
+            } else {
+                let text = format!("STALECALL il1_{}: call {last} comes after call {call}", waiter.function.name());
+                answer_error(cx, waiter.ticket, &Refused(text));
+            }
+        }
+        let known = self.consumers.known(caller.consumer, caller.call, caller.function, cx.now)?;
+        Ok(match known {
+            Known::New => Repeat::Goes(caller, None),
+            Known::Half(answers) => Repeat::Goes(caller, Some(answers)),
+            Known::Reply => {
+                out.extend_from_slice(self.consumers.reply(caller.consumer));
+                Repeat::Answered
+            }
+        })
+    }
+
+    pub fn full(&self) -> Refused {
+        let options = self.scheduler.options();
+        let counts = (self.scheduler.unsettled(), options.max_messages, options.max_bytes);
+        Refused(format!(
+            "FULL il1_put: {} messages are unsettled; MAXSIZE is {}, MAXBYTES is {}",
+            counts.0, counts.1, counts.2
+        ))
+    }
+
+    /// Answers those who wait and can be answered, in the order in which they came.
+    pub fn serve(&mut self, cx: &mut Context<'_>) {
+        if self.waiting.wait_for_results() {
+            self.serve_results(cx);
+        }
+        while self.waiting.wait_for_room() && self.serve_put(cx) {}
+        self.serve_leases(cx);
+        if self.is_over() {
+            while let Some(order) = self.waiting.first(|_| true) {
+                self.end_wait(order, cx);
+            }
+        }
+    }
+
+    fn serve_leases(&mut self, cx: &mut Context<'_>) {
+        let mut dry = [false; 3];
+        let kinds = [Kind::Any, Kind::Keyed, Kind::Unkeyed];
+        loop {
+            let scheduler = &self.scheduler;
+            let some = |line: usize| !dry[line] && scheduler.ready(kinds[line]) > 0;
+            let Some(order) = self.waiting.first(some) else { return };
+            let waiter = self.waiting.get(order).expect("it waits");
+            let Want::Lease(wanted, _) = waiter.want else { unreachable!("it is in that line") };
+            let name = waiter.consumer.clone();
+            let number = self.consumer(&name);
+            let mut out = Vec::new();
+            let waiter = self.waiting.remove(order).expect("it waits");
+            let Want::Lease(_, settled) = &waiter.want else { unreachable!("as just seen") };
+            if self.grant(wanted, number, settled.as_deref(), &mut out) {
+                self.answer_lease(&waiter, wanted, out, cx);
+            } else {
+                // What is ready is paused, all of it.
+                dry[crate::waiting::line_of(wanted.kind)] = true;
+                self.waiting.insert(order, waiter);
+            }
+        }
+    }
+
+    fn answer_lease(&mut self, waiter: &Waiter, wanted: Wanted, out: Vec<u8>, cx: &mut Context<'_>) {
+        let Waiter { function, consumer, call, ticket, .. } = waiter;
+        if *call > 0 {
+            let number = self.consumer(consumer);
+            self.consumers.keep(number, *call, *function, cx.now, &out);
+        }
+        self.record_grant(*function, consumer, *call, wanted, cx);
+        answer(cx, *ticket, out);
+    }
+
+    /// The first that waits for room; whether it was answered.
+    fn serve_put(&mut self, cx: &mut Context<'_>) -> bool {
+        let order = self.waiting.first_for_room().expect("somebody waits for room");
+        let Some(waiter) = self.waiting.remove(order) else { return false };
+        let Want::Room(args) = &waiter.want else { unreachable!("it is in that line") };
+        let mut from = Reader::new("put", &args[..]);
+        from.at = 3;
+        let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
+        let mut out = Vec::new();
+        match self.put(&messages, cx.free(), &mut out) {
+            Ok(()) => {
+                if waiter.call > 0 {
+                    let number = self.consumer(&waiter.consumer);
+                    self.consumers.keep(number, waiter.call, Function::Put, cx.now, &out);
+                }
+                cx.record_call(self, "put", &args[..]);
+                answer(cx, waiter.ticket, out);
+            }
+            Err(No::Refused(refused)) => answer_error(cx, waiter.ticket, &refused),
+            Err(No::Full) => {
+                self.waiting.insert(order, waiter);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Applies what is due, and answers whom that concerns and whose wait is over.
+    pub fn tick(&mut self, cx: &mut Context<'_>) {
+        self.begin(cx);
+        self.serve(cx);
+        while let Some(order) = self.waiting.over(self.scheduler.last_time().max(cx.now)) {
+            self.end_wait(order, cx);
+        }
+    }
+
+    /// A wait is over without what was waited for.
+    fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
+        let Some(waiter) = self.waiting.remove(order) else { return };
+        let mut out = Vec::new();
+        match &waiter.want {
+            Want::Lease(wanted, settled) => {
+                self.nothing(settled.as_deref(), &mut out);
+                if waiter.call > 0 {
+                    let wanted = *wanted;
+                    return self.answer_lease(&waiter, wanted, out, cx);
+                }
+            }
+            Want::Room(_) => reply::error(&mut out, &self.full().0),
+            Want::Result(id) => self.tell_result(*id, cx.now, &mut out),
+        }
+        answer(cx, waiter.ticket, out);
+    }
+
+    fn serve_results(&mut self, cx: &mut Context<'_>) {
+        let ended: Vec<u64> = self.scheduler.ended().collect();
+        for id in ended {
+            for order in self.waiting.of_result(id) {
+                self.end_wait(order, cx);
+            }
+        }
+        if !self.waiting.wait_for_results() {
+            self.scheduler.note_ended(false);
+        }
+    }
+
+    /// A record of a call that waited: see `Journal`.
+    pub fn replay_granted<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
+        let mut from = Reader::new("granted", args);
+        let function = match from.take(format_args!("function"))? {
+            b"next" => Function::Next,
+            _ => Function::Lease,
+        };
+        let (consumer, call) = from.caller()?;
+        let wanted = lease::read(&mut from)?;
+        let caller = Caller { function, consumer, call, wait: 0, place: None };
+        let mut out = Vec::new();
+        let Repeat::Goes(caller, half) = self.repeated(caller, cx, &mut out)? else { return Ok(()) };
+        self.begin(cx);
+        // An unnumbered `il1_next` keeps nothing, so that what it answered need not be known.
+        self.lease_call(caller, wanted, half, cx, &mut out);
+        Ok(())
+    }
+
+    /// A record of an `il1_next` that has settled: see `Journal`.
+    pub fn replay_parked<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
+        let mut from = Reader::new("parked", args);
+        let (consumer, call) = from.caller()?;
+        let list = settle::read(&mut from)?;
+        self.begin(cx);
+        let mut budget = self.scheduler.allowance(cx.now);
+        let answers = self.settle(&list, &mut budget);
+        if call > 0 {
+            let number = self.consumer(consumer);
+            self.consumers.keep_half(number, call, cx.now, answers);
+        }
+        Ok(())
+    }
+}
+
+fn answer(cx: &mut Context<'_>, ticket: u64, reply: Vec<u8>) {
+    cx.served.push(Served { ticket, reply });
+}
+
+fn answer_error(cx: &mut Context<'_>, ticket: u64, refused: &Refused) {
+    let mut reply = Vec::new();
+    reply::error(&mut reply, &refused.0);
+    answer(cx, ticket, reply);
+}
+
+fn kind_name(kind: Kind) -> &'static [u8] {
+    match kind {
+        Kind::Any => b"any",
+        Kind::Keyed => b"keyed",
+        Kind::Unkeyed => b"unkeyed",
+    }
+}
+
+/// The time at which a queue next asks to be ticked.
+pub fn alarm_of(queue: &Queue) -> Time {
+    match queue.waiting.first_until() {
+        None => Time::MAX,
+        Some(until) => until.min(queue.next_due().unwrap_or(Time::MAX)),
+    }
+}

@@ -1,0 +1,232 @@
+//! Who calls, and the last reply of each (clause 8): a call sent again, because its reply was lost, is
+//! answered as the first time and does nothing.
+
+use hashbrown::HashMap;
+use interlock_core::queue::types::Time;
+
+use crate::args::{refuse, Read};
+use crate::function::Function;
+use crate::limits::{KEPT, MAX_KEPT_BYTES};
+use crate::settle::Answer;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Default)]
+pub struct Consumers {
+    by_name: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    all: Vec<Consumer>,
+    free: Vec<u32>,
+    /// The consumer whose reply was kept first, and last; each knows the next.
+    first: Option<u32>,
+    last: Option<u32>,
+    bytes: usize,
+    /// At so many names it is worth looking who has gone.
+    crowd: usize,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    name: Box<[u8]>,
+    call: u64,
+    function: Function,
+    at: Time,
+    kept: Kept,
+    before: u32,
+    after: u32,
+}
+
+#[derive(Debug, Default)]
+enum Kept {
+    #[default]
+    Nothing,
+    Reply(Vec<u8>),
+    /// `il1_next` has settled and still waits, or its connection ended while it did.
+    Half(Vec<Answer>),
+    /// There was no room for it.
+    Dropped,
+}
+
+/// What is known of a call.
+pub enum Known {
+    New,
+    /// It was answered.
+    Reply,
+    /// It has settled, but leased nothing yet.
+    Half(Vec<Answer>),
+}
+
+impl Consumers {
+    /// The number of a consumer, from 1; 0 for the one without a name.
+    pub fn number(&mut self, name: &[u8], holders: impl FnOnce() -> Vec<u64>) -> u64 {
+        if name.is_empty() {
+            return 0;
+        }
+        if let Some(&at) = self.by_name.get(name) {
+            return u64::from(at) + 1;
+        }
+        if self.by_name.len() >= self.crowd.max(64) {
+            self.let_go(&holders());
+            self.crowd = 2 * self.by_name.len();
+        }
+        let consumer = Consumer {
+            name: name.into(),
+            call: 0,
+            function: Function::Lease,
+            at: 0,
+            kept: Kept::Nothing,
+            before: NONE,
+            after: NONE,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.all[at as usize] = consumer;
+                at
+            }
+            None => {
+                self.all.push(consumer);
+                self.all.len() as u32 - 1
+            }
+        };
+        self.by_name.insert(name.into(), at);
+        u64::from(at) + 1
+    }
+
+    pub fn name(&self, number: u64) -> &[u8] {
+        match number {
+            0 => b"",
+            number => &self.all[number as usize - 1].name,
+        }
+    }
+
+    /// Forgets names that hold no lease and of whose calls nothing is kept.
+    fn let_go(&mut self, holders: &[u64]) {
+        let holders: hashbrown::HashSet<u64, foldhash::fast::RandomState> =
+            holders.iter().copied().collect();
+        let (all, free) = (&mut self.all, &mut self.free);
+        self.by_name.retain(|_, &mut at| {
+            let consumer = &mut all[at as usize];
+            let stays = !matches!(consumer.kept, Kept::Nothing) || holders.contains(&(u64::from(at) + 1));
+            if !stays {
+                consumer.name = Box::default();
+                free.push(at);
+            }
+            stays
+        });
+    }
+
+    /// What is known of this call, of which the consumer has said nothing newer.
+    pub fn known(&self, name: &[u8], call: u64, function: Function, now: Time) -> Read<Known> {
+        let Some(consumer) = self.by_name.get(name).map(|&at| &self.all[at as usize]) else {
+            return Ok(Known::New);
+        };
+        if call == 0 || call > consumer.call || consumer.at + KEPT <= now {
+            return Ok(Known::New);
+        }
+        let (called, last) = (function.name(), consumer.call);
+        if call < last {
+            return refuse("STALECALL", called, format_args!("call {call} comes after call {last}"));
+        }
+        if consumer.function != function {
+            let of = consumer.function.name();
+            return refuse("STALECALL", called, format_args!("call {call} was il1_{of}"));
+        }
+        match &consumer.kept {
+            Kept::Nothing => Ok(Known::New),
+            Kept::Reply(_) => Ok(Known::Reply),
+            Kept::Half(answers) => Ok(Known::Half(answers.clone())),
+            Kept::Dropped => {
+                refuse("STALECALL", called, format_args!("the reply of call {call} was too large to keep"))
+            }
+        }
+    }
+
+    pub fn reply(&self, name: &[u8]) -> &[u8] {
+        match self.by_name.get(name).map(|&at| &self.all[at as usize].kept) {
+            Some(Kept::Reply(reply)) => reply,
+            _ => b"",
+        }
+    }
+
+    /// Keeps the reply of a consumer's call instead of the one before.
+    pub fn keep(&mut self, number: u64, call: u64, function: Function, now: Time, reply: &[u8]) {
+        let at = number as u32 - 1;
+        let consumer = &mut self.all[at as usize];
+        let mut room = match std::mem::take(&mut consumer.kept) {
+            Kept::Reply(before) => {
+                self.bytes -= before.capacity();
+                before
+            }
+            _ => Vec::new(),
+        };
+        room.clear();
+        if room.capacity() > 4 * reply.len() + 1024 {
+            room = Vec::new();
+        }
+        room.extend_from_slice(reply);
+        self.bytes += room.capacity();
+        self.set(at, call, function, now, Kept::Reply(room));
+    }
+
+    /// Keeps what a call has settled, until it has leased.
+    pub fn keep_half(&mut self, number: u64, call: u64, now: Time, answers: Vec<Answer>) {
+        let at = number as u32 - 1;
+        if let Kept::Reply(before) = &self.all[at as usize].kept {
+            self.bytes -= before.capacity();
+        }
+        self.set(at, call, Function::Next, now, Kept::Half(answers));
+    }
+
+    fn set(&mut self, at: u32, call: u64, function: Function, now: Time, kept: Kept) {
+        self.unlink(at);
+        let consumer = &mut self.all[at as usize];
+        (consumer.call, consumer.function, consumer.at, consumer.kept) = (call, function, now, kept);
+        self.link(at);
+        while let Some(first) = self.first {
+            let over = self.all[first as usize].at + KEPT <= now;
+            if !over && self.bytes <= MAX_KEPT_BYTES {
+                break;
+            }
+            self.drop_reply(first, if over { Kept::Nothing } else { Kept::Dropped });
+        }
+    }
+
+    fn drop_reply(&mut self, at: u32, instead: Kept) {
+        self.unlink(at);
+        if let Kept::Reply(reply) = std::mem::replace(&mut self.all[at as usize].kept, instead) {
+            self.bytes -= reply.capacity();
+        }
+    }
+
+    fn link(&mut self, at: u32) {
+        self.all[at as usize].before = self.last.unwrap_or(NONE);
+        self.all[at as usize].after = NONE;
+        match self.last {
+            Some(last) => self.all[last as usize].after = at,
+            None => self.first = Some(at),
+        }
+        self.last = Some(at);
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let (before, after) = (self.all[at as usize].before, self.all[at as usize].after);
+        let place = |at: u32| (at != NONE).then_some(at);
+        if before == NONE && self.first != Some(at) {
+            return;
+        }
+        match place(before) {
+            Some(before) => self.all[before as usize].after = after,
+            None => self.first = place(after),
+        }
+        match place(after) {
+            Some(after) => self.all[after as usize].before = before,
+            None => self.last = place(before),
+        }
+        self.all[at as usize].before = NONE;
+        self.all[at as usize].after = NONE;
+    }
+
+    /// Bytes of replies and names, about.
+    pub fn weight(&self) -> u64 {
+        (self.bytes + self.all.len() * 128) as u64
+    }
+}

@@ -1,0 +1,232 @@
+//! `il1_configure`: what a queue was declared as.
+
+use std::fmt::Arguments;
+
+use interlock_core::queue::types::{Options, Retry, Then};
+
+use crate::args::{refuse, Args, Read, Reader};
+use crate::limits::MAX_SPAN;
+use crate::reply;
+
+/// Whether what was answered survives the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing is stored.
+    #[default]
+    None,
+    /// Stored once a second.
+    EverySecond,
+    /// An answer means that it is stored.
+    Always,
+}
+
+impl Durability {
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::None => "none",
+            Durability::EverySecond => "everysec",
+            Durability::Always => "always",
+        }
+    }
+}
+
+/// A queue's options, in the units of the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub max_size: u64,
+    pub max_bytes: u64,
+    pub max_dead: u64,
+    pub window: u64,
+    /// `None`: for ever.
+    pub attempts: Option<u32>,
+    pub first: u64,
+    /// In thousandths.
+    pub factor: u64,
+    pub longest: u64,
+    pub jitter: bool,
+    pub then: Then,
+    /// Bytes of kept results.
+    pub results: u64,
+    pub durability: Durability,
+}
+
+impl Declared {
+    pub fn default_of(durability: Durability) -> Self {
+        Declared {
+            max_size: 0,
+            max_bytes: 0,
+            max_dead: 10_000,
+            window: 300_000_000,
+            attempts: Some(5),
+            first: 1_000_000,
+            factor: 2000,
+            longest: 60_000_000,
+            jitter: true,
+            then: Then::Dead,
+            results: 64 << 20,
+            durability,
+        }
+    }
+
+    /// As the scheduler takes them.
+    pub fn options(&self) -> Options {
+        Options {
+            max_messages: self.max_size as usize,
+            max_bytes: self.max_bytes,
+            lease: None,
+            retry: Retry {
+                attempts: self.attempts,
+                first: self.first,
+                factor: self.factor as f64 / 1000.0,
+                longest: self.longest,
+                jitter: self.jitter,
+                then: self.then,
+            },
+            dedup_window: self.window,
+            max_dead: self.max_dead as usize,
+        }
+    }
+
+    pub fn tell(&self, out: &mut Vec<u8>) {
+        reply::array(out, 24);
+        let then = then_name(self.then);
+        let mut number = |name: &str, value: u64| {
+            reply::text(out, name.as_bytes());
+            reply::number(out, value);
+        };
+        number("MAXSIZE", self.max_size);
+        number("MAXBYTES", self.max_bytes);
+        number("MAXDEAD", self.max_dead);
+        number("WINDOW", self.window);
+        number("ATTEMPTS", self.attempts.unwrap_or(0).into());
+        number("FIRST", self.first);
+        number("FACTOR", self.factor);
+        number("LONGEST", self.longest);
+        number("JITTER", self.jitter.into());
+        reply::text(out, b"THEN");
+        reply::text(out, then.as_bytes());
+        reply::text(out, b"RESULTS");
+        reply::number(out, self.results);
+        reply::text(out, b"DURABILITY");
+        reply::text(out, self.durability.name().as_bytes());
+    }
+}
+
+pub fn then_name(then: Then) -> &'static str {
+    match then {
+        Then::Dead => "dead",
+        Then::Hold => "hold",
+    }
+}
+
+/// One part of a retry policy, as `il1_put` and `il1_configure` take it.
+pub enum Policy {
+    Attempts(Option<u32>),
+    First(u64),
+    Factor(u64),
+    Longest(u64),
+    Jitter(bool),
+    Then(Then),
+}
+
+/// Reads the value of `name`, which is one of the policy's.
+pub fn read_policy<A: Args + ?Sized>(
+    from: &mut Reader<'_, A>,
+    name: &str,
+    what: Arguments<'_>,
+) -> Read<Policy> {
+    Ok(match name {
+        "ATTEMPTS" => {
+            let most = from.natural(0, MAX_ATTEMPTS, what)? as u32;
+            Policy::Attempts(Some(most).filter(|&most| most > 0))
+        }
+        "FIRST" => Policy::First(from.natural(0, MAX_SPAN, what)?),
+        "FACTOR" => Policy::Factor(from.natural(1000, MAX_FACTOR, what)?),
+        "LONGEST" => Policy::Longest(from.natural(0, MAX_SPAN, what)?),
+        "JITTER" => Policy::Jitter(from.natural(0, 1, what)? == 1),
+        _ => match from.take(what)? {
+            b"dead" => Policy::Then(Then::Dead),
+            b"hold" => Policy::Then(Then::Hold),
+            _ => return from.bad(what, "is not dead or hold"),
+        },
+    })
+}
+
+const MAX_ATTEMPTS: u64 = 1_000_000_000;
+const MAX_FACTOR: u64 = 1_000_000;
+const MAX_COUNT: u64 = 1_000_000_000_000_000;
+
+const NAMES: [&str; 12] = [
+    "MAXSIZE", "MAXBYTES", "MAXDEAD", "WINDOW", "ATTEMPTS", "FIRST", "FACTOR", "LONGEST", "JITTER",
+    "THEN", "RESULTS", "DURABILITY",
+];
+
+/// What a call declares; `None`: it only asks.
+pub struct Declaration {
+    pub replace: bool,
+    pub declared: Declared,
+}
+
+pub fn read<A: Args + ?Sized>(
+    from: &mut Reader<'_, A>,
+    default: Durability,
+    journal: bool,
+) -> Read<Option<Declaration>> {
+    if !from.more() {
+        return Ok(None);
+    }
+    let replace = from.args.get(0) == b"REPLACE";
+    from.at += usize::from(replace);
+    let mut declared = Declared::default_of(default);
+    let mut seen = 0u16;
+    while from.more() {
+        let name = from.take(format_args!("options"))?;
+        let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
+            let text = "hold a name that is not MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, \
+                        FACTOR, LONGEST, JITTER, THEN, RESULTS or DURABILITY";
+            return from.bad(format_args!("options"), text);
+        };
+        let name = NAMES[at];
+        let what = format_args!("{name}");
+        if seen & 1 << at != 0 {
+            return from.bad(what, "is named twice");
+        }
+        seen |= 1 << at;
+        match name {
+            "MAXSIZE" => declared.max_size = from.natural(0, MAX_COUNT, what)?,
+            "MAXBYTES" => declared.max_bytes = from.natural(0, MAX_COUNT, what)?,
+            "MAXDEAD" => declared.max_dead = from.natural(0, MAX_COUNT, what)?,
+            "WINDOW" => declared.window = from.natural(0, MAX_SPAN, what)?,
+            "RESULTS" => declared.results = from.natural(0, MAX_COUNT, what)?,
+            "DURABILITY" => declared.durability = durability(from, journal)?,
+            _ => match read_policy(from, name, what)? {
+                Policy::Attempts(value) => declared.attempts = value,
+                Policy::First(value) => declared.first = value,
+                Policy::Factor(value) => declared.factor = value,
+                Policy::Longest(value) => declared.longest = value,
+                Policy::Jitter(value) => declared.jitter = value,
+                Policy::Then(value) => declared.then = value,
+            },
+        }
+    }
+    Ok(Some(Declaration { replace, declared }))
+}
+
+fn durability<A: Args + ?Sized>(from: &mut Reader<'_, A>, journal: bool) -> Read<Durability> {
+    let what = format_args!("DURABILITY");
+    let durability = match from.take(what)? {
+        b"always" => Durability::Always,
+        b"everysec" => Durability::EverySecond,
+        b"none" => Durability::None,
+        b"server" => {
+            let text = "DURABILITY is server, which only Redis can; always, everysec or none";
+            return refuse("NOTSUPPORTED", from.called, text);
+        }
+        _ => return from.bad(what, "is not always, everysec or none"),
+    };
+    if durability != Durability::None && !journal {
+        let text = format_args!("DURABILITY is {}; this server has no journal", durability.name());
+        return refuse("NOTSUPPORTED", from.called, text);
+    }
+    Ok(durability)
+}

@@ -1,0 +1,108 @@
+//! Leasing: what is handed out, and how it is told.
+
+use interlock_core::queue::types::{Kind, Time};
+
+use crate::args::{Args, Read, Reader};
+use crate::limits::*;
+use crate::queue::Queue;
+use crate::reply;
+use crate::settle::Answer;
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub count: usize,
+    /// µs.
+    pub duration: u64,
+    pub kind: Kind,
+}
+
+pub fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<Wanted> {
+    let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))? as usize;
+    let duration = from.natural(1, MAX_SPAN, format_args!("duration"))?;
+    let kind = match from.take(format_args!("kind"))? {
+        b"any" => Kind::Any,
+        b"keyed" => Kind::Keyed,
+        b"unkeyed" => Kind::Unkeyed,
+        _ => return from.bad(format_args!("kind"), "is not any, keyed or unkeyed"),
+    };
+    Ok(Wanted { count, duration, kind })
+}
+
+impl Queue {
+    /// Hands out what is ready and tells it, behind the answers of what was settled before. False:
+    /// nothing is ready, and nothing was told.
+    pub fn grant(
+        &mut self,
+        wanted: Wanted,
+        consumer: u64,
+        settled: Option<&[Answer]>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut grants = std::mem::take(&mut self.grants);
+        grants.clear();
+        let Wanted { count, duration, kind } = wanted;
+        let s = &mut self.scheduler;
+        let handed = s.lease_batch(kind, count, MAX_BATCH_KEYS, duration, consumer, &mut grants);
+        if let Some(handed) = handed {
+            let mut keys = std::mem::take(&mut self.counts);
+            keys.clear();
+            keys.extend(grants.iter().map(|grant| self.scheduler.key_counts(grant)));
+            let strings: usize = keys.iter().map(|(exclusive, shared)| 7 + exclusive + shared).sum();
+            begin(settled, strings + 4, out);
+            reply::number(out, handed.token);
+            reply::number(out, handed.deadline);
+            reply::text(out, b"");
+            reply::number(out, grants.len() as u64);
+            for (grant, &(exclusive, shared)) in grants.iter().zip(&keys) {
+                reply::number(out, grant.id);
+                match self.scheduler.sequence_granted(grant) {
+                    sequence if sequence == grant.id => reply::text(out, b""),
+                    sequence => reply::number(out, sequence),
+                }
+                reply::number(out, grant.attempt.into());
+                reply::text(out, &self.scheduler.payload(grant).data);
+                reply::number(out, exclusive as u64);
+                reply::number(out, shared as u64);
+                self.scheduler.keys_granted(grant).for_each(|key| reply::text(out, key));
+            }
+            self.counts = keys;
+        }
+        self.grants = grants;
+        handed.is_some()
+    }
+
+    /// Tells that nothing is ready, and when it may be worth asking again.
+    pub fn nothing(&self, settled: Option<&[Answer]>, out: &mut Vec<u8>) {
+        begin(settled, 4, out);
+        reply::text(out, b"");
+        reply::text(out, b"");
+        match self.scheduler.next_due() {
+            _ if self.is_over() => reply::text(out, b"sealed"),
+            // A duration: the caller does not know this clock.
+            due => reply::optional(out, due.map(|due| due.saturating_sub(self.scheduler.last_time()))),
+        }
+        reply::text(out, b"0");
+    }
+
+    /// Sealed, and nothing is unsettled: no lease will ever find something.
+    pub fn is_over(&self) -> bool {
+        self.sealed && self.scheduler.unsettled() == 0
+    }
+
+    /// When something falls due that no call causes.
+    pub fn next_due(&self) -> Option<Time> {
+        self.scheduler.next_due()
+    }
+}
+
+fn begin(settled: Option<&[Answer]>, strings: usize, out: &mut Vec<u8>) {
+    match settled {
+        None => reply::array(out, strings),
+        Some(answers) => {
+            reply::array(out, 1 + answers.len() + strings);
+            reply::number(out, answers.len() as u64);
+            answers.iter().for_each(|answer| reply::text(out, answer.text()));
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The functions of the wire, `il1_put` and the rest, over the scheduler of `interlock-core`: bytes and
+//! time in, replies out. No sockets, no Python, no threads, no clock: whoever calls says what time it is.
+//!
+//! ```
+//! use interlock_engine::{Engine, Function, Outcome, Settings};
+//!
+//! let engine = Engine::new(Settings::default());
+//! let (mut out, mut served) = (Vec::new(), Vec::new());
+//! let put = ["me", "0", "0", "hello", "1", "0", "0", "room:7"];
+//! let (now, key) = (1_700_000_000_000_000, Some(&b"il:{mail}"[..]));
+//! let outcome = engine.call(Function::Put, key, &put[..], now, None, &mut out, &mut served);
+//! assert_eq!(outcome, Outcome::Done);
+//! assert_eq!(out, b"*2\r\n$16\r\n1700000000000000\r\n$1\r\n0\r\n");
+//!
+//! // With a ticket, a lease waits until there is something.
+//! let lease = ["me", "0", "5000000", "1", "1000000", "any"];
+//! let keep = engine.call(Function::Lease, key, &lease[..], now, Some(7), &mut out, &mut served);
+//! assert_eq!(keep, Outcome::Done);
+//! let wait = engine.call(Function::Lease, key, &lease[..], now, Some(7), &mut out, &mut served);
+//! assert_eq!(wait, Outcome::Parked);
+//! assert!(engine.next_due().is_some());
+//! engine.call(Function::Put, key, &["", "0", "0", "more", "0", "0", "0"][..], now, None, &mut out, &mut served);
+//! assert_eq!(served[0].ticket, 7);
+//! ```
+//!
+//! # For whoever calls
+//!
+//! - A reply is RESP, the same in RESP2 and RESP3: it is appended to `out`, and nothing is appended by a
+//!   call that was refused or parked. [`Outcome::Refused`] has the text of the error, for
+//!   [`reply::error`]. [`reply::parse`] takes a reply apart.
+//! - Arguments are whatever implements [`Args`]: slices of slices do.
+//! - A call with a `WAIT` and a ticket may be [`Outcome::Parked`]. It is answered by a later call of
+//!   anybody's, or by [`Engine::tick`]: its ticket and its whole reply (an error too) are pushed to
+//!   `served`, which the caller must look at after every call and every tick. A ticket is used for one
+//!   parked call. [`Engine::forget`] says that nobody wants the answer any more. A ticket that was
+//!   forgotten, or whose call was sent again under another one, is never served.
+//! - Whoever parks calls keeps the time: [`Engine::next_due`] says when to `tick` next, and may become
+//!   nearer with every call that is made.
+//! - Any thread may call. Each queue has a lock of its own; [`Engine::hold`] takes it once for several
+//!   calls. `served` is filled under that lock and is best looked at without it.
+//! - `now` may be a little older than that of another thread's call: a queue's time does not fall.
+//! - [`Function::class_of`] is what rights attach to; [`queue_name`] the name that patterns are matched
+//!   with.
+
+mod args;
+mod calls;
+mod consumers;
+mod declare;
+mod explain;
+mod function;
+mod lease;
+mod limits;
+mod operate;
+mod put;
+mod queue;
+mod read;
+pub mod reply;
+mod results;
+mod settle;
+mod shared;
+mod waiting;
+mod words;
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use interlock_core::queue::types::Time;
+use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
+
+pub use args::{Args, Refused};
+pub use declare::Durability;
+pub use function::{Class, Function};
+pub use shared::{Journal, Settings};
+pub use waiting::{Served, Ticket};
+
+use args::{refuse, Read};
+use queue::Queue;
+use shared::{Cell, Context, Shared};
+
+/// The wire's version.
+pub const WIRE: &str = "1";
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The reply was appended.
+    Done,
+    /// Nothing was changed, but for what was due.
+    Refused(Refused),
+    /// It is answered later, by its ticket.
+    Parked,
+}
+
+type Names = HashMap<Box<[u8]>, Cell, foldhash::fast::RandomState>;
+
+/// Queues by name, and the functions on them.
+pub struct Engine {
+    queues: RwLock<Names>,
+    shared: Shared,
+}
+
+/// A queue that is held for several calls.
+pub struct Held<'a> {
+    engine: &'a Engine,
+    cell: Cell,
+    queue: ArcMutexGuard<RawMutex, Queue>,
+}
+
+impl Engine {
+    pub fn new(settings: Settings) -> Self {
+        let (used, alarms, tickets) = Default::default();
+        let shared = Shared { settings, used, alarms, tickets };
+        Engine { queues: RwLock::default(), shared }
+    }
+
+    /// Makes one call. `key` is the one key of the call, if it has one.
+    #[allow(clippy::too_many_arguments)]
+    pub fn call<A: Args + ?Sized>(
+        &self,
+        function: Function,
+        key: Option<&[u8]>,
+        args: &A,
+        now: Time,
+        caller: Option<Ticket>,
+        out: &mut Vec<u8>,
+        served: &mut Vec<Served>,
+    ) -> Outcome {
+        if !function.takes_queue() {
+            return self.without_queue(function, key, args, out);
+        }
+        match self.hold(function, key) {
+            Ok(mut held) => held.call(function, args, now, caller, out, served),
+            Err(refused) => Outcome::Refused(refused),
+        }
+    }
+
+    fn without_queue<A: Args + ?Sized>(
+        &self,
+        function: Function,
+        key: Option<&[u8]>,
+        args: &A,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        if key.is_some() {
+            return Outcome::Refused(Refused(format!("BADARG il1_{}: takes no key", function.name())));
+        }
+        if let Err(refused) = args::Reader::new(function.name(), args).end() {
+            return Outcome::Refused(refused);
+        }
+        if function == Function::Queues {
+            let names = self.names();
+            let names: Vec<&[u8]> = names.iter().map(AsRef::as_ref).collect();
+            reply::texts(out, &names);
+        } else {
+            let settings = &self.shared.settings;
+            let mut told: Vec<&[u8]> =
+                vec![WIRE.as_bytes(), settings.version.as_bytes(), b"keys=4096", b"parks", b"queues"];
+            if settings.journal.is_some() {
+                told.push(b"journal");
+            }
+            reply::texts(out, &told);
+        }
+        Outcome::Done
+    }
+
+    /// The names of all queues, sorted.
+    pub fn names(&self) -> Vec<Box<[u8]>> {
+        let mut names: Vec<Box<[u8]>> = self.queues.read().keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Takes the queue of this key for some calls; it is made if it is not there, unless `function` only
+    /// reads. (Which is also named in the refusal of a key that is no queue's.) Whoever holds one queue
+    /// must not call for another.
+    pub fn hold(&self, function: Function, key: Option<&[u8]>) -> Result<Held<'_>, Refused> {
+        let Some(name) = key.and_then(queue_name) else {
+            let text = "takes one key, il:{name}, without other braces";
+            return refuse("BADARG", function.name(), text);
+        };
+        let cell = match function.class() {
+            Class::Read => self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name)),
+            _ => self.cell(name),
+        };
+        let queue = cell.lock_arc();
+        Ok(Held { engine: self, cell, queue })
+    }
+
+    fn fresh(&self, name: &[u8]) -> Cell {
+        Arc::new(Mutex::new(Queue::new(name, self.shared.settings.durability)))
+    }
+
+    fn cell(&self, name: &[u8]) -> Cell {
+        if let Some(cell) = self.queues.read().get(name) {
+            return cell.clone();
+        }
+        self.queues.write().entry(name.into()).or_insert_with(|| self.fresh(name)).clone()
+    }
+
+    /// When `tick` is next worth calling; `None`: nobody waits.
+    pub fn next_due(&self) -> Option<Time> {
+        self.shared.alarms.lock().first().map(|(time, _)| *time)
+    }
+
+    /// Applies what is due where somebody waits, and answers whose wait is over.
+    pub fn tick(&self, now: Time, served: &mut Vec<Served>) {
+        let due: Vec<Box<[u8]>> = {
+            let alarms = self.shared.alarms.lock();
+            alarms.iter().take_while(|(time, _)| *time <= now).map(|(_, name)| name.clone()).collect()
+        };
+        for name in due {
+            let cell = self.cell(&name);
+            let queue = cell.lock_arc();
+            let mut held = Held { engine: self, cell, queue };
+            held.within(now, None, served, |queue, cx| queue.tick(cx));
+        }
+    }
+
+    /// Nobody waits for this answer any more.
+    pub fn forget(&self, ticket: Ticket) {
+        let Some(cell) = self.shared.tickets.lock().remove(&ticket) else { return };
+        let mut queue = cell.lock_arc();
+        if let Some(order) = queue.waiting.of_ticket(ticket) {
+            queue.waiting.remove(order);
+        }
+        self.after(&mut queue);
+    }
+
+    /// Makes a call that a [`Journal`] recorded, as it was made then.
+    pub fn replay<A: Args + ?Sized>(
+        &self,
+        name: &[u8],
+        function: &str,
+        args: &A,
+        now: Time,
+    ) -> Result<(), Refused> {
+        let cell = self.cell(name);
+        let mut queue = cell.lock_arc();
+        let (mut served, mut out) = (Vec::new(), Vec::new());
+        let shared = &self.shared;
+        let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
+        let done = match function {
+            "tick" => {
+                queue.scheduler.start(now);
+                queue.results.forget_old(now, 1000);
+                Ok(())
+            }
+            "granted" => queue.replay_granted(args, &mut cx),
+            "parked" => queue.replay_parked(args, &mut cx),
+            _ => match Function::named(format!("il1_{function}").as_bytes()) {
+                Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
+                None => refuse("BADARG", function, "is no function"),
+            },
+        };
+        self.after(&mut queue);
+        done
+    }
+
+    /// What has to be known of a queue outside its lock.
+    fn after(&self, queue: &mut Queue) {
+        let weight = queue.total_weight();
+        if weight != queue.counted {
+            // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.
+            let more = weight.wrapping_sub(queue.counted);
+            self.shared.used.fetch_add(more, Ordering::Relaxed);
+            queue.counted = weight;
+        }
+        let alarm = calls::alarm_of(queue);
+        if alarm != queue.alarm {
+            let mut alarms = self.shared.alarms.lock();
+            alarms.remove(&(queue.alarm, queue.name.clone()));
+            if alarm != Time::MAX {
+                alarms.insert((alarm, queue.name.clone()));
+            }
+            queue.alarm = alarm;
+        }
+    }
+
+    /// Bytes of all queues, about.
+    pub fn used(&self) -> u64 {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Held<'_> {
+    /// Makes one call on this queue.
+    pub fn call<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        args: &A,
+        now: Time,
+        caller: Option<Ticket>,
+        out: &mut Vec<u8>,
+        served: &mut Vec<Served>,
+    ) -> Outcome {
+        let from = out.len();
+        let ran = self.within(now, caller, served, |queue, cx| queue.run(function, args, cx, out));
+        ran.unwrap_or_else(|refused| {
+            out.truncate(from);
+            Outcome::Refused(refused)
+        })
+    }
+
+    fn within<R>(
+        &mut self,
+        now: Time,
+        caller: Option<Ticket>,
+        served: &mut Vec<Served>,
+        call: impl FnOnce(&mut Queue, &mut Context<'_>) -> R,
+    ) -> R {
+        let from = served.len();
+        let shared = &self.engine.shared;
+        let mut cx = Context { now, caller, served, shared, replays: false };
+        let result = call(&mut self.queue, &mut cx);
+        if served.len() > from {
+            let mut tickets = shared.tickets.lock();
+            served[from..].iter().for_each(|served| drop(tickets.remove(&served.ticket)));
+        }
+        if let Some(ticket) = caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some()) {
+            shared.tickets.lock().insert(ticket, self.cell.clone());
+        }
+        self.engine.after(&mut self.queue);
+        result
+    }
+}
+
+impl Queue {
+    fn run<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let outcome = match function {
+            Function::Put | Function::Lease | Function::Settle | Function::Next => {
+                self.numbered(function, args, cx, out)?
+            }
+            _ if function.class() == Class::Read => return self.read(function, args, cx, out),
+            _ => {
+                self.operate(function, args, cx, out)?;
+                Outcome::Done
+            }
+        };
+        if !self.waiting.is_empty() {
+            self.serve(cx);
+        }
+        Ok(outcome)
+    }
+}
+
+/// The name in the key of a queue, `il:{name}`; `None`: it is no queue's.
+pub fn queue_name(key: &[u8]) -> Option<&[u8]> {
+    let name = key.strip_prefix(b"il:{")?.strip_suffix(b"}")?;
+    let plain = !name.iter().any(|byte| matches!(byte, b'{' | b'}'));
+    (plain && (1..=limits::MAX_NAME).contains(&name.len())).then_some(name)
+}

@@ -1,0 +1,26 @@
+//! What one call may ask for: each of these bounds how long it holds a queue up.
+
+/// Keys of one message.
+pub const MAX_KEYS: u64 = 4096;
+pub const MAX_KEY_BYTES: usize = 1024;
+/// Bytes of a payload, and of a result.
+pub const MAX_PAYLOAD: usize = 1_048_576;
+/// Messages of one put or one lease, settlements of one call.
+pub const MAX_BATCH: usize = 1024;
+/// Keys of one put or one lease, all its messages together.
+pub const MAX_BATCH_KEYS: usize = 4096;
+/// Bytes of a dedup string, of an error, of a consumer's name.
+pub const MAX_TEXT: usize = 1024;
+/// µs: 31 years, so that now and a span together stay below 2⁵³.
+pub const MAX_SPAN: u64 = 1_000_000_000_000_000;
+pub const MAX_NUMBER: u64 = 9_007_199_254_740_991;
+/// Bytes of a queue's name.
+pub const MAX_NAME: usize = 512;
+/// µs for which a consumer's last reply is kept.
+pub const KEPT: u64 = 300_000_000;
+/// Bytes of the replies that one queue keeps; beyond it the oldest go.
+pub const MAX_KEPT_BYTES: usize = 16 << 20;
+/// Dead letters looked at by one call that asks for a key.
+pub const MAX_LOOKED_AT: usize = 10_000;
+/// Messages that one purge settles or drops.
+pub const MAX_PURGED: usize = 1000;

@@ -1,0 +1,237 @@
+//! The calls that carry no number: extending, declaring, and what an operator says.
+
+use interlock_core::key::KeyRef;
+use interlock_core::queue::scheduler::Refused as Room;
+use interlock_core::queue::types::RevokeThen;
+
+use crate::args::{refuse, Args, Read, Reader, Refused};
+use crate::declare;
+use crate::function::Function;
+use crate::limits::*;
+use crate::put::out_of_memory;
+use crate::queue::Queue;
+use crate::reply;
+use crate::results::End;
+use crate::shared::Context;
+
+impl Queue {
+    pub fn operate<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let mut from = Reader::new(function.name(), args);
+        match function {
+            Function::Extend => self.extend(&mut from, cx, out),
+            Function::Configure => self.configure(&mut from, cx, out),
+            Function::Purge => self.purge(&mut from, cx, out),
+            Function::Pause | Function::Resume => self.pause(function, &mut from, cx, out),
+            Function::Seal | Function::Reopen => {
+                from.end()?;
+                self.begin(cx);
+                let seals = function == Function::Seal;
+                let new = std::mem::replace(&mut self.sealed, seals) != seals;
+                tell(out, new);
+                Ok(())
+            }
+            _ => self.operate_on(function, &mut from, cx, out),
+        }?;
+        cx.record_call(self, function.name(), args);
+        Ok(())
+    }
+
+    fn extend<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let token = from.number(format_args!("token"))?;
+        let duration = from.natural(1, MAX_SPAN, format_args!("duration"))?;
+        from.end()?;
+        self.begin(cx);
+        reply::array(out, 1);
+        self.scheduler.allowance(cx.now);
+        match self.scheduler.extend_batch(token, duration) {
+            Some(deadline) => reply::number(out, deadline),
+            None => reply::text(out, b"LEASELOST"),
+        }
+        Ok(())
+    }
+
+    fn configure<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let settings = &cx.shared.settings;
+        let journal = settings.journal.is_some() || cx.replays;
+        let declaration = declare::read(from, settings.durability, journal)?;
+        self.begin(cx);
+        if let Some(declaration) = declaration {
+            let other = declaration.declared != self.declared;
+            if self.is_declared && !declaration.replace && other {
+                let text = "the queue was declared with other options; REPLACE declares it anew";
+                return refuse("OPTIONSMISMATCH", from.called, text);
+            }
+            self.is_declared = true;
+            if other {
+                self.declared = declaration.declared;
+                self.scheduler.redeclare(self.declared.options());
+                self.results.most = self.declared.results;
+                self.results.bound();
+            }
+        }
+        self.declared.tell(out);
+        Ok(())
+    }
+
+    fn purge<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let pending = match from.take(format_args!("what"))? {
+            b"pending" => true,
+            b"dead" => false,
+            _ => return from.bad(format_args!("what"), "is not pending or dead"),
+        };
+        from.end()?;
+        self.begin(cx);
+        let count = if pending {
+            let mut budget = self.scheduler.allowance(cx.now);
+            let cancelled = self.scheduler.cancel_some(MAX_PURGED, &mut budget);
+            let count = cancelled.len();
+            cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
+            count
+        } else {
+            let dropped = self.scheduler.drop_dead(MAX_PURGED);
+            dropped.iter().for_each(|body| self.weight -= body.weight());
+            dropped.len()
+        };
+        reply::array(out, 1);
+        reply::number(out, count as u64);
+        Ok(())
+    }
+
+    fn pause<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let mut keys = Vec::new();
+        while from.more() {
+            let i = keys.len() + 1;
+            if keys.len() == MAX_BATCH_KEYS {
+                return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH_KEYS} keys"));
+            }
+            keys.push(key(from, format_args!("keys[{i}]"))?);
+        }
+        self.begin(cx);
+        let pauses = function == Function::Pause;
+        let all: Vec<Option<KeyRef<'_>>> = match keys.is_empty() {
+            true => vec![None],
+            false => keys.into_iter().map(Some).collect(),
+        };
+        reply::array(out, all.len());
+        for key in all {
+            let new = match pauses {
+                true => self.scheduler.pause(cx.now, key),
+                false => self.scheduler.resume(cx.now, key),
+            };
+            reply::text(out, if new { b"1" } else { b"0" });
+        }
+        Ok(())
+    }
+
+    /// The calls that take the id of a message.
+    fn operate_on<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let id = from.number(format_args!("id"))?;
+        let then = match function {
+            Function::Revoke => match from.take(format_args!("then"))? {
+                b"retry" => RevokeThen::Retry,
+                b"hold" => RevokeThen::Hold,
+                b"dead" => RevokeThen::Dead,
+                b"skip" => RevokeThen::Skip,
+                _ => return from.bad(format_args!("then"), "is not retry, hold, dead or skip"),
+            },
+            _ => RevokeThen::Retry,
+        };
+        from.end()?;
+        self.begin(cx);
+        let (s, now) = (&mut self.scheduler, cx.now);
+        let (body, end) = match function {
+            Function::Requeue => return self.requeue(id, cx, out),
+            Function::Cancel => (s.cancel(now, id), End::Cancelled),
+            Function::Skip => (s.skip(now, id), End::Skipped),
+            Function::Revoke => match s.revoke(now, id, then) {
+                Some(None) => return Ok(tell(out, true)),
+                revoked => (revoked.flatten(), End::Skipped),
+            },
+            Function::Retry => return Ok(tell(out, s.retry(now, id))),
+            _ => return Ok(tell(out, s.bury(now, id))),
+        };
+        tell(out, body.is_some());
+        if let Some(body) = body {
+            self.gone(id, body, end, b"");
+        }
+        Ok(())
+    }
+
+    fn requeue(&mut self, id: u64, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Read<()> {
+        let Some(dead) = self.scheduler.dead_letter(id) else {
+            reply::array(out, 0);
+            return Ok(());
+        };
+        if self.sealed {
+            return Err(Refused("SEALED il1_requeue: the queue is sealed".into()));
+        }
+        if dead.payload.weight() > cx.free() {
+            return Err(out_of_memory());
+        }
+        match self.scheduler.requeue(cx.now, id) {
+            Ok(Some(new)) => {
+                reply::array(out, 1);
+                reply::number(out, new);
+                Ok(())
+            }
+            Ok(None) => {
+                reply::array(out, 0);
+                Ok(())
+            }
+            Err(Room::Full | Room::TooLarge) => {
+                Err(Refused(self.full().0.replacen("il1_put", "il1_requeue", 1)))
+            }
+        }
+    }
+}
+
+/// `1` or `0`.
+fn tell(out: &mut Vec<u8>, yes: bool) {
+    reply::array(out, 1);
+    reply::text(out, if yes { b"1" } else { b"0" });
+}
+
+/// A key that is not empty and not too long.
+pub fn key<'a, A: Args + ?Sized>(
+    from: &mut Reader<'a, A>,
+    what: std::fmt::Arguments<'_>,
+) -> Read<KeyRef<'a>> {
+    let key = from.text(MAX_KEY_BYTES, what)?;
+    if key.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    Ok(KeyRef::new(key))
+}

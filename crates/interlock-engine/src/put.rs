@@ -1,0 +1,272 @@
+//! `il1_put`: messages read, room found, places given.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use hashbrown::HashMap;
+use interlock_core::key::KeyRef;
+use interlock_core::queue::scheduler::{Put, Refused as Room};
+use interlock_core::queue::types::RetryPart;
+
+use crate::args::{refuse, Args, Read, Reader, Refused};
+use crate::declare::{read_policy, Policy};
+use crate::limits::*;
+use crate::queue::{Body, Queue};
+use crate::reply;
+use crate::words::to_text;
+
+/// A put as it was read.
+pub struct Messages<'a> {
+    list: Vec<Message<'a>>,
+    keys: Vec<KeyRef<'a>>,
+}
+
+struct Message<'a> {
+    payload: &'a [u8],
+    exclusive: Range<u32>,
+    shared: Range<u32>,
+    key_bytes: u32,
+    priority: i8,
+    delay: u64,
+    barrier: bool,
+    result: u64,
+    dedup: Option<Cow<'a, str>>,
+    window: Option<u64>,
+    retry: Option<Box<RetryPart>>,
+}
+
+/// What a message takes beside its payload and keys, bytes: records, and the heads of allocations.
+const OVERHEAD: u64 = 120;
+const KEY_OVERHEAD: u32 = 96;
+
+impl Message<'_> {
+    fn weight(&self) -> u64 {
+        OVERHEAD + self.payload.len() as u64 + u64::from(self.key_bytes)
+    }
+}
+
+impl Messages<'_> {
+    /// Whether nothing of it is new, so that it needs no room.
+    pub fn are_known(&self, queue: &Queue) -> bool {
+        let known = |name: &str| queue.scheduler.known(name).is_some();
+        self.list.iter().all(|message| message.dedup.as_deref().is_some_and(known))
+    }
+}
+
+pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Messages<'a>> {
+    let mut all = Messages { list: Vec::new(), keys: Vec::new() };
+    loop {
+        if all.list.len() == MAX_BATCH {
+            return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH} messages"));
+        }
+        let message = message(from, all.list.len() + 1, &mut all.keys)?;
+        if all.keys.len() > MAX_BATCH_KEYS {
+            let text = format_args!("more than {MAX_BATCH_KEYS} keys, all messages together");
+            return refuse("TOOBIG", from.called, text);
+        }
+        all.list.push(message);
+        if !from.more() {
+            return Ok(all);
+        }
+    }
+}
+
+fn message<'a, A: Args + ?Sized>(
+    from: &mut Reader<'a, A>,
+    i: usize,
+    keys: &mut Vec<KeyRef<'a>>,
+) -> Read<Message<'a>> {
+    let payload = from.text(MAX_PAYLOAD, format_args!("messages[{i}].payload"))?;
+    let exclusive = from.natural(0, MAX_KEYS, format_args!("messages[{i}].exclusive"))?;
+    let shared = from.natural(0, MAX_KEYS, format_args!("messages[{i}].shared"))?;
+    let options = from.natural(0, 16, format_args!("messages[{i}].options"))?;
+    if exclusive + shared > MAX_KEYS {
+        let text = format_args!("has {} keys; at most {MAX_KEYS}", exclusive + shared);
+        return from.bad(format_args!("messages[{i}]"), text);
+    }
+    let mut key_bytes = 0;
+    let mut take = |count: u64, mode: &str| -> Read<Range<u32>> {
+        let first = keys.len() as u32;
+        for k in 1..=count {
+            let what = format_args!("messages[{i}].{mode}[{k}]");
+            let key = from.take(what)?;
+            if key.is_empty() {
+                return from.bad(what, "is empty");
+            }
+            if key.len() > MAX_KEY_BYTES {
+                let text = format_args!("has {} bytes; at most {MAX_KEY_BYTES}", key.len());
+                return from.bad(what, text);
+            }
+            key_bytes += key.len() as u32 + KEY_OVERHEAD;
+            keys.push(KeyRef::new(key));
+        }
+        Ok(first..keys.len() as u32)
+    };
+    let mut message = Message {
+        payload,
+        exclusive: take(exclusive, "exclusive")?,
+        shared: take(shared, "shared")?,
+        key_bytes,
+        priority: 0,
+        delay: 0,
+        barrier: false,
+        result: 0,
+        dedup: None,
+        window: None,
+        retry: None,
+    };
+    message.key_bytes = key_bytes;
+    if options > 0 {
+        read_options(from, i, options, &mut message)?;
+        if message.barrier && exclusive + shared > 0 {
+            return from.bad(format_args!("messages[{i}]"), "is a barrier and has keys; a barrier has none");
+        }
+    }
+    Ok(message)
+}
+
+const NAMES: [&str; 12] = [
+    "PRIORITY", "DELAY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "ATTEMPTS", "FIRST", "FACTOR",
+    "LONGEST", "JITTER", "THEN",
+];
+
+#[cold]
+fn read_options<'a, A: Args + ?Sized>(
+    from: &mut Reader<'a, A>,
+    i: usize,
+    count: u64,
+    message: &mut Message<'a>,
+) -> Read<()> {
+    let mut seen = 0u16;
+    for _ in 0..count {
+        let name = from.take(format_args!("messages[{i}].options"))?;
+        let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
+            let text = "holds a name that is not PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, \
+                        ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
+            return from.bad(format_args!("messages[{i}].options"), text);
+        };
+        let name = NAMES[at];
+        let what = format_args!("messages[{i}].{name}");
+        if seen & 1 << at != 0 {
+            return from.bad(what, "is named twice");
+        }
+        seen |= 1 << at;
+        match name {
+            "PRIORITY" => message.priority = from.whole(-100, 100, what)? as i8,
+            "DELAY" => message.delay = from.natural(0, MAX_SPAN, what)?,
+            "DEDUP" => {
+                let text = from.text(MAX_TEXT, what)?;
+                if text.is_empty() {
+                    return from.bad(what, "is empty");
+                }
+                message.dedup = Some(to_text(text));
+            }
+            "WINDOW" => message.window = Some(from.natural(0, MAX_SPAN, what)?),
+            "BARRIER" => message.barrier = from.natural(0, 1, what)? == 1,
+            "RESULT" => message.result = from.natural(0, MAX_SPAN, what)?,
+            _ => {
+                let retry = message.retry.get_or_insert_default();
+                match read_policy(from, name, what)? {
+                    Policy::Attempts(value) => retry.attempts = Some(value),
+                    Policy::First(value) => retry.first = Some(value),
+                    Policy::Factor(value) => retry.factor = Some(value as f64 / 1000.0),
+                    Policy::Longest(value) => retry.longest = Some(value),
+                    Policy::Jitter(value) => retry.jitter = Some(value),
+                    Policy::Then(value) => retry.then = Some(value),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why a put was not done at once.
+pub enum No {
+    /// There is no room now.
+    Full,
+    Refused(Refused),
+}
+
+impl Queue {
+    /// Places all messages, or none. What is due was applied.
+    pub fn put(&mut self, all: &Messages<'_>, free: u64, out: &mut Vec<u8>) -> Result<(), No> {
+        if self.sealed {
+            return Err(No::Refused(Refused("SEALED il1_put: the queue is sealed".into())));
+        }
+        let deduplicates = all.list.iter().any(|message| message.dedup.is_some());
+        let mut first_of: HashMap<&str, usize, foldhash::fast::RandomState> = HashMap::default();
+        let (mut count, mut bytes, mut weight) = (0, 0u64, 0u64);
+        for (i, message) in all.list.iter().enumerate() {
+            if let Some(name) = message.dedup.as_deref() {
+                if self.scheduler.known(name).is_some() || first_of.contains_key(name) {
+                    continue;
+                }
+                first_of.insert(name, i);
+            }
+            count += 1;
+            bytes += message.payload.len() as u64;
+            weight += message.weight();
+        }
+        if count > 0 {
+            match self.scheduler.room(count, bytes) {
+                Ok(()) => {}
+                Err(Room::Full) => return Err(No::Full),
+                Err(Room::TooLarge) => return Err(No::Refused(self.too_big(count, bytes))),
+            }
+            if weight > free {
+                return Err(No::Refused(out_of_memory()));
+            }
+        }
+        reply::array(out, 2 * all.list.len());
+        for message in &all.list {
+            let name = message.dedup.as_deref().filter(|_| deduplicates);
+            let (id, known) = match name.and_then(|name| self.scheduler.known(name)) {
+                Some(id) => {
+                    self.scheduler.deduplicated();
+                    (id, true)
+                }
+                None => (self.enter(all, message), false),
+            };
+            reply::number(out, id);
+            reply::text(out, if known { b"1" } else { b"0" });
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, all: &Messages<'_>, message: &Message<'_>) -> u64 {
+        let keys = |range: &Range<u32>| &all.keys[range.start as usize..range.end as usize];
+        let body = Body {
+            data: message.payload.into(),
+            result: message.result,
+            extra_weight: message.key_bytes + OVERHEAD as u32,
+        };
+        self.weight += body.weight();
+        let put = Put {
+            keys: keys(&message.exclusive),
+            shared: keys(&message.shared),
+            priority: message.priority,
+            delay: message.delay,
+            dedup: message.dedup.as_deref(),
+            barrier: message.barrier,
+            retry: message.retry.as_deref(),
+            window: message.window,
+            ..Put::default()
+        };
+        self.scheduler.put_new(&put, body).id
+    }
+
+    fn too_big(&self, count: usize, bytes: u64) -> Refused {
+        let options = self.scheduler.options();
+        let (size, most) = (options.max_messages, options.max_bytes);
+        Refused(if size > 0 && count > size {
+            format!("TOOBIG il1_put: {count} messages; the queue takes at most {size}")
+        } else {
+            format!("TOOBIG il1_put: {bytes} bytes; the queue takes at most {most}")
+        })
+    }
+}
+
+/// As Redis words it.
+pub fn out_of_memory() -> Refused {
+    Refused("OOM command not allowed when used memory > 'maxmemory'.".into())
+}

@@ -1,0 +1,111 @@
+//! One queue: the scheduler, and what the wire keeps beside it.
+
+use interlock_core::queue::scheduler::{Grant, Scheduler};
+use interlock_core::queue::types::Time;
+
+use crate::consumers::Consumers;
+use crate::declare::{Declared, Durability};
+use crate::results::{End, Results};
+use crate::shared::Context;
+use crate::waiting::Waiting;
+
+/// What a message carries through the scheduler.
+#[derive(Debug)]
+pub struct Body {
+    pub data: Box<[u8]>,
+    /// For how many µs its result is kept.
+    pub result: u64,
+    /// Bytes it takes beside its payload, about.
+    pub extra_weight: u32,
+}
+
+impl Body {
+    pub fn weight(&self) -> u64 {
+        self.data.len() as u64 + u64::from(self.extra_weight)
+    }
+}
+
+pub struct Queue {
+    pub name: Box<[u8]>,
+    pub scheduler: Scheduler<Body>,
+    pub declared: Declared,
+    /// Whether somebody has declared it.
+    pub is_declared: bool,
+    pub sealed: bool,
+    pub consumers: Consumers,
+    pub results: Results,
+    pub waiting: Waiting,
+    /// Bytes of all messages and dead letters, about.
+    pub weight: u64,
+    /// When this queue asks to be ticked; `Time::MAX`: never.
+    pub alarm: Time,
+    /// What of its weight is counted among that of all queues.
+    pub counted: u64,
+    /// Kept for their room.
+    pub grants: Vec<Grant>,
+    pub counts: Vec<(usize, usize)>,
+}
+
+impl Queue {
+    pub fn new(name: &[u8], durability: Durability) -> Self {
+        let declared = Declared::default_of(durability);
+        Queue {
+            name: name.into(),
+            scheduler: Scheduler::by_time(declared.options(), |body: &Body| body.data.len() as u64),
+            results: Results::new(declared.results),
+            declared,
+            is_declared: false,
+            sealed: false,
+            consumers: Consumers::default(),
+            waiting: Waiting::default(),
+            weight: 0,
+            alarm: Time::MAX,
+            counted: 0,
+            grants: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// A message was settled.
+    #[inline]
+    pub fn gone(&mut self, id: u64, body: Body, end: End, result: &[u8]) {
+        self.weight -= body.weight();
+        if body.result > 0 {
+            let until = self.scheduler.last_time().saturating_add(body.result);
+            self.results.keep(id, end, result, until);
+        }
+    }
+
+    /// The number by which the scheduler knows a consumer.
+    #[inline]
+    pub fn consumer(&mut self, name: &[u8]) -> u64 {
+        let scheduler = &self.scheduler;
+        self.consumers.number(name, || scheduler.holders().collect())
+    }
+
+    /// Bytes it takes, about.
+    pub fn total_weight(&self) -> u64 {
+        self.weight + self.results.bytes + self.consumers.weight() + 4096
+    }
+
+    #[inline]
+    pub fn is_durable(&self) -> bool {
+        self.declared.durability != Durability::None
+    }
+
+    /// Applies what is due at the time of a call.
+    #[inline]
+    pub fn begin(&mut self, cx: &mut Context<'_>) {
+        if cx.replays {
+            self.scheduler.allowance(cx.now);
+            return;
+        }
+        if self.scheduler.start(cx.now) {
+            cx.record(self, "tick", &[]);
+            self.results.forget_old(cx.now, 1000);
+        }
+        if !self.waiting.is_empty() {
+            self.serve(cx);
+        }
+    }
+}

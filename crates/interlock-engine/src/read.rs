@@ -1,0 +1,328 @@
+//! The calls that only read: what fell due since the last one counts as it did.
+
+use interlock_core::queue::dead::Dead;
+use interlock_core::queue::read::Seen;
+use interlock_core::queue::types::{State, Time};
+
+use crate::args::{Args, Read, Reader};
+use crate::declare::then_name;
+use crate::explain;
+use crate::function::Function;
+use crate::limits::*;
+use crate::operate::key;
+use crate::queue::{Body, Queue};
+use crate::reply;
+use crate::shared::Context;
+use crate::waiting::{Waiter, Want};
+use crate::words::to_bytes;
+use crate::Outcome;
+
+/// Lanes that one call of `il1_hot` tells, about.
+const LANES: usize = 1000;
+
+impl Queue {
+    pub fn read<A: Args + ?Sized>(
+        &mut self,
+        function: Function,
+        args: &A,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let mut from = Reader::new(function.name(), args);
+        match function {
+            Function::Stats => {
+                from.end()?;
+                self.tell_stats(out);
+            }
+            Function::Peek => {
+                let id = from.number(format_args!("id"))?;
+                from.end()?;
+                self.peek(id, out);
+            }
+            Function::Scan => {
+                let cursor = from.natural(0, MAX_NUMBER, format_args!("cursor"))?;
+                let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))?;
+                from.end()?;
+                self.scan(cursor, count as usize, out);
+            }
+            Function::DeadLetters => self.dead_letters(&mut from, out)?,
+            Function::Hot => {
+                let cursor = from.natural(0, MAX_NUMBER, format_args!("cursor"))?;
+                from.end()?;
+                self.hot(cursor, out);
+            }
+            Function::Explain => explain::call(self, &mut from, cx.now, out)?,
+            _ => return self.result(&mut from, cx, out),
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn tell_stats(&self, out: &mut Vec<u8>) {
+        let s = self.scheduler.counts();
+        let pairs: [(&str, u64); 26] = [
+            ("unsettled", s.unsettled),
+            ("bytes", s.bytes),
+            ("delayed", s.delayed),
+            ("waiting", s.waiting),
+            ("ready", s.ready),
+            ("leased", s.leased),
+            ("backing_off", s.backing_off),
+            ("held", s.held),
+            ("dead", s.dead),
+            ("puts", s.puts),
+            ("leases", s.leases),
+            ("acks", s.acks),
+            ("retries", s.retries),
+            ("releases", s.releases),
+            ("expired", s.expired),
+            ("revoked", s.revoked),
+            ("buried", s.buried),
+            ("cancelled", s.cancelled),
+            ("skipped", s.skipped),
+            ("requeued", s.requeued),
+            ("deduplicated", s.deduplicated),
+            ("lanes", self.scheduler.lane_count()),
+            ("paused", self.scheduler.pause_count()),
+            ("sealed", u64::from(self.sealed)),
+            ("results", self.results.len() as u64),
+            ("result_bytes", self.results.bytes),
+        ];
+        reply::array(out, 2 * pairs.len());
+        for (name, count) in pairs {
+            reply::text(out, name.as_bytes());
+            reply::number(out, count);
+        }
+    }
+
+    fn peek(&self, id: u64, out: &mut Vec<u8>) {
+        let Some(seen) = self.scheduler.seen(id) else { return reply::array(out, 0) };
+        let mut told = Strings::default();
+        told.text(state_name(seen.state).as_bytes());
+        let lease = seen.lease;
+        told.optional(lease.map(|(token, ..)| token));
+        told.text(lease.map_or(b"", |(_, consumer, _)| self.consumers.name(consumer)));
+        told.optional(lease.map(|(.., deadline)| deadline));
+        told.optional(seen.due);
+        told.number(seen.blocked.into());
+        self.tell_message(&seen, &mut told);
+        told.end(out);
+    }
+
+    fn scan(&self, cursor: u64, count: usize, out: &mut Vec<u8>) {
+        let mut told = Strings::default();
+        let next = self.scheduler.scan(cursor, count, |seen| self.tell_message(&seen, &mut told));
+        told.end_behind(next, out);
+    }
+
+    fn tell_message(&self, seen: &Seen<'_, Body>, told: &mut Strings) {
+        told.number(seen.id);
+        told.optional(Some(seen.sequence).filter(|&sequence| sequence != seen.id));
+        told.number(seen.attempt.into());
+        told.text(&seen.payload.data);
+        let (mut exclusive, mut shared) = (0, 0);
+        let mut keys = Strings::default();
+        self.scheduler.keys_seen(seen, |key, is_shared| {
+            *if is_shared { &mut shared } else { &mut exclusive } += 1;
+            keys.text(key);
+        });
+        let mut options = Strings::default();
+        tell_options(seen, &mut options);
+        told.number(exclusive);
+        told.number(shared);
+        told.number(options.count as u64 / 2);
+        told.append(&keys);
+        told.append(&options);
+        told.text(state_name(seen.state).as_bytes());
+        told.optional(seen.due);
+        told.text(&seen.error.map_or_else(Default::default, to_bytes));
+    }
+
+    fn dead_letters<A: Args + ?Sized>(
+        &self,
+        from: &mut Reader<'_, A>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))? as usize;
+        let after = match from.more() && from.args.get(from.at).is_empty() {
+            true => {
+                from.at += 1;
+                None
+            }
+            false => Some(from.number(format_args!("after"))?),
+        };
+        let key = if from.more() { Some(key(from, format_args!("key"))?) } else { None };
+        from.end()?;
+        let mut told = Strings::default();
+        let carries = |dead: &&Dead<Body>| {
+            key.is_none_or(|key| dead.keys.iter().any(|(one, _)| one.as_bytes() == key.bytes))
+        };
+        let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
+            letters.take(MAX_LOOKED_AT).filter(carries).take(count).for_each(|dead| tell_dead(dead, &mut told));
+        };
+        match after {
+            None => tell(&mut self.scheduler.all_dead()),
+            Some(id) => {
+                if let Some(mut letters) = self.scheduler.dead_after(id) {
+                    tell(&mut letters);
+                }
+            }
+        }
+        told.end(out);
+        Ok(())
+    }
+
+    fn hot(&self, cursor: u64, out: &mut Vec<u8>) {
+        let mut told = Strings::default();
+        let next = self.scheduler.scan_lanes(cursor, LANES, |key, depth| {
+            told.text(key);
+            told.number(depth.into());
+        });
+        told.end_behind(next, out);
+    }
+
+    fn result<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let id = from.number(format_args!("id"))?;
+        let wait = from.natural(0, MAX_SPAN, format_args!("wait"))?;
+        from.end()?;
+        match cx.caller {
+            Some(ticket) if wait > 0 && self.scheduler.seen(id).is_some() => {
+                if !self.waiting.wait_for_results() {
+                    self.scheduler.note_ended(true);
+                }
+                self.waiting.enter(Waiter {
+                    ticket,
+                    until: cx.now.saturating_add(wait),
+                    function: Function::Result,
+                    consumer: Box::default(),
+                    call: 0,
+                    want: Want::Result(id),
+                });
+                Ok(Outcome::Parked)
+            }
+            _ => {
+                self.tell_result(id, cx.now, out);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    pub fn tell_result(&self, id: u64, now: Time, out: &mut Vec<u8>) {
+        if self.scheduler.seen(id).is_some() {
+            return reply::texts(out, &[b"pending"]);
+        }
+        match (self.results.get(id, now), self.scheduler.dead_letter(id)) {
+            (Some(kept), _) if kept.end == crate::results::End::Done => {
+                reply::texts(out, &[b"done", &kept.result])
+            }
+            (Some(kept), _) => reply::texts(out, &[kept.end.text()]),
+            (None, Some(dead)) => reply::texts(out, &[b"failed", &to_bytes(&dead.error)]),
+            (None, None) => reply::texts(out, &[b"gone"]),
+        }
+    }
+}
+
+fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
+    told.number(dead.id);
+    told.number(dead.attempts.into());
+    told.number(dead.died_at);
+    told.text(&to_bytes(&dead.error));
+    told.signed(dead.priority);
+    told.text(&dead.payload.data);
+    let shared = dead.keys.iter().filter(|(_, shared)| *shared).count();
+    told.number((dead.keys.len() - shared) as u64);
+    told.number(shared as u64);
+    dead.keys.iter().for_each(|(key, _)| told.text(key.as_bytes()));
+}
+
+/// What a put said, where it is not what holds for a put that says nothing.
+fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
+    if seen.priority != 0 {
+        told.text(b"PRIORITY");
+        told.signed(seen.priority);
+    }
+    if let Some(name) = seen.dedup {
+        told.text(b"DEDUP");
+        told.text(&to_bytes(name));
+    }
+    let mut number = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            told.text(name.as_bytes());
+            told.number(value);
+        }
+    };
+    number("WINDOW", seen.window);
+    number("BARRIER", seen.barrier.then_some(1));
+    number("RESULT", Some(seen.payload.result).filter(|&span| span > 0));
+    if let Some(retry) = seen.retry {
+        number("ATTEMPTS", retry.attempts.map(|most| most.unwrap_or(0).into()));
+        number("FIRST", retry.first);
+        number("FACTOR", retry.factor.map(|factor| (factor * 1000.0).round() as u64));
+        number("LONGEST", retry.longest);
+        number("JITTER", retry.jitter.map(u64::from));
+        if let Some(then) = retry.then {
+            told.text(b"THEN");
+            told.text(then_name(then).as_bytes());
+        }
+    }
+}
+
+pub fn state_name(state: State) -> &'static str {
+    match state {
+        State::Delayed => "delayed",
+        State::Waiting => "waiting",
+        State::Ready => "ready",
+        State::Leased => "leased",
+        State::BackingOff => "backing_off",
+        State::Held => "held",
+    }
+}
+
+/// Strings of a reply whose number is known only at its end.
+#[derive(Default)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    pub count: usize,
+}
+
+impl Strings {
+    pub fn text(&mut self, text: &[u8]) {
+        reply::text(&mut self.bytes, text);
+        self.count += 1;
+    }
+
+    pub fn number(&mut self, value: u64) {
+        reply::number(&mut self.bytes, value);
+        self.count += 1;
+    }
+
+    pub fn signed(&mut self, value: i8) {
+        self.text(value.to_string().as_bytes());
+    }
+
+    pub fn optional(&mut self, value: Option<u64>) {
+        reply::optional(&mut self.bytes, value);
+        self.count += 1;
+    }
+
+    pub fn append(&mut self, more: &Strings) {
+        self.bytes.extend_from_slice(&more.bytes);
+        self.count += more.count;
+    }
+
+    pub fn end(self, out: &mut Vec<u8>) {
+        reply::array(out, self.count);
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// With a number before them.
+    pub fn end_behind(self, first: u64, out: &mut Vec<u8>) {
+        reply::array(out, self.count + 1);
+        reply::number(out, first);
+        out.extend_from_slice(&self.bytes);
+    }
+}

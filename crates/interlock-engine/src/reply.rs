@@ -1,0 +1,87 @@
+//! Replies, as RESP2 and RESP3 both have them: flat arrays of strings, and errors.
+
+/// Begins an array of so many strings.
+#[inline]
+pub fn array(out: &mut Vec<u8>, length: usize) {
+    line(out, b'*', length as u64);
+}
+
+#[inline]
+pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    line(out, b'$', bytes.len() as u64);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+pub fn number(out: &mut Vec<u8>, value: u64) {
+    let mut digits = [0; 20];
+    text(out, decimal(value, &mut digits));
+}
+
+pub fn optional(out: &mut Vec<u8>, value: Option<u64>) {
+    match value {
+        Some(value) => number(out, value),
+        None => text(out, b""),
+    }
+}
+
+/// A whole reply of these strings.
+pub fn texts(out: &mut Vec<u8>, all: &[&[u8]]) {
+    array(out, all.len());
+    all.iter().for_each(|one| text(out, one));
+}
+
+/// `what` begins with the error's code.
+pub fn error(out: &mut Vec<u8>, what: &str) {
+    out.push(b'-');
+    // A line break would end the reply.
+    out.extend(what.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn line(out: &mut Vec<u8>, kind: u8, value: u64) {
+    let mut digits = [0; 20];
+    out.push(kind);
+    out.extend_from_slice(decimal(value, &mut digits));
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+pub fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// A reply taken apart again: its strings, or the text of the error.
+pub fn parse(reply: &[u8]) -> Result<Vec<&[u8]>, String> {
+    let end_of = |from: usize| {
+        let at = reply[from..].windows(2).position(|two| two == b"\r\n");
+        from + at.expect("a line of our own ends")
+    };
+    let whole = |bytes: &[u8]| -> usize {
+        std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).expect("our own number")
+    };
+    if reply[0] == b'-' {
+        return Err(String::from_utf8_lossy(&reply[1..end_of(0)]).into_owned());
+    }
+    let mut at = end_of(0);
+    let count = whole(&reply[1..at]);
+    let mut strings = Vec::with_capacity(count);
+    for _ in 0..count {
+        let from = at + 2;
+        let end = end_of(from);
+        let length = whole(&reply[from + 1..end]);
+        strings.push(&reply[end + 2..end + 2 + length]);
+        at = end + 2 + length;
+    }
+    Ok(strings)
+}

@@ -1,0 +1,93 @@
+//! Results: what became of messages whose put asked that it be kept, bounded in bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use interlock_core::queue::types::Time;
+
+/// How a message came to its end, but as a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Done,
+    Cancelled,
+    Skipped,
+}
+
+impl End {
+    pub fn text(self) -> &'static [u8] {
+        match self {
+            End::Done => b"done",
+            End::Cancelled => b"cancelled",
+            End::Skipped => b"skipped",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Kept {
+    pub end: End,
+    pub result: Box<[u8]>,
+    until: Time,
+    order: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Results {
+    by_id: HashMap<u64, Kept, foldhash::fast::RandomState>,
+    /// In the order in which they came.
+    order: BTreeMap<u64, u64>,
+    next: u64,
+    until: BTreeSet<(Time, u64)>,
+    pub bytes: u64,
+    pub most: u64,
+}
+
+impl Results {
+    pub fn new(most: u64) -> Self {
+        Results { most, ..Results::default() }
+    }
+
+    pub fn keep(&mut self, id: u64, end: End, result: &[u8], until: Time) {
+        let kept = Kept { end, result: result.into(), until, order: self.next };
+        self.bytes += result.len() as u64;
+        self.order.insert(self.next, id);
+        self.until.insert((until, id));
+        self.next += 1;
+        self.by_id.insert(id, kept);
+        self.bound();
+    }
+
+    /// Drops the oldest while they have more bytes than allowed.
+    pub fn bound(&mut self) {
+        while self.bytes > self.most {
+            let Some((_, &id)) = self.order.first_key_value() else { return };
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(kept) = self.by_id.remove(&id) {
+            self.bytes -= kept.result.len() as u64;
+            self.order.remove(&kept.order);
+            self.until.remove(&(kept.until, id));
+        }
+    }
+
+    /// Drops what was kept long enough, at most `limit` of it.
+    pub fn forget_old(&mut self, now: Time, limit: usize) {
+        for _ in 0..limit {
+            match self.until.first() {
+                Some(&(until, id)) if until <= now => self.forget(id),
+                _ => return,
+            }
+        }
+    }
+
+    pub fn get(&self, id: u64, now: Time) -> Option<&Kept> {
+        self.by_id.get(&id).filter(|kept| kept.until > now)
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}

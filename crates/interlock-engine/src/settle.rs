@@ -1,0 +1,124 @@
+//! Settlements: any subset of what is out, of any leases.
+
+use interlock_core::queue::lease::Failed;
+use interlock_core::queue::scheduler::Budget;
+
+use crate::args::{refuse, Args, Read, Reader};
+use crate::limits::*;
+use crate::queue::Queue;
+use crate::results::End;
+use crate::words::to_text;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settlement<'a> {
+    token: u64,
+    id: u64,
+    how: How<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How<'a> {
+    Ack,
+    Done(&'a [u8]),
+    Nack(Option<u64>, &'a [u8]),
+    Reject(&'a [u8]),
+    Release,
+}
+
+/// What a settlement answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Acked,
+    Retried,
+    Dead,
+    Held,
+    Released,
+    Lost,
+}
+
+impl Answer {
+    pub fn text(self) -> &'static [u8] {
+        match self {
+            Answer::Acked => b"ACKED",
+            Answer::Retried => b"RETRIED",
+            Answer::Dead => b"DEAD",
+            Answer::Held => b"HELD",
+            Answer::Released => b"RELEASED",
+            Answer::Lost => b"LEASELOST",
+        }
+    }
+}
+
+pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Vec<Settlement<'a>>> {
+    let mut list = Vec::new();
+    while from.more() {
+        if list.len() == MAX_BATCH {
+            return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH} settlements"));
+        }
+        list.push(settlement(from, list.len() + 1)?);
+    }
+    Ok(list)
+}
+
+#[inline]
+fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
+    let verb = from.take(format_args!("settlements[{i}]"))?;
+    if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
+        let text = "is not ACK, DONE, NACK, REJECT or RELEASE";
+        return from.bad(format_args!("settlements[{i}]"), text);
+    }
+    let token = from.number(format_args!("settlements[{i}].token"))?;
+    let id = from.number(format_args!("settlements[{i}].id"))?;
+    let how = match verb {
+        b"ACK" => How::Ack,
+        b"DONE" => How::Done(from.text(MAX_PAYLOAD, format_args!("settlements[{i}].result"))?),
+        b"NACK" => {
+            let what = format_args!("settlements[{i}].delay");
+            let delay = if from.more() && from.args.get(from.at).is_empty() {
+                from.at += 1;
+                None
+            } else {
+                Some(from.natural(0, MAX_SPAN, what)?)
+            };
+            How::Nack(delay, from.text(MAX_TEXT, format_args!("settlements[{i}].error"))?)
+        }
+        b"REJECT" => How::Reject(from.text(MAX_TEXT, format_args!("settlements[{i}].reason"))?),
+        _ => How::Release,
+    };
+    Ok(Settlement { token, id, how })
+}
+
+impl Queue {
+    pub fn settle(&mut self, list: &[Settlement<'_>], budget: &mut Budget) -> Vec<Answer> {
+        list.iter().map(|one| self.settle_one(one, budget)).collect()
+    }
+
+    #[inline]
+    fn settle_one(&mut self, one: &Settlement<'_>, budget: &mut Budget) -> Answer {
+        let s = &mut self.scheduler;
+        let Some(handle) = s.held(one.token, one.id) else {
+            return Answer::Lost;
+        };
+        let failed = match one.how {
+            How::Ack | How::Done(_) => {
+                let result = if let How::Done(result) = one.how { result } else { b"" };
+                if let Ok(Some(body)) = s.ack_within(handle, budget) {
+                    self.gone(one.id, body, End::Done, result);
+                }
+                return Answer::Acked;
+            }
+            How::Release => {
+                let released = s.release_within(handle);
+                return released.map_or(Answer::Lost, |()| Answer::Released);
+            }
+            How::Nack(delay, error) => s.nack_within(handle, delay, &to_text(error), budget),
+            How::Reject(reason) => s.reject_within(handle, &to_text(reason), budget),
+        };
+        match failed {
+            Ok(Failed::Again { .. }) => Answer::Retried,
+            Ok(Failed::Dead) => Answer::Dead,
+            Ok(Failed::Held) => Answer::Held,
+            Err(_) => Answer::Lost,
+        }
+    }
+}

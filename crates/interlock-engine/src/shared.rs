@@ -1,0 +1,107 @@
+//! What all queues of an engine have in common, and what a call is given.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use interlock_core::queue::types::Time;
+use parking_lot::Mutex;
+
+use crate::args::Args;
+use crate::declare::Durability;
+use crate::queue::Queue;
+use crate::waiting::{Served, Ticket};
+
+/// How an engine is made.
+#[derive(Clone)]
+pub struct Settings {
+    /// Bytes that all queues may take before puts are refused with `OOM`; 0: no bound.
+    pub memory: u64,
+    /// Of a queue that says nothing of it.
+    pub durability: Durability,
+    /// What `il1_version` answers behind the wire's version.
+    pub version: String,
+    pub journal: Option<Arc<dyn Journal>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            memory: 0,
+            durability: Durability::None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            journal: None,
+        }
+    }
+}
+
+/// Stores what was done to durable queues.
+///
+/// It is called, under the queue's lock, for each call that changed something. `Engine::replay` with the
+/// same calls in the same order makes the same state: ids, tokens, kept replies. Calls that wait are
+/// recorded when they are answered, and beside the functions of the wire there are three words:
+///
+/// | word | says |
+/// |---|---|
+/// | `tick` | what was due was applied |
+/// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
+/// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
+pub trait Journal: Send + Sync {
+    fn record(&self, queue: &[u8], durability: Durability, now: Time, function: &str, args: &[&[u8]]);
+}
+
+pub type Cell = Arc<Mutex<Queue>>;
+
+pub struct Shared {
+    pub settings: Settings,
+    /// Bytes of all queues, about.
+    pub used: AtomicU64,
+    /// When which queue asks to be ticked.
+    pub alarms: Mutex<BTreeSet<(Time, Box<[u8]>)>>,
+    /// Where calls are parked.
+    pub tickets: Mutex<HashMap<Ticket, Cell, foldhash::fast::RandomState>>,
+}
+
+/// What a call is given beside its arguments.
+pub struct Context<'a> {
+    pub now: Time,
+    /// Who may be answered later; `None`: the call is answered at once, whatever its WAIT.
+    pub caller: Option<Ticket>,
+    pub served: &'a mut Vec<Served>,
+    pub shared: &'a Shared,
+    pub replays: bool,
+}
+
+impl Context<'_> {
+    /// Bytes that may still be taken.
+    pub fn free(&self) -> u64 {
+        match self.shared.settings.memory {
+            0 => u64::MAX,
+            // Relaxed: a bound that is passed by what other threads put at this moment is none the worse.
+            most if !self.replays => most.saturating_sub(self.shared.used.load(Ordering::Relaxed)),
+            _ => u64::MAX,
+        }
+    }
+
+    pub fn record(&self, queue: &Queue, function: &str, args: &[&[u8]]) {
+        let Some(journal) = self.shared.settings.journal.as_ref().filter(|_| !self.replays) else {
+            return;
+        };
+        if queue.is_durable() {
+            let (durability, now) = (queue.declared.durability, queue.scheduler.last_time());
+            journal.record(&queue.name, durability, now, function, args);
+        }
+    }
+
+    /// Records a call as one that does not wait.
+    pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: &str, args: &A) {
+        if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {
+            return;
+        }
+        let waits = matches!(function, "put" | "lease" | "next");
+        let plain = |i: usize| if waits && i == 2 { &b"0"[..] } else { args.get(i) };
+        let args: Vec<&[u8]> = (0..args.len()).map(plain).collect();
+        self.record(queue, function, &args);
+    }
+}

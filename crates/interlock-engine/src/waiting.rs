@@ -1,0 +1,160 @@
+//! Calls that wait, in the order in which they came, and whom they are to be answered to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use interlock_core::queue::types::{Kind, Time};
+
+use crate::function::Function;
+use crate::lease::Wanted;
+use crate::settle::Answer;
+
+/// What a caller is to be answered by: a number of its own that no other parked call has.
+pub type Ticket = u64;
+
+/// A reply to a call that was parked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    pub ticket: Ticket,
+    pub reply: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub struct Waiter {
+    pub ticket: Ticket,
+    pub until: Time,
+    pub function: Function,
+    pub consumer: Box<[u8]>,
+    pub call: u64,
+    pub want: Want,
+}
+
+#[derive(Debug)]
+pub enum Want {
+    /// With the answers of what `il1_next` has settled.
+    Lease(Wanted, Option<Vec<Answer>>),
+    /// The arguments of a put.
+    Room(Vec<Box<[u8]>>),
+    Result(u64),
+}
+
+#[derive(Debug, Default)]
+pub struct Waiting {
+    all: BTreeMap<u64, Waiter>,
+    next: u64,
+    /// For any work, for keyed, for unkeyed; for room.
+    lines: [BTreeSet<u64>; 4],
+    for_results: HashMap<u64, Vec<u64>, foldhash::fast::RandomState>,
+    until: BTreeSet<(Time, u64)>,
+    by_ticket: HashMap<Ticket, u64, foldhash::fast::RandomState>,
+    /// Numbered calls that wait.
+    by_consumer: HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>,
+}
+
+pub const ROOM: usize = 3;
+
+pub fn line_of(kind: Kind) -> usize {
+    match kind {
+        Kind::Any => 0,
+        Kind::Keyed => 1,
+        Kind::Unkeyed => 2,
+    }
+}
+
+impl Waiting {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    #[inline]
+    pub fn wait_for_room(&self) -> bool {
+        !self.lines[ROOM].is_empty()
+    }
+
+    pub fn wait_for_results(&self) -> bool {
+        !self.for_results.is_empty()
+    }
+
+    pub fn enter(&mut self, waiter: Waiter) {
+        let order = self.next;
+        self.next += 1;
+        self.insert(order, waiter);
+    }
+
+    /// Back to where it stood.
+    pub fn insert(&mut self, order: u64, waiter: Waiter) {
+        match &waiter.want {
+            Want::Lease(wanted, _) => drop(self.lines[line_of(wanted.kind)].insert(order)),
+            Want::Room(_) => drop(self.lines[ROOM].insert(order)),
+            Want::Result(id) => self.for_results.entry(*id).or_default().push(order),
+        }
+        self.until.insert((waiter.until, order));
+        self.by_ticket.insert(waiter.ticket, order);
+        if waiter.call > 0 {
+            self.by_consumer.insert(waiter.consumer.clone(), order);
+        }
+        self.all.insert(order, waiter);
+    }
+
+    pub fn remove(&mut self, order: u64) -> Option<Waiter> {
+        let waiter = self.all.remove(&order)?;
+        match &waiter.want {
+            Want::Lease(wanted, _) => drop(self.lines[line_of(wanted.kind)].remove(&order)),
+            Want::Room(_) => drop(self.lines[ROOM].remove(&order)),
+            Want::Result(id) => {
+                if let Some(orders) = self.for_results.get_mut(id) {
+                    orders.retain(|&one| one != order);
+                    if orders.is_empty() {
+                        self.for_results.remove(id);
+                    }
+                }
+            }
+        }
+        self.until.remove(&(waiter.until, order));
+        if self.by_ticket.get(&waiter.ticket) == Some(&order) {
+            self.by_ticket.remove(&waiter.ticket);
+        }
+        if self.by_consumer.get(&waiter.consumer) == Some(&order) {
+            self.by_consumer.remove(&waiter.consumer);
+        }
+        Some(waiter)
+    }
+
+    /// The first that wants what one of the `lines` named has.
+    pub fn first(&self, lines: impl Fn(usize) -> bool) -> Option<u64> {
+        let named = (0..ROOM).filter(|&line| lines(line));
+        named.filter_map(|line| self.lines[line].first().copied()).min()
+    }
+
+    pub fn first_for_room(&self) -> Option<u64> {
+        self.lines[ROOM].first().copied()
+    }
+
+    pub fn get(&self, order: u64) -> Option<&Waiter> {
+        self.all.get(&order)
+    }
+
+    pub fn of_ticket(&self, ticket: Ticket) -> Option<u64> {
+        self.by_ticket.get(&ticket).copied()
+    }
+
+    /// The numbered call of this consumer that waits.
+    pub fn of_consumer(&self, consumer: &[u8]) -> Option<u64> {
+        self.by_consumer.get(consumer).copied()
+    }
+
+    pub fn of_result(&self, id: u64) -> Vec<u64> {
+        self.for_results.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// The first whose wait is over.
+    pub fn over(&self, now: Time) -> Option<u64> {
+        self.until.first().filter(|(until, _)| *until <= now).map(|&(_, order)| order)
+    }
+
+    /// When the next wait is over.
+    pub fn first_until(&self) -> Option<Time> {
+        self.until.first().map(|&(until, _)| until)
+    }
+}

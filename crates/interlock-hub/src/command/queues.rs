@@ -1,0 +1,85 @@
+//! FCALL: the functions of keyed queues.
+
+use interlock_engine::{reply, Class, Function, Outcome};
+
+use super::{Call, Waiting};
+use crate::counters::add;
+use crate::events::Answer;
+use crate::queues;
+use crate::resp::parse;
+use crate::resp::write::Writer;
+use crate::shared::Core;
+
+pub fn call(call: &mut Call<'_, '_>) {
+    let Some(function) = called(call) else { return };
+    if function.class_of(call.arguments.get(4)) == Class::Operate
+        && function.class() != Class::Operate
+        && !call.state.user.as_ref().is_some_and(|user| user.may_call(OPERATES))
+    {
+        let name = call.command.name;
+        let text = format!("NOPERM this user has no permissions to run the '{name}' command");
+        return call.error(&format!("{text} with REPLACE"));
+    }
+    let card = &call.state.card;
+    let (worker, token) = (card.worker, card.token);
+    let shared = call.core.shared;
+    let arguments = call.arguments;
+    match queues::call(shared, worker, token, function, arguments, call.reply.out) {
+        Outcome::Done => {}
+        Outcome::Parked => call.state.waiting = Some(Box::new(Waiting::Queue)),
+        Outcome::Refused(refused) => call.error(&refused.0),
+    }
+}
+
+/// The names of those queues that the user has a right to.
+pub fn list(call: &mut Call<'_, '_>) {
+    if called(call).is_none() {
+        return;
+    }
+    if call.arguments.len() > 3 {
+        return call.error("BADARG il1_queues: takes no key and no arguments");
+    }
+    let mut names = call.core.shared.queues.engine.names();
+    names.retain(|name| call.state.user.as_ref().is_some_and(|user| user.queues.hold(name)));
+    let names: Vec<&[u8]> = names.iter().map(AsRef::as_ref).collect();
+    reply::texts(call.reply.out, &names);
+}
+
+/// The function, once its number of keys is right.
+fn called(call: &mut Call<'_, '_>) -> Option<Function> {
+    let Some(function) = Function::named(&call.arguments[1]) else {
+        call.error("ERR Function not found");
+        return None;
+    };
+    let wrong = match parse::integer(&call.arguments[2]) {
+        None => "ERR Bad number of keys provided",
+        Some(count) if count < 0 => "ERR Number of keys can't be negative",
+        Some(count) if count > call.arguments.len() as i64 - 3 => {
+            "ERR Number of keys can't be greater than number of args"
+        }
+        Some(count) if count == i64::from(function.takes_queue()) => return Some(function),
+        Some(_) if function.takes_queue() => {
+            let text = "takes one key, il:{name}, without other braces";
+            call.error(&format!("BADARG il1_{}: {text}", function.name()));
+            return None;
+        }
+        Some(_) => {
+            call.error(&format!("BADARG il1_{}: takes no key", function.name()));
+            return None;
+        }
+    };
+    call.error(wrong);
+    None
+}
+
+/// A parked call was answered.
+pub fn answered(answer: Answer, core: &Core<'_>, reply: Writer<'_>) {
+    let Answer::Reply(bytes) = answer else { return };
+    if bytes.first() == Some(&b'-') {
+        add(&core.shared.counters.total_error_replies, 1);
+    }
+    reply.out.extend_from_slice(&bytes);
+}
+
+/// Whoever may call this one operates.
+const OPERATES: &str = "fcall|il1_pause";
