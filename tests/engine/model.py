@@ -1,14 +1,36 @@
 """A queue on an engine as the contract describes it: one list, scans instead of indexes.
 
-It answers as the wire does, for it is given the time: ids and tokens follow from that.
+It answers as the wire does, for it is given the time: ids and tokens follow from that. What an
+operator does is in model_operate, what only reads in model_read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-READY_OR_WAITING, LEASED, BACKING_OFF, DELAYED = "queued", "leased", "backing_off", "delayed"
+QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", "delayed", "held"
+
+DEFAULTS: dict[str, str] = {
+    "MAXSIZE": "0",
+    "MAXBYTES": "0",
+    "MAXDEAD": "10000",
+    "WINDOW": "300000000",
+    "ATTEMPTS": "5",
+    "FIRST": "1000000",
+    "FACTOR": "2000",
+    "LONGEST": "60000000",
+    "JITTER": "1",
+    "THEN": "dead",
+    "RESULTS": "67108864",
+    "DURABILITY": "server",
+}
+POLICY = ("ATTEMPTS", "FIRST", "FACTOR", "LONGEST", "JITTER", "THEN")
+
+
+class Refused(Exception):
+    """A call that changes nothing; says the error's code."""
 
 
 @dataclass(frozen=True)
@@ -35,26 +57,30 @@ class Entry:
     options: dict[str, str]
     sequence: int
     attempt: int = 1
-    state: str = READY_OR_WAITING
+    state: str = QUEUED
     due: int = 0
     token: int = 0
+    given: int = 0
+    consumer: str = ""
     error: str = ""
     died: int = 0
 
-    def option(self, name: str, default: int) -> int:
-        return int(self.options.get(name, default))
+    @property
+    def barrier(self) -> bool:
+        return self.options.get("BARRIER") == "1"
+
+    @property
+    def priority(self) -> int:
+        return int(self.options.get("PRIORITY", 0))
 
     def keys(self) -> list[str]:
-        counts = [str(len(self.exclusive)), str(len(self.shared))]
-        return [*counts, *self.exclusive, *self.shared]
+        return [*self.exclusive, *self.shared]
 
+    def counted_keys(self) -> list[str]:
+        return [str(len(self.exclusive)), str(len(self.shared)), *self.keys()]
 
-def backoff(id: int, n: int) -> int:
-    """The pause after the n-th attempt failed, in µs, by the default policy."""
-    longest = min(1_000_000 * 2 ** (n - 1), 60_000_000)
-    half = longest // 2
-    part = ((id % 16777213) * 40503 + n * 9973) % 65536 / 65536
-    return half + int((longest - half) * part)
+    def told_sequence(self) -> str:
+        return "" if self.sequence == self.id else str(self.sequence)
 
 
 @dataclass
@@ -66,91 +92,157 @@ class Model:
     dead: list[Entry] = field(default_factory=list)
     named: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     """Of a dedup string: the message, and when its window ends, once it is settled."""
+    kept: dict[int, tuple[str, int, str]] = field(default_factory=dict)
+    """Of a message whose put asked for it: how it ended, until when that is told, the result."""
+    paused: list[str] = field(default_factory=list)
+    halted: bool = False
+    sealed: bool = False
+    declared: bool = False
+    options: dict[str, str] = field(default_factory=lambda: dict(DEFAULTS))
+    counts: Counter[str] = field(default_factory=Counter)
     number: int = 0
     fence: int = 0
-    known: int = 0
 
     def _next_number(self) -> int:
         self.number = max(self.number + 1, self.now)
         return self.number
 
+    def unsettled(self) -> list[Entry]:
+        return [*self.line, *self.delayed]
+
+    def find(self, id: str) -> Entry | None:
+        return next((entry for entry in self.unsettled() if str(entry.id) == id), None)
+
+    def option(self, name: str, entry: Entry | None = None) -> str:
+        return (entry.options if entry else {}).get(name, self.options[name])
+
     def apply_due(self) -> None:
         expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
-        # As a lease handed them out, the lease with the first deadline first.
-        for entry in sorted(expired, key=lambda e: (e.due, e.token, *self._rank(e))):
-            self._fail(entry, None, "lease expired")
+        for entry in sorted(expired, key=lambda e: (e.due, e.id)):
+            self.counts["expired"] += 1
+            self.fail(entry, None, "lease expired")
         for entry in self.line:
             if entry.state == BACKING_OFF and entry.due <= self.now:
-                entry.state = READY_OR_WAITING
+                entry.state = QUEUED
         due = [entry for entry in self.delayed if entry.due <= self.now]
         for entry in sorted(due, key=lambda entry: (entry.due, entry.id)):
             self.delayed.remove(entry)
-            entry.state, entry.sequence = READY_OR_WAITING, self._next_number()
+            entry.state, entry.sequence = QUEUED, self._next_number()
             self.line.append(entry)
+        self.kept = {id: one for id, one in self.kept.items() if one[1] > self.now}
 
-    @staticmethod
-    def _rank(entry: Entry) -> tuple[int, int]:
-        return -entry.option("PRIORITY", 0), entry.sequence
+    # Putting.
+
+    def known(self, name: str | None) -> int | None:
+        if name is None or name not in self.named:
+            return None
+        id, until = self.named[name]
+        return id if until is None or until > self.now else None
+
+    def room(self, count: int, size: int) -> None:
+        most, bytes = int(self.options["MAXSIZE"]), int(self.options["MAXBYTES"])
+        if (most and count > most) or (bytes and size > bytes):
+            raise Refused("TOOBIG")
+        held = self.unsettled()
+        together = sum(len(entry.payload) for entry in held) + size
+        if (most and len(held) + count > most) or (bytes and together > bytes):
+            raise Refused("FULL")
 
     def put(self, specs: list[Spec]) -> list[str]:
         self.apply_due()
+        if self.sealed:
+            raise Refused("SEALED")
+        new: dict[str | int, Spec] = {}
+        for at, spec in enumerate(specs):
+            name = dict(spec.options).get("DEDUP")
+            if self.known(name) is None:
+                new.setdefault(at if name is None else name, spec)
+        if new:
+            self.room(len(new), sum(len(spec.payload) for spec in new.values()))
         reply = []
         for spec in specs:
-            options = dict(spec.options)
-            name = options.get("DEDUP")
-            if name in self.named:
-                id, until = self.named[name]
-                if until is None or until > self.now:
-                    self.known += 1
-                    reply += [str(id), "1"]
-                    continue
-            id = self._next_number()
-            exclusive = list(dict.fromkeys(spec.keys))
-            shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
-            entry = Entry(id, spec.payload, exclusive, shared, options, id)
-            if name is not None:
-                self.named[name] = id, None
-            if delay := entry.option("DELAY", 0):
-                entry.state, entry.due = DELAYED, self.now + delay
-                self.delayed.append(entry)
+            known = self.known(dict(spec.options).get("DEDUP"))
+            if known is not None:
+                self.counts["deduplicated"] += 1
+                reply += [str(known), "1"]
             else:
-                self.line.append(entry)
-            reply += [str(id), "0"]
+                reply += [str(self.enter(spec)), "0"]
         return reply
 
+    def enter(self, spec: Spec) -> int:
+        self.counts["puts"] += 1
+        options = dict(spec.options)
+        id = self._next_number()
+        exclusive = list(dict.fromkeys(spec.keys))
+        shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
+        entry = Entry(id, spec.payload, exclusive, shared, options, id)
+        if "DEDUP" in options:
+            self.named[options["DEDUP"]] = id, None
+        if delay := int(options.pop("DELAY", 0)):
+            entry.state, entry.due = DELAYED, self.now + delay
+            self.delayed.append(entry)
+        else:
+            self.line.append(entry)
+        return id
+
+    # What stands before what.
+
+    def lane(self, key: str) -> list[Entry]:
+        return [entry for entry in self.line if key in entry.exclusive or key in entry.shared]
+
+    def front(self, key: str) -> list[Entry]:
+        """Those that nothing on this key holds up."""
+        lane = self.lane(key)
+        writers = [at for at, entry in enumerate(lane) if key in entry.exclusive]
+        return lane[: max(writers[0], 1)] if writers else lane
+
+    def before(self, entry: Entry) -> list[Entry]:
+        return self.line[: self.line.index(entry)]
+
+    def blocked(self, entry: Entry) -> int:
+        """On how many keys, and barriers, something stands before it that conflicts."""
+        before = self.before(entry)
+        if entry.barrier:
+            return int(bool(before))
+        waits = sum(entry not in self.front(key) for key in entry.keys())
+        return waits + any(other.barrier for other in before)
+
+    def pauses_of(self, entry: Entry) -> list[str]:
+        queue = [""] if self.halted else []
+        return queue + [key for key in entry.keys() if key in self.paused]
+
     def ready(self) -> Iterator[Entry]:
-        exclusive: set[str] = set()
-        shared: set[str] = set()
         for entry in self.line:
-            held_up = (exclusive | shared).intersection(entry.exclusive)
-            held_up |= exclusive.intersection(entry.shared)
-            if not held_up and entry.state == READY_OR_WAITING:
+            if entry.state == QUEUED and not self.blocked(entry) and not self.pauses_of(entry):
                 yield entry
-            exclusive.update(entry.exclusive)
-            shared.update(entry.shared)
 
-    def lease(self, count: int, duration: int, kind: str) -> list[str]:
+    # Leasing and settling.
+
+    def lease(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
         self.apply_due()
-        return self.grant(count, duration, kind)
+        return self.grant(consumer, count, duration, kind)
 
-    def grant(self, count: int, duration: int, kind: str) -> list[str]:
+    def grant(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
         fitting = [
             entry
             for entry in self.ready()
-            if kind == "any" or (kind == "keyed") == bool(entry.exclusive or entry.shared)
+            if kind == "any" or (kind == "keyed") == bool(entry.keys() or entry.barrier)
         ]
-        taken = sorted(fitting, key=self._rank)[:count]
+        taken = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
         if not taken:
-            waits = [entry.due for entry in self.line if entry.state in (LEASED, BACKING_OFF)]
-            waits += [entry.due for entry in self.delayed]
+            if self.sealed and not self.unsettled():
+                return ["", "", "sealed", "0"]
+            waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
             return ["", "", str(min(waits)) if waits else "", "0"]
         self.fence = max(self.fence + 1, self.now)
         deadline = self.now + duration
         reply = [str(self.fence), str(deadline), "", str(len(taken))]
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
-            sequence = str(entry.sequence) if entry.sequence != entry.id else ""
-            reply += [str(entry.id), sequence, str(entry.attempt), entry.payload, *entry.keys()]
+            entry.given, entry.consumer = self.now, consumer
+            told = [str(entry.id), entry.told_sequence(), str(entry.attempt), entry.payload]
+            reply += [*told, *entry.counted_keys()]
+        self.counts["leases"] += len(taken)
         return reply
 
     def settle(self, settlements: list[list[str]]) -> list[str]:
@@ -158,42 +250,73 @@ class Model:
         return [self._settle_one(*one) for one in settlements]
 
     def _settle_one(self, verb: str, token: str, id: str, *rest: str) -> str:
-        for entry in self.line:
-            if entry.state == LEASED and (str(entry.token), str(entry.id)) == (token, id):
-                break
-        else:
+        entry = self.find(id)
+        if entry is None or entry.state != LEASED or str(entry.token) != token:
             return "LEASELOST"
         if verb in ("ACK", "DONE"):
-            self._end(entry)
+            self.counts["acks"] += 1
+            self.keep(entry, "done", "".join(rest))
+            self.end(entry)
             return "ACKED"
         if verb == "RELEASE":
-            entry.state = READY_OR_WAITING
+            self.counts["releases"] += 1
+            entry.state = QUEUED
             return "RELEASED"
         if verb == "REJECT":
-            self._bury(entry, rest[0])
-            return "DEAD"
-        return "RETRIED" if self._fail(entry, int(rest[0]) if rest[0] else None, rest[1]) else "DEAD"
+            return self.give_up(entry, rest[0], "dead")
+        return self.fail(entry, int(rest[0]) if rest[0] else None, rest[1])
 
-    def _fail(self, entry: Entry, delay: int | None, error: str) -> bool:
-        bound = entry.option("ATTEMPTS", 5)
-        if bound and entry.attempt >= bound:
-            self._bury(entry, error)
-            return False
+    def fail(self, entry: Entry, delay: int | None, error: str) -> str:
+        most = int(self.option("ATTEMPTS", entry))
+        if most and entry.attempt >= most:
+            return self.give_up(entry, error, self.option("THEN", entry))
         if delay is None:
-            delay = backoff(entry.id, entry.attempt)
+            delay = self.backoff(entry)
+        self.counts["retries"] += 1
+        entry.error = error
         entry.attempt += 1
-        entry.state, entry.due = (BACKING_OFF, self.now + delay) if delay else (READY_OR_WAITING, 0)
-        return True
+        entry.state, entry.due = (BACKING_OFF, self.now + delay) if delay else (QUEUED, 0)
+        return "RETRIED"
 
-    def _bury(self, entry: Entry, error: str) -> None:
-        entry.error, entry.died = error, self.now
-        self._end(entry)
+    def backoff(self, entry: Entry) -> int:
+        first, factor, longest = (
+            int(self.option(name, entry)) for name in ("FIRST", "FACTOR", "LONGEST")
+        )
+        plain = float(first)
+        for _ in range(1, min(entry.attempt, 1001)):
+            plain *= factor / 1000
+        whole = int(min(plain, longest))
+        if self.option("JITTER", entry) == "0":
+            return whole
+        half = whole // 2
+        part = ((entry.id % 16777213) * 40503 + entry.attempt * 9973) % 65536 / 65536
+        return half + int((whole - half) * part)
+
+    def give_up(self, entry: Entry, error: str, then: str) -> str:
+        entry.error = error
+        if then == "hold" or len(self.dead) >= int(self.options["MAXDEAD"]):
+            entry.state = HELD
+            return "HELD"
+        self.bury_entry(entry)
+        return "DEAD"
+
+    def bury_entry(self, entry: Entry) -> None:
+        self.counts["buried"] += 1
+        entry.died = self.now
+        self.end(entry)
         self.dead.append(entry)
 
-    def _end(self, entry: Entry) -> None:
-        self.line.remove(entry)
+    def keep(self, entry: Entry, ended: str, result: str = "") -> None:
+        span, most = int(entry.options.get("RESULT", 0)), int(self.options["RESULTS"])
+        if span and len(result) <= most:
+            self.kept[entry.id] = ended, self.now + span, result
+            while sum(len(text) for _, _, text in self.kept.values()) > most:
+                del self.kept[next(iter(self.kept))]
+
+    def end(self, entry: Entry) -> None:
+        (self.delayed if entry.state == DELAYED else self.line).remove(entry)
         if "DEDUP" in entry.options:
-            until = self.now + entry.option("WINDOW", 300_000_000)
+            until = self.now + int(self.option("WINDOW", entry))
             self.named[entry.options["DEDUP"]] = entry.id, until
 
     def extend(self, token: str, duration: int) -> list[str]:
@@ -202,51 +325,3 @@ class Model:
         for entry in held:
             entry.due = self.now + duration
         return [str(self.now + duration)] if held else ["LEASELOST"]
-
-    # What only reads applies nothing that is due.
-
-    def stats(self) -> list[str]:
-        states = [entry.state for entry in self.line]
-        ready = len(list(self.ready()))
-        lanes = {key for entry in self.line for key in (*entry.exclusive, *entry.shared)}
-        counts = {
-            "unsettled": len(self.line) + len(self.delayed),
-            "ready": ready,
-            "waiting": states.count(READY_OR_WAITING) - ready,
-            "leased": states.count(LEASED),
-            "backing_off": states.count(BACKING_OFF),
-            "delayed": len(self.delayed),
-            "dead": len(self.dead),
-            "lanes": len(lanes),
-            "known": self.known,
-        }
-        return [part for name, count in counts.items() for part in (name, str(count))]
-
-    def dead_letters(self, count: int) -> list[str]:
-        reply = []
-        for entry in self.dead[:count]:
-            told = [entry.id, entry.attempt, entry.died]
-            reply += [*map(str, told), entry.error, entry.payload, *entry.keys()]
-        return reply
-
-    def peek(self, id: str) -> list[str]:
-        for entry in (*self.line, *self.delayed):
-            if str(entry.id) == id:
-                break
-        else:
-            return []
-        state = entry.state
-        if state == READY_OR_WAITING:
-            state = "ready" if entry in self.ready() else "waiting"
-        token = str(entry.token) if state == LEASED else ""
-        blocked = str(self._blocked(entry)) if state == "waiting" else "0"
-        priority = str(entry.option("PRIORITY", 0))
-        return [state, str(entry.attempt), token, blocked, priority, entry.payload, *entry.keys()]
-
-    def _blocked(self, entry: Entry) -> int:
-        """On how many of its keys something stands before it that conflicts."""
-        before = self.line[: self.line.index(entry)]
-        exclusive = {key for other in before for key in other.exclusive}
-        shared = {key for other in before for key in other.shared}
-        waits = sum(key in exclusive or key in shared for key in entry.exclusive)
-        return waits + sum(key in exclusive for key in entry.shared)

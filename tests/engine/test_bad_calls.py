@@ -106,7 +106,6 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("put", ("c" * 1_025, 0, 0, *message("p")), "BADARG il1_put: consumer has 1025 bytes"),
     ("settle", (*SETTLE, "REJECT", 5, 6, "r" * 1_025), "BADARG il1_settle: settlements[1].reason"),
     # What this library does not know.
-    ("put", (*PUT, *message("p", barrier=1)), "NOTSUPPORTED il1_put: messages[1].BARRIER"),
     ("put", (*PUT, *message("p", color=1)), "BADARG il1_put: messages[1].options holds a name"),
     # The second of two is wrong: nothing of the first is done.
     (

@@ -151,7 +151,7 @@ sys.stdin.read()
 def test_what_a_killed_consumer_held_comes_back_before_its_successors(
     engine_port: int, queue: Queue
 ) -> None:
-    ids = queue.put(*[message(str(n), ["a"]) for n in range(3)], message("free"))
+    ids = queue.put(*[message(str(n), ["a"], first=0) for n in range(3)], message("free", first=0))
     command = [sys.executable, "-c", VICTIM, str(engine_port), queue.key[4:-1]]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -25,15 +25,29 @@ SHARED = (
     "clock",
     "arguments",
     "queue",
-    "bulk",
+    "counters",
+    "hashes",
     "record",
+    "lane",
+    "pauses",
+    "options",
     "ready",
     "lanes",
-    "settled",
+    "dedup",
+    "results",
+    "barriers",
+    "placing",
+    "settling",
     "leases",
     "due",
     "settlements",
+    "waiting",
+    "telling",
+    "calls",
     "replies",
+    "asking",
+    "stopped",
+    "sealing",
     "register",
 )
 FUNCTIONS = (
@@ -42,9 +56,25 @@ FUNCTIONS = (
     "settle",
     "next",
     "extend",
+    "configure",
+    "result",
+    "cancel",
+    "revoke",
+    "retry",
+    "skip",
+    "bury",
+    "requeue",
+    "purge",
+    "pause",
+    "resume",
+    "seal",
+    "reopen",
     "stats",
     "peek",
+    "scan",
     "dead_letters",
+    "hot",
+    "explain",
     "version",
 )
 
@@ -57,9 +87,9 @@ class Library:
         self.wire = wire
         self.name = f"il{wire}"
         parts = [
-            (instead or {}).get(name) or _file(folder, name)
-            for folder, names in (("shared", SHARED), ("functions", FUNCTIONS))
-            for name in names
+            *((instead or {}).get(name) or _file("shared", name) for name in SHARED),
+            # Lua knows 200 locals at a time: what one function needs for itself is its own.
+            *(f"do\n{_file('functions', name)}end" for name in FUNCTIONS),
         ]
         body = "\n".join(parts)
         self.hash = hashlib.sha256(f"{wire}\n{body}".encode()).hexdigest()

@@ -1,20 +1,58 @@
--- il1_dead_letters: count
--- The first so many dead letters, in the order in which they died: for each id, attempts, time, error,
--- payload, exclusive, shared, then the keys.
+-- il1_dead_letters: count after [key]
+-- The first so many dead letters behind `after` (empty: from the first), with a key only those that carry
+-- it, in the order in which they died: for each id, attempts, time, error, priority, payload, exclusive,
+-- shared, then the keys.
+
+local function carries(dead, key)
+  for _, list in ipairs({ dead.exclusive, dead.shared }) do
+    for _, one in ipairs(list) do
+      if one == key then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+local function tell_dead(q, id, dead, reply)
+  local payload = dead.outside and redis.call('HGET', q.y, id) or dead.payload
+  append(reply, {
+    id, tostring(dead[2]), dead[3], dead[1], digits(dead.extras.PRIORITY or 0), payload,
+    tostring(#dead.exclusive), tostring(#dead.shared),
+  })
+  append(reply, dead.exclusive)
+  append(reply, dead.shared)
+end
 
 register('dead_letters', { 'no-writes' }, function(q, from)
   local count = take_whole(from, 1, MAX_BATCH, 'count')
+  local first = 0
+  if from.args[from.at + 1] == '' then
+    from.at = from.at + 1
+  else
+    local after = take_number(from, 'after')
+    local rank = redis.call('ZRANK', q.xo, after)
+    first = rank and rank + 1
+  end
+  local key = more(from) and take_text(from, MAX_KEY_BYTES, 'key')
+  if key == '' then
+    bad(from, 'key', 0, 'is empty')
+  end
   take_end(from)
-  local reply = {}
-  for _, id in ipairs(redis.call('ZRANGE', q.xo, 0, count - 1)) do
-    local record, attempts, text, time = cmsgpack.unpack(redis.call('HGET', q.x, id))
-    local m = unpack_record(id, record)
-    local fields = { id, tostring(attempts), time, text, m.payload }
-    fields[6], fields[7] = tostring(#m.exclusive), tostring(#m.shared)
-    for _, list in ipairs({ fields, m.exclusive, m.shared }) do
-      for _, value in ipairs(list) do
-        reply[#reply + 1] = value
+  local reply, told = {}, 0
+  -- Behind what is no dead letter, there is none.
+  local last = first and first + (key and MAX_LOOKED_AT or count) - 1 or -1
+  for start = first or 0, last, MAX_BATCH do
+    local ids = redis.call('ZRANGE', q.xo, start, math.min(start + MAX_BATCH - 1, last))
+    for i, text in ipairs(fetch(q.x, ids)) do
+      local dead = cmsgpack.unpack(text)
+      if told < count and (not key or carries(dead, key)) then
+        tell_dead(q, ids[i], dead, reply)
+        told = told + 1
       end
+    end
+    if #ids < MAX_BATCH or told == count then
+      break
     end
   end
   return reply

@@ -7,12 +7,15 @@ register('extend', { 'allow-oom' }, function(q, from)
   local token = take_number(from, 'token')
   local duration = take_whole(from, 1, MAX_SPAN, 'duration')
   take_end(from)
-  local now = now_of(q)
-  apply_due(q, now)
-  if not alive(q, now, token) then
-    return { 'LEASELOST' }
+  begin(q)
+  local reply = { 'LEASELOST' }
+  if alive(q, token) then
+    local lease = lease_of(q, token)
+    lease.deadline = digits(q.now + duration)
+    keep_lease(q, lease)
+    fall_due_at(q, q.now + duration, 'a' .. token)
+    reply = { lease.deadline }
   end
-  local deadline = digits(now + duration)
-  redis.call('ZADD', q.due, deadline, 'a' .. token)
-  return { deadline }
+  commit(q)
+  return reply
 end)

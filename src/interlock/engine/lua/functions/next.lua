@@ -4,17 +4,16 @@
 
 register('next', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
-  take_wait(from)
-  local count, duration, kind = take_lease(from)
+  local wait = take_wait(from)
+  local wanted = take_wanted(from)
   local list = take_settlements(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
   end
   reply = { tostring(#list) }
-  local now = now_of(q)
-  apply_due(q, now)
-  settle(q, now, list, reply)
-  grant(q, now, consumer, count, duration, kind, reply)
-  return keep_reply(q, from.called, consumer, call, reply)
+  begin(q)
+  settle_all(q, list, reply)
+  lease(q, consumer, wait, wanted, reply)
+  return answer(q, from.called, consumer, call, reply)
 end)

@@ -7,8 +7,9 @@ local function take_keys(from, count, mode, i, seen, list)
   local function wrong(k, text)
     bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, text)
   end
+  local args, at = from.args, from.at
   for k = 1, count do
-    local key = from.args[from.at + k]
+    local key = args[at + k]
     if not key then
       wrong(k, 'is missing')
     elseif key == '' then
@@ -22,40 +23,55 @@ local function take_keys(from, count, mode, i, seen, list)
       list[#list + 1] = key
     end
   end
-  from.at = from.at + count
+  from.at = at + count
 end
 
-local function take_option(from, i, m)
+local FLAG = { least = 0, most = 1 }
+local OWN = {
+  PRIORITY = { least = -100, most = 100 },
+  DELAY = { least = 0, most = MAX_SPAN },
+  WINDOW = OPTION.WINDOW,
+  BARRIER = FLAG,
+  RESULT = { least = 0, most = MAX_SPAN },
+}
+for i = 1, #POLICY do
+  OWN[POLICY[i]] = OPTION[POLICY[i]]
+end
+local OWN_NAMES = 'PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, ATTEMPTS, FIRST, FACTOR, LONGEST, '
+  .. 'JITTER or THEN'
+-- What is as good as not given.
+local PLAIN = { PRIORITY = 0, RESULT = 0 }
+
+local function take_own(from, i, m, given)
   local name = take(from, 'messages[%d].options', i)
-  if name == 'PRIORITY' then
-    m.priority = take_whole(from, -100, 100, 'messages[%d].PRIORITY', i)
-  elseif name == 'DELAY' then
-    m.delay = take_whole(from, 0, MAX_SPAN, 'messages[%d].DELAY', i)
+  local own, value = OWN[name], nil
+  if given[name] then
+    bad(from, 'messages[%d].options', i, 'name ' .. name .. ' twice')
   elseif name == 'DEDUP' then
-    m.dedup = take_text(from, MAX_TEXT, 'messages[%d].DEDUP', i)
-    if m.dedup == '' then
+    value = take_text(from, MAX_TEXT, 'messages[%d].DEDUP', i)
+    if value == '' then
       bad(from, 'messages[%d].DEDUP', i, 'is empty')
     end
-  elseif name == 'WINDOW' then
-    m.window = take_whole(from, 0, MAX_SPAN, 'messages[%d].WINDOW', i)
-  elseif name == 'ATTEMPTS' then
-    m.attempts = take_whole(from, 0, 1000000000, 'messages[%d].ATTEMPTS', i)
-  elseif name == 'BARRIER' then
-    refuse('NOTSUPPORTED', '%s: messages[%d].BARRIER: this library has no barriers', from.called, i)
+  elseif own then
+    value = take_option(from, own, 'messages[%d].' .. name, i)
   else
-    bad(from, 'messages[%d].options', i,
-      'holds a name that is not PRIORITY, DELAY, DEDUP, WINDOW or ATTEMPTS')
+    bad(from, 'messages[%d].options', i, 'holds a name that is not ' .. OWN_NAMES)
+  end
+  given[name] = true
+  if name == 'DELAY' then
+    m.delay = value
+  elseif name == 'BARRIER' then
+    m.barrier = value == 1
+  elseif value ~= PLAIN[name] then
+    m.extras = m.extras or {}
+    m.extras[name] = value
   end
 end
-
--- Nothing is ever put into this one: most messages lack some list, and a table costs.
-local NONE = {}
 
 local function take_message(from, i)
   local m = {
     payload = take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i),
-    exclusive = NONE, shared = NONE, groups = NONE, priority = 0, attempts = DEFAULT_ATTEMPTS,
-    dedup = '', window = DEFAULT_WINDOW, sequence = '', delay = 0,
+    exclusive = NONE, shared = NONE, delay = 0,
   }
   local exclusive = take_whole(from, 0, MAX_KEYS, 'messages[%d].exclusive', i)
   local shared = take_whole(from, 0, MAX_KEYS, 'messages[%d].shared', i)
@@ -70,17 +86,21 @@ local function take_message(from, i)
     take_keys(from, exclusive, 'exclusive', i, seen, m.exclusive)
   end
   if shared > 0 then
-    m.shared, m.groups = {}, {}
+    m.shared = {}
     take_keys(from, shared, 'shared', i, seen, m.shared)
   end
+  local given = options > 0 and {}
   for _ = 1, options do
-    take_option(from, i, m)
+    take_own(from, i, m, given)
+  end
+  if m.barrier and exclusive + shared > 0 then
+    bad(from, 'messages[%d].BARRIER', i, 'is 1, but the message has keys')
+  end
+  if m.extras and m.extras.WINDOW and not m.extras.DEDUP then
+    m.extras.WINDOW = nil
   end
   return m, exclusive + shared
 end
-
--- Nothing is ever put into this one: most messages lack some list, and a table costs.
-local NONE = {}
 
 local function take_messages(from)
   local list, keys = {}, 0
@@ -99,87 +119,57 @@ local function take_messages(from)
   return list
 end
 
--- The id that a dedup string is known by, unless its window is over.
-local function known_id(q, now, text)
-  local id = redis.call('HGET', q.u, text)
-  if not id then
-    return nil
-  end
-  local over = redis.call('ZSCORE', q.uw, text)
-  if over and tonumber(over) <= now then
-    -- Gone already, or the purge would take the new message's entry.
-    redis.call('ZREM', q.uw, text)
-    return nil
-  end
-  return id
-end
-
--- Gives ids to the messages that are new, in the order of the batch, and answers these.
-local function new_ones(q, now, list, reply)
-  local fresh, named, known = {}, {}, {}
+-- The messages that are new; the others learn whose id they are told: that of a message of before, or of
+-- one of the same batch.
+local function new_ones(q, list)
+  local fresh, named, bytes = {}, {}, 0
   for _, m in ipairs(list) do
-    if m.dedup ~= '' then
-      m.first = named[m.dedup]
-      m.known = not m.first and known_id(q, now, m.dedup)
-      if not m.first and not m.known then
-        named[m.dedup] = m
-      end
+    local text = m.extras and m.extras.DEDUP
+    if text then
+      m.first = named[text]
+      m.known = not m.first and known_id(q, text)
+      named[text] = named[text] or not m.known and m
     end
     if not m.first and not m.known then
       fresh[#fresh + 1] = m
+      bytes = bytes + #m.payload
     end
   end
-  local first = #fresh > 0 and draw(q, 'seq', now, #fresh)
-  for i, m in ipairs(fresh) do
-    m.id = digits(first + i - 1)
-    if m.dedup ~= '' then
-      known[#known + 1] = m.dedup
-      known[#known + 1] = m.id
-    end
-  end
-  bulk('HSET', q.u, known)
-  for _, m in ipairs(list) do
-    reply[#reply + 1] = m.id or m.known or m.first.id
-    reply[#reply + 1] = m.id and '0' or '1'
-  end
-  if #fresh < #list then
-    redis.call('HINCRBY', q.c, 'known', #list - #fresh)
-  end
-  return fresh
+  return fresh, bytes
 end
 
 register('put', {}, function(q, from)
   local consumer, call = take_caller(from)
-  take_wait(from)
+  local wait = take_wait(from)
   local list = take_messages(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
   end
-  reply = {}
-  local now = now_of(q)
-  apply_due(q, now)
-  local fresh = new_ones(q, now, list, reply)
-  local placed, delayed = {}, {}
-  for _, m in ipairs(fresh) do
-    if m.delay > 0 then
-      delayed[#delayed + 1] = digits(now + m.delay)
-      delayed[#delayed + 1] = 'd' .. m.id
-    else
-      placed[#placed + 1] = m
+  local c = begin(q)
+  refuse_sealed(q, from)
+  woken(q, consumer, 'room')
+  local fresh, bytes = new_ones(q, list)
+  local text = #fresh > 0 and too_large(q, #fresh, bytes)
+  if text then
+    refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
+  end
+  text = #fresh > 0 and no_room(q, #fresh, bytes)
+  if text then
+    if wait > 0 then
+      wait_for(q, 'room', consumer, wait)
     end
+    refuse_now(q, 'FULL', '%s: %s', from.called, text)
   end
-  local ready = link(q, placed)
-  local packed = {}
+  look_at_lanes(q, fresh)
   for _, m in ipairs(fresh) do
-    packed[#packed + 1] = m.id
-    packed[#packed + 1] = pack(m)
+    enter(q, m)
   end
-  bulk('HSET', q.p, packed)
-  push_ready(q, ready)
-  if #delayed > 0 then
-    bulk('ZADD', q.due, delayed)
-    redis.call('HINCRBY', q.c, 'delayed', #delayed / 2)
+  reply = {}
+  for i, m in ipairs(list) do
+    local known = m.known or m.first and m.first.id
+    reply[2 * i - 1], reply[2 * i] = known or m.id, known and '1' or '0'
   end
-  return keep_reply(q, from.called, consumer, call, reply)
+  c.deduplicated = c.deduplicated + #list - #fresh
+  return answer(q, from.called, consumer, call, reply)
 end)

@@ -1,6 +1,7 @@
 -- il1_settle: consumer call settlement...
---   settlement: ACK token id | NACK token id delay error | REJECT token id reason | RELEASE token id
--- Answers for each ACKED, RETRIED, DEAD, RELEASED or LEASELOST.
+--   settlement: ACK token id | DONE token id result | NACK token id delay error
+--     | REJECT token id reason | RELEASE token id
+-- Answers for each ACKED, RETRIED, DEAD, HELD, RELEASED or LEASELOST.
 
 register('settle', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
@@ -13,8 +14,7 @@ register('settle', { 'allow-oom' }, function(q, from)
     return reply
   end
   reply = {}
-  local now = now_of(q)
-  apply_due(q, now)
-  settle(q, now, list, reply)
-  return keep_reply(q, from.called, consumer, call, reply)
+  begin(q)
+  settle_all(q, list, reply)
+  return answer(q, from.called, consumer, call, reply)
 end)

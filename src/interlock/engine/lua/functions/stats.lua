@@ -1,22 +1,40 @@
 -- il1_stats: counts, as pairs of name and number. It writes nothing and so applies nothing that is
 -- due: what ran out since the last call still counts as it did.
 
+-- Ready messages of paused keys that have not come up yet and so were not set aside.
+local function paused_ready(q)
+  local seen, count = {}, 0
+  for _, key in ipairs(redis.call('HKEYS', q.pk)) do
+    for _, place in ipairs(granted_on(q, key, MAX_LOOKED_AT)) do
+      local m = message_at(q, place)
+      if not seen[place] and m.state == 'R' then
+        seen[place] = true
+        count = count + 1
+      end
+    end
+  end
+  return count
+end
+
 register('stats', { 'no-writes' }, function(q, from)
   take_end(from)
-  local counted = redis.call('HMGET', q.c, 'delayed', 'backing_off', 'known')
-  local delayed, backing_off = tonumber(counted[1] or 0), tonumber(counted[2] or 0)
-  local unsettled = redis.call('HLEN', q.p)
-  local ready = redis.call('ZCARD', q.rk) + redis.call('ZCARD', q.ru)
-  local leased = redis.call('HLEN', q.t)
-  return {
-    'unsettled', digits(unsettled),
-    'ready', digits(ready),
-    'waiting', digits(unsettled - ready - leased - backing_off - delayed),
-    'leased', digits(leased),
-    'backing_off', digits(backing_off),
-    'delayed', digits(delayed),
-    'dead', digits(redis.call('HLEN', q.x)),
-    'lanes', digits(redis.call('HLEN', q.tail)),
-    'known', digits(tonumber(counted[3] or 0)),
-  }
+  local c = look(q)
+  local ready = c.halted == 0 and ready_count(c, 'any') or 0
+  if ready > 0 and c.paused > 0 then
+    ready = ready - paused_ready(q)
+  end
+  c.ready = ready
+  c.waiting = c.unsettled - c.delayed - c.leased - c.backing_off - c.held - ready
+  c.lanes = redis.call('HLEN', q.l)
+  c.paused = c.paused + c.halted
+  local reply = {}
+  for _, name in ipairs({
+    'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
+    'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled',
+    'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results', 'result_bytes',
+  }) do
+    reply[#reply + 1] = name
+    reply[#reply + 1] = digits(c[name])
+  end
+  return reply
 end)

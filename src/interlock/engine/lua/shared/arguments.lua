@@ -6,6 +6,11 @@ local function digits(number)
   return string.format('%.0f', number)
 end
 
+-- What was given is told in part only: it may be megabytes, and any bytes.
+local function shown(value)
+  return (string.gsub(string.sub(value, 1, 32), '[^%w%p ]', '?'))
+end
+
 local function refuse(code, text, ...)
   error({ refused = code .. ' ' .. string.format(text, ...) })
 end
@@ -52,12 +57,10 @@ local function take_whole(from, least, most, what, index)
   local number = SMALL[value]
     or string.find(value, '^%-?%d+$') and #value <= 17 and tonumber(value)
   if not number or number < least or number > most then
-    local allowed = digits(least) .. ' to ' .. digits(most)
-    -- What was given is told in part only: it may be megabytes, and any bytes.
-    local shown = string.gsub(string.sub(value, 1, 32), '[^%w%p ]', '?')
-    bad(from, what, index, string.format("is '%s'; a whole number from %s", shown, allowed))
+    bad(from, what, index, string.format("is '%s'; a whole number from %s to %s",
+      shown(value), digits(least), digits(most)))
   end
-  return number
+  return number + 0 -- not -0
 end
 
 -- Ids and tokens stay text. A leading zero would be a second spelling of the same number.
@@ -84,6 +87,15 @@ local function take_caller(from)
     bad(from, 'consumer', 0, 'is empty, which only call 0 may have')
   end
   return consumer, call
+end
+
+-- One of a few words.
+local function take_word(from, words, what, index)
+  local value = take(from, what, index)
+  if words[value] == nil or value == 'told' then
+    bad(from, what, index, 'is not ' .. words.told)
+  end
+  return value
 end
 
 -- For how long the caller would wait, µs; 0 for not at all.

@@ -1,72 +1,147 @@
--- What falls due: each call first applies it, at its time (clause 20). One sorted set has it all, the
--- time its score; a letter says what: a and a token, for a lease's deadline; b and an id, backing off;
--- d and an id, delayed; o, a member and a key, readers that a call before could not ready any more. Of
--- what is due at one time the set gives a before b before d, which is the clause's order.
+-- What falls due: each call that writes first applies it, at its time (clause 20), and goes on with what
+-- the calls before left. One sorted set has it all, the time its score; a letter says what: a and a token,
+-- for a lease's deadline; b and a place, backing off; d and an id, delayed.
 
-local function end_backoffs(q, ids)
-  for _, m in ipairs(records(q, ids)) do
-    push_back(q, m)
+local function due_before(q, letter, most)
+  local from, found = '', {}
+  local members = redis.call('ZRANGEBYSCORE', q.due, '-inf', digits(q.now), 'LIMIT', 0, most)
+  for _, member in ipairs(members) do
+    if string.sub(member, 1, 1) == letter then
+      found[#found + 1] = string.sub(member, 2)
+    end
   end
-  redis.call('HINCRBY', q.c, 'backing_off', -#ids)
+  return found, #members == most
 end
 
--- A delayed message takes its sequence now, behind everything put before (clause 12).
-local function end_delays(q, now, ids)
-  local messages = records(q, ids)
-  local first = draw(q, 'seq', now, #ids)
-  for i, m in ipairs(messages) do
-    m.sequence = digits(first + i - 1)
+-- Messages of leases that ran out, the first deadline first, then the first id.
+local function expired(q, left)
+  local over = {}
+  for _, token in ipairs((due_before(q, 'a', 2 * MAX_DUE))) do
+    if #over >= left then
+      break
+    end
+    local lease = lease_of(q, token)
+    for _, m in ipairs(messages_at(q, places_of(lease))) do
+      if m and m.state == 'L' and m.token == token then
+        m.deadline = lease.deadline
+        over[#over + 1] = m
+      end
+    end
   end
-  local ready = link(q, messages)
-  local packed = {}
-  for _, m in ipairs(messages) do
-    packed[#packed + 1] = m.id
-    packed[#packed + 1] = pack(m)
-  end
-  bulk('HSET', q.p, packed)
-  push_ready(q, ready)
-  redis.call('HINCRBY', q.c, 'delayed', -#ids)
+  table.sort(over, function(a, b)
+    if a.deadline ~= b.deadline then
+      return a.deadline < b.deadline
+    end
+    return a.id < b.id
+  end)
+  return over
 end
 
-local function open_rest(q, entries)
-  local freed = {}
-  for _, entry in ipairs(entries) do
-    redis.call('ZREM', q.due, 'o' .. entry)
-    open_members(q, string.sub(entry, 1, 16), string.sub(entry, 17), freed)
+local function expire(q, left)
+  local over, ended = expired(q, left), {}
+  local count = math.min(#over, left)
+  for i = 1, count do
+    local m = over[i]
+    ended[m.token] = (ended[m.token] or 0) + 1
+    q.counters.expired = q.counters.expired + 1
   end
-  unblock(q, freed)
+  for token, some in pairs(ended) do
+    end_some(q, token, some)
+  end
+  for i = 1, count do
+    fail(q, over[i], nil, 'lease expired')
+  end
+  return left - count
 end
 
 -- As many as the call may still apply; the others stay in the set.
-local function part(q, letter, list, left)
+local function take_due(q, letter, left)
+  local found = due_before(q, letter, 2 * MAX_DUE)
   local ids, members = {}, {}
-  for i = 1, math.min(#list, left) do
-    ids[i] = list[i]
-    members[i] = letter .. list[i]
+  for i = 1, math.min(#found, left) do
+    ids[i], members[i] = found[i], letter .. found[i]
   end
   bulk('ZREM', q.due, members)
   return ids
 end
 
-local function apply_due(q, now)
-  local due = redis.call('ZRANGEBYSCORE', q.due, '-inf', digits(now), 'LIMIT', 0, MAX_DUE)
-  if #due == 0 then
-    return
+local function end_backoffs(q, left)
+  local places = take_due(q, 'b', left)
+  for _, m in ipairs(messages_at(q, places)) do
+    make_ready(q, m)
   end
-  local of = { a = {}, b = {}, d = {}, o = {} }
-  for _, member in ipairs(due) do
-    local list = of[string.sub(member, 1, 1)]
-    list[#list + 1] = string.sub(member, 2)
+  q.counters.backing_off = q.counters.backing_off - #places
+  return left - #places
+end
+
+-- A delayed message takes its sequence now, behind everything put before (clause 12).
+local function end_delays(q, left)
+  local ids = take_due(q, 'd', left)
+  local c = q.counters
+  local messages = messages_at(q, ids)
+  look_at_lanes(q, messages)
+  for _, m in ipairs(messages) do
+    extra(m, 'ID', m.id)
+    m.place = draw(q, 'seq')
+    q.messages[m.place], q.messages[m.id] = m, false
+    redis.call('HDEL', q.p, m.id)
+    set(hash(q, 'al'), m.id, m.place)
+    c.aliases = c.aliases + 1
+    place(q, m, c.unsettled - c.delayed)
+    c.delayed = c.delayed - 1
   end
-  open_rest(q, of.o)
-  local left = expire(q, now, of.a, MAX_DUE)
-  local ids = part(q, 'b', of.b, left)
-  if #ids > 0 then
-    end_backoffs(q, ids)
-    left = left - #ids
+end
+
+-- Readies what earlier calls could not.
+local function ready_late(q)
+  local c = q.counters
+  if c.late > 0 then
+    local places = redis.call('LPOP', q.late, q.readied)
+    c.late = c.late - #places
+    for _, m in ipairs(messages_at(q, places)) do
+      -- It may have been cancelled.
+      if m and not m.gone and m.state == 'W' and m.blocked == 0 then
+        q.readied = q.readied - 1
+        make_ready(q, m)
+      end
+    end
   end
-  ids = part(q, 'd', of.d, left)
-  if #ids > 0 then
-    end_delays(q, now, ids)
+end
+
+-- What a resumed key held is ready again.
+local function unpark(q)
+  local c = q.counters
+  while q.steps > 0 and c.returning > 0 do
+    local list = q['back:' .. redis.call('LINDEX', q.back, 0)]
+    local places = redis.call('LPOP', list, q.steps)
+    for _, m in ipairs(messages_at(q, places or {})) do
+      q.steps = q.steps - 1
+      if m and not m.gone and m.state == 'P' then
+        make_ready(q, m)
+      end
+    end
+    if redis.call('EXISTS', list) == 0 then
+      redis.call('LPOP', q.back)
+      c.returning = c.returning - 1
+    end
   end
+end
+
+local function apply_due(q)
+  local c = q.counters
+  if c.late + c.unfinished + c.opening + c.returning > 0 then
+    ready_late(q)
+    go_on(q)
+    open_gates(q)
+    unpark(q)
+  end
+  if c.due <= q.now then
+    local left = end_backoffs(q, expire(q, MAX_DUE))
+    if left > 0 then
+      end_delays(q, left)
+    end
+    local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
+    c.due = first and tonumber(first) or NEVER
+  end
+  expire_results(q)
 end

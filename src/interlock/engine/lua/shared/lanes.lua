@@ -1,189 +1,189 @@
--- Lanes (clauses 1 to 5). A lane is a chain of nodes: an exclusive message, by its id, or a group of
--- shared holders, by 'g' and the id of the first. The hash tail knows a lane's last node, s the node
--- behind a node. A field of s, g or gw is a node and a key; a node's length is known, so the two
--- cannot be mistaken for another pair.
---
--- g counts the unsettled members of a group. While the group waits, gw has the last member that does;
--- s leads from a member to the one that joined before. (A member of a group has no other use for its
--- fields of s.) b counts the nodes a message waits for; at none it is ready. So a put and a settlement
--- cost O(keys of the message), whatever is pending (clause 21).
+-- Putting into lanes and taking out of them. A message counts the nodes it waits for; at none it is ready.
+-- So a put and a settlement cost O(keys of the message), whatever is pending (clause 21).
 
-local GROUP = 103 -- 'g'; while a library is loaded there is no string.byte()
-
--- What readying a message needs, kept with the count, so that its record need not be read.
-local function blocked_value(count, m)
-  if m.priority == 0 and m.sequence == '' then
-    return count
+-- Puts a message at the end of a lane. Answers whether something there holds it up.
+local function link_one(q, place, key, mode)
+  local l = hash(q, 'l')
+  local text, node = get(l, key), mode .. place
+  if not text then
+    set(l, key, node)
+    return false
   end
-  return count .. ' ' .. m.priority .. ' ' .. m.sequence
-end
-
-local function join_group(q, tails, links, m, key)
-  local before = tails[key]
-  if before and string.byte(before) == GROUP then
-    local field = before .. key
-    redis.call('HINCRBY', q.g, field, 1)
-    local last = redis.call('HGET', q.gw, field)
-    if last then
-      links[#links + 1] = m.id .. key
-      links[#links + 1] = last
-      redis.call('HSET', q.gw, field, m.id)
-    end
-    return before, last
-  end
-  local group = 'g' .. m.id
-  redis.call('HSET', q.g, group .. key, 1)
-  if before then
-    links[#links + 1] = before .. key
-    links[#links + 1] = group
-    redis.call('HSET', q.gw, group .. key, m.id)
-  end
-  tails[key] = group
-  return group, before
-end
-
-local function name_keys(list, keys, tails)
-  for i = 1, #list do
-    local key = list[i]
-    if tails[key] == nil then
-      tails[key] = false
-      keys[#keys + 1] = key
-    end
-  end
-end
-
--- Places messages at the end of their lanes, in this order. Sets their groups; answers the ready.
-local function link(q, messages)
-  local keys, tails = {}, {}
-  for _, m in ipairs(messages) do
-    name_keys(m.exclusive, keys, tails)
-    name_keys(m.shared, keys, tails)
-  end
-  local found = fetch(q.tail, keys)
-  for i, key in ipairs(keys) do
-    tails[key] = found[i]
-  end
-  local links, blocked, ready = {}, {}, {}
-  for _, m in ipairs(messages) do
-    local waits = 0
-    for _, key in ipairs(m.exclusive) do
-      local before = tails[key]
-      if before then
-        links[#links + 1] = before .. key
-        links[#links + 1] = m.id
-        waits = waits + 1
-      end
-      tails[key] = m.id
-    end
-    for i, key in ipairs(m.shared) do
-      local group, held_up = join_group(q, tails, links, m, key)
-      m.groups[i] = group
-      if held_up then
-        waits = waits + 1
-      end
-    end
-    if waits > 0 then
-      blocked[#blocked + 1] = m.id
-      blocked[#blocked + 1] = blocked_value(waits, m)
+  local lane = lane_of(text)
+  local blocked = true
+  if lane.kind == 'S' and not lane.first then
+    if mode == 's' then
+      lane.active, blocked = lane.active + 1, false
     else
-      m.keyed = keyed(m)
-      ready[#ready + 1] = m
+      lane.first = node
     end
   end
-  local changed = {}
-  for _, key in ipairs(keys) do
-    changed[#changed + 1] = key
-    changed[#changed + 1] = tails[key]
-  end
-  bulk('HSET', q.tail, changed)
-  bulk('HSET', q.s, links)
-  bulk('HSET', q.b, blocked)
-  return ready
+  set(hash(q, 'n'), string.sub(lane.tail, 2) .. key, node)
+  set(hash(q, 'v'), place .. key, lane.tail)
+  lane.tail, lane.depth = node, lane.depth + 1
+  set(l, key, lane_text(lane))
+  return blocked
 end
 
--- Frees the waiting members of a group, from the last. What is over the bound of one call goes on
--- with the next: it is entered among what is due, at time 0.
-local function open_members(q, member, key, freed)
-  while member do
-    if q.opened >= MAX_OPENED then
-      redis.call('ZADD', q.due, 0, 'o' .. member .. key)
+-- Grants what now stands in front: appends the places to q.granted. The first one is free, for a
+-- message's end must ready the next on each of its keys; what has to be limited are runs of readers.
+local function grant_front(q, lane, key)
+  local free = true
+  while lane.first do
+    local mode = string.sub(lane.first, 1, 1)
+    if lane.active > 0 and mode == 'x' then
       return
     end
-    q.opened = q.opened + 1
-    freed[#freed + 1] = member
-    local field = member .. key
-    member = redis.call('HGET', q.s, field)
-    if member then
-      redis.call('HDEL', q.s, field)
+    if not free then
+      if q.steps == 0 then
+        if redis.call('SADD', q.unf, key) == 1 then
+          q.counters.unfinished = q.counters.unfinished + 1
+        end
+        return
+      end
+      q.steps = q.steps - 1
+    end
+    free = false
+    local place = string.sub(lane.first, 2)
+    q.granted[#q.granted + 1] = place
+    if mode == 'x' then
+      lane.kind, lane.active, lane.first = 'X', 1, nil
+      return
+    end
+    lane.active = lane.active + 1
+    lane.first = get(hash(q, 'n'), place .. key) or nil
+  end
+end
+
+-- Takes a message out of a lane, wherever it stands there.
+local function unlink_one(q, place, key)
+  local l = hash(q, 'l')
+  local text = get(l, key)
+  if #text == 17 then
+    set(l, key, false)
+    return
+  end
+  local lane = lane_of(text)
+  local n, v, field = hash(q, 'n'), hash(q, 'v'), place .. key
+  local leads = string.sub(lane.head, 2) == place
+  local next, previous = get(n, field), not leads and get(v, field)
+  if next then
+    set(n, field, false)
+    set(v, string.sub(next, 2) .. key, previous)
+  else
+    lane.tail = previous
+  end
+  if previous then
+    set(v, field, false)
+    set(n, string.sub(previous, 2) .. key, next)
+  else
+    lane.head = next
+  end
+  lane.depth = lane.depth - 1
+  if lane.kind == 'X' then
+    if leads then
+      lane.kind, lane.active, lane.first = 'S', 0, next
+    end
+  elseif not lane.first or place < string.sub(lane.first, 2) then
+    lane.active = lane.active - 1
+  elseif string.sub(lane.first, 2) == place then
+    lane.first = next or nil
+  end
+  grant_front(q, lane, key)
+  set(l, key, lane_text(lane))
+end
+
+-- One thing less stands before a message.
+local function unblock(q, m)
+  m.blocked = m.blocked - 1
+  changed(q, m)
+  if m.blocked > 0 then
+    return
+  end
+  if q.readied == 0 then
+    redis.call('RPUSH', q.late, m.place)
+    q.counters.late = q.counters.late + 1
+    return
+  end
+  q.readied = q.readied - 1
+  make_ready(q, m)
+end
+
+local function unblock_granted(q)
+  if #q.granted > 0 then
+    local places = q.granted
+    q.granted = {}
+    for _, m in ipairs(messages_at(q, places)) do
+      unblock(q, m)
     end
   end
 end
 
--- Each of `freed` waits for one node fewer, once for each time it is named.
-local function unblock(q, freed)
-  local ids, times = {}, {}
-  for _, id in ipairs(freed) do
-    if not times[id] then
-      ids[#ids + 1] = id
-    end
-    times[id] = (times[id] or 0) + 1
+local function unlink(q, m)
+  for _, key in ipairs(m.exclusive) do
+    unlink_one(q, m.place, key)
   end
-  local found = fetch(q.b, ids)
-  local fewer, none, ready = {}, {}, {}
-  for i, id in ipairs(ids) do
-    local count, priority, sequence = tonumber(found[i]), 0, ''
-    if not count then
-      count, priority, sequence = string.match(found[i], '^(%d+) (%S+) (.*)$')
-    end
-    local left = count - times[id]
-    if left == 0 then
-      none[#none + 1] = id
-      ready[#ready + 1] = { id = id, priority = priority, sequence = sequence, keyed = true }
-    else
-      fewer[#fewer + 1] = id
-      fewer[#fewer + 1] = blocked_value(left, { priority = tonumber(priority), sequence = sequence })
-    end
+  for _, key in ipairs(m.shared) do
+    unlink_one(q, m.place, key)
   end
-  bulk('HSET', q.b, fewer)
-  bulk('HDEL', q.b, none)
-  push_ready(q, ready)
+  unblock_granted(q)
 end
 
--- Takes settled messages, which are in front, out of their lanes; what stood behind them moves up.
-local function unlink(q, messages)
-  local fields, keys = {}, {}
+-- Reads what putting or settling these will ask for.
+local function look_at_lanes(q, messages)
+  local keys = {}
+  for i = 1, #messages do
+    local m = messages[i]
+    for k = 1, #m.exclusive do
+      keys[#keys + 1] = m.exclusive[k]
+    end
+    for k = 1, #m.shared do
+      keys[#keys + 1] = m.shared[k]
+    end
+  end
+  prefetch(hash(q, 'l'), keys)
+end
+
+-- As look_at_lanes(), with the nodes behind and the messages that will be freed.
+local function look_behind(q, messages)
+  look_at_lanes(q, messages)
+  local lanes, fields = hash(q, 'l').values, {}
+  local function behind(m, keys)
+    for i = 1, #keys do
+      local text = lanes[keys[i]]
+      if text and #text > 17 then
+        fields[#fields + 1] = m.place .. keys[i]
+      end
+    end
+  end
   for _, m in ipairs(messages) do
-    for _, key in ipairs(m.exclusive) do
-      fields[#fields + 1] = m.id .. key
-      keys[#keys + 1] = key
-    end
-    for i, key in ipairs(m.shared) do
-      local field = m.groups[i] .. key
-      if redis.call('HINCRBY', q.g, field, -1) == 0 then
-        redis.call('HDEL', q.g, field)
-        fields[#fields + 1] = field
-        keys[#keys + 1] = key
+    behind(m, m.exclusive)
+    behind(m, m.shared)
+  end
+  if #fields > 0 then
+    prefetch(hash(q, 'n'), fields)
+    local places = {}
+    for _, field in ipairs(fields) do
+      local node = hash(q, 'n').values[field]
+      if node then
+        places[#places + 1] = string.sub(node, 2)
       end
     end
+    messages_at(q, places)
   end
-  local after = fetch(q.s, fields)
-  local passed, empty, freed = {}, {}, {}
-  for i, key in ipairs(keys) do
-    local node = after[i]
-    if not node then
-      empty[#empty + 1] = key
-    else
-      passed[#passed + 1] = fields[i]
-      if string.byte(node) == GROUP then
-        local last = redis.call('HGET', q.gw, node .. key)
-        redis.call('HDEL', q.gw, node .. key)
-        open_members(q, last, key, freed)
-      else
-        freed[#freed + 1] = node
-      end
+end
+
+-- Goes on with the runs of readers that earlier calls left.
+local function go_on(q)
+  while q.steps > 0 and q.counters.unfinished > 0 do
+    local key = redis.call('SPOP', q.unf)
+    q.counters.unfinished = q.counters.unfinished - 1
+    local text = get(hash(q, 'l'), key)
+    if text and #text > 17 then
+      local lane = lane_of(text)
+      grant_front(q, lane, key)
+      set(hash(q, 'l'), key, lane_text(lane))
+      unblock_granted(q)
     end
   end
-  bulk('HDEL', q.s, passed)
-  bulk('HDEL', q.tail, empty)
-  unblock(q, freed)
 end

@@ -1,110 +1,102 @@
 -- Leases (clause 8). One lease is what one call was handed: one token, one deadline, up to MAX_BATCH
--- messages. t has the token of each message that is out, lb of each token its messages and consumer,
--- lc how many of them are out. The deadline is among what is due.
+-- messages. t has of each token when it was given, the deadline, how many of its messages are out, the
+-- consumer, and the places; due has the deadline as well. A message's record has the token.
 
-local function grant(q, now, consumer, count, duration, kind, reply)
-  local ids, from_keyed = first_ready(q, kind, count)
-  if #ids == 0 then
-    forget_known(q, now)
-    for _, value in ipairs({ '', '', next_due(q), '0' }) do
-      reply[#reply + 1] = value
-    end
-    return
+local function lease_of(q, token)
+  local text = get(hash(q, 't'), token)
+  if not text then
+    return nil
   end
-  local messages = records(q, ids)
-  local keys, taken = 0, 0
-  for i, m in ipairs(messages) do
-    keys = keys + #m.exclusive + #m.shared
-    -- One message may have more keys than are left, or it could never be handed out.
-    if keys > MAX_BATCH_KEYS and i > 1 then
-      break
-    end
-    taken = i
+  local length = tonumber(string.sub(text, 37, 40))
+  return {
+    token = token, given = string.sub(text, 1, 16), deadline = string.sub(text, 17, 32),
+    out = tonumber(string.sub(text, 33, 36)), consumer = string.sub(text, 41, 40 + length), text = text,
+  }
+end
+
+local function places_of(lease)
+  local text, places = lease.text, {}
+  for at = 41 + #lease.consumer, #text, 16 do
+    places[#places + 1] = string.sub(text, at, at + 15)
   end
-  for i = #ids, taken + 1, -1 do
-    ids[i] = nil
-  end
-  drop_first(q, from_keyed, taken)
-  local token = digits(draw(q, 'fence', now, 1))
-  local deadline = digits(now + duration)
-  local attempts = attempts_of(q, ids)
-  local out = {}
-  for _, id in ipairs(ids) do
-    out[#out + 1] = id
-    out[#out + 1] = token
-  end
-  bulk('HSET', q.t, out)
-  redis.call('HSET', q.lb, token, string.format('%04d', taken) .. table.concat(ids) .. consumer)
-  redis.call('HSET', q.lc, token, taken)
-  redis.call('ZADD', q.due, deadline, 'a' .. token)
-  for _, value in ipairs({ token, deadline, '', tostring(taken) }) do
-    reply[#reply + 1] = value
-  end
-  for i = 1, taken do
-    local m = messages[i]
-    local at = #reply
-    reply[at + 1] = m.id
-    reply[at + 2] = m.sequence
-    reply[at + 3] = tostring(attempts[i])
-    reply[at + 4] = m.payload
-    reply[at + 5] = tostring(#m.exclusive)
-    reply[at + 6] = tostring(#m.shared)
-    for _, key in ipairs(m.exclusive) do
-      reply[#reply + 1] = key
-    end
-    for _, key in ipairs(m.shared) do
-      reply[#reply + 1] = key
-    end
-  end
+  return places
+end
+
+local function keep_lease(q, lease)
+  local rest = string.sub(lease.text, 37)
+  set(hash(q, 't'), lease.token, lease.given .. lease.deadline .. string.format('%04d', lease.out) .. rest)
 end
 
 -- False once the deadline is reached, even if what falls due has not come to it yet.
-local function alive(q, now, token)
-  local deadline = redis.call('ZSCORE', q.due, 'a' .. token)
-  return deadline and tonumber(deadline) > now
+local function alive(q, token)
+  local lease = lease_of(q, token)
+  return lease and tonumber(lease.deadline) > q.now
 end
 
 -- So many of a lease's messages are no longer out.
 local function end_some(q, token, count)
-  if redis.call('HINCRBY', q.lc, token, -count) == 0 then
-    redis.call('HDEL', q.lc, token)
-    redis.call('HDEL', q.lb, token)
+  local lease = lease_of(q, token)
+  q.counters.leased = q.counters.leased - count
+  lease.out = lease.out - count
+  if lease.out == 0 then
+    set(hash(q, 't'), token, false)
     redis.call('ZREM', q.due, 'a' .. token)
+  else
+    keep_lease(q, lease)
   end
 end
 
--- Takes back what leases that ran out still hold, at most so many messages; answers how many are left
--- of that. The rest of a lease stays listed, for the next call.
-local function expire(q, now, tokens, left)
-  local over = {}
-  for _, token in ipairs(tokens) do
-    if left <= 0 then
-      break
-    end
-    local lease = redis.call('HGET', q.lb, token)
-    local count = tonumber(string.sub(lease, 1, 4))
-    local now_taken = math.min(count, left)
-    left = left - now_taken
-    local ids, held = {}, {}
-    for i = 1, now_taken do
-      ids[i] = string.sub(lease, 16 * i - 11, 16 * i + 4)
-    end
-    for i, holder in ipairs(fetch(q.t, ids)) do
-      if holder == token then
-        held[#held + 1] = ids[i]
-      end
-    end
-    if now_taken < count then
-      local rest = string.format('%04d', count - now_taken) .. string.sub(lease, 16 * now_taken + 5)
-      redis.call('HSET', q.lb, token, rest)
-    end
-    bulk('HDEL', q.t, held)
-    local attempts = attempts_of(q, held)
-    for i, m in ipairs(records(q, held)) do
-      fail(q, now, m, attempts[i], nil, 'lease expired', over)
-    end
-    end_some(q, token, #held)
+-- When there is something to do that no call from outside causes; '' for never.
+local function next_due(q, kind)
+  local c = q.counters
+  if c.late + c.unfinished + c.opening + c.returning > 0 or c.halted == 0 and ready_count(c, kind) > 0 then
+    return '0'
+  elseif c.sealed > 0 and c.unsettled == 0 then
+    return 'sealed'
   end
-  finish(q, now, over)
-  return left
+  local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
+  c.due = first and tonumber(first) or NEVER
+  return first or ''
+end
+
+local function grant(q, consumer, wanted, reply)
+  local c, at = q.counters, #reply
+  local taken = take_ready(q, wanted.kind, wanted.count)
+  local count = #taken
+  if count == 0 then
+    forget(q, MAX_DUE)
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = '', '', next_due(q, wanted.kind), '0'
+    return false
+  end
+  local token, deadline = draw(q, 'fence'), digits(q.now + wanted.duration)
+  local places = {}
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', tostring(count)
+  at = at + 4
+  for i = 1, count do
+    local m = taken[i]
+    local exclusive, shared = m.exclusive, m.shared
+    places[i] = m.place
+    m.state, m.token = 'L', token
+    changed(q, m)
+    reply[at + 1] = m.id
+    reply[at + 2] = m.id == m.place and '' or m.place
+    reply[at + 3] = tostring(attempt_of(m))
+    reply[at + 4] = payload_of(q, m)
+    reply[at + 5] = tostring(#exclusive)
+    reply[at + 6] = tostring(#shared)
+    at = at + 6
+    for k = 1, #exclusive do
+      reply[at + k] = exclusive[k]
+    end
+    at = at + #exclusive
+    for k = 1, #shared do
+      reply[at + k] = shared[k]
+    end
+    at = at + #shared
+  end
+  set(hash(q, 't'), token, string.format('%016.0f%s%04d%04d', q.now, deadline, count, #consumer)
+    .. consumer .. table.concat(places))
+  fall_due_at(q, q.now + wanted.duration, 'a' .. token)
+  c.leased, c.leases = c.leased + count, c.leases + count
+  return true
 end

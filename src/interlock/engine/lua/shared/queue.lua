@@ -1,5 +1,22 @@
 -- The names of a queue's keys. All begin with its name in braces, so that a cluster keeps them on one
--- node. A name is put together when it is first asked for: q.tail is il:{name}:tail.
+-- node. A name is put together when it is first asked for: q.due is il:{name}:due.
+--
+-- | key | holds |
+-- |---|---|
+-- | c, o | the counters, in one string; the options, if any were declared |
+-- | p, y | unsettled messages by their place; payloads that are long, by id |
+-- | al | of messages that were delayed: the place of an id |
+-- | l, n, v | lanes by key; the node behind and the node before a place on a key |
+-- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |
+-- | t, due | leases by token; all that falls due, by time |
+-- | u, uw | dedup strings; those that are forgotten, by time |
+-- | x, xo | dead letters by id; the order in which they died |
+-- | res, rz, ro | results by id; when they go; in which order they came |
+-- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
+-- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
+-- | late, unf | what one call could not ready: messages, lanes |
+-- | w:KIND, wake:KIND, w:room, room | who waits until when; what wakes them |
+-- | k:CONSUMER | the consumer's last reply |
 local NAMES = {
   __index = function(q, part)
     local name = q[1] .. ':' .. part
@@ -12,19 +29,8 @@ local function queue_of(called, keys)
   local name = keys[1]
   if #keys ~= 1 or not string.find(name, '^il:{[^{}]+}$') then
     refuse('BADARG', '%s: takes one key, il:{name}, without other braces', called)
+  elseif #name - 5 > MAX_NAME then
+    refuse('BADARG', '%s: the name has %d bytes; at most %d', called, #name - 5, MAX_NAME)
   end
   return setmetatable({ name }, NAMES)
-end
-
--- The next numbers of a series: the larger of the last one plus 1 and the time, so that none comes
--- again even when a failover lost the last ones (clause 8). Answers the first.
-local function draw(q, series, now, count)
-  local first = math.max((redis.call('HGET', q.c, series) or 0) + 1, now)
-  redis.call('HSET', q.c, series, digits(first + count - 1))
-  return first
-end
-
--- When there is something to do that no call from outside causes; '' for never.
-local function next_due(q)
-  return redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2] or ''
 end

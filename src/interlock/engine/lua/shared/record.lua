@@ -1,37 +1,243 @@
--- A message as it lies in the hash p, by its id.
+-- A message: a record in the hash p, by its place, and a table while a call has to do with it.
 --
--- sequence is '' while it is the id itself, which it is but for messages that were delayed. groups
--- holds, for each shared key, the group of readers that the message is in. Most messages have no shared
--- keys and no options: what comes last is left out where it says nothing.
-local function pack(m)
-  if m.priority ~= 0 or m.attempts ~= DEFAULT_ATTEMPTS or m.dedup ~= '' or m.sequence ~= '' then
-    return cmsgpack.pack(m.payload, m.exclusive, m.shared, m.groups,
-      m.priority, m.attempts, m.dedup, m.window, m.sequence)
-  elseif #m.shared > 0 then
-    return cmsgpack.pack(m.payload, m.exclusive, m.shared, m.groups)
+-- A place is the message's sequence, in its sixteen digits; for a delayed message, which has none yet, it
+-- is the id. A record is its state, what only that state has, and the rest, which is much the same all
+-- along: flags, extras (what only few messages have, packed), counts of keys, keys, payload.
+--
+-- | state | | then |
+-- |---|---|---|
+-- | R | ready | |
+-- | P | ready, but set aside because a key of it is paused | |
+-- | W, G | waiting; G: behind a barrier as well | for how many nodes and gates, in four digits |
+-- | L | leased | the token, in sixteen digits |
+-- | B, H, D | backing off, held, delayed | |
+
+local EXTRAS, SHARES, BARRIER, OUTSIDE = 1, 2, 4, 8
+
+local STATES = {
+  R = 'ready', P = 'ready', W = 'waiting', G = 'waiting',
+  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed',
+}
+
+-- Two bytes, most of them asked for often.
+local TWO = {}
+local function two(number)
+  local bytes = TWO[number]
+  if not bytes then
+    bytes = string.char(math.floor(number / 256), number % 256)
+    TWO[number] = bytes
   end
-  return cmsgpack.pack(m.payload, m.exclusive)
+  return bytes
 end
 
-local function unpack_record(id, record)
-  local payload, exclusive, shared, groups, priority, attempts, dedup, window, sequence =
-    cmsgpack.unpack(record)
+-- Nothing is ever put into this one: most messages lack some list, and a table costs.
+local NONE = {}
+
+-- The rest of a record, of which flags, extras, keys and tail are told. The tail is the payload, or its
+-- length where it lies outside.
+local function rest_of(m)
+  local exclusive, shared = m.exclusive, m.shared
+  local flags = (m.barrier and BARRIER or 0) + (m.outside and OUTSIDE or 0)
+  local extras = m.extras
+  if not extras and #shared == 0 then
+    if #exclusive == 1 then
+      local key = exclusive[1]
+      return string.char(48 + flags) .. '\0\1' .. two(#key) .. key .. m.tail
+    elseif #exclusive == 0 then
+      return string.char(48 + flags) .. '\0\0' .. m.tail
+    end
+  end
+  local parts = { '', '', two(#exclusive), '' }
+  if extras then
+    flags = flags + EXTRAS
+    local packed = cmsgpack.pack(extras)
+    parts[2] = two(#packed) .. packed
+  end
+  if #shared > 0 then
+    flags = flags + SHARES
+    parts[4] = two(#shared)
+  end
+  parts[1] = string.char(48 + flags)
+  for i = 1, #exclusive do
+    parts[#parts + 1] = two(#exclusive[i]) .. exclusive[i]
+  end
+  for i = 1, #shared do
+    parts[#parts + 1] = two(#shared[i]) .. shared[i]
+  end
+  parts[#parts + 1] = m.tail
+  return table.concat(parts)
+end
+
+local function two_at(text, at)
+  local high, low = string.byte(text, at, at + 1)
+  return high * 256 + low
+end
+
+local function keys_at(text, at, count)
+  local keys = {}
+  for i = 1, count do
+    local length = two_at(text, at)
+    keys[i] = string.sub(text, at + 2, at + 1 + length)
+    at = at + 2 + length
+  end
+  return keys, at
+end
+
+local function unpack_record(place, text)
+  local state = string.sub(text, 1, 1)
+  local from, blocked, token = 2, 0, nil
+  if state == 'L' then
+    token, from = string.sub(text, 2, 17), 18
+  elseif state == 'W' or state == 'G' then
+    blocked, from = tonumber(string.sub(text, 2, 5)), 6
+  end
+  local flags = string.byte(text, from) - 48
+  local at, extras = from + 1, nil
+  if flags % 2 == EXTRAS then
+    local length = two_at(text, at)
+    extras = cmsgpack.unpack(string.sub(text, at + 2, at + 1 + length))
+    at = at + 2 + length
+  end
+  local count, readers = two_at(text, at), 0
+  at = at + 2
+  if flags % 4 >= SHARES then
+    readers = two_at(text, at)
+    at = at + 2
+  end
+  local exclusive, shared = NONE, NONE
+  if count > 0 then
+    exclusive, at = keys_at(text, at, count)
+  end
+  if readers > 0 then
+    shared, at = keys_at(text, at, readers)
+  end
   return {
-    id = id, payload = payload, exclusive = exclusive, shared = shared or {}, groups = groups or {},
-    priority = priority or 0, attempts = attempts or DEFAULT_ATTEMPTS,
-    dedup = dedup or '', window = window or DEFAULT_WINDOW, sequence = sequence or '',
+    place = place, id = extras and extras.ID or place, state = state, blocked = blocked, token = token,
+    extras = extras, exclusive = exclusive, shared = shared,
+    barrier = flags % 8 >= BARRIER, outside = flags >= OUTSIDE,
+    text = text, from = from, at = at,
   }
 end
 
-local function records(q, ids)
-  local found = fetch(q.p, ids)
-  local messages = {}
-  for i = 1, #ids do
-    messages[i] = unpack_record(ids[i], found[i])
-  end
-  return messages
+local function tail_of(m)
+  return m.tail or string.sub(m.text, m.at)
 end
 
-local function keyed(message)
-  return #message.exclusive + #message.shared > 0
+local function size_of(m)
+  if m.outside then
+    return tonumber(tail_of(m))
+  end
+  return m.tail and #m.tail or #m.text - m.at + 1
+end
+
+local function payload_of(q, m)
+  return m.outside and redis.call('HGET', q.y, m.id) or tail_of(m)
+end
+
+local HEADS = {
+  L = function(m) return 'L' .. m.token end,
+  W = function(m) return string.format('W%04d', m.blocked) end,
+  G = function(m) return string.format('G%04d', m.blocked) end,
+}
+
+local function pack_record(m)
+  local head = HEADS[m.state]
+  -- The rest stays as it was, unless something in it was changed.
+  local rest = m.text and string.sub(m.text, m.from) or rest_of(m)
+  return (head and head(m) or m.state) .. rest
+end
+
+-- What only few messages have: PRIORITY, DEDUP, WINDOW, RESULT and the policy, as the put named them,
+-- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, and ERROR.
+local function extra(m, name, value)
+  m.tail = tail_of(m)
+  m.text = nil
+  m.extras = m.extras or {}
+  m.extras[name] = value
+end
+
+local function priority_of(m)
+  return m.extras and m.extras.PRIORITY or 0
+end
+
+local function attempt_of(m)
+  return m.extras and m.extras.ATTEMPT or 1
+end
+
+local function keyed(m)
+  return m.barrier or #m.exclusive + #m.shared > 0
+end
+
+-- Messages by their places, false for what is not there. The call sees its own changes.
+local function messages_at(q, places)
+  local known, missing, found = q.messages, {}, {}
+  for i = 1, #places do
+    if known[places[i]] == nil then
+      known[places[i]] = false
+      missing[#missing + 1] = places[i]
+    end
+  end
+  if #missing > 0 then
+    local texts = fetch(q.p, missing)
+    for i = 1, #missing do
+      known[missing[i]] = texts[i] and unpack_record(missing[i], texts[i])
+    end
+  end
+  for i = 1, #places do
+    found[i] = known[places[i]]
+  end
+  return found
+end
+
+local function message_at(q, place)
+  local m = q.messages[place]
+  if m == nil then
+    local text = redis.call('HGET', q.p, place)
+    m = text and unpack_record(place, text)
+    q.messages[place] = m
+  end
+  return m
+end
+
+-- By their ids. A number that is a place and no id is no message's.
+local function find_all(q, ids)
+  local found = messages_at(q, ids)
+  for i = 1, #ids do
+    local m = found[i]
+    if m and m.id ~= ids[i] then
+      found[i] = false
+    elseif not m and q.counters.aliases > 0 then
+      local place = get(hash(q, 'al'), ids[i])
+      found[i] = place and message_at(q, place)
+    end
+  end
+  return found
+end
+
+local function find(q, id)
+  return find_all(q, { id })[1]
+end
+
+local function changed(q, m)
+  if not m.changed then
+    m.changed = true
+    q.changed[#q.changed + 1] = m
+  end
+end
+
+local function flush_messages(q)
+  local written, gone = {}, {}
+  for _, m in ipairs(q.changed) do
+    m.changed = false
+    if m.gone then
+      gone[#gone + 1] = m.place
+    else
+      local text = pack_record(m)
+      written[#written + 1] = m.place
+      written[#written + 1] = text
+    end
+  end
+  q.changed = {}
+  bulk('HSET', q.p, written)
+  bulk('HDEL', q.p, gone)
 end

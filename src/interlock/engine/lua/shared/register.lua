@@ -2,9 +2,7 @@
 -- versions stand side by side.
 
 local function run(called, body, keys, args)
-  local q = queue_of(called, keys)
-  q.opened = 0
-  return body(q, reader(called, args))
+  return body(queue_of(called, keys), reader(called, args))
 end
 
 local function register(name, flags, body)

@@ -23,7 +23,9 @@ local function kept_reply(q, called, consumer, call)
   return reply
 end
 
-local function keep_reply(q, called, consumer, call, reply)
+-- Ends the call.
+local function answer(q, called, consumer, call, reply)
+  commit(q)
   if call > 0 then
     local kept = cmsgpack.pack(call, called, reply)
     redis.call('SET', q['k:' .. consumer], kept, 'PX', KEPT_REPLY_MS)

@@ -1,5 +1,8 @@
 -- Settling: any subset of what is out, of any leases.
 
+local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, RELEASE = true,
+  told = 'ACK, DONE, NACK, REJECT or RELEASE' }
+
 local function take_settlements(from)
   local list = {}
   while more(from) do
@@ -7,11 +10,8 @@ local function take_settlements(from)
     if i > MAX_BATCH then
       refuse('TOOBIG', '%s: more than %d settlements', from.called, MAX_BATCH)
     end
-    local verb = take(from, 'settlements[%d]', i)
+    local verb = take_word(from, VERBS, 'settlements[%d]', i)
     local one = { verb = verb }
-    if verb ~= 'ACK' and verb ~= 'DONE' and verb ~= 'NACK' and verb ~= 'REJECT' and verb ~= 'RELEASE' then
-      bad(from, 'settlements[%d]', i, 'is not ACK, DONE, NACK, REJECT or RELEASE')
-    end
     one.token = take_number(from, 'settlements[%d].token', i)
     one.id = take_number(from, 'settlements[%d].id', i)
     if verb == 'NACK' then
@@ -21,11 +21,11 @@ local function take_settlements(from)
       else
         one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
       end
-      one.error = take_text(from, MAX_TEXT, 'settlements[%d].error', i)
+      one.text = take_text(from, MAX_TEXT, 'settlements[%d].error', i)
     elseif verb == 'DONE' then
-      one.result = take_text(from, MAX_PAYLOAD, 'settlements[%d].result', i)
+      one.text = take_text(from, MAX_PAYLOAD, 'settlements[%d].result', i)
     elseif verb == 'REJECT' then
-      one.error = take_text(from, MAX_TEXT, 'settlements[%d].reason', i)
+      one.text = take_text(from, MAX_TEXT, 'settlements[%d].reason', i)
     end
     list[i] = one
   end
@@ -33,61 +33,65 @@ local function take_settlements(from)
 end
 
 -- The settlements whose lease still holds the message, in order; what is lost is answered so.
-local function held_ones(q, now, list, reply)
-  local ids = {}
-  for i, one in ipairs(list) do
-    ids[i] = one.id
+local function held_ones(q, list, reply)
+  local ids, tokens = {}, {}
+  for i = 1, #list do
+    ids[i], tokens[i] = list[i].id, list[i].token
   end
-  local holders = fetch(q.t, ids)
-  local living, seen, held = {}, {}, {}
-  for i, one in ipairs(list) do
-    local token = one.token
-    if living[token] == nil then
-      living[token] = alive(q, now, token) or false
+  local found = find_all(q, ids)
+  prefetch(hash(q, 't'), tokens)
+  local living, held, messages = {}, {}, {}
+  for i = 1, #list do
+    local one, m, token = list[i], found[i], tokens[i]
+    one.answer = #reply + 1
+    reply[one.answer] = 'LEASELOST'
+    if m and m.state == 'L' and m.token == token and not m.settling then
+      if living[token] == nil then
+        living[token] = alive(q, token) or false
+      end
+      if living[token] then
+        -- Named twice: the first one settles it.
+        m.settling = true
+        held[#held + 1] = one
+        messages[#messages + 1] = m
+      end
     end
-    -- Named twice: the first one settles it.
-    if holders[i] == token and living[token] and not seen[one.id] then
-      seen[one.id] = true
-      one.answer = #reply + i
-      held[#held + 1] = one
-    end
   end
-  for _ = 1, #list do
-    reply[#reply + 1] = 'LEASELOST'
-  end
-  return held
+  return held, messages
 end
 
-local function settle(q, now, list, reply)
-  local held = held_ones(q, now, list, reply)
-  local ids, ended = {}, {}
-  for i, one in ipairs(held) do
-    ids[i] = one.id
-    ended[one.token] = (ended[one.token] or 0) + 1
+local function settle_one(q, one, m)
+  local c, verb = q.counters, one.verb
+  if verb == 'ACK' or verb == 'DONE' then
+    c.acks = c.acks + 1
+    keep_result(q, m, 'd', one.text or '')
+    settle(q, m)
+    return 'ACKED'
+  elseif verb == 'NACK' then
+    return fail(q, m, one.delay, one.text)
+  elseif verb == 'REJECT' then
+    return give_up(q, m, one.text, false)
   end
-  if #ids == 0 then
+  c.releases = c.releases + 1
+  make_ready(q, m)
+  return 'RELEASED'
+end
+
+local function settle_all(q, list, reply)
+  local held, messages = held_ones(q, list, reply)
+  if #held == 0 then
     return
   end
-  bulk('HDEL', q.t, ids)
+  local ended = {}
+  for i = 1, #held do
+    ended[held[i].token] = (ended[held[i].token] or 0) + 1
+  end
   for token, count in pairs(ended) do
     end_some(q, token, count)
   end
-  local attempts = attempts_of(q, ids)
-  local over = {}
-  for i, m in ipairs(records(q, ids)) do
-    local one, answer = held[i], 'ACKED'
-    if one.verb == 'RELEASE' then
-      answer = 'RELEASED'
-      push_back(q, m)
-    elseif one.verb == 'NACK' then
-      answer = fail(q, now, m, attempts[i], one.delay, one.error, over) and 'RETRIED' or 'DEAD'
-    else
-      if one.verb == 'REJECT' then
-        answer, m.attempt, m.error = 'DEAD', attempts[i], one.error
-      end
-      over[#over + 1] = m
-    end
-    reply[one.answer] = answer
+  look_behind(q, messages)
+  for i = 1, #held do
+    messages[i].settling = nil
+    reply[held[i].answer] = settle_one(q, held[i], messages[i])
   end
-  finish(q, now, over)
 end

@@ -1,0 +1,63 @@
+-- il1_configure: [REPLACE] [name value]...
+-- The first declaration counts; the same again changes nothing; another one is refused unless it replaces.
+-- Answers pairs of name and value, all that is in force.
+
+local function take_declaration(from)
+  local replace = from.args[1] == 'REPLACE'
+  if replace then
+    from.at = 1
+  end
+  local given, i = {}, 0
+  while more(from) do
+    i = i + 1
+    local name = take(from, 'options[%d]', i)
+    local option = OPTION[name]
+    if not option then
+      bad(from, 'options[%d]', i, 'is not REPLACE, MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, '
+        .. 'FACTOR, LONGEST, JITTER, THEN, RESULTS or DURABILITY')
+    elseif given[name] ~= nil then
+      bad(from, 'options[%d]', i, 'is ' .. name .. ', named twice')
+    end
+    given[name] = take_option(from, option, name)
+  end
+  if given.DURABILITY and given.DURABILITY ~= 'server' then
+    refuse('NOTSUPPORTED', "%s: DURABILITY is '%s'; here it is the server's setting, server",
+      from.called, given.DURABILITY)
+  end
+  return given, replace
+end
+
+local function as_text(value)
+  return type(value) == 'number' and digits(value) or value
+end
+
+register('configure', {}, function(q, from)
+  local declares = more(from)
+  local given, replace = take_declaration(from)
+  local c = begin(q)
+  local now = options_of(q)
+  if declares then
+    for _, option in ipairs(OPTIONS) do
+      local value = given[option.name]
+      if value == nil then
+        value = option.default
+      end
+      if c.declared > 0 and not replace and value ~= now[option.name] then
+        refuse_now(q, 'OPTIONSMISMATCH', "%s: %s is '%s'; the queue was declared with '%s'",
+          from.called, option.name, as_text(value), as_text(now[option.name]))
+      end
+      given[option.name] = value
+    end
+    now = given
+    c.declared = 1
+    redis.call('SET', q.o, cmsgpack.pack(now))
+    q.options = now
+  end
+  commit(q)
+  local reply = {}
+  for _, option in ipairs(OPTIONS) do
+    reply[#reply + 1] = option.name
+    reply[#reply + 1] = as_text(now[option.name])
+  end
+  return reply
+end)

@@ -1,0 +1,14 @@
+-- il1_hot: cursor
+-- All lanes in no order. Answers the next cursor, then pairs of key and depth.
+
+register('hot', { 'no-writes' }, function(q, from)
+  local cursor = take_cursor(from)
+  take_end(from)
+  local found = redis.call('HSCAN', q.l, cursor, 'COUNT', MAX_BATCH)
+  local reply = { found[1] }
+  for i = 1, #found[2], 2 do
+    reply[#reply + 1] = found[2][i]
+    reply[#reply + 1] = digits(lane_of(found[2][i + 1]).depth)
+  end
+  return reply
+end)

@@ -1,0 +1,43 @@
+-- il1_purge: what
+-- pending: cancels messages that are not leased; dead: drops dead letters. Answers how many, at most
+-- MAX_PURGED: call again until it is 0.
+
+local PURGED = { pending = true, dead = true, told = 'pending or dead' }
+
+local function purge_pending(q)
+  local c, cursor, count = q.counters, '0', 0
+  -- What fell due in this call has its place only from here on.
+  flush_messages(q)
+  repeat
+    if c.unsettled <= c.leased then
+      break
+    end
+    local found = redis.call('HSCAN', q.p, cursor, 'COUNT', MAX_PURGED)
+    cursor = found[1]
+    for i = 1, #found[2], 2 do
+      local place = found[2][i]
+      local m = message_at(q, place)
+      if m and not m.gone and m.state ~= 'L' and count < MAX_PURGED then
+        cancel(q, m)
+        count = count + 1
+      end
+    end
+  until cursor == '0' or count == MAX_PURGED
+  return count
+end
+
+register('purge', { 'allow-oom' }, function(q, from)
+  local what = take_word(from, PURGED, 'what')
+  take_end(from)
+  begin(q)
+  local count
+  if what == 'pending' then
+    count = purge_pending(q)
+  else
+    local ids = redis.call('ZRANGE', q.xo, 0, MAX_PURGED - 1)
+    drop_dead(q, ids)
+    count = #ids
+  end
+  commit(q)
+  return { tostring(count) }
+end)

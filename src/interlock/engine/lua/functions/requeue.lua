@@ -1,0 +1,34 @@
+-- il1_requeue: id
+-- Puts a dead letter again, as a new message (clause 10). Answers its new id; nothing if there is no such
+-- dead letter. No allow-oom: it is a put.
+
+register('requeue', {}, function(q, from)
+  local id = take_number(from, 'id')
+  take_end(from)
+  local c = begin(q)
+  local text = redis.call('HGET', q.x, id)
+  if not text then
+    commit(q)
+    return {}
+  end
+  refuse_sealed(q, from)
+  local dead = cmsgpack.unpack(text)
+  local payload = dead.outside and redis.call('HGET', q.y, id) or dead.payload
+  local wrong = too_large(q, 1, #payload)
+  if wrong then
+    refuse_now(q, 'TOOBIG', '%s: %s', from.called, wrong)
+  end
+  wrong = no_room(q, 1, #payload)
+  if wrong then
+    refuse_now(q, 'FULL', '%s: %s', from.called, wrong)
+  end
+  drop_dead(q, { id })
+  c.requeued = c.requeued + 1
+  local m = {
+    payload = payload, exclusive = dead.exclusive, shared = dead.shared, barrier = dead.barrier, delay = 0,
+    extras = next(dead.extras) ~= nil and dead.extras or nil,
+  }
+  local reply = { enter(q, m) }
+  commit(q)
+  return reply
+end)

@@ -1,0 +1,26 @@
+-- il1_result: id wait
+-- Answers pending; done and the result; failed and the error; cancelled; skipped; or gone. It answers at
+-- once, for a function cannot wait.
+
+register('result', { 'no-writes' }, function(q, from)
+  local id = take_number(from, 'id')
+  take_wait(from)
+  take_end(from)
+  look(q)
+  if find(q, id) then
+    return { 'pending' }
+  end
+  local dead = redis.call('HGET', q.x, id)
+  if dead then
+    return { 'failed', cmsgpack.unpack(dead)[1] }
+  end
+  local text = redis.call('HGET', q.res, id)
+  if not text or tonumber(string.sub(text, 2, 17)) <= q.now then
+    return { 'gone' }
+  end
+  local ended = ENDS[string.sub(text, 1, 1)]
+  if ended == 'done' then
+    return { ended, string.sub(text, 18) }
+  end
+  return { ended }
+end)

@@ -1,0 +1,34 @@
+-- il1_resume: [key]...
+-- Undoes a pause of these keys, or without any of the queue. Answers for each 1, or 0 where it was not
+-- paused.
+
+local function resume_key(q, key)
+  if not get(hash(q, 'pk'), key) then
+    return false
+  end
+  local c, parked = q.counters, q['park:' .. key]
+  set(hash(q, 'pk'), key, false)
+  c.paused = c.paused - 1
+  if redis.call('EXISTS', parked) == 1 then
+    c.moved = c.moved + 1
+    redis.call('RENAME', parked, q['back:' .. c.moved])
+    redis.call('RPUSH', q.back, c.moved)
+    c.returning = c.returning + 1
+    unpark(q)
+  end
+  return true
+end
+
+register('resume', { 'allow-oom' }, function(q, from)
+  local keys = take_paused(from)
+  local c, reply = begin(q), {}
+  for i, key in ipairs(keys) do
+    reply[i] = resume_key(q, key) and '1' or '0'
+  end
+  if #keys == 0 then
+    reply[1] = tostring(c.halted)
+    c.halted = 0
+  end
+  commit(q)
+  return reply
+end)

@@ -1,0 +1,13 @@
+-- il1_skip: id
+-- Settles a held message, or one that backs off. Answers 1, or 0: it is neither.
+
+register('skip', { 'allow-oom' }, function(q, from)
+  return stopped(q, from, function(m, asked)
+    if not asked then
+      q.counters.skipped = q.counters.skipped + 1
+      keep_result(q, m, 's', '')
+      settle(q, m)
+    end
+    return true
+  end)
+end)

@@ -1,0 +1,123 @@
+-- Barriers (clause 14): alone, after all before them and before all after them. ba has the places of the
+-- pending ones; what is put behind one takes its place in its lanes as ever, but with a gate more to wait
+-- for. g:PLACE lists these messages, bn counts those behind a barrier that are unsettled, and the counter
+-- open those before the first. While no barrier is pending, nothing of this is kept.
+--
+-- The gates of a settled barrier open little by little: opening lists the barriers whose do. An element of
+-- g:PLACE may be '>' and a barrier that was cancelled in the middle: its gates follow.
+
+local function first_barrier(q)
+  if not q.first then
+    q.first = redis.call('ZRANGE', q.ba, 0, 0)[1]
+  end
+  return q.first
+end
+
+-- A message takes its place. Answers whether it stands behind a barrier.
+local function gate(q, m)
+  if q.counters.barriers == 0 then
+    return false
+  end
+  local last = redis.call('ZRANGE', q.ba, -1, -1)[1]
+  redis.call('HINCRBY', q.bn, last, 1)
+  redis.call('RPUSH', q['g:' .. last], m.place)
+  return true
+end
+
+-- A barrier takes its place; `before` messages are unsettled and have one. Answers whether it is ready.
+local function place_barrier(q, m, before)
+  local c = q.counters
+  if c.barriers == 0 then
+    c.open = before
+    q.first = m.place
+  end
+  c.barriers = c.barriers + 1
+  redis.call('ZADD', q.ba, m.place, m.place)
+  return c.barriers == 1 and c.open == 0
+end
+
+local function ready_barrier(q)
+  if q.counters.barriers > 0 and q.counters.open == 0 then
+    unblock(q, message_at(q, first_barrier(q)))
+  end
+end
+
+local function barrier_before(q, place)
+  return redis.call('ZREVRANGEBYSCORE', q.ba, '(' .. place, '-inf', 'LIMIT', 0, 1)[1]
+end
+
+-- A message that is no barrier was settled.
+local function left_behind(q, m)
+  local c = q.counters
+  if c.barriers == 0 then
+    return
+  end
+  if m.place < first_barrier(q) then
+    c.open = c.open - 1
+    ready_barrier(q)
+  else
+    redis.call('HINCRBY', q.bn, barrier_before(q, m.place), -1)
+  end
+end
+
+local function open_gates(q)
+  local c = q.counters
+  while q.steps > 0 and c.opening > 0 do
+    local list = q['g:' .. redis.call('LINDEX', q.opening, 0)]
+    local places = redis.call('LRANGE', list, 0, q.steps - 1)
+    local used, nested = 0, nil
+    for _, place in ipairs(places) do
+      used = used + 1
+      if string.byte(place) == 62 then -- '>'
+        nested = string.sub(place, 2)
+        break
+      end
+      q.steps = q.steps - 1
+      local m = message_at(q, place)
+      -- It may have been cancelled.
+      if m and not m.gone and m.state == 'G' then
+        m.state = 'W'
+        unblock(q, m)
+      end
+    end
+    if used > 0 then
+      redis.call('LPOP', list, used)
+    end
+    if nested then
+      redis.call('LPUSH', q.opening, nested)
+      c.opening = c.opening + 1
+    elseif redis.call('EXISTS', list) == 0 then
+      redis.call('LPOP', q.opening)
+      c.opening = c.opening - 1
+    end
+  end
+end
+
+-- A barrier was settled.
+local function barrier_settled(q, m)
+  local c, behind = q.counters, tonumber(redis.call('HGET', q.bn, m.place) or 0)
+  local leads = m.place == first_barrier(q)
+  local previous = not leads and barrier_before(q, m.place)
+  redis.call('ZREM', q.ba, m.place)
+  redis.call('HDEL', q.bn, m.place)
+  q.first = false
+  c.barriers = c.barriers - 1
+  local gates = redis.call('EXISTS', q['g:' .. m.place]) == 1
+  if previous then
+    -- Cancelled in the middle: what stood on both sides joins.
+    if behind > 0 then
+      redis.call('HINCRBY', q.bn, previous, behind)
+    end
+    if gates then
+      redis.call('RPUSH', q['g:' .. previous], '>' .. m.place)
+    end
+    return
+  end
+  c.open = c.barriers > 0 and c.open + behind or 0
+  if gates then
+    redis.call('RPUSH', q.opening, m.place)
+    c.opening = c.opening + 1
+  end
+  open_gates(q)
+  ready_barrier(q)
+end

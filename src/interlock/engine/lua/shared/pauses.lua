@@ -1,0 +1,74 @@
+-- What is paused (clause 22). The hash pk has the paused keys. A ready message of a paused key is set
+-- aside when it comes up, under the first such key: so to pause costs nothing, whatever stands there.
+
+local function look_at_pauses(q, messages)
+  if q.counters.paused == 0 then
+    return
+  end
+  local keys = {}
+  for _, m in ipairs(messages) do
+    if m then
+      for _, list in ipairs({ m.exclusive, m.shared }) do
+        for _, key in ipairs(list) do
+          keys[#keys + 1] = key
+        end
+      end
+    end
+  end
+  prefetch(hash(q, 'pk'), keys)
+end
+
+-- The paused keys of a message.
+local function paused_keys(q, m)
+  local paused = {}
+  if q.counters.paused > 0 then
+    for _, list in ipairs({ m.exclusive, m.shared }) do
+      for _, key in ipairs(list) do
+        if get(hash(q, 'pk'), key) then
+          paused[#paused + 1] = key
+        end
+      end
+    end
+  end
+  return paused
+end
+
+local function paused_key(q, m)
+  return q.counters.paused > 0 and paused_keys(q, m)[1]
+end
+
+-- Sets a ready message aside. What was cancelled since is swept when it is the greater part.
+local function park(q, m, key)
+  local name = q['park:' .. key]
+  m.state = 'P'
+  changed(q, m)
+  local count = redis.call('RPUSH', name, m.place)
+  local text = get(hash(q, 'l'), key)
+  if count > 64 and count > 2 * (text and lane_of(text).depth or 0) then
+    local places = redis.call('LRANGE', name, 0, -1)
+    local live = {}
+    for i, parked in ipairs(messages_at(q, places)) do
+      if parked and parked.state == 'P' then
+        live[#live + 1] = places[i]
+      end
+    end
+    redis.call('DEL', name)
+    bulk('RPUSH', name, live)
+  end
+end
+
+local function take_paused(from)
+  local keys = {}
+  while more(from) do
+    local k = #keys + 1
+    if k > MAX_KEYS then
+      refuse('TOOBIG', '%s: more than %d keys', from.called, MAX_KEYS)
+    end
+    local key = take_text(from, MAX_KEY_BYTES, 'keys[%d]', k)
+    if key == '' then
+      bad(from, 'keys[%d]', k, 'is empty')
+    end
+    keys[k] = key
+  end
+  return keys
+end

@@ -1,0 +1,81 @@
+-- Messages come in: they take their places in all their lanes at once (clause 4), or wait for their time.
+
+-- The place is the message's sequence. `before` others are unsettled and have a place.
+local function place(q, m, before)
+  local blocked = 0
+  if m.barrier then
+    blocked = place_barrier(q, m, before) and 0 or 1
+    m.state = 'W'
+  else
+    for _, key in ipairs(m.exclusive) do
+      if link_one(q, m.place, key, 'x') then
+        blocked = blocked + 1
+      end
+    end
+    for _, key in ipairs(m.shared) do
+      if link_one(q, m.place, key, 's') then
+        blocked = blocked + 1
+      end
+    end
+    m.state = 'W'
+    if gate(q, m) then
+      m.state, blocked = 'G', blocked + 1
+    end
+  end
+  m.blocked = blocked
+  if blocked == 0 then
+    make_ready(q, m, true)
+  else
+    changed(q, m)
+  end
+end
+
+local function fall_due_at(q, time, member)
+  redis.call('ZADD', q.due, digits(time), member)
+  q.counters.due = math.min(q.counters.due, time)
+end
+
+-- Gives a new message its id, and its place unless it is delayed.
+local function enter(q, m)
+  local c = q.counters
+  m.id = draw(q, 'seq')
+  m.place = m.id
+  q.messages[m.id] = m
+  c.puts, c.unsettled, c.bytes = c.puts + 1, c.unsettled + 1, c.bytes + #m.payload
+  m.tail = m.payload
+  if #m.payload > APART then
+    redis.call('HSET', q.y, m.id, m.payload)
+    m.outside, m.tail = true, tostring(#m.payload)
+  end
+  if m.extras and m.extras.DEDUP then
+    remember(q, m.extras.DEDUP, m.id)
+  end
+  if m.delay > 0 then
+    m.state = 'D'
+    c.delayed = c.delayed + 1
+    fall_due_at(q, q.now + m.delay, 'd' .. m.id)
+    changed(q, m)
+  else
+    place(q, m, c.unsettled - c.delayed - 1)
+  end
+  return m.id
+end
+
+-- What is unknown of so many messages and bytes: refused, or nothing. Whether there is room comes last.
+local function too_large(q, count, bytes)
+  local size, most = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
+  if size > 0 and count > size then
+    return string.format('%d messages; MAXSIZE is %s', count, digits(size))
+  elseif most > 0 and bytes > most then
+    return string.format('%s bytes; MAXBYTES is %s', digits(bytes), digits(most))
+  end
+end
+
+local function no_room(q, count, bytes)
+  local c, size, most = q.counters, option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
+  if size > 0 and c.unsettled + count > size then
+    return string.format('%s messages are unsettled; MAXSIZE is %s', digits(c.unsettled), digits(size))
+  elseif most > 0 and c.bytes + bytes > most then
+    return string.format('%s bytes are unsettled; MAXBYTES is %s', digits(c.bytes), digits(most))
+  end
+end

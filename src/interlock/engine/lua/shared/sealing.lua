@@ -1,0 +1,16 @@
+-- Sealing a queue, and opening it again (clause 15).
+
+local function seal(q, from, sealed)
+  take_end(from)
+  local c = begin(q)
+  local new = c.sealed ~= sealed
+  c.sealed = sealed
+  commit(q)
+  return { new and '1' or '0' }
+end
+
+local function refuse_sealed(q, from)
+  if q.counters.sealed > 0 then
+    refuse_now(q, 'SEALED', '%s: the queue takes no messages until il%s_reopen', from.called, WIRE)
+  end
+end

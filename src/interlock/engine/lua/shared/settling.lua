@@ -1,0 +1,133 @@
+-- The end of messages, and of attempts (clauses 9, 10).
+
+-- Takes a message out of its lanes and of the queue, and readies what it held up. `kept` leaves its long
+-- payload, for a dead letter.
+local function settle(q, m, kept)
+  local c, placed = q.counters, m.state ~= 'D'
+  c.unsettled, c.bytes = c.unsettled - 1, c.bytes - size_of(m)
+  forget_later(q, m)
+  if m.outside and not kept then
+    redis.call('HDEL', q.y, m.id)
+  end
+  if m.id ~= m.place then
+    set(hash(q, 'al'), m.id, false)
+    c.aliases = c.aliases - 1
+  end
+  m.gone = true
+  q.messages[m.place] = false
+  changed(q, m)
+  if not placed then
+    return
+  elseif m.barrier then
+    barrier_settled(q, m)
+  else
+    unlink(q, m)
+    left_behind(q, m)
+  end
+end
+
+local function bury(q, m, text)
+  local c = q.counters
+  if text then
+    extra(m, 'ERROR', text)
+  end
+  -- The message as it would be put again, and how it died.
+  local extras = m.extras or {}
+  local dead = {
+    extras.ERROR or '', attempt_of(m), digits(q.now), payload = tail_of(m), outside = m.outside,
+    barrier = m.barrier, exclusive = m.exclusive, shared = m.shared, extras = {},
+  }
+  for _, name in ipairs({ 'PRIORITY', 'RESULT', unpack(POLICY) }) do
+    dead.extras[name] = extras[name]
+  end
+  redis.call('HSET', q.x, m.id, cmsgpack.pack(dead))
+  -- Numbered as they die, for many die at one time.
+  c.died = c.died + 1
+  redis.call('ZADD', q.xo, c.died, m.id)
+  c.dead, c.buried = c.dead + 1, c.buried + 1
+  settle(q, m, true)
+end
+
+-- A dead letter, or held if the policy or the room for dead letters say so.
+local function give_up(q, m, text, hold)
+  if hold or q.counters.dead >= option(q, 'MAXDEAD') then
+    extra(m, 'ERROR', text)
+    m.state = 'H'
+    changed(q, m)
+    q.counters.held = q.counters.held + 1
+    return 'HELD'
+  end
+  bury(q, m, text)
+  return 'DEAD'
+end
+
+-- The pause after the n-th attempt failed, µs. Jitter is a hash of id and n, for a schedule must replay.
+local function backoff(q, m, n)
+  local all, longest = option(q, 'FIRST', m), option(q, 'LONGEST', m)
+  local factor = option(q, 'FACTOR', m) / 1000
+  for _ = 2, math.min(n, 1001) do
+    if all >= longest then
+      break
+    end
+    all = all * factor
+  end
+  all = math.floor(math.min(all, longest))
+  if option(q, 'JITTER', m) == 0 then
+    return all
+  end
+  local half = math.floor(all / 2)
+  local part = (tonumber(m.id) % 16777213 * 40503 + n * 9973) % 65536 / 65536
+  return half + math.floor((all - half) * part)
+end
+
+-- An attempt failed: again in its place, after `delay` or the backoff, or given up.
+local function fail(q, m, delay, text)
+  local attempt, most = attempt_of(m), option(q, 'ATTEMPTS', m)
+  if most > 0 and attempt >= most then
+    return give_up(q, m, text, option(q, 'THEN', m) == 'hold')
+  end
+  delay = delay or backoff(q, m, attempt)
+  extra(m, 'ERROR', text)
+  extra(m, 'ATTEMPT', attempt + 1)
+  q.counters.retries = q.counters.retries + 1
+  if delay > 0 then
+    m.state = 'B'
+    changed(q, m)
+    q.counters.backing_off = q.counters.backing_off + 1
+    fall_due_at(q, q.now + delay, 'b' .. m.place)
+  else
+    make_ready(q, m)
+  end
+  return 'RETRIED'
+end
+
+local function end_backoff(q, m)
+  redis.call('ZREM', q.due, 'b' .. m.place)
+  q.counters.backing_off = q.counters.backing_off - 1
+end
+
+-- Settles a message that is not leased.
+local function cancel(q, m)
+  local c = q.counters
+  if m.state == 'D' then
+    redis.call('ZREM', q.due, 'd' .. m.id)
+    c.delayed = c.delayed - 1
+  elseif m.state == 'B' then
+    end_backoff(q, m)
+  elseif m.state == 'H' then
+    c.held = c.held - 1
+  elseif m.state == 'R' then
+    withdraw(q, m)
+  end
+  c.cancelled = c.cancelled + 1
+  keep_result(q, m, 'c', '')
+  settle(q, m)
+end
+
+local function drop_dead(q, ids)
+  local c = q.counters
+  bulk('HDEL', q.x, ids)
+  bulk('ZREM', q.xo, ids)
+  bulk('HDEL', q.y, ids)
+  c.dead = c.dead - #ids
+end

@@ -1,0 +1,20 @@
+-- What an operator says of a message that is held or backs off.
+
+-- Ends a hold or a backoff of the message the call names, and then does `how`.
+local function stopped(q, from, how)
+  local id = take_number(from, 'id')
+  take_end(from)
+  begin(q)
+  local m = find(q, id)
+  local done = m and (m.state == 'H' or m.state == 'B') and how(m, true)
+  if done then
+    if m.state == 'B' then
+      end_backoff(q, m)
+    else
+      q.counters.held = q.counters.held - 1
+    end
+    how(m)
+  end
+  commit(q)
+  return { done and '1' or '0' }
+end

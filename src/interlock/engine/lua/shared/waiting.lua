@@ -1,0 +1,69 @@
+-- Who waits, and what wakes them. A function cannot block, so a caller that would wait is entered among
+-- those who do, in w:KIND or w:room, with the end of its wait as the score: the dead leave by that. It
+-- sleeps in BLPOP on wake:KIND or room. A call that leaves something for them pushes as many elements
+-- as there is to have and as wait, less those that nobody took yet. The counters wake_until and room_until
+-- say how long there may be anybody, so that nobody costs nothing.
+
+-- What is there for whom was just looked at and is none: old elements say nothing.
+local function wait_for(q, kind, consumer, wait)
+  local c, ends = q.counters, q.now + wait
+  redis.call('ZADD', q['w:' .. kind], digits(ends), consumer)
+  if kind == 'room' then
+    c.room_until = math.max(c.room_until, ends)
+  else
+    redis.call('DEL', q['wake:' .. kind])
+    c.wake_until = math.max(c.wake_until, ends)
+  end
+end
+
+-- A caller that asks again waits no more.
+local function woken(q, consumer, kind)
+  local c = q.counters
+  if (kind == 'room' and c.room_until or c.wake_until) > q.now then
+    redis.call('ZREM', q['w:' .. kind], consumer)
+  end
+end
+
+local function wake(q, kind, list, most)
+  if most <= 0 then
+    return
+  end
+  redis.call('ZREMRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now))
+  local count = math.min(redis.call('ZCARD', q['w:' .. kind]), most) - redis.call('LLEN', list)
+  if count <= 0 then
+    return
+  end
+  for first = 1, count, CHUNK do
+    local elements = {}
+    for i = 1, math.min(CHUNK, count - first + 1) do
+      elements[i] = '1'
+    end
+    redis.call('RPUSH', list, unpack(elements))
+  end
+  local c = q.counters
+  local ends = kind == 'room' and c.room_until or c.wake_until
+  redis.call('PEXPIRE', list, math.ceil(math.min(ends - q.now, MAX_SPAN) / 1000))
+end
+
+local function wake_all(q)
+  local c = q.counters
+  if c.wake_until > q.now then
+    for kind in pairs(KINDS) do
+      if kind ~= 'told' then
+        local most = c.halted == 0 and ready_count(c, kind) or 0
+        if c.sealed > 0 and c.unsettled == 0 then
+          most = NEVER
+        end
+        wake(q, kind, q['wake:' .. kind], most)
+      end
+    end
+  end
+  if c.room_until > q.now then
+    local size, bytes = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
+    local free = size > 0 and size - c.unsettled or NEVER
+    if bytes > 0 and c.bytes >= bytes then
+      free = 0
+    end
+    wake(q, 'room', q.room, c.sealed > 0 and NEVER or free)
+  end
+end

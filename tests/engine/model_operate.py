@@ -1,0 +1,139 @@
+"""What an operator does to the naive model of a queue."""
+
+from __future__ import annotations
+
+from tests.engine.model import (
+    BACKING_OFF,
+    DEFAULTS,
+    HELD,
+    LEASED,
+    POLICY,
+    QUEUED,
+    Entry,
+    Model,
+    Refused,
+    Spec,
+)
+
+
+class OperatedModel(Model):
+    def configure(self, arguments: list[str]) -> list[str]:
+        self.apply_due()
+        replaces = arguments[:1] == ["REPLACE"]
+        given = arguments[replaces:]
+        if arguments:
+            options = DEFAULTS | dict(zip(given[::2], given[1::2], strict=True))
+            if self.declared and not replaces and options != self.options:
+                raise Refused("OPTIONSMISMATCH")
+            self.options, self.declared = options, True
+        return [part for pair in self.options.items() for part in pair]
+
+    def cancel(self, id: str) -> list[str]:
+        self.apply_due()
+        return [str(int(self._cancel(self.find(id))))]
+
+    def _cancel(self, entry: Entry | None) -> bool:
+        if entry is None or entry.state == LEASED:
+            return False
+        self.counts["cancelled"] += 1
+        self.keep(entry, "cancelled")
+        self.end(entry)
+        return True
+
+    def revoke(self, id: str, then: str) -> list[str]:
+        self.apply_due()
+        entry = self.find(id)
+        if entry is None or entry.state != LEASED:
+            return ["0"]
+        self.counts["revoked"] += 1
+        if then == "retry":
+            self.fail(entry, None, "revoked")
+        elif then == "skip":
+            self._skip(entry)
+        else:
+            self.give_up(entry, "revoked", then)
+        return ["1"]
+
+    def _skip(self, entry: Entry) -> None:
+        self.counts["skipped"] += 1
+        self.keep(entry, "skipped")
+        self.end(entry)
+
+    def _stopped(self, id: str) -> Entry | None:
+        self.apply_due()
+        entry = self.find(id)
+        return entry if entry and entry.state in (HELD, BACKING_OFF) else None
+
+    def retry(self, id: str) -> list[str]:
+        if entry := self._stopped(id):
+            entry.attempt += entry.state == HELD
+            entry.state = QUEUED
+        return [str(int(entry is not None))]
+
+    def skip(self, id: str) -> list[str]:
+        if entry := self._stopped(id):
+            self._skip(entry)
+        return [str(int(entry is not None))]
+
+    def bury(self, id: str) -> list[str]:
+        entry = self._stopped(id)
+        if entry is None or len(self.dead) >= int(self.options["MAXDEAD"]):
+            return ["0"]
+        self.bury_entry(entry)
+        return ["1"]
+
+    def requeue(self, id: str) -> list[str]:
+        self.apply_due()
+        entry = next((entry for entry in self.dead if str(entry.id) == id), None)
+        if entry is None:
+            return []
+        if self.sealed:
+            raise Refused("SEALED")
+        self.room(1, len(entry.payload))
+        self.dead.remove(entry)
+        self.counts["requeued"] += 1
+        stays = ("PRIORITY", "BARRIER", "RESULT", *POLICY)
+        options = tuple((name, text) for name, text in entry.options.items() if name in stays)
+        spec = Spec(entry.payload, tuple(entry.exclusive), tuple(entry.shared), options)
+        return [str(self.enter(spec))]
+
+    def purge(self, what: str) -> list[str]:
+        self.apply_due()
+        if what == "dead":
+            count = len(self.dead)
+            self.dead = []
+        else:
+            count = sum(self._cancel(entry) for entry in self.unsettled())
+        return [str(count)]
+
+    def pause(self, keys: list[str]) -> list[str]:
+        self.apply_due()
+        if not keys:
+            before, self.halted = self.halted, True
+            return [str(int(not before))]
+        reply = []
+        for key in keys:
+            reply.append(str(int(key not in self.paused)))
+            self.paused += [key] if key not in self.paused else []
+        return reply
+
+    def resume(self, keys: list[str]) -> list[str]:
+        self.apply_due()
+        if not keys:
+            before, self.halted = self.halted, False
+            return [str(int(before))]
+        reply = []
+        for key in keys:
+            reply.append(str(int(key in self.paused)))
+            self.paused = [one for one in self.paused if one != key]
+        return reply
+
+    def seal(self) -> list[str]:
+        self.apply_due()
+        before, self.sealed = self.sealed, True
+        return [str(int(not before))]
+
+    def reopen(self) -> list[str]:
+        self.apply_due()
+        before, self.sealed = self.sealed, False
+        return [str(int(before))]

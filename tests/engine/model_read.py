@@ -1,0 +1,145 @@
+"""What can be read of the naive model of a queue; nothing of it applies what is due."""
+
+from __future__ import annotations
+
+from tests.engine.model import BACKING_OFF, DELAYED, LEASED, POLICY, QUEUED, Entry
+from tests.engine.model_operate import OperatedModel
+
+OPTIONS = ("PRIORITY", "DEDUP", "WINDOW", "BARRIER", "RESULT", *POLICY)
+SINCE = "puts leases acks retries releases expired revoked buried cancelled skipped requeued deduplicated"
+SHOWN_BEFORE_A_BARRIER = 10
+
+
+class ReadModel(OperatedModel):
+    def state(self, entry: Entry) -> str:
+        if entry.state != QUEUED:
+            return entry.state
+        return "waiting" if self.blocked(entry) or self.pauses_of(entry) else "ready"
+
+    def stats(self) -> list[str]:
+        states = [self.state(entry) for entry in self.unsettled()]
+        now = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
+        counts = {
+            "unsettled": len(states),
+            "bytes": sum(len(entry.payload) for entry in self.unsettled()),
+            **{name: states.count(name) for name in now},
+            "dead": len(self.dead),
+            **{name: self.counts[name] for name in SINCE.split()},
+            "lanes": len(self.depths()),
+            "paused": len(self.paused) + self.halted,
+            "sealed": int(self.sealed),
+            "results": len(self.kept),
+            "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
+        }
+        return [part for name, count in counts.items() for part in (name, str(count))]
+
+    def depths(self) -> dict[str, int]:
+        keys = {key for entry in self.line for key in entry.keys()}
+        return {key: len(self.lane(key)) for key in keys}
+
+    def hot(self) -> list[list[str]]:
+        return sorted([key, str(depth)] for key, depth in self.depths().items())
+
+    def result(self, id: str) -> list[str]:
+        if self.find(id):
+            return ["pending"]
+        for entry in self.dead:
+            if str(entry.id) == id:
+                return ["failed", entry.error]
+        ended, until, result = self.kept.get(int(id), ("gone", self.now + 1, ""))
+        if until <= self.now:
+            return ["gone"]
+        return [ended, result] if ended == "done" else [ended]
+
+    def dead_letters(self, count: int, after: str, key: str | None) -> list[str]:
+        letters = self.dead
+        if after:
+            places = [at for at, entry in enumerate(letters) if str(entry.id) == after]
+            letters = letters[places[0] + 1 :] if places else []
+        fitting = [entry for entry in letters if key is None or key in entry.keys()]
+        reply = []
+        for entry in fitting[:count]:
+            told = map(str, (entry.id, entry.attempt, entry.died, entry.error, entry.priority))
+            reply += [*told, entry.payload, *entry.counted_keys()]
+        return reply
+
+    def due(self, entry: Entry) -> str:
+        return str(entry.due) if entry.state in (DELAYED, BACKING_OFF) else ""
+
+    def told(self, entry: Entry) -> list[str]:
+        plain = {"PRIORITY": "0", "BARRIER": "0", "RESULT": "0"}
+        given = {k: v for k, v in entry.options.items() if v != plain.get(k)}
+        if "DEDUP" not in given:
+            given.pop("WINDOW", None)
+        pairs = [part for name in OPTIONS if name in given for part in (name, given[name])]
+        first = [str(entry.id), entry.told_sequence(), str(entry.attempt), entry.payload]
+        exclusive, shared, *keys = entry.counted_keys()
+        counts = [exclusive, shared, str(len(pairs) // 2)]
+        state = [self.state(entry), self.due(entry), entry.error]
+        return [*first, *counts, *keys, *pairs, *state]
+
+    def peek(self, id: str) -> list[str]:
+        entry = self.find(id)
+        if entry is None:
+            return []
+        lease = ["", "", ""]
+        if entry.state == LEASED:
+            lease = [str(entry.token), entry.consumer, str(entry.due)]
+        blocked = str(self.blocked(entry)) if entry.state == QUEUED else "0"
+        return [self.state(entry), *lease, self.due(entry), blocked, *self.told(entry)]
+
+    def scan(self) -> list[list[str]]:
+        return sorted(self.told(entry) for entry in self.unsettled())
+
+    # Why a message waits.
+
+    def explain(self, what: str, name: str, limit: int) -> list[str]:
+        first = [self.find(name)] if what == "id" else list(self.lane(name))
+        queue = [entry for entry in first if entry is not None]
+        if not queue:
+            return []
+        truncated = len(queue) > limit
+        queue = queue[:limit]
+        reply = []
+        for entry in queue:
+            node, waits_for = self._node(entry, limit)
+            reply += node
+            for other in waits_for:
+                if other not in queue:
+                    truncated |= len(queue) == limit
+                    queue += [other] if len(queue) < limit else []
+        return [str(int(truncated)), str(len(queue)), *reply]
+
+    def _node(self, entry: Entry, limit: int) -> tuple[list[str], list[Entry]]:
+        times = ["", "", "", ""]
+        if entry.state == LEASED:
+            left = max(entry.due - self.now, 0)
+            times = [entry.consumer, str(self.now - entry.given), str(left), ""]
+        elif self.due(entry):
+            times = ["", "", "", str(max(entry.due - self.now, 0))]
+        paused = self.pauses_of(entry) if entry.state == QUEUED else []
+        blockers = self._blockers(entry, limit) if entry.state == QUEUED else []
+        age = str(max(self.now - entry.id, 0))
+        told = [str(entry.id), self.state(entry), str(entry.attempt), age, *times]
+        told += [str(len(paused)), *paused, str(len(blockers))]
+        for key, ahead, holders in blockers:
+            told += [key, str(ahead), "1", str(len(holders)), *[str(e.id) for e in holders]]
+        return told, [holder for _, _, holders in blockers for holder in holders]
+
+    def _blockers(self, entry: Entry, limit: int) -> list[tuple[str, int, list[Entry]]]:
+        before = self.before(entry)
+        if entry.barrier:
+            by_id = sorted(before, key=lambda other: other.id)
+            leased = [other for other in by_id if other.state == LEASED][:limit]
+            others = [other for other in by_id if other.state != LEASED]
+            room = max(min(limit, SHOWN_BEFORE_A_BARRIER) - len(leased), 0)
+            return [("", len(before), leased + others[:room])] if before else []
+        found = []
+        barriers = [other for other in before if other.barrier]
+        if barriers:
+            found.append(("", len(barriers), barriers[:1]))
+        for key in entry.keys():
+            if entry not in self.front(key):
+                lane = self.lane(key)
+                found.append((key, lane.index(entry), self.front(key)[:limit]))
+        return found
