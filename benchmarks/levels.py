@@ -84,7 +84,7 @@ def table(kind: Kind, figures: load.Figures) -> str:
     drained, drain = figures["drained_bytes"] / 1e6, figures["drain_ns"]
     lines += [
         "",
-        f"All {figures['delivered']:,.0f} messages were taken out, the last at {drain:,.0f} ns each. "
+        f"All {figures['delivered']:,.0f} messages came out, at last within {drain:,.0f} ns each. "
         f"Then resident: {drained:,.0f} MB; before the first one: {empty / 1e6:,.0f} MB. "
         f"Lost, refused, repeated or misordered: {faults(figures)}.",
     ]

@@ -56,7 +56,7 @@ def throughput(figures: Figures) -> Sample:
     server waited: for the load, for the network between them, or for a core that others used.
     """
     seconds = figures["seconds"]
-    done = figures["delivered"] or figures["published"]
+    done = figures["delivered"] or figures.get("published", 0)
     if not done:
         raise RuntimeError(f"nothing was done in {seconds:.3g} s")
     details = {"cpu_ns": figures["server_cpu_seconds"] / done * 1e9} | busy(figures)

@@ -21,7 +21,8 @@ pub fn run<S: Side>(options: &Options, mut pool: Pool<S>) -> Result<String, Box<
     let after = load.pool.mark()?;
     load.pool.drain(options.batch)?;
     load.pool.clear()?;
-    Ok(load.pool.wrongs(load.pool.between(&before, &after)))
+    let settled = after.settled - before.settled;
+    Ok(load.pool.wrongs(load.pool.between(&before, &after, settled)))
 }
 
 pub struct Closed<S> {

@@ -57,7 +57,7 @@ pub fn run<S: Side>(options: &Options, mut pool: Pool<S>) -> Result<String, Box<
     let after = after.ok_or("nothing was measured: seconds is 0")?;
     took.sort();
     let line = pool
-        .between(&before, &after)
+        .between(&before, &after, took.count() as u64)
         .with("p50_us", took.part(0.5)?)
         .with("p99_us", took.part(0.99)?)
         .with("p999_us", took.part(0.999)?)

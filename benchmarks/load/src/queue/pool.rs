@@ -27,7 +27,7 @@ struct Client {
 /// What had been done and used at one moment.
 pub struct Mark {
     pub at: u64,
-    settled: u64,
+    pub settled: u64,
     server: u64,
     client: u64,
 }
@@ -163,10 +163,10 @@ impl<S: Side> Pool<S> {
     }
 
     /// What was done between two marks.
-    pub fn between(&self, before: &Mark, after: &Mark) -> Line {
+    pub fn between(&self, before: &Mark, after: &Mark, delivered: u64) -> Line {
         Line::default()
             .with("seconds", (after.at - before.at) as f64 / 1e9)
-            .with("delivered", (after.settled - before.settled) as f64)
+            .with("delivered", delivered as f64)
             .with("server_cpu_seconds", (after.server - before.server) as f64 / 1e9)
             .with("client_cpu_seconds", (after.client - before.client) as f64 / 1e9)
     }
