@@ -361,8 +361,7 @@ def _revoke(
 
 
 def stack_of(task: asyncio.Task[Any]) -> str:
-    """Where a task stands, down to what awaits nothing more; as a traceback shows it."""
-    # A task tells only of its outermost coroutine; the handler is further in.
+    """Where a task stands: it tells only of its outermost coroutine, the handler is further in."""
     frames = []
     awaited: Any = task.get_coro()
     while awaited is not None:
@@ -370,8 +369,7 @@ def stack_of(task: asyncio.Task[Any]) -> str:
         if frame is not None:
             frames.append((frame, frame.f_lineno))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    stack = traceback.StackSummary.extract(iter(frames)).format()
-    return "".join(stack)
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())
 
 
 # -- How a queue calls a coroutine ----------------------------------------------------------------

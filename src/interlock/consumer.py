@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 from interlock import _core
 from interlock.errors import LeaseLost, Reject, RetryAfter, ShutDown
 from interlock.message import AsyncLease, Kind, Lease, _current
-from interlock.retry import Seconds, seconds
+from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
 
-__all__ = ["Consumer", "check", "consume", "failed", "revoke", "settle"]
+__all__ = ["Consumer", "check", "consume", "failed", "log_failure", "revoke", "settle"]
 
 _log = logging.getLogger("interlock.worker")
 # A lock cannot be waited for longer than 292 years; who wakes early only looks again.
@@ -189,21 +189,23 @@ def failed(
     """A handler raised: says so, and settles by the policy, or as the handler steered."""
     if isinstance(error, RetryAfter):
         settle(lease.nack, error.seconds, error)
-        return
-    if isinstance(error, Reject):
+    elif isinstance(error, Reject):
         settle(lease.reject, error.reason)
-        return
-    policy = queue._retry
+    elif log_failure(queue._retry, lease, error, what):
+        settle(lease.nack, None, error)
+    else:
+        settle(lease._give_up, error)
+
+
+def log_failure(policy: Retry, lease: AnyLease, error: BaseException, what: str = "raised") -> bool:
+    """Says that a handler raised. Answers whether that is retried at all."""
     retried = isinstance(error, policy.on) or not isinstance(error, Exception)
     again = retried and (policy.attempts is None or lease.attempt < policy.attempts)
     level = logging.WARNING if again else logging.ERROR
     text = "the handler of message %d in queue %r %s, attempt %d"
     args = (lease.id, lease.queue, what, lease.attempt)
     _log.log(level, text, *args, exc_info=error, extra=_of(lease))
-    if retried:
-        settle(lease.nack, None, error)
-    else:
-        settle(lease._give_up, error)
+    return retried
 
 
 def _of(lease: AnyLease) -> dict[str, Any]:

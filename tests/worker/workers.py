@@ -89,7 +89,7 @@ class Workers:
     ) -> WorkerProcess:
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "PYTHONPATH": f"{os.environ.get('INTERLOCK_SRC') or ROOT / 'src'}{os.pathsep}{ROOT}",
             "PYTHONFAULTHANDLER": "1",
             "SHOP": str(self.folder / "shop.db"),
             **more,

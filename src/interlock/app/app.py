@@ -66,6 +66,7 @@ class App:
         self._client: Any = None
         self._queues: dict[str, Any] = {}
         self._process = os.getpid()
+        self._lease = 30.0
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
@@ -180,6 +181,13 @@ class App:
         if client is not None:
             client.close()
 
+    async def aclose(self) -> None:
+        """``close``, and what ``asend`` and ``aresult`` hold on the running loop too."""
+        client = self._client
+        if client is not None:
+            await client.aio.close()
+        self.close()
+
     def __enter__(self) -> Self:
         return self
 
@@ -190,7 +198,7 @@ class App:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self.close()
+        await self.aclose()
 
     def __repr__(self) -> str:
         where = f" on {self.url}" if self.url else ""
@@ -230,7 +238,7 @@ class App:
                 from interlock.engine.client import connect
 
                 self._client = connect(self.url)
-            found = self._queues[name] = self._client.queue(name, bytes)
+            found = self._queues[name] = self._client.queue(name, bytes, lease=self._lease)
             return found
 
     def _redirected(self, client: Any) -> Any:

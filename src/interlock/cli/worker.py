@@ -20,6 +20,8 @@ FLAGS = (
          choices=("thread", "asyncio", "process"), default="thread"),
     Flag("--processes", "so many workers, each a process with its own handlers (1)", "N", positive,
          1),
+    Flag("--lease", "seconds after which a killed worker's messages go to another; renewed at a "
+         "third of it while handlers run (30)", "SECONDS", seconds, 30.0),
     Flag("--drain-timeout", "seconds that handlers have for finishing after TERM (25)", "SECONDS",
          seconds, 25.0),
     Flag("--ready-file", "write the number of the process to this file once the engine has "

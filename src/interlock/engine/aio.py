@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from interlock.aio import of_asyncio
 from interlock.engine import wire
+from interlock.engine.consuming import consume_async
 from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
@@ -23,8 +24,6 @@ from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from interlock.engine.client import Client
     from interlock.engine.options import QueueOptions
 
@@ -237,6 +236,21 @@ class AsyncRemoteQueue(Generic[T]):
             answers = await self.settle([one.acking() for one in opened])
             self._handle.acked(opened, answers)
         self._handle.refuse(settled)
+
+    async def consume(
+        self,
+        handler: Callable[[T], Awaitable[object]],
+        *,
+        threads: int = 1,
+        timeout: Seconds | None = None,
+        kind: Kind = "any",
+    ) -> None:
+        """Awaits ``handler(payload)`` for every message, until the queue is sealed and drained.
+
+        As ``RemoteQueue.consume``, with a task where that has a thread. Cancelling it cancels the
+        handlers; their messages come again.
+        """
+        await consume_async(self, handler, threads, timeout, kind)
 
     async def exchange(
         self,

@@ -6,6 +6,7 @@ server that has lost the library is given it again; a cluster's redirections are
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import secrets
@@ -45,12 +46,11 @@ class Engine:
         self.losses = 0
         """How often a server had lost the library, and with it perhaps all data."""
         self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
-        self._seats = 0
+        self._seats = itertools.count(1)
 
     def consumer(self) -> bytes:
         """A name that nobody has or had."""
-        self._seats += 1
-        return f"{self._name}/{self._seats}".encode()
+        return f"{self._name}/{next(self._seats)}".encode()
 
     def forked(self) -> None:
         """In the child of a fork: nobody else may have its names."""
@@ -80,6 +80,8 @@ class Engine:
         patience = _Patience(self.target, self.target.timeout, function)
         asking = ""
         while True:
+            if seat.interrupted:
+                raise Abandoned
             address = asking or (yield from self.nodes.of(key, seat, patience.left()))
             try:
                 if address not in self.servers:
@@ -87,15 +89,20 @@ class Engine:
                 if asking:
                     yield Ask(address, ("ASKING",), patience.share())
                     asking = ""
-                return (yield Ask(address, command, wait + patience.share()))
+                if wait and self.servers[address].parks:
+                    patience.allow(wait)
+                reply: list[bytes] = yield Ask(address, command, patience.share())
+                return reply
             except Refused as error:
                 if error.code == "MOVED":
                     self.nodes.moved(str(error))
                 elif error.code == "ASK":
                     asking = str(error).split()[2]
-                elif "Function not found" in str(error):
-                    if self.servers.pop(address, None):
-                        self.losses += 1
+                elif "Function not found" in str(error) and not patience.installed:
+                    # Flushed, or failed over to a server that never had it.
+                    patience.installed = True
+                    self.servers.pop(address, None)
+                    self.losses += 1
                 elif error.code in _PASSING:
                     self.nodes.doubt()
                     if error.code == "READONLY":
@@ -109,8 +116,6 @@ class Engine:
                 patience.failed(address, str(error))
                 if error.sent and not again:
                     raise patience.unknown() from None
-            if seat.interrupted:
-                raise Abandoned
             if patience.tries > 1 or not patience.redirected:
                 yield Nap(patience.pause())
 
@@ -139,21 +144,31 @@ class _Patience:
     """The time that one call has, and what was tried in it."""
 
     def __init__(self, target: Target, timeout: float, function: str) -> None:
-        self._until = time.monotonic() + timeout
+        self._started = time.monotonic()
+        self._until = self._started + timeout
         self._timeout = timeout
+        self._wait = 0.0
         self._target = target
         self._function = function
         self._reasons: list[str] = []
         self.tries = 0
         self.redirected = False
+        self.installed = False
+        """The library was missing once."""
 
     def left(self) -> float:
         return self._until - time.monotonic()
 
+    def allow(self, wait: float) -> None:
+        """The server may take so long before it has to answer."""
+        self._wait = wait
+        self._until = self._started + self._timeout + wait
+
     def share(self) -> float:
         """For one attempt: not all that is left, so that a reply that was lost is asked again."""
         left = self.left()
-        return max(left / 2, min(left, 1.0), 0.001)
+        own = max((left - self._wait) / 2, 0)
+        return max(min(left, max(own, 1.0) + self._wait), 0.001)
 
     def failed(self, address: str, reason: str) -> None:
         self.tries += 1
@@ -165,7 +180,7 @@ class _Patience:
     def pause(self) -> float:
         """Seconds until the next attempt; EngineUnavailable if there is no time for one."""
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
-        seconds = longest * random.uniform(0.5, 1.0)
+        seconds: float = longest * random.uniform(0.5, 1.0)
         if self.left() <= seconds:
             raise EngineUnavailable(
                 f"{self._target.shown} did not answer il1_{self._function} in "

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from interlock.engine import url as urls
 from interlock.engine.calling import Engine
@@ -24,8 +24,6 @@ from interlock.errors import ShutDown
 from interlock.retry import Retry, seconds
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from interlock.engine.aio import AsyncClient
 
 T = TypeVar("T")
@@ -88,9 +86,9 @@ class Client:
             name: up to 512 bytes, without braces.
             type: of its payloads, which are encoded by it and decoded to it: what msgspec can
                 encode. ``bytes`` and ``str`` are stored as they are. Default: anything.
-            maxsize, maxbytes, retry, maxdead, dedup_window: as for ``KeyedQueue``, bytes being those
-                of encoded payloads. Declared to the engine with the first call; a client that names
-                none declares nothing.
+            maxsize, maxbytes, retry, maxdead, dedup_window: as for ``KeyedQueue``, bytes being
+                those of encoded payloads. Declared to the engine with the first call; a client that
+                names none declares nothing.
             durability: ``"always"``, ``"everysec"``, ``"none"``, or ``"server"``: what the server
                 is set to. Declared.
             keys, shared: the keys of a payload whose put names none.
@@ -196,7 +194,7 @@ class Client:
         left: list[Flow[Any]] = []
         try:
             if self._keeper.has_abandoned:
-                run(self._keeper.settle_abandoned(seat), seat)
+                self._tender.settle_abandoned(seat)
             return run(make(seat), seat, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {self.url} is closed") from None
@@ -223,7 +221,7 @@ class Client:
 
     def _give(self, seat: Seat[Link]) -> None:
         del self._busy[seat]
-        seat.interrupted = False
+        seat.rest()
         if self._alive:
             self._free.append(seat)
         else:

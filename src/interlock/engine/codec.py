@@ -28,11 +28,12 @@ class Codec:
             raise ValueError(f"queue(): codec is {name!r}; allowed: 'msgpack', 'json', 'pickle'")
         self._type = type
         self._name = name
-        self.encode_any, decoder = _FORMATS[name]
+        self._encode, decoder = _FORMATS[name]
+        self._decode: Callable[[bytes], Any]
         if type is bytes:
-            self.encode_any, self._decode = _bytes, _same
+            self._encode, self._decode = _bytes, _same
         elif type is str:
-            self.encode_any, self._decode = _str, _text
+            self._encode, self._decode = _str, _text
         else:
             try:
                 self._decode = decoder(type)
@@ -44,7 +45,7 @@ class Codec:
     def encode(self, payload: Any, call: str) -> bytes:
         """PayloadError names the call and the payload's type."""
         try:
-            encoded = self.encode_any(payload)
+            encoded = self._encode(payload)
         except Exception as error:
             kind = type(payload).__name__
             raise PayloadError(

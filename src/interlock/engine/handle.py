@@ -5,6 +5,7 @@ What both faces of a queue share. No call is made here.
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +44,11 @@ class Handle:
         self.retry = retry
         self._keys = keys
         self._shared = shared
+
+    def again(self) -> Handle:
+        """Another handle of the same queue, to be closed for itself."""
+        operations = copy.copy(self.operations)
+        return Handle(operations, self.codec, self.retry, self._keys, self._shared)
 
     # -- Puts ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import os
 import time
 import weakref
 from collections.abc import Callable
@@ -32,6 +33,7 @@ class Grant:
         "lost",
         "operations",
         "out",
+        "pid",
         "renew",
         "seconds",
         "token",
@@ -46,6 +48,8 @@ class Grant:
         """By time.monotonic(), at the earliest."""
         self.lost = False
         self.renew = True
+        self.pid = os.getpid()
+        """A child of a fork has copies of its leases; they are not the child's to give back."""
 
     @property
     def due(self) -> float:
@@ -69,7 +73,6 @@ class Keeper:
         self._ring = ring
         self._held: dict[int, weakref.ref[Grant]] = {}
         self._abandoned: collections.deque[tuple[Operations, wire.Settlement]] = collections.deque()
-        self._under_way = 0
         self._next: float | None = None
         """When `tend` is run next; None: when it is rung."""
 
@@ -99,24 +102,23 @@ class Keeper:
     @property
     def has_abandoned(self) -> bool:
         """Something dropped is not settled yet."""
-        return bool(self._abandoned) or self._under_way > 0
+        return bool(self._abandoned)
 
     def settle_abandoned(self, seat: Seat[Any]) -> Flow[None]:
-        """Gives back what was dropped."""
+        """Gives back what was dropped; one at a time runs this, and others wait for it."""
         while self._abandoned:
-            operations, settlement = self._abandoned.popleft()
-            self._under_way += 1
+            # Left there until it is settled: others see that they have to wait.
+            operations, settlement = self._abandoned[0]
             try:
                 yield from operations.settle(seat, [settlement])
             except InterlockError as error:
                 # It runs out by itself.
                 _log.warning("queue %r: a dropped lease: %s", operations.name, error)
             finally:
-                self._under_way -= 1
+                self._abandoned.popleft()
 
     def tend(self, seat: Seat[Any]) -> Flow[float | None]:
         """Does what is due; answers in how many seconds more will be, None: when it is rung."""
-        yield from self.settle_abandoned(seat)
         now = time.monotonic()
         for reference in list(self._held.values()):
             grant = reference()
@@ -124,6 +126,8 @@ class Keeper:
                 yield from self._renew(seat, grant)
             # No name may keep it from being garbage while the keeper sleeps.
             del grant
+        # Before the look: what is held from here on rings, even if it is not seen.
+        self._next = None
         self._next = min(
             (
                 grant.due

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import os
 import time
 import warnings
 from types import TracebackType
@@ -162,6 +163,8 @@ class _Lease(Generic[T]):
 
     def __del__(self) -> None:
         if getattr(self, "_state", _SETTLED) != _OPEN or self._grant.lost:
+            return
+        if self._grant.pid != os.getpid():
             return
         self._grant.out.discard(self.id)
         if not self._of._may_abandon():

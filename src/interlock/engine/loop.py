@@ -1,4 +1,4 @@
-"""What a client's asyncio face holds of one event loop: its seats, its leases, the task for them."""
+"""What a client's asyncio face has on one event loop: its seats, its leases, the task for them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Home:
         self._free: list[Seat[AsyncLink]] = []
         self._busy: dict[Seat[AsyncLink], Handle | None] = {}
         self._bell = asyncio.Event()
+        self._settling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.keeper = Keeper(self.ring)
@@ -46,7 +47,7 @@ class Home:
         left: list[Flow[Any]] = []
         try:
             if self.keeper.has_abandoned:
-                await run_async(self.keeper.settle_abandoned(seat), seat)
+                await self._settle_abandoned(seat)
             return await run_async(make(seat), seat, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {shown} is closed") from None
@@ -91,7 +92,7 @@ class Home:
 
     def _give(self, seat: Seat[AsyncLink]) -> None:
         self._busy.pop(seat, None)
-        seat.interrupted = False
+        seat.rest()
         self._free.append(seat)
 
     async def _finish(self, flow: Flow[Any], seat: Seat[AsyncLink]) -> None:
@@ -109,9 +110,17 @@ class Home:
                         await self._bell.wait()
         finally:
             seat.close()
+            # Without a word the loop ends: asyncio.run cancels this task, and nobody else closes.
+            for other in self._free:
+                other.close()
+
+    async def _settle_abandoned(self, seat: Seat[AsyncLink]) -> None:
+        async with self._settling:
+            await run_async(self.keeper.settle_abandoned(seat), seat)
 
     async def _look(self, seat: Seat[AsyncLink]) -> float | None:
         try:
+            await self._settle_abandoned(seat)
             return await run_async(self.keeper.tend(seat), seat)
         except EngineUnavailable as error:
             _log.warning("%s", error)

@@ -44,8 +44,8 @@ class Operations:
             self._check_open()
             seconds = wait.chunk(until)
             try:
-                call = ("put", wire.micros(seconds), *arguments)
-                reply = yield from self._numbered(seat, seat.number(), seconds, *call)
+                asked = (wire.micros(seconds), *arguments)
+                reply = yield from self._numbered(seat, seat.number(), seconds, "put", *asked)
                 return wire.puts(reply)
             except Full:
                 if wait.over(until):
@@ -84,10 +84,10 @@ class Operations:
                     asked = (wire.micros(seconds), *lease)
                     reply = yield from self._numbered(seat, call, seconds, "lease", *asked)
                     leased = wire.leased(reply)
-                if leased.messages or wait.over(until) or (leased.sealed and settlements):
-                    return answers, leased
-                if leased.sealed:
+                if leased.sealed and not settlements:
                     raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
+                if leased.messages or leased.sealed or wait.over(until):
+                    return answers, leased
                 settlements, call = (), 0
                 suffix = f"wake:{kind}"
                 yield from wait.doze(self.engine, seat, self.key, suffix, seconds, leased.due)
@@ -107,7 +107,7 @@ class Operations:
         So that call is asked again, and what it leased is given back. If there was none, one is
         made: what it leases and gives back wakes the next who waits.
         """
-        seat.interrupted = False
+        seat.rest()
         flat = [argument for one in settlements for argument in one]
         asked = (0, *lease, *flat)
         function = "next" if settlements else "lease"

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
+from interlock.consumer import Consumer
 from interlock.engine import wire
+from interlock.engine.consuming import consume
 from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
@@ -215,6 +217,21 @@ class RemoteQueue(Generic[T]):
             self._handle.acked(opened, self.settle([one.acking() for one in opened]))
         self._handle.refuse(settled)
 
+    def consume(
+        self,
+        handler: Callable[[T], object],
+        *,
+        threads: int = 1,
+        timeout: Seconds | None = None,
+        kind: Kind = "any",
+    ) -> Consumer:
+        """Runs ``handler(payload)`` for every message, on threads; see ``KeyedQueue.consume``.
+
+        A message is settled in one round trip with the lease of the next. While the engine cannot
+        be reached, it goes on trying. It ends by itself when the queue is sealed and drained.
+        """
+        return consume(self, handler, threads, timeout, kind)
+
     def exchange(
         self,
         settlements: Sequence[wire.Settlement],
@@ -378,6 +395,10 @@ class RemoteQueue(Generic[T]):
         return f"<{type(self).__name__} {self.name!r} on {self._client.url}>"
 
     # -- How calls are made -------------------------------------------------------------------
+
+    def _again(self) -> RemoteQueue[T]:
+        """Another handle of the same queue."""
+        return type(self)(self._client, self._handle.again())
 
     def _run(self, make: Callable[[Seat[Any]], Flow[R]]) -> R:
         return self._client._run(make, self._handle)

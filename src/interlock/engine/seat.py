@@ -21,10 +21,19 @@ R = TypeVar("R")
 class AnyLink(Protocol):
     """A link of either face."""
 
-    def ask(self, command: tuple[Any, ...], timeout: float) -> Any: ...
-    def interrupt(self) -> None: ...
-    def close(self) -> None: ...
-    def forget(self) -> None: ...
+    interrupted: bool
+
+    def ask(self, command: tuple[Any, ...], timeout: float) -> Any:
+        """Sends a command, and gives its reply or makes it awaitable."""
+
+    def interrupt(self) -> None:
+        """Ends the call under way."""
+
+    def close(self) -> None:
+        """Closes the connection."""
+
+    def forget(self) -> None:
+        """Closes what a fork has copied."""
 
 
 L = TypeVar("L", bound=AnyLink)
@@ -64,6 +73,13 @@ class Seat(Generic[L]):
         for link in list(self.links.values()):
             link.interrupt()
 
+    def rest(self) -> None:
+        """It was given back, or is to undo something: an interruption is over."""
+        if self.interrupted:
+            self.interrupted = False
+            for link in self.links.values():
+                link.interrupted = False
+
     def close(self) -> None:
         """Closes its connections."""
         for link in self.links.values():
@@ -71,7 +87,7 @@ class Seat(Generic[L]):
 
 
 Leave = Callable[[Flow[Any]], None]
-"""Called with a flow whose caller goes in the middle of it: what it has to undo is done elsewhere."""
+"""Is given a flow whose caller goes in the middle of it, to have done elsewhere what it undoes."""
 
 
 def run(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
@@ -101,10 +117,11 @@ def _run(flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[]
         step = begin()
         while True:
             try:
-                if type(step) is Ask:
-                    answer = seat.link(step.address).ask(step.command, step.timeout)
+                if isinstance(step, Nap):
+                    time.sleep(step.seconds)
+                    answer = None
                 else:
-                    answer = time.sleep(step.seconds)  # type: ignore[func-returns-value]
+                    answer = seat.link(step.address).ask(step.command, step.timeout)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
             except BaseException:
@@ -125,10 +142,11 @@ async def _run_async(
         step = begin()
         while True:
             try:
-                if type(step) is Ask:
-                    answer = await seat.link(step.address).ask(step.command, step.timeout)
+                if isinstance(step, Nap):
+                    await asyncio.sleep(step.seconds)
+                    answer = None
                 else:
-                    answer = await asyncio.sleep(step.seconds)
+                    answer = await seat.link(step.address).ask(step.command, step.timeout)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
             except BaseException:

@@ -31,7 +31,13 @@ class Tender:
         self._bell: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._started: dict[str, object] = {}
         self._stopped = False
+        self._settling = threading.Lock()
         self.keeper = Keeper(self.ring)
+
+    def settle_abandoned(self, seat: Seat[Any]) -> None:
+        """Gives back what was dropped, or waits until somebody else has."""
+        with self._settling:
+            run(self.keeper.settle_abandoned(seat), seat)
 
     def ring(self) -> None:
         """Has the thread look; takes no lock, for destructors call it too."""
@@ -68,6 +74,7 @@ class Tender:
     def _look(self, seat: Seat[Any]) -> float | None:
         # A function of its own, so that no name holds a lease while the thread sleeps.
         try:
+            self.settle_abandoned(seat)
             return run(self.keeper.tend(seat), seat)
         except EngineUnavailable as error:
             _log.warning("%s", error)

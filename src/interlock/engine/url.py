@@ -147,7 +147,8 @@ def _timeout(url: str, query: dict[str, str]) -> float:
 
 def _wrong(url: str, why: str = "") -> NoReturn:
     raise ValueError(
-        f"connect(): url is {without_password(url)!r}{': ' + why if why else ''}; allowed: {ALLOWED}"
+        f"connect(): url is {without_password(url)!r}{': ' + why if why else ''}; allowed: "
+        f"{ALLOWED}"
     )
 
 

@@ -45,6 +45,8 @@ def doze(
     seconds = wait if due is None else min(wait, due)
     if seconds <= 0:
         return
+    if seat.interrupted:
+        raise Abandoned
     # A BLPOP of 0 would be for ever; Redis counts its timeout in whole ms.
     seconds = max(seconds, 0.001)
     started = time.monotonic()

@@ -230,6 +230,9 @@ class Worker:
         """Gives leased messages to the pool. Answers how many take no place in it."""
         batch = []
         for lease in leases:
+            if self._stopped:
+                self._refused(feeder, lease)
+                continue
             running = self._prepared(feeder, lease)
             if running is not None:
                 batch.append(running)
@@ -239,15 +242,14 @@ class Worker:
                     self._running[id(running)] = running
             self._keeper.wake()
             self._pool.offer(batch)
-        if self._stopped:
-            # Leased while it was told to stop.
-            for running in batch:
-                if running.started is None:
-                    self._give_back(running)
         return len(leases) - len(batch)
 
-    def _prepared(self, feeder: Feeder, lease: Any) -> Running | None:
-        held = TaskLease(
+    def _refused(self, feeder: Feeder, lease: Any) -> None:
+        """Leased while the worker was told to stop: nobody begins it."""
+        feeder.settle(lease, self._held(feeder, lease), RELEASED)
+
+    def _held(self, feeder: Feeder, lease: Any) -> TaskLease:
+        return TaskLease(
             queue=feeder.name,
             id=lease.id,
             sequence=lease.sequence,
@@ -257,6 +259,9 @@ class Worker:
             shared=lease.shared,
             payload=lease.payload,
         )
+
+    def _prepared(self, feeder: Feeder, lease: Any) -> Running | None:
+        held = self._held(feeder, lease)
         try:
             invocation = self._tasks.prepare(held)
         except UnknownTask as unknown:

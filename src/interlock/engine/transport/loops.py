@@ -17,6 +17,7 @@ class AsyncLink:
         from redis.asyncio import connection
 
         self._made: Any = make(connection, target, address, target.timeout)
+        self.interrupted = False
 
     async def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
         """Sends a command and gives its reply; see Link.ask. Cancelled, it closes."""
@@ -28,6 +29,8 @@ class AsyncLink:
             async with asyncio.timeout(timeout):
                 if not made.is_connected:
                     await made.connect()
+                if self.interrupted:
+                    raise Broken("interrupted", sent=False)
                 sent = True
                 await made.send_command(*command, check_health=False)
                 return await made.read_response(disable_decoding=True)
@@ -49,6 +52,7 @@ class AsyncLink:
 
     def interrupt(self) -> None:
         """Ends the call under way: Broken is raised there. Called on the link's loop."""
+        self.interrupted = True
         writer = self._made._writer
         if writer is not None:
             writer.transport.abort()

@@ -7,7 +7,7 @@ import socket
 import time
 from typing import Any
 
-from interlock.engine.flow import Argument, Reply
+from interlock.engine.flow import Argument, Broken, Reply
 from interlock.engine.transport.connection import broken, make, refusal
 from interlock.engine.url import Target
 
@@ -19,6 +19,7 @@ class Link:
         from redis import connection
 
         self._made: Any = make(connection, target, address, target.timeout)
+        self.interrupted = False
 
     def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
         """Sends a command and gives its reply.
@@ -37,6 +38,8 @@ class Link:
                 made._socket_connect_timeout = made.socket_connect_timeout = timeout
                 made._socket_timeout = made.socket_timeout = timeout
                 made.connect()
+            if self.interrupted:
+                raise Broken("interrupted", sent=False)
             made._sock.settimeout(max(until - time.monotonic(), 0.001))
             sent = True
             made.send_command(*command, check_health=False)
@@ -57,6 +60,8 @@ class Link:
 
     def interrupt(self) -> None:
         """Ends the call under way, from another thread: Broken is raised there."""
+        # First: who is about to connect looks at it afterwards.
+        self.interrupted = True
         opened = self._made._sock
         if opened is not None:
             with contextlib.suppress(OSError):
