@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.row import Row, Sample, also, alternating
+from benchmarks.row import Pair, Row, Sample, also, alternating
+from benchmarks.workers.killed import killed
 from benchmarks.workers.race import OURS, RACERS, Racer, race
 
 TABLE = "Workers"
@@ -45,4 +46,15 @@ def _beside(racer: Racer) -> tuple[Row, ...]:
     return row, sixteen, also(row, "enqueue", "– to enqueue one", "enqueue", 1, None)
 
 
-ROWS = tuple(row for racer in RACERS for row in _beside(racer))
+_KILLED = Row(
+    name="worker/killed",
+    title="a worker is killed: from the end of its lease until another has its message",
+    table=TABLE,
+    peer="",
+    bar=100,
+    unit="ms",
+    unseen=False,
+    pair=lambda _: Pair(killed()),
+)
+
+ROWS = (*(row for racer in RACERS for row in _beside(racer)), _KILLED)
