@@ -26,7 +26,7 @@ impl<T: AsRef<[u8]>> Args for [T] {
 }
 
 /// Why a call was refused: a code, and what was wrong. The queue is as before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(pub String);
 
 pub type Read<T> = Result<T, Refused>;

@@ -93,7 +93,7 @@ impl Queue {
         let behind = waits && caller.place.is_none() && self.waiting.wait_for_room();
         let put = match behind {
             true if messages.are_known(self) => self.put(messages, cx.free(), out),
-            true => Err(No::Full),
+            true => Err(No::Full(Refused::default())),
             false => self.put(messages, cx.free(), out),
         };
         match put {
@@ -103,11 +103,11 @@ impl Queue {
                 Ok(Outcome::Done)
             }
             Err(No::Refused(refused)) => Err(refused),
-            Err(No::Full) if waits => {
+            Err(No::Full(_)) if waits => {
                 let owned = (0..args.len()).map(|i| args.get(i).into()).collect();
                 Ok(self.park(caller, Want::Room(owned), cx))
             }
-            Err(No::Full) => Err(self.full()),
+            Err(No::Full(refused)) => Err(refused),
         }
     }
 
@@ -312,17 +312,9 @@ impl Queue {
         })
     }
 
-    pub fn full(&self) -> Refused {
-        let options = self.scheduler.options();
-        let counts = (self.scheduler.unsettled(), options.max_messages, options.max_bytes);
-        Refused(format!(
-            "FULL il1_put: {} messages are unsettled; MAXSIZE is {}, MAXBYTES is {}",
-            counts.0, counts.1, counts.2
-        ))
-    }
-
     /// Answers those who wait and can be answered, in the order in which they came.
     pub fn serve(&mut self, cx: &mut Context<'_>) {
+        self.restless = false;
         if self.waiting.wait_for_results() {
             self.serve_results(cx);
         }
@@ -372,6 +364,11 @@ impl Queue {
     /// The first that waits for room; whether it was answered.
     fn serve_put(&mut self, cx: &mut Context<'_>) -> bool {
         let order = self.waiting.first_for_room().expect("somebody waits for room");
+        self.put_again(order, false, cx)
+    }
+
+    /// Tries the put of a waiter again; whether that was answered, which it is in the end.
+    fn put_again(&mut self, order: u64, ends: bool, cx: &mut Context<'_>) -> bool {
         let Some(waiter) = self.waiting.remove(order) else { return false };
         let Want::Room(args) = &waiter.want else { unreachable!("it is in that line") };
         let mut from = Reader::new("put", &args[..]);
@@ -388,7 +385,8 @@ impl Queue {
                 answer(cx, waiter.ticket, out);
             }
             Err(No::Refused(refused)) => answer_error(cx, waiter.ticket, &refused),
-            Err(No::Full) => {
+            Err(No::Full(refused)) if ends => answer_error(cx, waiter.ticket, &refused),
+            Err(No::Full(_)) => {
                 self.waiting.insert(order, waiter);
                 return false;
             }
@@ -403,10 +401,16 @@ impl Queue {
         while let Some(order) = self.waiting.over(self.scheduler.last_time().max(cx.now)) {
             self.end_wait(order, cx);
         }
+        // Who was first in line for room may have gone.
+        self.serve(cx);
     }
 
     /// A wait is over without what was waited for.
     fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
+        if self.waiting.get(order).is_some_and(|waiter| matches!(waiter.want, Want::Room(_))) {
+            self.put_again(order, true, cx);
+            return;
+        }
         let Some(waiter) = self.waiting.remove(order) else { return };
         let mut out = Vec::new();
         match &waiter.want {
@@ -417,7 +421,7 @@ impl Queue {
                     return self.answer_lease(&waiter, wanted, out, cx);
                 }
             }
-            Want::Room(_) => reply::error(&mut out, &self.full().0),
+            Want::Room(_) => unreachable!("as just seen"),
             Want::Result(id) => self.tell_result(*id, cx.now, &mut out),
         }
         answer(cx, waiter.ticket, out);
@@ -491,6 +495,7 @@ fn kind_name(kind: Kind) -> &'static [u8] {
 pub fn alarm_of(queue: &Queue) -> Time {
     match queue.waiting.first_until() {
         None => Time::MAX,
+        Some(_) if queue.restless => 0,
         Some(until) => until.min(queue.next_due().unwrap_or(Time::MAX)),
     }
 }

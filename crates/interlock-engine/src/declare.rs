@@ -5,7 +5,7 @@ use std::fmt::Arguments;
 use interlock_core::queue::types::{Options, Retry, Then};
 
 use crate::args::{refuse, Args, Read, Reader};
-use crate::limits::MAX_SPAN;
+use crate::limits::{MAX_COUNT, MAX_SPAN};
 use crate::reply;
 
 /// Whether what was answered survives the server.
@@ -88,27 +88,36 @@ impl Declared {
     }
 
     pub fn tell(&self, out: &mut Vec<u8>) {
-        reply::array(out, 24);
-        let then = then_name(self.then);
-        let mut number = |name: &str, value: u64| {
+        reply::array(out, 2 * NAMES.len());
+        for (name, value) in NAMES.iter().zip(self.values()) {
             reply::text(out, name.as_bytes());
-            reply::number(out, value);
-        };
-        number("MAXSIZE", self.max_size);
-        number("MAXBYTES", self.max_bytes);
-        number("MAXDEAD", self.max_dead);
-        number("WINDOW", self.window);
-        number("ATTEMPTS", self.attempts.unwrap_or(0).into());
-        number("FIRST", self.first);
-        number("FACTOR", self.factor);
-        number("LONGEST", self.longest);
-        number("JITTER", self.jitter.into());
-        reply::text(out, b"THEN");
-        reply::text(out, then.as_bytes());
-        reply::text(out, b"RESULTS");
-        reply::number(out, self.results);
-        reply::text(out, b"DURABILITY");
-        reply::text(out, self.durability.name().as_bytes());
+            reply::text(out, value.as_bytes());
+        }
+    }
+
+    /// In the order of `NAMES`.
+    fn values(&self) -> [String; 12] {
+        [
+            self.max_size.to_string(),
+            self.max_bytes.to_string(),
+            self.max_dead.to_string(),
+            self.window.to_string(),
+            self.attempts.unwrap_or(0).to_string(),
+            self.first.to_string(),
+            self.factor.to_string(),
+            self.longest.to_string(),
+            u8::from(self.jitter).to_string(),
+            then_name(self.then).to_owned(),
+            self.results.to_string(),
+            self.durability.name().to_owned(),
+        ]
+    }
+
+    /// The first option that another declaration has otherwise: its name, here and there.
+    pub fn differs(&self, other: &Declared) -> Option<(&'static str, String, String)> {
+        let pairs = self.values().into_iter().zip(other.values());
+        let mut named = NAMES.iter().zip(pairs);
+        named.find(|(_, (a, b))| a != b).map(|(name, (a, b))| (*name, a, b))
     }
 }
 
@@ -137,11 +146,11 @@ pub fn read_policy<A: Args + ?Sized>(
 ) -> Read<Policy> {
     Ok(match name {
         "ATTEMPTS" => {
-            let most = from.natural(0, MAX_ATTEMPTS, what)? as u32;
+            let most = from.natural(0, MAX_COUNT, what)? as u32;
             Policy::Attempts(Some(most).filter(|&most| most > 0))
         }
         "FIRST" => Policy::First(from.natural(0, MAX_SPAN, what)?),
-        "FACTOR" => Policy::Factor(from.natural(1000, MAX_FACTOR, what)?),
+        "FACTOR" => Policy::Factor(from.natural(1000, MAX_COUNT, what)?),
         "LONGEST" => Policy::Longest(from.natural(0, MAX_SPAN, what)?),
         "JITTER" => Policy::Jitter(from.natural(0, 1, what)? == 1),
         _ => match from.take(what)? {
@@ -152,9 +161,6 @@ pub fn read_policy<A: Args + ?Sized>(
     })
 }
 
-const MAX_ATTEMPTS: u64 = 1_000_000_000;
-const MAX_FACTOR: u64 = 1_000_000;
-const MAX_COUNT: u64 = 1_000_000_000_000_000;
 
 const NAMES: [&str; 12] = [
     "MAXSIZE", "MAXBYTES", "MAXDEAD", "WINDOW", "ATTEMPTS", "FIRST", "FACTOR", "LONGEST", "JITTER",
@@ -179,25 +185,27 @@ pub fn read<A: Args + ?Sized>(
     from.at += usize::from(replace);
     let mut declared = Declared::default_of(default);
     let mut seen = 0u16;
+    let mut i = 0;
     while from.more() {
-        let name = from.take(format_args!("options"))?;
+        i += 1;
+        let name = from.take(format_args!("options[{i}]"))?;
         let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
-            let text = "hold a name that is not MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, \
-                        FACTOR, LONGEST, JITTER, THEN, RESULTS or DURABILITY";
-            return from.bad(format_args!("options"), text);
+            let text = "is not REPLACE, MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, \
+                        LONGEST, JITTER, THEN, RESULTS or DURABILITY";
+            return from.bad(format_args!("options[{i}]"), text);
         };
         let name = NAMES[at];
         let what = format_args!("{name}");
         if seen & 1 << at != 0 {
-            return from.bad(what, "is named twice");
+            return from.bad(format_args!("options[{i}]"), format_args!("is {name}, named twice"));
         }
         seen |= 1 << at;
         match name {
             "MAXSIZE" => declared.max_size = from.natural(0, MAX_COUNT, what)?,
-            "MAXBYTES" => declared.max_bytes = from.natural(0, MAX_COUNT, what)?,
+            "MAXBYTES" => declared.max_bytes = from.natural(0, MAX_SPAN, what)?,
             "MAXDEAD" => declared.max_dead = from.natural(0, MAX_COUNT, what)?,
             "WINDOW" => declared.window = from.natural(0, MAX_SPAN, what)?,
-            "RESULTS" => declared.results = from.natural(0, MAX_COUNT, what)?,
+            "RESULTS" => declared.results = from.natural(0, MAX_SPAN, what)?,
             "DURABILITY" => declared.durability = durability(from, journal)?,
             _ => match read_policy(from, name, what)? {
                 Policy::Attempts(value) => declared.attempts = value,
@@ -219,13 +227,13 @@ fn durability<A: Args + ?Sized>(from: &mut Reader<'_, A>, journal: bool) -> Read
         b"everysec" => Durability::EverySecond,
         b"none" => Durability::None,
         b"server" => {
-            let text = "DURABILITY is server, which only Redis can; always, everysec or none";
+            let text = "DURABILITY is 'server'; here it is always, everysec or none";
             return refuse("NOTSUPPORTED", from.called, text);
         }
-        _ => return from.bad(what, "is not always, everysec or none"),
+        _ => return from.bad(what, "is not always, everysec, none or server"),
     };
     if durability != Durability::None && !journal {
-        let text = format_args!("DURABILITY is {}; this server has no journal", durability.name());
+        let text = format_args!("DURABILITY is '{}'; this server has no journal", durability.name());
         return refuse("NOTSUPPORTED", from.called, text);
     }
     Ok(durability)

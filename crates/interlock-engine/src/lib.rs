@@ -75,6 +75,7 @@ pub use shared::{Journal, Settings};
 pub use waiting::{Served, Ticket};
 
 use args::{refuse, Read};
+use limits::MAX_NAME;
 use queue::Queue;
 use shared::{Cell, Context, Shared};
 
@@ -175,10 +176,14 @@ impl Engine {
     /// reads. (Which is also named in the refusal of a key that is no queue's.) Whoever holds one queue
     /// must not call for another.
     pub fn hold(&self, function: Function, key: Option<&[u8]>) -> Result<Held<'_>, Refused> {
-        let Some(name) = key.and_then(queue_name) else {
+        let Some(name) = key.and_then(any_name) else {
             let text = "takes one key, il:{name}, without other braces";
             return refuse("BADARG", function.name(), text);
         };
+        if name.len() > MAX_NAME {
+            let text = format_args!("the name has {} bytes; at most {MAX_NAME}", name.len());
+            return refuse("BADARG", function.name(), text);
+        }
         let cell = match function.class() {
             Class::Read => self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name)),
             _ => self.cell(name),
@@ -223,6 +228,7 @@ impl Engine {
         let mut queue = cell.lock_arc();
         if let Some(order) = queue.waiting.of_ticket(ticket) {
             queue.waiting.remove(order);
+            queue.restless = queue.waiting.wait_for_room();
         }
         self.after(&mut queue);
     }
@@ -352,7 +358,11 @@ impl Queue {
 
 /// The name in the key of a queue, `il:{name}`; `None`: it is no queue's.
 pub fn queue_name(key: &[u8]) -> Option<&[u8]> {
+    any_name(key).filter(|name| name.len() <= MAX_NAME)
+}
+
+fn any_name(key: &[u8]) -> Option<&[u8]> {
     let name = key.strip_prefix(b"il:{")?.strip_suffix(b"}")?;
     let plain = !name.iter().any(|byte| matches!(byte, b'{' | b'}'));
-    (plain && (1..=limits::MAX_NAME).contains(&name.len())).then_some(name)
+    (plain && !name.is_empty()).then_some(name)
 }

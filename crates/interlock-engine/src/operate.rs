@@ -1,14 +1,13 @@
 //! The calls that carry no number: extending, declaring, and what an operator says.
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::scheduler::Refused as Room;
 use interlock_core::queue::types::RevokeThen;
 
-use crate::args::{refuse, Args, Read, Reader, Refused};
+use crate::args::{refuse, Args, Read, Reader};
 use crate::declare;
 use crate::function::Function;
 use crate::limits::*;
-use crate::put::out_of_memory;
+use crate::put::{out_of_memory, sealed};
 use crate::queue::Queue;
 use crate::reply;
 use crate::results::End;
@@ -72,18 +71,15 @@ impl Queue {
         let declaration = declare::read(from, settings.durability, journal)?;
         self.begin(cx);
         if let Some(declaration) = declaration {
-            let other = declaration.declared != self.declared;
-            if self.is_declared && !declaration.replace && other {
-                let text = "the queue was declared with other options; REPLACE declares it anew";
+            let other = declaration.declared.differs(&self.declared);
+            if let (true, Some((name, new, old))) = (self.is_declared && !declaration.replace, other) {
+                let text = format_args!("{name} is '{new}'; the queue was declared with '{old}'");
                 return refuse("OPTIONSMISMATCH", from.called, text);
             }
             self.is_declared = true;
-            if other {
-                self.declared = declaration.declared;
-                self.scheduler.redeclare(self.declared.options());
-                self.results.most = self.declared.results;
-                self.results.bound();
-            }
+            self.declared = declaration.declared;
+            self.scheduler.redeclare(self.declared.options());
+            self.results.most = self.declared.results;
         }
         self.declared.tell(out);
         Ok(())
@@ -196,25 +192,20 @@ impl Queue {
             return Ok(());
         };
         if self.sealed {
-            return Err(Refused("SEALED il1_requeue: the queue is sealed".into()));
+            return Err(sealed("requeue"));
+        }
+        let bytes = dead.payload.data.len() as u64;
+        self.too_large(1, bytes, "requeue")?;
+        if let Some(refused) = self.no_room(1, bytes, "requeue") {
+            return Err(refused);
         }
         if dead.payload.weight() > cx.free() {
             return Err(out_of_memory());
         }
-        match self.scheduler.requeue(cx.now, id) {
-            Ok(Some(new)) => {
-                reply::array(out, 1);
-                reply::number(out, new);
-                Ok(())
-            }
-            Ok(None) => {
-                reply::array(out, 0);
-                Ok(())
-            }
-            Err(Room::Full | Room::TooLarge) => {
-                Err(Refused(self.full().0.replacen("il1_put", "il1_requeue", 1)))
-            }
-        }
+        let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
+        reply::array(out, 1);
+        reply::number(out, new);
+        Ok(())
     }
 }
 

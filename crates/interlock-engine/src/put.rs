@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 use interlock_core::key::KeyRef;
-use interlock_core::queue::scheduler::{Put, Refused as Room};
+use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::RetryPart;
 
 use crate::args::{refuse, Args, Read, Reader, Refused};
@@ -119,7 +119,8 @@ fn message<'a, A: Args + ?Sized>(
     if options > 0 {
         read_options(from, i, options, &mut message)?;
         if message.barrier && exclusive + shared > 0 {
-            return from.bad(format_args!("messages[{i}]"), "is a barrier and has keys; a barrier has none");
+            let text = "is 1, but the message has keys";
+            return from.bad(format_args!("messages[{i}].BARRIER"), text);
         }
     }
     Ok(message)
@@ -148,7 +149,8 @@ fn read_options<'a, A: Args + ?Sized>(
         let name = NAMES[at];
         let what = format_args!("messages[{i}].{name}");
         if seen & 1 << at != 0 {
-            return from.bad(what, "is named twice");
+            let what = format_args!("messages[{i}].options");
+            return from.bad(what, format_args!("name {name} twice"));
         }
         seen |= 1 << at;
         match name {
@@ -183,7 +185,7 @@ fn read_options<'a, A: Args + ?Sized>(
 /// Why a put was not done at once.
 pub enum No {
     /// There is no room now.
-    Full,
+    Full(Refused),
     Refused(Refused),
 }
 
@@ -191,11 +193,11 @@ impl Queue {
     /// Places all messages, or none. What is due was applied.
     pub fn put(&mut self, all: &Messages<'_>, free: u64, out: &mut Vec<u8>) -> Result<(), No> {
         if self.sealed {
-            return Err(No::Refused(Refused("SEALED il1_put: the queue is sealed".into())));
+            return Err(No::Refused(sealed("put")));
         }
         let deduplicates = all.list.iter().any(|message| message.dedup.is_some());
         let mut first_of: HashMap<&str, usize, foldhash::fast::RandomState> = HashMap::default();
-        let (mut count, mut bytes, mut weight) = (0, 0u64, 0u64);
+        let (mut count, mut bytes, mut weight) = (0u64, 0u64, 0u64);
         for (i, message) in all.list.iter().enumerate() {
             if let Some(name) = message.dedup.as_deref() {
                 if self.scheduler.known(name).is_some() || first_of.contains_key(name) {
@@ -208,10 +210,9 @@ impl Queue {
             weight += message.weight();
         }
         if count > 0 {
-            match self.scheduler.room(count, bytes) {
-                Ok(()) => {}
-                Err(Room::Full) => return Err(No::Full),
-                Err(Room::TooLarge) => return Err(No::Refused(self.too_big(count, bytes))),
+            self.too_large(count, bytes, "put").map_err(No::Refused)?;
+            if let Some(full) = self.no_room(count, bytes, "put") {
+                return Err(No::Full(full));
             }
             if weight > free {
                 return Err(No::Refused(out_of_memory()));
@@ -255,15 +256,39 @@ impl Queue {
         self.scheduler.put_new(&put, body).id
     }
 
-    fn too_big(&self, count: usize, bytes: u64) -> Refused {
-        let options = self.scheduler.options();
-        let (size, most) = (options.max_messages, options.max_bytes);
-        Refused(if size > 0 && count > size {
-            format!("TOOBIG il1_put: {count} messages; the queue takes at most {size}")
-        } else {
-            format!("TOOBIG il1_put: {bytes} bytes; the queue takes at most {most}")
-        })
+    /// Refuses what there will never be room for.
+    pub fn too_large(&self, count: u64, bytes: u64, called: &str) -> Read<()> {
+        let (size, most) = (self.declared.max_size, self.declared.max_bytes);
+        if size > 0 && count > size {
+            return refuse("TOOBIG", called, format_args!("{count} messages; MAXSIZE is {size}"));
+        }
+        if most > 0 && bytes > most {
+            return refuse("TOOBIG", called, format_args!("{bytes} bytes; MAXBYTES is {most}"));
+        }
+        Ok(())
     }
+
+    /// What is refused for want of room now.
+    #[inline]
+    pub fn no_room(&self, count: u64, bytes: u64, called: &str) -> Option<Refused> {
+        let (size, most) = (self.declared.max_size, self.declared.max_bytes);
+        if size == 0 && most == 0 {
+            return None;
+        }
+        let (held, held_bytes) = (self.scheduler.unsettled(), self.scheduler.bytes());
+        let text = if size > 0 && held + count > size {
+            format!("{held} messages are unsettled; MAXSIZE is {size}")
+        } else if most > 0 && held_bytes + bytes > most {
+            format!("{held_bytes} bytes are unsettled; MAXBYTES is {most}")
+        } else {
+            return None;
+        };
+        Some(Refused(format!("FULL il1_{called}: {text}")))
+    }
+}
+
+pub fn sealed(called: &str) -> Refused {
+    Refused(format!("SEALED il1_{called}: the queue takes no messages until il1_reopen"))
 }
 
 /// As Redis words it.

@@ -37,6 +37,8 @@ pub struct Queue {
     pub waiting: Waiting,
     /// Bytes of all messages and dead letters, about.
     pub weight: u64,
+    /// Somebody who waited has gone, and those behind may be served.
+    pub restless: bool,
     /// When this queue asks to be ticked; `Time::MAX`: never.
     pub alarm: Time,
     /// What of its weight is counted among that of all queues.
@@ -59,6 +61,7 @@ impl Queue {
             consumers: Consumers::default(),
             waiting: Waiting::default(),
             weight: 0,
+            restless: false,
             alarm: Time::MAX,
             counted: 0,
             grants: Vec::new(),
@@ -98,11 +101,12 @@ impl Queue {
     pub fn begin(&mut self, cx: &mut Context<'_>) {
         if cx.replays {
             self.scheduler.allowance(cx.now);
+            self.results.forget_old(cx.now, 1000);
             return;
         }
-        if self.scheduler.start(cx.now) {
+        let due = self.scheduler.start(cx.now);
+        if self.results.forget_old(cx.now, 1000) || due {
             cx.record(self, "tick", &[]);
-            self.results.forget_old(cx.now, 1000);
         }
         if !self.waiting.is_empty() {
             self.serve(cx);

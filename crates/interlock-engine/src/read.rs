@@ -40,14 +40,14 @@ impl Queue {
                 self.peek(id, out);
             }
             Function::Scan => {
-                let cursor = from.natural(0, MAX_NUMBER, format_args!("cursor"))?;
+                let cursor = cursor(&mut from)?;
                 let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))?;
                 from.end()?;
                 self.scan(cursor, count as usize, out);
             }
             Function::DeadLetters => self.dead_letters(&mut from, out)?,
             Function::Hot => {
-                let cursor = from.natural(0, MAX_NUMBER, format_args!("cursor"))?;
+                let cursor = cursor(&mut from)?;
                 from.end()?;
                 self.hot(cursor, out);
             }
@@ -224,6 +224,15 @@ impl Queue {
             (None, None) => reply::texts(out, &[b"gone"]),
         }
     }
+}
+
+fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
+    let given = from.take(format_args!("cursor"))?;
+    if given.is_empty() || given.len() > 20 || !given.iter().all(u8::is_ascii_digit) {
+        return from.bad(format_args!("cursor"), "is no cursor that this queue gives");
+    }
+    // One that is larger than any of ours is behind the last message.
+    Ok(given.iter().fold(0u64, |sum, digit| sum.saturating_mul(10) + u64::from(digit - b'0')))
 }
 
 fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {

@@ -48,6 +48,9 @@ impl Results {
     }
 
     pub fn keep(&mut self, id: u64, end: End, result: &[u8], until: Time) {
+        if result.len() as u64 > self.most {
+            return;
+        }
         let kept = Kept { end, result: result.into(), until, order: self.next };
         self.bytes += result.len() as u64;
         self.order.insert(self.next, id);
@@ -73,14 +76,15 @@ impl Results {
         }
     }
 
-    /// Drops what was kept long enough, at most `limit` of it.
-    pub fn forget_old(&mut self, now: Time, limit: usize) {
-        for _ in 0..limit {
+    /// Drops what was kept long enough, at most `limit` of it; whether there was some.
+    pub fn forget_old(&mut self, now: Time, limit: usize) -> bool {
+        for n in 0..limit {
             match self.until.first() {
                 Some(&(until, id)) if until <= now => self.forget(id),
-                _ => return,
+                _ => return n > 0,
             }
         }
+        true
     }
 
     pub fn get(&self, id: u64, now: Time) -> Option<&Kept> {

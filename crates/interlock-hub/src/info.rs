@@ -70,6 +70,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("connected_clients", cards.len().to_string()),
                 ("maxclients", shared.live().maxclients.to_string()),
                 ("pubsub_clients", subscribed.to_string()),
+                ("blocked_clients", shared.queues.engine.parked().to_string()),
                 ("client_output_buffer_bytes", owed.sum::<usize>().to_string()),
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
             ],

@@ -112,6 +112,8 @@ FIGURES = (
     gauge("connected_clients", "connections", "open", "connections that are open"),
     gauge("maxclients", "connections", "at most", "how many may be open"),
     gauge("pubsub_clients", "connections", "subscribed", "connections with a subscription"),
+    gauge("blocked_clients", "connections", "waiting for a queue",
+          "connections whose call waits for a message, for room or for a result"),
     counter("total_connections_received", "connections", "taken", "connections taken"),
     counter("rejected_connections", "connections", "refused, too many",
             "connections refused for maxclients"),

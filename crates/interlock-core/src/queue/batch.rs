@@ -23,15 +23,13 @@ pub struct Batch {
     timer: u32,
     /// Messages that are still out.
     out: u32,
-    /// Of `members`, those before it are no longer out.
-    next: u32,
     /// The places of its leases, in the order they were handed out in.
     members: Box<[u32]>,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Batch { token: 0, deadline: 0, timer: NONE, out: 0, next: 0, members: Box::default() }
+        Batch { token: 0, deadline: 0, timer: NONE, out: 0, members: Box::default() }
     }
 }
 
@@ -75,7 +73,7 @@ impl Batches {
 
     fn enter(&mut self, token: u64, deadline: Time, members: Box<[u32]>) -> u32 {
         let out = members.len() as u32;
-        let batch = Batch { token, deadline, timer: NONE, out, next: 0, members };
+        let batch = Batch { token, deadline, timer: NONE, out, members };
         let place = self.slab.insert(batch);
         self.by_token.insert(token, place);
         let slab = &mut self.slab;
@@ -203,21 +201,29 @@ impl<P> Scheduler<P> {
         Some(deadline)
     }
 
-    /// The lease of one message more has run out: of the first due, the next that is out.
-    pub(super) fn expire_one(&mut self, budget: &mut Budget) {
-        let place = self.batches.deadlines.first().expect("it is due").owner;
-        loop {
-            let batch = &mut self.batches.slab[place];
-            let member = batch.members[batch.next as usize];
-            let token = batch.token;
-            batch.next += 1;
-            if self.leases[member].token != token {
-                continue;
+    /// Ends what has run out, at most `limit` leases, by deadline and then by id. Answers how many more
+    /// things this call may apply.
+    pub(super) fn expire_batches(&mut self, limit: u32, budget: &mut Budget) -> u32 {
+        let mut left = limit;
+        while left > 0 {
+            let Some(deadline) = self.batches.deadlines.first().map(|due| due.at) else { break };
+            if deadline > self.now {
+                break;
             }
-            let lease = self.end_lease(member);
-            self.stats.expired += 1;
-            self.fail(lease.message, Failure::Expired, budget);
-            return;
+            let mut out = Vec::new();
+            self.batches.deadlines.each_until(deadline, |due| {
+                let batch = &self.batches.slab[due.owner];
+                let held = batch.members.iter().filter(|&&at| self.leases[at].token == batch.token);
+                out.extend(held.map(|&at| (self.messages[self.leases[at].message].id, at)));
+            });
+            out.sort_unstable();
+            for (_, place) in out.into_iter().take(left as usize) {
+                left -= 1;
+                let lease = self.end_lease(place);
+                self.stats.expired += 1;
+                self.fail(lease.message, Failure::Expired, budget);
+            }
         }
+        left
     }
 }

@@ -66,7 +66,7 @@ impl<P> Scheduler<P> {
         self.unblock_granted(budget);
         self.open_gates(budget);
         self.unpark(budget);
-        for _ in 0..CALL_LIMIT {
+        for _ in 0..self.expire_batches(CALL_LIMIT, budget) {
             if !self.apply_next(budget) {
                 break;
             }
@@ -82,8 +82,6 @@ impl<P> Scheduler<P> {
             let lease = self.end_lease(due.owner);
             self.stats.expired += 1;
             self.fail(lease.message, Failure::Expired, budget);
-        } else if due(self.batches.deadlines.first()).is_some() {
-            self.expire_one(budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);
             self.make_ready(due.owner);

@@ -143,6 +143,12 @@ impl<P> Scheduler<P> {
         self.options = options;
     }
 
+    /// Bytes of the unsettled messages.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.stats.bytes
+    }
+
     pub fn retry_policy(&self) -> &Retry {
         &self.options.retry
     }

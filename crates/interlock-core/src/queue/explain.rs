@@ -202,6 +202,9 @@ impl<P> Scheduler<P> {
 
     /// All that was put before a barrier holds it up; what is leased says most, so it comes first.
     fn before_barrier(&self, at: u32, walk: &mut Walk) -> Blocker {
+        if self.by_time {
+            return self.before_barrier_by_time(at, walk);
+        }
         let sequence = self.sequence(at);
         let looked_at = self.leases.places().take(walk.steps as usize);
         let leased = looked_at.filter(|(_, lease)| lease.token != 0).map(|(_, l)| l.message);
@@ -231,6 +234,41 @@ impl<P> Scheduler<P> {
         Blocker { key: None, holders, ahead, exact: true }
     }
 }
+
+impl<P> Scheduler<P> {
+    /// As above where numbers are times, with gaps between: looked through are the messages, while they
+    /// are few, else the leases alone. Each by id.
+    fn before_barrier_by_time(&self, at: u32, walk: &mut Walk) -> Blocker {
+        let sequence = self.sequence(at);
+        let (mut leased, mut others) = (Vec::new(), Vec::new());
+        let mut look_at = |at: u32| {
+            let message = &self.messages[at];
+            let placed = message.state.is_some_and(|state| state != State::Delayed);
+            if placed && self.sequence(at) < sequence {
+                let list = if message.state == Some(State::Leased) { &mut leased } else { &mut others };
+                list.push((message.id, at));
+            }
+        };
+        if self.stats.unsettled <= LOOKED_THROUGH {
+            self.messages.places().for_each(|(at, _)| look_at(at));
+        } else {
+            let some = self.leases.places().take(walk.steps as usize);
+            some.filter(|(_, lease)| lease.token != 0).for_each(|(_, l)| look_at(l.message));
+        }
+        leased.sort_unstable();
+        others.sort_unstable();
+        leased.truncate(walk.limit);
+        let more = walk.limit.min(SHOWN_BEFORE_BARRIER).saturating_sub(leased.len());
+        let holders: Vec<(u64, u32)> = leased.into_iter().chain(others.into_iter().take(more)).collect();
+        holders.iter().for_each(|&(_, at)| walk.add(at));
+        let holders = holders.into_iter().map(|(id, _)| id).collect();
+        let ahead = self.barriers.messages_before(sequence);
+        Blocker { key: None, holders, ahead, exact: true }
+    }
+}
+
+/// Unsettled messages looked through for those that hold a barrier up.
+const LOOKED_THROUGH: u64 = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,17 @@ impl Timers {
         self.heap.first()
     }
 
+    /// Every entry that is due by then, in no order.
+    pub fn each_until(&self, time: Time, mut each: impl FnMut(&Due)) {
+        let mut ahead = vec![0];
+        while let Some(at) = ahead.pop() {
+            if let Some(due) = self.heap.get(at).filter(|due| due.at <= time) {
+                each(due);
+                ahead.extend([2 * at + 1, 2 * at + 2]);
+            }
+        }
+    }
+
     /// When the entry at `position` is due.
     pub fn at(&self, position: u32) -> Option<Time> {
         self.heap.get(position as usize).map(|due| due.at)

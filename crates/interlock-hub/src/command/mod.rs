@@ -14,6 +14,8 @@ mod topics;
 pub use connection::REDIS_VERSION;
 pub use declared::{Argument, Command};
 
+use interlock_engine::Function;
+
 use crate::counters::add;
 use crate::events::{Answer, Asker, Question};
 use crate::resp::parse::Arguments;
@@ -166,7 +168,11 @@ impl Unknown {
             &bytes[..end.unwrap_or(bytes.len().min(most))]
         };
         match self {
-            Unknown::Function => b"ERR Function not found".to_vec(),
+            Unknown::Function => match Function::named(&arguments[1]) {
+                // Only FCALL_RO does not know one that there is.
+                Some(_) => b"ERR Can not execute a script with write flag using *_ro command.".to_vec(),
+                None => b"ERR Function not found".to_vec(),
+            },
             Unknown::Subcommand => {
                 let container = arguments[0].to_ascii_uppercase();
                 let parts: [&[u8]; 5] =

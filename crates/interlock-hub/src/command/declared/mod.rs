@@ -64,13 +64,8 @@ pub struct Argument {
 }
 
 /// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 5] = [
-    topics::DECLARED,
-    queues::DECLARED,
-    connection::DECLARED,
-    client::DECLARED,
-    server::DECLARED,
-];
+pub static FAMILIES: [&[Command]; 5] =
+    [topics::DECLARED, queues::DECLARED, connection::DECLARED, client::DECLARED, server::DECLARED];
 
 const COMMAND: Command = Command {
     name: "",

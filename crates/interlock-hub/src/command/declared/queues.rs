@@ -65,7 +65,7 @@ const fn function(
 ) -> Command {
     Command {
         name,
-        arity: -4,
+        arity: -3,
         flags: &["noscript"],
         categories,
         summary,
@@ -93,12 +93,10 @@ macro_rules! with_reading {
             function(concat!($by, "|il1_scan"), READ, "Goes through the unsettled messages", "O(N) of the messages told", &[CURSOR, COUNT]),
             function(concat!($by, "|il1_dead_letters"), READ, "Messages that were given up", "O(N) of the dead letters looked at", &[COUNT, AFTER, ONE_KEY]),
             Command {
-                arity: -3,
                 access: Access::None,
                 ..function(concat!($by, "|il1_version"), READ, "What this server can do", "O(1)", &[])
             },
             Command {
-                arity: -3,
                 access: Access::None,
                 handler: queues::list,
                 ..function(concat!($by, "|il1_queues"), READ, "Names of all queues", "O(N)", &[])
@@ -108,25 +106,112 @@ macro_rules! with_reading {
 }
 
 const READING: &[Command] = with_reading!("fcall_ro", []);
-const FUNCTIONS: &[Command] = with_reading!("fcall", [
-    function("fcall|il1_next", CONSUME, "Settles messages, then leases the next", "O(N) of the keys of the messages", &[CONSUMER, CALL, WAIT, COUNT, DURATION, KIND, SETTLEMENT]),
-    function("fcall|il1_put", PRODUCE, "Puts messages, each with zero, one or many keys", "O(N) of the keys of the messages", &[CONSUMER, CALL, WAIT, MESSAGE]),
-    function("fcall|il1_lease", CONSUME, "Leases messages that are ready", "O(N) of the keys of the messages", &[CONSUMER, CALL, WAIT, COUNT, DURATION, KIND]),
-    function("fcall|il1_settle", CONSUME, "Settles messages that are leased", "O(N) of the keys of the messages", &[CONSUMER, CALL, SETTLEMENT]),
-    function("fcall|il1_extend", CONSUME, "Moves the deadline of a lease", "O(N) of the lease's messages", &[TOKEN, DURATION]),
-    function("fcall|il1_configure", DECLARE, "Declares the options of a queue, or tells them", "O(1)", &[OPTION]),
-    function("fcall|il1_cancel", OPERATE, "Settles a message that is not leased", "O(N) of its keys", &[ID]),
-    function("fcall|il1_revoke", OPERATE, "Ends the lease of a message", "O(N) of its keys", &[ID, THEN]),
-    function("fcall|il1_retry", OPERATE, "Readies a message that is held or backs off", "O(1)", &[ID]),
-    function("fcall|il1_skip", OPERATE, "Settles a message that is held or backs off", "O(N) of its keys", &[ID]),
-    function("fcall|il1_bury", OPERATE, "Makes a message that is held or backs off a dead letter", "O(N) of its keys", &[ID]),
-    function("fcall|il1_requeue", OPERATE, "Puts a dead letter again", "O(N) of its keys", &[ID]),
-    function("fcall|il1_purge", OPERATE, "Cancels messages that are not leased, or drops dead letters", "O(N) of them, at most 1,000", &[WHAT]),
-    function("fcall|il1_pause", OPERATE, "Hands out nothing of a queue, or of keys", "O(N) of the keys", &[KEY]),
-    function("fcall|il1_resume", OPERATE, "Hands out again", "O(N) of the keys", &[KEY]),
-    function("fcall|il1_seal", OPERATE, "Refuses puts", "O(1)", &[]),
-    function("fcall|il1_reopen", OPERATE, "Takes puts again", "O(1)", &[]),
-]);
+const FUNCTIONS: &[Command] = with_reading!(
+    "fcall",
+    [
+        function(
+            "fcall|il1_next",
+            CONSUME,
+            "Settles messages, then leases the next",
+            "O(N) of the keys of the messages",
+            &[CONSUMER, CALL, WAIT, COUNT, DURATION, KIND, SETTLEMENTS]
+        ),
+        function(
+            "fcall|il1_put",
+            PRODUCE,
+            "Puts messages, each with zero, one or many keys",
+            "O(N) of the keys of the messages",
+            &[CONSUMER, CALL, WAIT, MESSAGE]
+        ),
+        function(
+            "fcall|il1_lease",
+            CONSUME,
+            "Leases messages that are ready",
+            "O(N) of the keys of the messages",
+            &[CONSUMER, CALL, WAIT, COUNT, DURATION, KIND]
+        ),
+        function(
+            "fcall|il1_settle",
+            CONSUME,
+            "Settles messages that are leased",
+            "O(N) of the keys of the messages",
+            &[CONSUMER, CALL, SETTLEMENT]
+        ),
+        function(
+            "fcall|il1_extend",
+            CONSUME,
+            "Moves the deadline of a lease",
+            "O(N) of the lease's messages",
+            &[TOKEN, DURATION]
+        ),
+        function(
+            "fcall|il1_configure",
+            DECLARE,
+            "Declares the options of a queue, or tells them",
+            "O(1)",
+            &[OPTION]
+        ),
+        function(
+            "fcall|il1_cancel",
+            OPERATE,
+            "Settles a message that is not leased",
+            "O(N) of its keys",
+            &[ID]
+        ),
+        function(
+            "fcall|il1_revoke",
+            OPERATE,
+            "Ends the lease of a message",
+            "O(N) of its keys",
+            &[ID, THEN]
+        ),
+        function(
+            "fcall|il1_retry",
+            OPERATE,
+            "Readies a message that is held or backs off",
+            "O(1)",
+            &[ID]
+        ),
+        function(
+            "fcall|il1_skip",
+            OPERATE,
+            "Settles a message that is held or backs off",
+            "O(N) of its keys",
+            &[ID]
+        ),
+        function(
+            "fcall|il1_bury",
+            OPERATE,
+            "Makes a message that is held or backs off a dead letter",
+            "O(N) of its keys",
+            &[ID]
+        ),
+        function(
+            "fcall|il1_requeue",
+            OPERATE,
+            "Puts a dead letter again",
+            "O(N) of its keys",
+            &[ID]
+        ),
+        function(
+            "fcall|il1_purge",
+            OPERATE,
+            "Cancels messages that are not leased, or drops dead letters",
+            "O(N) of them, at most 1,000",
+            &[WHAT]
+        ),
+        function(
+            "fcall|il1_pause",
+            OPERATE,
+            "Hands out nothing of a queue, or of keys",
+            "O(N) of the keys",
+            &[KEY]
+        ),
+        function("fcall|il1_resume", OPERATE, "Hands out again", "O(N) of the keys", &[KEY]),
+        function("fcall|il1_seal", OPERATE, "Refuses puts", "O(1)", &[]),
+        function("fcall|il1_reopen", OPERATE, "Takes puts again", "O(1)", &[]),
+    ]
+);
 
 const CONSUMER: Argument = Argument { name: "consumer", kind: "string", ..ARGUMENT };
 const CALL: Argument = Argument { name: "call", kind: "integer", ..ARGUMENT };
@@ -134,15 +219,19 @@ const WAIT: Argument = Argument { name: "wait", kind: "integer", ..ARGUMENT };
 const COUNT: Argument = Argument { name: "count", kind: "integer", ..ARGUMENT };
 const DURATION: Argument = Argument { name: "duration", kind: "integer", ..ARGUMENT };
 const KIND: Argument = Argument { name: "kind", kind: "string", ..ARGUMENT };
-const SETTLEMENT: Argument = Argument { name: "settlement", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
-const MESSAGE: Argument = Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
-const SETTLEMENT: Argument = Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
+const SETTLEMENTS: Argument = Argument { flags: &["optional", "multiple"], ..SETTLEMENT };
+const MESSAGE: Argument =
+    Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
+const SETTLEMENT: Argument =
+    Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const TOKEN: Argument = Argument { name: "token", kind: "string", ..ARGUMENT };
-const OPTION: Argument = Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
+const OPTION: Argument =
+    Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
 const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
 const WHAT: Argument = Argument { name: "what", kind: "string", ..ARGUMENT };
-const KEY: Argument = Argument { name: "key", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
+const KEY: Argument =
+    Argument { name: "key", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const BY: Argument = Argument { name: "by", kind: "string", ..ARGUMENT };
 const LIMIT: Argument = Argument { name: "limit", kind: "integer", ..ARGUMENT };
 const CURSOR: Argument = Argument { name: "cursor", kind: "string", ..ARGUMENT };

@@ -1,0 +1,94 @@
+//! The functions of the wire, as a client of an engine sees them.
+
+mod bad_bytes;
+mod parking;
+mod repeating;
+mod replaying;
+
+use interlock_engine::{reply, Engine, Function, Outcome, Served, Settings, Ticket};
+
+/// An engine, a clock, and one queue.
+pub struct Bench {
+    pub engine: Engine,
+    pub now: u64,
+    pub served: Vec<Served>,
+}
+
+pub const START: u64 = 1_000_000_000_000_000;
+pub const KEY: &[u8] = b"il:{q}";
+
+impl Bench {
+    pub fn new() -> Self {
+        Bench::with(Settings::default())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        Bench { engine: Engine::new(settings), now: START, served: Vec::new() }
+    }
+
+    /// A call that may be parked under a ticket: its reply's strings, the text of its refusal, or nothing.
+    pub fn parks(&mut self, call: &str, ticket: Option<Ticket>) -> Option<Result<Vec<String>, String>> {
+        let words: Vec<&str> = call.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+        let function = Function::named(format!("il1_{}", words[0]).as_bytes()).expect("a function");
+        let mut out = Vec::new();
+        let args = &words[1..];
+        let key = function.takes_queue().then_some(KEY);
+        match self.engine.call(function, key, args, self.now, ticket, &mut out, &mut self.served) {
+            Outcome::Done => Some(Ok(strings(&out).expect("no error"))),
+            Outcome::Refused(refused) => {
+                assert!(out.is_empty(), "a refused call appends nothing");
+                Some(Err(refused.0))
+            }
+            Outcome::Parked => {
+                assert!(out.is_empty(), "a parked call appends nothing");
+                None
+            }
+        }
+    }
+
+    pub fn told(&mut self, call: &str) -> Result<Vec<String>, String> {
+        self.parks(call, None).expect("nothing is parked without a ticket")
+    }
+
+    /// The strings of a reply that is no error; `-` stands for an empty argument.
+    pub fn call(&mut self, call: &str) -> Vec<String> {
+        self.told(call).unwrap_or_else(|refused| panic!("{call}: {refused}"))
+    }
+
+    pub fn refused(&mut self, call: &str) -> String {
+        self.told(call).expect_err(call)
+    }
+
+    /// Parks a call.
+    pub fn park(&mut self, call: &str, ticket: Ticket) {
+        assert_eq!(self.parks(call, Some(ticket)), None, "{call} is parked");
+    }
+
+    /// Time goes on, and what falls due is applied where somebody waits.
+    pub fn tick(&mut self, by: u64) {
+        self.now += by;
+        while self.engine.next_due().is_some_and(|due| due <= self.now) {
+            self.engine.tick(self.now, &mut self.served);
+        }
+    }
+
+    /// Who was answered since this was last asked, and what.
+    pub fn answers(&mut self) -> Vec<(Ticket, Result<Vec<String>, String>)> {
+        self.served.drain(..).map(|served| (served.ticket, strings(&served.reply))).collect()
+    }
+
+    /// The tickets that were answered.
+    pub fn woken(&mut self) -> Vec<Ticket> {
+        self.answers().into_iter().map(|(ticket, _)| ticket).collect()
+    }
+
+    pub fn count(&mut self, name: &str) -> u64 {
+        let stats = self.call("stats");
+        let at = stats.iter().position(|one| one == name).expect(name);
+        stats[at + 1].parse().expect("a number")
+    }
+}
+
+pub fn strings(reply: &[u8]) -> Result<Vec<String>, String> {
+    reply::parse(reply).map(|all| all.into_iter().map(|one| String::from_utf8_lossy(one).into_owned()).collect())
+}

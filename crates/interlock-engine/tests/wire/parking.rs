@@ -1,0 +1,187 @@
+//! Calls that wait are answered in the order of coming, once, by whatever ends their wait.
+
+use crate::{Bench, START};
+use interlock_engine::Settings;
+
+#[test]
+fn who_waits_is_served_in_the_order_of_coming_by_what_it_asked_for() {
+    let mut bench = Bench::new();
+    bench.park("lease a 1 900 1 50 keyed", 1);
+    bench.park("lease b 1 900 1 50 any", 2);
+    bench.park("lease c 1 900 2 50 unkeyed", 3);
+    bench.call("put - 0 0 first 0 0 0 second 1 0 0 k third 0 0 0");
+    let served = bench.answers();
+    assert_eq!(served.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1, 2, 3]);
+    let payload = |n: usize| served[n].1.as_ref().unwrap()[7].clone();
+    assert_eq!([payload(0), payload(1), payload(2)], ["second", "first", "third"]);
+    assert_eq!(bench.engine.next_due(), None, "nobody waits");
+}
+
+#[test]
+fn a_wait_ends_with_what_falls_due_and_at_last_with_nothing() {
+    let mut bench = Bench::new();
+    bench.call("put - 0 0 late 0 0 1 DELAY 300");
+    bench.park("lease a 1 500 1 100 any", 1);
+    assert_eq!(bench.engine.next_due(), Some(START + 300));
+    bench.tick(299);
+    assert_eq!(bench.woken(), []);
+    bench.tick(1);
+    let served = bench.answers();
+    assert_eq!(served[0].1.as_ref().unwrap()[7], "late");
+    bench.park("lease a 2 500 1 100 any", 2);
+    bench.tick(100);
+    assert_eq!(bench.woken(), [], "the lease ran out: it backs off");
+    bench.tick(400);
+    let served = bench.answers();
+    let strings = served[0].1.as_ref().unwrap();
+    assert_eq!((served[0].0, &strings[..2], &strings[3]), (2, &["".into(), "".into()][..], &"0".into()));
+    assert_eq!(&bench.call("lease a 2 500 1 100 any"), strings, "it is kept as any reply is");
+}
+
+#[test]
+fn a_parked_next_that_is_sent_again_settles_only_once_and_is_answered_where_it_came_from_last() {
+    let mut bench = Bench::new();
+    bench.call("put - 0 0 one 0 0 0");
+    let lease = bench.call("lease a 1 0 1 90000 any");
+    let next = format!("next a 2 500 1 90000 any ACK {} {}", lease[0], lease[4]);
+    bench.park(&next, 1);
+    bench.park(&next, 2);
+    assert_eq!(bench.count("acks"), 1);
+    bench.engine.forget(2);
+    assert_eq!(bench.engine.next_due(), None, "nobody waits");
+    bench.call("put - 0 0 two 0 0 0");
+    assert_eq!(bench.woken(), []);
+    let told = bench.call(&next);
+    assert_eq!((&told[0], &told[1], &told[9]), (&"1".into(), &"ACKED".into(), &"two".into()));
+    assert_eq!(bench.call(&next), told);
+    assert_eq!((bench.count("acks"), bench.count("leases")), (1, 2));
+}
+
+#[test]
+fn a_call_that_was_sent_again_keeps_its_place_in_the_line() {
+    let mut bench = Bench::new();
+    bench.park("lease a 1 500 1 900 any", 1);
+    bench.park("lease b 1 500 1 900 any", 2);
+    bench.park("lease a 1 500 1 900 any", 3);
+    bench.call("put - 0 0 one 0 0 0");
+    assert_eq!(bench.woken(), [3]);
+    bench.call("put - 0 0 two 0 0 0");
+    assert_eq!(bench.woken(), [2]);
+}
+
+#[test]
+fn a_newer_call_of_a_consumer_ends_the_one_that_waits() {
+    let mut bench = Bench::new();
+    bench.park("lease a 1 500 1 900 any", 1);
+    assert!(bench.call("lease a 2 0 1 900 any")[0].is_empty());
+    let served = bench.answers();
+    assert_eq!(served[0].0, 1);
+    assert!(served[0].1.as_ref().unwrap_err().starts_with("STALECALL il1_lease: "));
+    bench.park("lease a 3 500 1 900 any", 2);
+    assert!(bench.refused("lease a 2 500 1 900 any").starts_with("STALECALL il1_lease: "));
+    assert!(bench.refused("settle a 3 ACK 5 6").starts_with("STALECALL il1_settle: "));
+}
+
+#[test]
+fn puts_wait_for_room_in_their_order_and_are_told_full_in_the_end() {
+    let mut bench = Bench::new();
+    bench.call("configure MAXSIZE 2");
+    bench.call("put - 0 0 one 0 0 0 two 0 0 0");
+    bench.park("put a 1 100 three 0 0 0 four 0 0 0", 1);
+    bench.park("put b 1 200 five 0 0 0", 2);
+    let lease = bench.call("lease c 0 0 2 900 any");
+    bench.call(&format!("settle c 0 ACK {} {}", lease[0], lease[4]));
+    assert_eq!(bench.woken(), [], "the first in line needs room for two");
+    bench.tick(100);
+    let served = bench.answers();
+    assert_eq!(served[0].0, 1);
+    let full = "FULL il1_put: 1 messages are unsettled; MAXSIZE is 2";
+    assert_eq!(served[0].1.as_ref().unwrap_err(), full);
+    assert_eq!(served[1].0, 2, "and then there is room for the next");
+    assert_eq!(bench.count("unsettled"), 2);
+    assert_eq!(bench.refused("put b 2 0 six 0 0 0"), full.replace("1 messages", "2 messages"));
+    bench.park("put b 3 900 six 0 0 0", 3);
+    bench.call("seal");
+    assert!(bench.answers()[0].1.as_ref().unwrap_err().starts_with("SEALED il1_put: "));
+}
+
+#[test]
+fn a_sealed_queue_tells_who_waits_when_nothing_is_left() {
+    let mut bench = Bench::new();
+    bench.call("put - 0 0 one 0 0 0");
+    let lease = bench.call("lease a 0 0 1 900 any");
+    bench.park("lease b 1 500 1 900 any", 1);
+    bench.call("seal");
+    assert_eq!(bench.woken(), []);
+    bench.call(&format!("settle a 0 ACK {} {}", lease[0], lease[4]));
+    assert_eq!(bench.answers()[0].1.as_ref().unwrap()[2], "sealed");
+    assert_eq!(bench.parks("lease b 2 500 1 900 any", Some(2)).unwrap().unwrap()[2], "sealed");
+}
+
+#[test]
+fn a_result_is_waited_for() {
+    let mut bench = Bench::new();
+    let ids = bench.call("put - 0 0 one 0 0 1 RESULT 1000 two 0 0 1 ATTEMPTS 1");
+    bench.park(&format!("result {} 500", ids[0]), 1);
+    bench.park(&format!("result {} 500", ids[0]), 2);
+    bench.park(&format!("result {} 500", ids[2]), 3);
+    let lease = bench.call("lease a 0 0 2 100 any");
+    bench.call(&format!("settle a 0 DONE {} {} fine", lease[0], lease[4]));
+    let fine = Ok(vec!["done".to_owned(), "fine".to_owned()]);
+    assert_eq!(bench.answers(), [(1, fine.clone()), (2, fine)]);
+    bench.tick(100);
+    let failed = Ok(vec!["failed".to_owned(), "lease expired".to_owned()]);
+    assert_eq!(bench.answers(), [(3, failed)]);
+    let ids = bench.call("put - 0 0 three 0 0 0");
+    bench.park(&format!("result {} 500", ids[0]), 4);
+    bench.tick(500);
+    assert_eq!(bench.answers(), [(4, Ok(vec!["pending".to_owned()]))]);
+    bench.now += 1000;
+    assert_eq!(bench.call(&format!("result {} 0", START)), ["gone"]);
+}
+
+#[test]
+fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
+    let mut bench = Bench::with(Settings { memory: 64 << 10, ..Settings::default() });
+    let put = format!("put - 0 0 {} 0 0 0", "p".repeat(40 << 10));
+    bench.call(&put);
+    let full = bench.refused(&put);
+    assert!(full.starts_with("OOM "), "{full}");
+    let lease = bench.call("lease a 1 0 9 900 any");
+    bench.call(&format!("settle a 2 ACK {} {}", lease[0], lease[4]));
+    bench.call(&put);
+}
+
+#[test]
+fn what_leaves_the_queue_is_counted_no_more() {
+    let mut bench = Bench::with(Settings { memory: 1 << 40, ..Settings::default() });
+    bench.call("put - 0 0 x 0 0 0");
+    bench.call("purge pending");
+    let empty = bench.engine.used();
+    for way in ["ACK", "REJECT", "cancel", "skip", "revoke", "requeue"] {
+        bench.call(&format!("put - 0 0 {} 1 0 0 key", "p".repeat(9000)));
+        assert!(bench.engine.used() > empty + 9000);
+        if way == "cancel" {
+            bench.call("purge pending");
+            continue;
+        }
+        let lease = bench.call("lease - 0 0 1 900 any");
+        let (token, id) = (&lease[0], &lease[4]);
+        let told = match way {
+            "ACK" => bench.call(&format!("settle - 0 ACK {token} {id}")),
+            "skip" => {
+                bench.call(&format!("settle - 0 NACK {token} {id} 500 -"));
+                bench.call(&format!("skip {id}"))
+            }
+            "revoke" => bench.call(&format!("revoke {id} skip")),
+            _ => bench.call(&format!("settle - 0 REJECT {token} {id} bad")),
+        };
+        assert_ne!(told, ["0"]);
+        if way == "requeue" {
+            bench.call(&format!("requeue {id}"));
+            bench.call("purge pending");
+        }
+        bench.call("purge dead");
+        assert_eq!(bench.engine.used(), empty, "after {way}");
+    }
+}

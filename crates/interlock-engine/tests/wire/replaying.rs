@@ -1,0 +1,196 @@
+//! The calls that a journal recorded make the same state again: ids, tokens, kept replies.
+
+use std::sync::{Arc, Mutex};
+
+use interlock_engine::{Durability, Engine, Function, Journal, Outcome, Settings};
+
+use crate::{strings, KEY, START};
+
+type Record = (u64, String, Vec<Vec<u8>>);
+
+#[derive(Default)]
+struct Kept(Mutex<Vec<Record>>);
+
+impl Journal for Kept {
+    fn record(&self, _: &[u8], durability: Durability, now: u64, function: &str, args: &[&[u8]]) {
+        assert_eq!(durability, Durability::Always);
+        let args = args.iter().map(|arg| arg.to_vec()).collect();
+        self.0.lock().unwrap().push((now, function.to_owned(), args));
+    }
+}
+
+fn durable(journal: Arc<Kept>) -> Engine {
+    Engine::new(Settings {
+        durability: Durability::Always,
+        journal: Some(journal),
+        ..Settings::default()
+    })
+}
+
+/// What a queue answers to who looks at all of it, and to consumers that send their last call again.
+fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<String>, String>> {
+    let mut told = Vec::new();
+    let mut ask = |function: Function, args: Vec<String>| {
+        let (mut out, mut served) = (Vec::new(), Vec::new());
+        let outcome = engine.call(function, Some(KEY), &args[..], now, None, &mut out, &mut served);
+        assert!(served.is_empty());
+        told.push(match outcome {
+            Outcome::Done => strings(&out),
+            Outcome::Refused(refused) => Err(refused.0),
+            Outcome::Parked => unreachable!("without a ticket"),
+        });
+    };
+    let words = |text: &str| text.split(' ').filter(|w| !w.is_empty()).map(str::to_owned).collect();
+    ask(Function::Stats, words(""));
+    ask(Function::DeadLetters, vec!["1024".into(), String::new()]);
+    ask(Function::Hot, words("0"));
+    ask(Function::Scan, words("0 1024"));
+    for id in START..START + 40 {
+        ask(Function::Result, words(&format!("{id} 0")));
+    }
+    // What each consumer's last call would get again. `il1_next` of the same number is known, or stale.
+    for (n, call) in calls.iter().enumerate().filter(|(_, &call)| call > 0) {
+        for function in [Function::Put, Function::Lease, Function::Settle, Function::Next] {
+            let rest = match function {
+                Function::Put => "0 again 0 0 0",
+                Function::Settle => "ACK 5 6",
+                _ => "0 1 50 any",
+            };
+            ask(function, words(&format!("c{n} {call} {rest}")));
+        }
+    }
+    // And then the numbers that come next.
+    ask(Function::Put, vec!["".into(), "0".into(), "0".into(), "new".into(), "0".into(), "0".into(), "0".into()]);
+    ask(Function::Lease, vec!["".into(), "0".into(), "0".into(), "1000".into(), "50".into(), "any".into()]);
+    told
+}
+
+#[test]
+fn recorded_calls_make_the_same_state_again() {
+    let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("INTERLOCK_SEED={seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..300 {
+        schedule(&mut rng);
+    }
+}
+
+fn schedule(rng: &mut fastrand::Rng) {
+    let journal = Arc::new(Kept::default());
+    let engine = durable(journal.clone());
+    let (mut now, mut served, mut calls) = (START, Vec::new(), [0u64; 4]);
+    let mut leased: Vec<(String, String)> = vec![("5".into(), "6".into())];
+    let note = |reply: &[u8], leased: &mut Vec<(String, String)>| {
+        let Ok(all) = strings(reply) else { return };
+        // A token is followed, somewhere, by its ids: all later numbers are tried.
+        let numbers: Vec<String> = all.iter().filter(|one| one.len() == 16).cloned().collect();
+        for token in numbers.iter().take(6) {
+            leased.extend(numbers.iter().take(6).map(|id| (token.clone(), id.clone())));
+        }
+        let from = leased.len().saturating_sub(40);
+        leased.drain(..from);
+    };
+    for ticket in 0..rng.u64(1..200) {
+        now += if rng.bool() { 0 } else { rng.u64(..30) };
+        let (function, args) = random_call(rng, &mut calls, &leased);
+        let caller = (rng.u8(..) < 200).then_some(ticket);
+        let mut out = Vec::new();
+        match engine.call(function, Some(KEY), &args[..], now, caller, &mut out, &mut served) {
+            Outcome::Done => note(&out, &mut leased),
+            Outcome::Parked if rng.u8(..) < 60 => engine.forget(ticket),
+            _ => {}
+        }
+        if rng.u8(..) < 60 {
+            engine.tick(now, &mut served);
+        }
+        served.drain(..).for_each(|one| note(&one.reply, &mut leased));
+    }
+    let waits: Vec<u64> = (0..200).collect();
+    waits.into_iter().for_each(|ticket| engine.forget(ticket));
+    let again = durable(Arc::new(Kept::default()));
+    let records = journal.0.lock().unwrap().clone();
+    for (now, function, args) in &records {
+        again.replay(b"q", function, &args[..], *now).expect("it was done before");
+    }
+    assert_eq!(look(&again, now, &calls), look(&engine, now, &calls), "after {records:?}");
+}
+
+fn random_call(
+    rng: &mut fastrand::Rng,
+    calls: &mut [u64; 4],
+    leased: &[(String, String)],
+) -> (Function, Vec<String>) {
+    let who = rng.usize(..4);
+    let mut head = |repeats: bool| {
+        if rng.u8(..) < 30 {
+            return vec![format!("c{who}"), "0".to_owned()];
+        }
+        calls[who] += u64::from(!repeats || calls[who] == 0);
+        vec![format!("c{who}"), calls[who].to_string()]
+    };
+    let repeats = who == 3;
+    let mut args = head(repeats);
+    let wait = [0, 0, 15, 40][rng.usize(..4)].to_string();
+    let (token, id) = leased[rng.usize(..leased.len())].clone();
+    let settlement = match rng.u8(..6) {
+        0 => vec!["NACK".to_owned(), token, id.clone(), ["", "0", "9"][rng.usize(..3)].to_owned(), "e".into()],
+        1 => vec!["REJECT".to_owned(), token, id.clone(), "bad".into()],
+        2 => vec!["RELEASE".to_owned(), token, id.clone()],
+        3 => vec!["DONE".to_owned(), token, id.clone(), "result".into()],
+        _ => vec!["ACK".to_owned(), token, id.clone()],
+    };
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
+    match rng.u8(..20) {
+        0..=5 => {
+            args.push(wait);
+            for _ in 0..rng.usize(1..3) {
+                args.extend(words(["p 1 0 0 a", "p 1 1 0 a b", "p 0 0 0", "p 0 1 0 a"][rng.usize(..4)]));
+                if rng.u8(..) < 100 {
+                    args.extend(words(
+                        [
+                            "p 0 0 1 DELAY 20",
+                            "p 0 0 1 BARRIER 1",
+                            "p 1 0 3 a DEDUP d WINDOW 25 RESULT 60",
+                            "p 1 0 4 b ATTEMPTS 2 FIRST 9 THEN hold RESULT 90",
+                        ][rng.usize(..4)],
+                    ));
+                }
+            }
+            (Function::Put, args)
+        }
+        6..=8 => {
+            args.extend([wait, rng.u8(1..4).to_string(), rng.u8(1..60).to_string(), "any".into()]);
+            (Function::Lease, args)
+        }
+        9..=11 => {
+            args.extend(settlement);
+            (Function::Settle, args)
+        }
+        12..=15 => {
+            args.extend([wait, "2".into(), rng.u8(1..60).to_string(), "any".into()]);
+            args.extend(settlement);
+            (Function::Next, args)
+        }
+        16 => (Function::Extend, vec![leased[0].0.clone(), "30".into()]),
+        17 => match rng.u8(..4) {
+            0 => (Function::Configure, words(["MAXSIZE 6", "REPLACE MAXSIZE 4 MAXDEAD 1", "REPLACE"][rng.usize(..3)])),
+            1 => (Function::Pause, if rng.bool() { vec![] } else { words("a") }),
+            2 => (Function::Resume, if rng.bool() { vec![] } else { words("a") }),
+            _ => (if rng.bool() { Function::Seal } else { Function::Reopen }, vec![]),
+        },
+        18 => match rng.u8(..3) {
+            0 => (Function::Revoke, vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()]),
+            1 => (Function::Cancel, vec![id]),
+            _ => (Function::Requeue, vec![id]),
+        },
+        _ => match rng.u8(..6) {
+            0 => (Function::Retry, vec![id]),
+            1 => (Function::Skip, vec![id]),
+            2 => (Function::Bury, vec![id]),
+            3 => (Function::Reopen, vec![]),
+            4 => (Function::Resume, vec![]),
+            _ => (Function::Purge, words(if rng.bool() { "dead" } else { "pending" })),
+        },
+    }
+}
