@@ -1,4 +1,4 @@
-"""Key templates and callables: what keys they give, and what is refused where a task is declared."""
+"""Key templates and callables: what they give, and what is refused where a task is declared."""
 
 from __future__ import annotations
 

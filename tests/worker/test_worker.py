@@ -73,7 +73,7 @@ def test_a_handler_sees_its_lease(app: App, pool: str) -> None:
         second = awaited.send(2)
         drained(app)
     assert [lease.id for lease in leases] == [first.id, second.id]
-    assert (leases[0].keys, leases[0].shared) == ({b"account:1"}, {b"rates"})
+    assert leases[0].keys == {b"account:1"} and leases[0].shared == {b"rates"}
     assert leases[0].attempt == 1 and leases[1].token > leases[0].token
     assert leases[0].queue == "default"
     for settle in (leases[0].ack, leases[0].release, leases[0].nack):
@@ -351,7 +351,7 @@ def test_a_message_that_no_handler_begins_goes_back(app: App) -> None:
     @app.task()
     async def blocks() -> None:
         begun.set()
-        gate.wait(30)  # noqa: ASYNC251
+        gate.wait(30)
 
     attempts: list[int] = []
 

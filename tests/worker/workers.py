@@ -84,12 +84,10 @@ class Workers:
         self.folder = folder
         self.made: list[WorkerProcess] = []
 
-    def start(
-        self, *flags: str, app: str = "tests.worker.shop:app", **more: str
-    ) -> WorkerProcess:
+    def start(self, *flags: str, app: str = "tests.worker.shop:app", **more: str) -> WorkerProcess:
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{os.environ.get('INTERLOCK_SRC') or ROOT / 'src'}{os.pathsep}{ROOT}",
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
             "PYTHONFAULTHANDLER": "1",
             "SHOP": str(self.folder / "shop.db"),
             **more,

@@ -55,6 +55,7 @@ class App:
         if not isinstance(retry, Retry):
             raise TypeError(f"App(): retry is {type(retry).__name__}; allowed: Retry")
         self.url = url
+        """The engine; may be set until the first send."""
         self.retry = retry
         self.send_timeout = seconds(send_timeout, "App(): send_timeout")
         self.audit = bool(audit)
@@ -65,8 +66,6 @@ class App:
         self._lock = threading.RLock()
         self._client: Any = None
         self._queues: dict[str, Any] = {}
-        self._process = os.getpid()
-        self._lease = 30.0
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
@@ -208,7 +207,7 @@ class App:
         from interlock.worker.worker import Settings, Worker
 
         url = self.url or os.environ.get("INTERLOCK_URL") or "memory://"
-        return Worker(self._as_tasks(), self._queue, Settings(**settings), url)
+        return Worker(self._as_tasks(), self._open, Settings(**settings), url)
 
     def _hook(self, name: str, hook: H) -> H:
         self._hooks.add(name, hook)
@@ -227,19 +226,21 @@ class App:
         return AppTasks(self._tasks, self._hooks, self.retry)
 
     def _queue(self, name: str) -> Any:
-        if self._process != os.getpid():
-            # After a fork the connections are the parent's.
-            self._client, self._queues, self._process = None, {}, os.getpid()
         found = self._queues.get(name)
         if found is not None:
             return found
+        with self._lock:
+            found = self._queues[name] = self._open(name)
+            return found
+
+    def _open(self, name: str, **options: Any) -> Any:
+        """A handle of its own, which can be closed without the others."""
         with self._lock:
             if self._client is None:
                 from interlock.engine.client import connect
 
                 self._client = connect(self.url)
-            found = self._queues[name] = self._client.queue(name, bytes, lease=self._lease)
-            return found
+            return self._client.queue(name, bytes, **options)
 
     def _redirected(self, client: Any) -> Any:
         """Sends go through this client from now on; gives the one before. Nobody is closed."""

@@ -96,7 +96,8 @@ class Template:
                 f"{self._where}: {field.text!r} in {self.text!r} is {type(value).__name__}; "
                 f"allowed: {names}"
             )
-        return value  # type: ignore[no-any-return]
+        found: Any = value
+        return found  # type: ignore[no-any-return]
 
 
 def rule(name: str, spec: object, signature: inspect.Signature, function: str) -> Rule:

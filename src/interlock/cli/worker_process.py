@@ -44,7 +44,6 @@ class WorkerProcess:
         logging.basicConfig(level=given.log_level.upper(), format=FORMAT)
         if given.url is not None:
             app.url = given.url
-        app._lease = given.lease
         if not app.tasks:
             raise NoApp(f"{given.app} has no tasks; are the modules that declare them imported?")
         known = {task.declared.queue for task in app.tasks.values()}
@@ -62,6 +61,7 @@ class WorkerProcess:
             pool=given.pool,
             audit=given.audit or app.audit,
             reference=given.app,
+            lease=given.lease,
         )
         self._worker.on_broken = lambda: self._events.put("broken")
 

@@ -177,11 +177,11 @@ class Audit:
         self._note("begun", held)
 
     def ended(self, held: TaskLease) -> None:
-        """Its handler has ended, it is not settled."""
+        """Its handler has ended, it is not settled yet."""
         self._note("ended", held)
 
     def withdrawn(self, held: TaskLease) -> None:
-        """No handler began it, it is not given back."""
+        """No handler began it, it is not given back yet."""
         self._note("withdrawn", held)
 
     def close(self) -> None:
@@ -209,8 +209,7 @@ class Audit:
 
     def _both_leased(self, queue: Any, table: Table, finding: Finding) -> bool:
         try:
-            nodes = queue.explain(finding.other.id).messages
-            leased = nodes[0].state == "leased"
+            leased = queue.explain(finding.other.id, limit=1).nodes[0].state == "leased"
         except KeyError:
             leased = False
         except Exception as error:

@@ -91,9 +91,12 @@ class Feeder:
             self._bell.notify()
 
     def stop(self) -> None:
-        """Takes no more; a call that waits ends within a second. Settling goes on."""
+        """Takes no more; a call that waits for work ends now. Settling goes on."""
         with self._slots.lock:
             self._stopping = True
+            if self._parked:
+                # Only then: a call that settles must not be cut.
+                self._queue.close()
             self._bell.notify()
             self._settler_bell.notify()
 
@@ -158,7 +161,7 @@ class Feeder:
             self._reached()
         except ShutDown:
             # Sealed and drained. It may be opened again.
-            self._nap(LONGEST_WAIT)
+            self._nap(SEALED_WAIT)
         except EngineUnavailable as error:
             self._again([], error)
         finally:
@@ -252,7 +255,9 @@ class Feeder:
             self._broken(error)
 
 
-LONGEST_WAIT = 1.0
-"""Seconds for which a call waits for work; so long a stop can take to be noticed."""
+LONGEST_WAIT = 10.0
+"""Seconds for which a call waits for work."""
 TIGHT_WAIT = 0.05
+"""The same where other queues wait for the place that it keeps."""
+SEALED_WAIT = 1.0
 LONGEST_NAP = 5.0

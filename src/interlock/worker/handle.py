@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.consumer import failed
-from interlock.errors import PayloadError
+from interlock.consumer import log_failure
+from interlock.errors import PayloadError, Reject, RetryAfter
 from interlock.message import _current
 from interlock.retry import Retry
 from interlock.worker.work import Invocation, TaskLease, details
@@ -77,33 +77,20 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         text = "message %d in queue %r cannot be handled: %s"
         _log.error(text, lease.id, lease.queue, error, extra=details(lease))
         return Outcome("reject", error=told(error), expected="dead")
-    judged = _Judged(retry, lease)
-    failed(judged, judged, error, what)  # type: ignore[arg-type]
-    return judged.outcome
+    if isinstance(error, Reject):
+        return Outcome("reject", error=error.reason, expected="dead")
+    after = error.seconds if isinstance(error, RetryAfter) else None
+    if after is None and not log_failure(retry, lease, error, what):  # type: ignore[arg-type]
+        return Outcome("reject", error=told(error), expected="dead")
+    return failure(retry, lease, told(error), after)
 
 
-class _Judged:
-    """In the place of queue and lease: notes how ``failed`` settles."""
-
-    outcome: Outcome
-
-    def __init__(self, retry: Retry, lease: TaskLease) -> None:
-        self._retry = retry
-        self.keys, self.shared = lease.keys, lease.shared
-        self.queue, self.id, self.task = lease.queue, lease.id, lease.task
-        self.attempt, self.token = lease.attempt, lease.token
-
-    def nack(self, delay: float | None, error: BaseException) -> None:
-        attempts = self._retry.attempts
-        again = attempts is None or self.attempt < attempts
-        expected = "retried" if again else "dead" if self._retry.then == "dead" else "held"
-        self.outcome = Outcome("nack", delay=delay, error=told(error), expected=expected)
-
-    def reject(self, reason: str) -> None:
-        self.outcome = Outcome("reject", error=reason, expected="dead")
-
-    def _give_up(self, error: BaseException) -> None:
-        self.reject(told(error))
+def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
+    """An attempt is used up; after `delay` seconds, or the backoff of the message's policy, it
+    comes again."""
+    again = retry.attempts is None or lease.attempt < retry.attempts
+    expected = "retried" if again else "dead" if retry.then == "dead" else "held"
+    return Outcome("nack", delay=delay, error=error, expected=expected)
 
 
 def told(error: BaseException) -> str:

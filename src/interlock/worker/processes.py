@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from interlock.worker.handle import Outcome
+from interlock.worker.handle import Outcome, failure
 from interlock.worker.running import Done, Running
 from interlock.worker.work import details
 
@@ -240,10 +240,7 @@ class _Child:
                 extra=details(running.held),
             )  # fmt: skip
         error = f"the process that handled it {_end(code)}"
-        attempts = running.invocation.retry.attempts
-        again = attempts is None or running.held.attempt < attempts
-        expected = "retried" if again else running.invocation.retry.then.replace("hold", "held")
-        self._pool.ended(running, Outcome("nack", error=error, expected=expected))
+        self._pool.ended(running, failure(running.invocation.retry, running.held, error))
 
 
 def _end(code: int) -> str:

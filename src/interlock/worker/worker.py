@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from interlock.errors import PayloadError
 from interlock.retry import Retry, Seconds, seconds
 from interlock.worker.feeder import Feeder
-from interlock.worker.handle import RELEASED, Outcome, judge
+from interlock.worker.handle import RELEASED, Outcome, failure, judge
 from interlock.worker.journal import Journal
 from interlock.worker.keeper import Aside, Keeper
 from interlock.worker.running import Pool, Running
@@ -38,6 +38,8 @@ class Settings:
     concurrency: int = 16
     pool: str = "thread"
     audit: bool = False
+    lease: float = 30.0
+    """Seconds after which the leases of a worker that was killed run out."""
     reference: str = ""
     """Where the processes of a pool find the app, as ``module:name``."""
 
@@ -82,7 +84,7 @@ class Worker:
     """
 
     def __init__(
-        self, tasks: Tasks, open_queue: Callable[[str], Any], settings: Settings, url: str
+        self, tasks: Tasks, open_queue: Callable[..., Any], settings: Settings, url: str
     ) -> None:
         self.settings = settings
         self._tasks = tasks
@@ -115,7 +117,7 @@ class Worker:
         self._pool.start(self._done)
         self._keeper.start()
         for name in self.settings.queues:
-            queue = self._open_queue(name)
+            queue = self._open_queue(name, lease=self.settings.lease)
             feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke)
             feeder.full = self._keeper.full
             if self._audit is not None:
@@ -170,7 +172,7 @@ class Worker:
                 "message %d in queue %r goes back: %s", running.held.id, running.held.queue,
                 error, extra=details(running.held),
             )  # fmt: skip
-            outcome = Outcome("nack", delay=0.0, error=error, expected="retried")
+            outcome = failure(running.invocation.retry, running.held, error, 0.0)
             running.feeder.settle(running.lease, running.held, outcome)
         self._keeper.stop()
         unsaid = [feeder for feeder in self._feeders if not feeder.flush(LONGEST_FLUSH)]
@@ -236,10 +238,16 @@ class Worker:
             running = self._prepared(feeder, lease)
             if running is not None:
                 batch.append(running)
+        with self._slots.lock:
+            # Under the lock: nothing is added any more once the worker was told to stop.
+            late, batch = (batch, []) if self._stopped else ([], batch)
+            for running in batch:
+                self._running[id(running)] = running
+        for running in late:
+            if self._audit is not None:
+                self._audit.withdrawn(running.held)
+            feeder.settle(running.lease, running.held, RELEASED)
         if batch:
-            with self._slots.lock:
-                for running in batch:
-                    self._running[id(running)] = running
             self._keeper.wake()
             self._pool.offer(batch)
         return len(leases) - len(batch)
@@ -271,6 +279,10 @@ class Worker:
                 "goes back in %g s, its attempt unchanged",
                 held.id, held.queue, unknown.task, nap, extra=details(held),
             )  # fmt: skip
+            if self._stopped:
+                # Nobody puts back any more what was set aside since.
+                for aside in self._keeper.all_aside():
+                    self._put_back(aside)
             return None
         except PayloadError as error:
             feeder.settle(lease, held, judge(Retry(), held, error))
@@ -338,10 +350,7 @@ class Worker:
         if self._audit is not None:
             self._audit.ended(running.held)
         error = f"handled for more than {limit:.3g} s"
-        attempts = running.invocation.retry.attempts
-        again = attempts is None or running.held.attempt < attempts
-        expected = "retried" if again else running.invocation.retry.then.replace("hold", "held")
-        outcome = Outcome("nack", error=error, expected=expected)
+        outcome = failure(running.invocation.retry, running.held, error)
         running.feeder.settle(running.lease, running.held, outcome)
         self._pool.stop(running)
 
