@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,11 +16,32 @@ import pytest
 from benchmarks import load
 from benchmarks.interpreters import NotPrepared, load_program
 from benchmarks.pipelines import connected
-from benchmarks.servers import Server, redis
-from tests.hub.servers import missing
+from benchmarks.servers import Server, hub, redis
+from tests.hub.servers import missing, needs_hub
 
 SHORT = {"seconds": 0.05, "warm": 0.01, "spin": 0}
-SIDES = ("interlock", "streams", "lists")
+SIDES = ("hub", "interlock", "streams", "lists")
+
+
+@pytest.fixture(scope="module")
+def a_hub() -> Iterator[Server]:
+    needs_hub()
+    with hub(core=None) as running:
+        yield running
+
+
+@pytest.fixture
+def side(request: pytest.FixtureRequest, server: Server, a_hub: Server) -> Side:
+    """A queue of the load, and the server that has it."""
+    if request.param == "hub":
+        return Side("interlock", a_hub)
+    return Side(request.param, server)
+
+
+@dataclass(frozen=True)
+class Side:
+    name: str
+    server: Server
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +58,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", SIDES, indirect=True)
 @pytest.mark.parametrize(
     "options",
     [
@@ -47,20 +69,20 @@ def server() -> Iterator[Server]:
     ids=["many keys", "few keys", "one key"],
 )
 def test_every_message_of_a_closed_load_comes_once_and_in_order(
-    server: Server, side: str, options: dict[str, float]
+    side: Side, options: dict[str, float]
 ) -> None:
-    if side == "lists":
+    if side.name == "lists":
         # A batch of those that wait would wait one after the other.
         options = options | {"wait": 0}
-    sample = load.throughput(load.run(f"queue-{side}", server, SHORT | options, None))
+    sample = load.throughput(load.run(f"queue-{side.name}", side.server, SHORT | options, None))
     assert (sample.lost, sample.misordered) == (0, 0)
     assert sample.messages > 0 and sample.details["cpu_ns"] > 0
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_a_load_at_a_rate_puts_at_that_rate(server: Server, side: str) -> None:
+@pytest.mark.parametrize("side", SIDES, indirect=True)
+def test_a_load_at_a_rate_puts_at_that_rate(side: Side) -> None:
     options = SHORT | {"rate": 1_000, "clients": 2, "seconds": 0.2, "wait": 20_000}
-    sample = load.latency(load.run(f"handled-{side}", server, options, None))
+    sample = load.latency(load.run(f"handled-{side.name}", side.server, options, None))
     assert sample.messages == pytest.approx(200, abs=2)
     assert (sample.lost, sample.misordered) == (0, 0)
     assert 0 < sample.value <= sample.details["p99_us"] <= sample.details["longest_us"]
