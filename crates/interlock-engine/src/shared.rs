@@ -48,7 +48,14 @@ impl Default for Settings {
 /// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {
-    fn record(&self, queue: &[u8], durability: Durability, now: Time, function: &str, args: &[&[u8]]);
+    fn record(
+        &self,
+        queue: &[u8],
+        durability: Durability,
+        now: Time,
+        function: &str,
+        args: &[&[u8]],
+    );
 }
 
 pub type Cell = Arc<Mutex<Queue>>;
