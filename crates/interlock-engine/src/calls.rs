@@ -123,7 +123,7 @@ impl Queue {
             return Ok(Outcome::Done);
         };
         self.begin(cx);
-        let mut budget = self.scheduler.allowance(cx.now);
+        let mut budget = self.budget;
         let answers = self.settle(list, &mut budget);
         let from = out.len();
         reply::array(out, answers.len());
@@ -148,7 +148,7 @@ impl Queue {
         self.begin(cx);
         let again = half.is_some();
         let answers = half.unwrap_or_else(|| {
-            let mut budget = self.scheduler.allowance(cx.now);
+            let mut budget = self.budget;
             self.settle(list, &mut budget)
         });
         if !self.waiting.is_empty() && !again {
@@ -194,6 +194,7 @@ impl Queue {
         if caller.call > 0 || !answers.is_empty() {
             let named = [0, 1].into_iter().chain(6..args.len());
             let args: Vec<&[u8]> = named.map(|i| args.get(i)).collect();
+            cx.record_budget(self);
             cx.record(self, "parked", &args);
         }
     }
@@ -474,7 +475,7 @@ impl Queue {
         let (consumer, call) = from.caller()?;
         let list = settle::read(&mut from)?;
         self.begin(cx);
-        let mut budget = self.scheduler.allowance(cx.now);
+        let mut budget = self.budget;
         let answers = self.settle(&list, &mut budget);
         if call > 0 {
             let number = self.consumer(consumer);

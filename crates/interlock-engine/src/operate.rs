@@ -52,7 +52,6 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         reply::array(out, 1);
-        self.scheduler.allowance(cx.now);
         match self.scheduler.extend_batch(token, duration) {
             Some(deadline) => reply::number(out, deadline),
             None => reply::text(out, b"LEASELOST"),
@@ -101,7 +100,7 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         let count = if pending {
-            let mut budget = self.scheduler.allowance(cx.now);
+            let mut budget = self.budget;
             let cancelled = self.scheduler.cancel_some(MAX_PURGED, &mut budget);
             let count = cancelled.len();
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
@@ -142,10 +141,17 @@ impl Queue {
             false => keys.into_iter().map(Some).collect(),
         };
         reply::array(out, all.len());
+        let mut budget = self.budget;
         for key in all {
-            let new = match pauses {
-                true => self.scheduler.pause(cx.now, key),
-                false => self.scheduler.resume(cx.now, key),
+            let new = match key {
+                Some(key) if !pauses => self.scheduler.resume_key(key, &mut budget),
+                key => {
+                    self.scheduler.carry(budget);
+                    match pauses {
+                        true => self.scheduler.pause(cx.now, key),
+                        false => self.scheduler.resume(cx.now, key),
+                    }
+                }
             };
             reply::text(out, if new { b"1" } else { b"0" });
         }
@@ -174,6 +180,9 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         let (s, now) = (&mut self.scheduler, cx.now);
+        if function != Function::Requeue {
+            s.carry(self.budget);
+        }
         let (body, end) = match function {
             Function::Requeue => return self.requeue(id, cx, out),
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
@@ -208,6 +217,7 @@ impl Queue {
         if dead.payload.weight() > cx.free() {
             return Err(out_of_memory());
         }
+        self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
         reply::array(out, 1);
         reply::number(out, new);

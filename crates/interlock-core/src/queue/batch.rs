@@ -279,16 +279,16 @@ mod tests {
         let (lease, ids) = lease(&mut s, START, 3, 50);
         let held = |s: &Scheduler<u64>, n: usize| s.held(lease.token, ids[n]).is_some();
         assert!(held(&s, 0) && s.held(lease.token + 1, ids[0]).is_none());
-        let mut budget = s.allowance(START + 1);
+        let mut budget = Budget::ONE_CALL;
         let handle = s.held(lease.token, ids[0]).unwrap();
         assert_eq!(s.ack_within(handle, &mut budget), Ok(Some(3)));
         assert!(!held(&s, 0) && held(&s, 1));
         s.start(START + 49);
         assert_eq!(s.extend_batch(lease.token, 10), Some(START + 59));
         // Not yet applied, as where more is due than one call may apply.
-        s.allowance(START + 58);
+        s.pass(START + 58);
         assert!(held(&s, 1));
-        s.allowance(START + 59);
+        s.pass(START + 59);
         assert!(!held(&s, 1), "it is over at its deadline");
         assert_eq!(s.extend_batch(lease.token, 10), None);
         s.start(START + 59);
@@ -340,7 +340,7 @@ mod tests {
         }
         let (leased, ids) = lease(&mut s, START, 3, 50);
         let mut fail = |n: usize| {
-            let mut budget = s.allowance(START);
+            let mut budget = Budget::ONE_CALL;
             s.nack_within(s.held(leased.token, ids[n]).unwrap(), None, "broken", &mut budget)
         };
         assert_eq!(fail(0), Ok(Failed::Again { attempt: 2, after: 10 }));
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(fail(2), Ok(Failed::Held));
         s.redeclare(Options { retry: Retry { longest: 9, ..plain }, ..Options::default() });
         let (leased, ids) = lease(&mut s, START + 10, 3, 50);
-        let mut budget = s.allowance(START + 10);
+        let mut budget = Budget::ONE_CALL;
         let handle = s.held(leased.token, ids[1]).unwrap();
         let failed = s.nack_within(handle, None, "broken", &mut budget);
         assert_eq!(
@@ -356,6 +356,6 @@ mod tests {
             Ok(Failed::Again { attempt: 3, after: 9 }),
             "7 times 1.5, but at most 9"
         );
-        assert!(s.start(START + 19));
+        assert!(s.start(START + 19).0);
     }
 }
