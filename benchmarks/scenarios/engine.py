@@ -1,8 +1,8 @@
-"""Keyed queues on Redis beside streams, which know no keys: the same payloads, both as clever as they get.
+"""Keyed queues on Redis beside streams, which know no keys: the same payloads, both used cleverly.
 
-A cycle puts a batch, and then settles what it had and takes the next in one round trip: il1_put, then
-il1_next; and XADDs in a pipeline, then XACK, XDEL and XREADGROUP in one. Every payload is compared with
-what was put.
+A cycle puts a batch, and then settles what it had and takes the next in one round trip: il1_put,
+then il1_next; and XADDs in a pipeline, then XACK, XDEL and XREADGROUP in one. Every payload is
+compared with what was put.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ LEASE = 30_000_000
 
 CYCLES = {1: 3_000, 16: 1_000, 100: 240}
 PENDING = 20_000
+PUT = ("il1_put", 1, "il:{bench}", "producer", 0, 0)
 
 
 def connect() -> Any:
@@ -150,7 +151,7 @@ def keyed_memory(keys: int) -> Sample:
         for number in range(first, first + 100):
             named = [b"account:%d" % (number * keys + k) for k in range(keys)]
             arguments += (payload(number), keys, 0, 0, *named)
-        connection.execute_command("FCALL", "il1_put", 1, "il:{bench}", "producer", 0, 0, *arguments)
+        connection.execute_command("FCALL", *PUT, *arguments)
 
     return memory(connection, put)
 
