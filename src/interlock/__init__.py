@@ -54,19 +54,28 @@ from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
+    from interlock.app.app import App
+    from interlock.app.job import Job
+    from interlock.app.keyspec import KeySet, KeySpec
+    from interlock.app.middleware import Handling, Middleware, Sending
+    from interlock.app.task import AsyncTask, Task, TaskDecorator
     from interlock.engine.aio import AsyncClient, AsyncRemoteQueue
     from interlock.engine.client import Client, connect
     from interlock.engine.lease import AsyncRemoteLease, RemoteLease
     from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
     from interlock.taskgroup import KeyedTaskGroup
+    from interlock.worker.work import TaskLease
+    from interlock.worker.worker import Worker
 
 __all__ = [
+    "App",
     "AsyncClient",
     "AsyncLease",
     "AsyncQueue",
     "AsyncRemoteLease",
     "AsyncRemoteQueue",
+    "AsyncTask",
     "Blocker",
     "Client",
     "Consumer",
@@ -77,11 +86,15 @@ __all__ = [
     "Explanation",
     "Full",
     "Future",
+    "Handling",
     "HotKey",
     "Hub",
     "InterlockError",
+    "Job",
     "JobFailed",
     "Key",
+    "KeySet",
+    "KeySpec",
     "KeyedExecutor",
     "KeyedQueue",
     "KeyedTaskGroup",
@@ -89,6 +102,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "Message",
+    "Middleware",
     "NotDrained",
     "OptionsMismatch",
     "PayloadError",
@@ -99,8 +113,13 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "Seconds",
+    "Sending",
     "ShutDown",
     "Stats",
+    "Task",
+    "TaskDecorator",
+    "TaskLease",
+    "Worker",
     "WouldDeadlock",
     "connect",
     "current_lease",
@@ -121,15 +140,27 @@ if _core.DEBUG_BUILD:
 
 # asyncio is more than half of what the import would cost, and most programs do without it.
 _LOADED_WHEN_ASKED_FOR = {
+    "App": "interlock.app.app",
     "AsyncClient": "interlock.engine.aio",
     "AsyncQueue": "interlock.aio",
     "AsyncRemoteLease": "interlock.engine.lease",
     "AsyncRemoteQueue": "interlock.engine.aio",
+    "AsyncTask": "interlock.app.task",
     "Client": "interlock.engine.client",
+    "Handling": "interlock.app.middleware",
     "Hub": "interlock.hub.server",
+    "Job": "interlock.app.job",
+    "KeySet": "interlock.app.keyspec",
+    "KeySpec": "interlock.app.keyspec",
     "KeyedTaskGroup": "interlock.taskgroup",
+    "Middleware": "interlock.app.middleware",
     "RemoteLease": "interlock.engine.lease",
     "RemoteQueue": "interlock.engine.queue",
+    "Sending": "interlock.app.middleware",
+    "Task": "interlock.app.task",
+    "TaskDecorator": "interlock.app.task",
+    "TaskLease": "interlock.worker.work",
+    "Worker": "interlock.worker.worker",
     "connect": "interlock.engine.client",
 }
 

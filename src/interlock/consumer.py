@@ -213,13 +213,16 @@ def _of(lease: AnyLease) -> dict[str, Any]:
         keys = sorted(lease.keys | lease.shared)
     except LeaseLost:
         keys = []
-    return {
+    found = {
         "queue": lease.queue,
         "id": lease.id,
         "keys": keys,
         "attempt": lease.attempt,
         "token": lease.token,
     }
+    # A worker's messages call a task; those of a queue are just handled.
+    task = getattr(lease, "task", None)
+    return found if task is None else {**found, "task": task}
 
 
 def settle(how: Callable[..., object], *args: Any) -> None:

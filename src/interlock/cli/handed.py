@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 
-from interlock.hub import systemd
+from interlock import systemd
 from interlock.hub.config import GUARDED, Configuration, is_guarded
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from interlock.hub.systemd import Notifier
+from interlock.systemd import Notifier
 
 
 class Heartbeat:

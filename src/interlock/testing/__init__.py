@@ -1,5 +1,20 @@
-"""For tests: a clock moved by hand, replay of recorded schedules, and the contract as a suite."""
+"""For tests: a clock moved by hand, replay of recorded schedules, the contract as a suite, and what
+``app.testing()`` gives."""
+
+from typing import TYPE_CHECKING
 
 from interlock._core import ManualClock, replay
 
-__all__ = ["ManualClock", "replay"]
+if TYPE_CHECKING:
+    from interlock.worker.trial import TestCall, TestWorker
+
+__all__ = ["ManualClock", "TestCall", "TestWorker", "replay"]
+
+
+def __getattr__(name: str) -> object:
+    # They bring asyncio and msgspec, and pytest loads this package at every start.
+    if name not in ("TestCall", "TestWorker"):
+        raise AttributeError(f"module 'interlock.testing' has no attribute {name!r}")
+    from interlock.worker import trial
+
+    return getattr(trial, name)

@@ -1,0 +1,266 @@
+"""``App``: tasks that are declared in one place, sent from anywhere, and handled by workers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from interlock.app.handling import AppTasks
+from interlock.app.keyspec import KeySpec
+from interlock.app.middleware import Hooks
+from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
+from interlock.retry import Retry, Seconds, seconds
+
+if TYPE_CHECKING:
+    from interlock.worker.trial import TestWorker
+    from interlock.worker.worker import Worker
+
+__all__ = ["App"]
+
+H = TypeVar("H", bound=Callable[..., object])
+
+_DEFAULT_RETRY = Retry()
+
+
+class App:
+    """Tasks, and the engine through whose queues they are sent.
+
+    Args:
+        url: the engine, as ``interlock.connect`` takes it. Default: INTERLOCK_URL, else
+            ``memory://``.
+        retry: what becomes of messages whose handler failed, for tasks that say nothing of their
+            own. Default: what the queue was declared with, which is ``Retry()`` unless somebody
+            declared otherwise.
+        send_timeout: seconds for which a send waits for room, or for the engine. Default 5.
+        audit: check each handled message from outside for order, overlap and attempts; the same as
+            ``interlock worker --audit``. Default False.
+
+    Nothing is connected before the first send. An app may be used from any thread, and on any
+    event loop. As a context manager it closes its connections at the end.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        retry: Retry = _DEFAULT_RETRY,
+        send_timeout: Seconds = 5,
+        audit: bool = False,
+    ) -> None:
+        if url is not None and not isinstance(url, str):
+            raise TypeError(f"App(): url is {type(url).__name__}; allowed: str")
+        if not isinstance(retry, Retry):
+            raise TypeError(f"App(): retry is {type(retry).__name__}; allowed: Retry")
+        self.url = url
+        """The engine; may be set until the first send."""
+        self.retry = retry
+        self.send_timeout = seconds(send_timeout, "App(): send_timeout")
+        self.audit = bool(audit)
+        # What a put carries: nothing where the queue's own policy holds.
+        self._sent_retry = None if retry is _DEFAULT_RETRY else retry
+        self._tasks: dict[str, Any] = {}
+        self._hooks = Hooks()
+        self._lock = threading.RLock()
+        self._client: Any = None
+        self._queues: dict[str, Any] = {}
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
+        """The tasks by their names."""
+        return MappingProxyType(self._tasks)
+
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        keys: KeySpec = (),
+        shared: KeySpec = (),
+        queue: str = "default",
+        retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        result_ttl: Seconds = 0,
+    ) -> TaskDecorator:
+        """Makes a task of a function, or of a coroutine function.
+
+        Args:
+            name: what the task is called on the wire; workers find it by that. Default: the
+                function's name. Two tasks of one name are refused.
+            keys: which keys a call holds alone: a template such as ``"account:{src}"``, several of
+                them, or a callable of the task's arguments. Templates are checked against the
+                function here.
+            shared: likewise the keys that it holds together with other readers.
+            queue: the queue. One queue for all tasks, unless they need none of each other's order.
+            retry: its own retry policy. Default: the app's.
+            timeout: seconds after which a handler's lease is revoked and its stack logged. Default:
+                none; the lease is extended for as long as the handler runs.
+            result_ttl: seconds for which what it returns is kept for ``Job.result``. Default 0: not
+                at all.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range, a template
+                names what the function does not take, or there is a task of this name.
+        """
+        return decorator(
+            self,
+            name=name,
+            keys=keys,
+            shared=shared,
+            queue=queue,
+            retry=retry,
+            timeout=timeout,
+            result_ttl=result_ttl,
+        )
+
+    def use(self, middleware: object) -> None:
+        """Adds all hooks that an object has as methods; see ``Middleware``."""
+        self._hooks.use(middleware)
+
+    def before_send(self, hook: H) -> H:
+        """Adds a hook: ``hook(sending)``, before a call is sent."""
+        return self._hook("before_send", hook)
+
+    def after_send(self, hook: H) -> H:
+        """Adds a hook: ``hook(sending, job)``, after a call was sent."""
+        return self._hook("after_send", hook)
+
+    def before_handle(self, hook: H) -> H:
+        """Adds a hook: ``hook(handling)``, before a handler runs."""
+        return self._hook("before_handle", hook)
+
+    def after_handle(self, hook: H) -> H:
+        """Adds a hook: ``hook(handling, result)``, after a handler has returned."""
+        return self._hook("after_handle", hook)
+
+    def on_error(self, hook: H) -> H:
+        """Adds a hook: ``hook(handling, error)``, after a handler has raised."""
+        return self._hook("on_error", hook)
+
+    def worker(
+        self,
+        *,
+        threads: int = 16,
+        queues: Iterable[str] = ("default",),
+        pool: str = "thread",
+        audit: bool | None = None,
+    ) -> Worker:
+        """A worker in this process, which runs from ``start`` or ``with`` until ``stop``.
+
+        Args:
+            threads: how many handlers run at once. Default 16.
+            queues: from which queues it takes.
+            pool: where they run: ``"thread"``, ``"asyncio"`` (tasks of one event loop, on a thread
+                of its own) or ``"process"`` (processes, one handler each; they import this app).
+            audit: see ``App``. Default: as the app says.
+        """
+        return self._worker(
+            queues=(queues,) if isinstance(queues, str) else tuple(queues),
+            concurrency=threads,
+            pool=pool,
+            audit=self.audit if audit is None else audit,
+            reference=_reference(self) if pool == "process" else "",
+        )
+
+    def testing(self) -> TestWorker:
+        """A worker for tests, on ``memory://`` with a clock that stands still; see ``TestWorker``.
+
+        While it is used as a context manager, what this app sends goes there.
+        """
+        from interlock.worker.trial import TestWorker
+
+        return TestWorker(self)
+
+    def close(self) -> None:
+        """Closes the connections; the next send makes new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+            self._queues.clear()
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """``close``, and what ``asend`` and ``aresult`` hold on the running loop too."""
+        client = self._client
+        if client is not None:
+            await client.aio.close()
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        where = f" on {self.url}" if self.url else ""
+        return f"<{type(self).__name__} of {len(self._tasks)} tasks{where}>"
+
+    def _worker(self, **settings: Any) -> Worker:
+        from interlock.worker.worker import Settings, Worker
+
+        url = self.url or os.environ.get("INTERLOCK_URL") or "memory://"
+        return Worker(self._as_tasks(), self._open, Settings(**settings), url)
+
+    def _hook(self, name: str, hook: H) -> H:
+        self._hooks.add(name, hook)
+        return hook
+
+    def _add(self, task: Any) -> None:
+        known = self._tasks.get(task.name)
+        if known is not None:
+            raise ValueError(
+                f"task(): {task.name!r} is the task of {known.function.__module__}."
+                f"{known.function.__qualname__}() already; give one of them name="
+            )
+        self._tasks[task.name] = task
+
+    def _as_tasks(self) -> AppTasks:
+        return AppTasks(self._tasks, self._hooks, self.retry)
+
+    def _queue(self, name: str) -> Any:
+        found = self._queues.get(name)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._queues[name] = self._open(name)
+            return found
+
+    def _open(self, name: str, **options: Any) -> Any:
+        """A handle of its own, which can be closed without the others."""
+        with self._lock:
+            if self._client is None:
+                from interlock.engine.client import connect
+
+                self._client = connect(self.url)
+            return self._client.queue(name, bytes, **options)
+
+    def _redirected(self, client: Any) -> Any:
+        """Sends go through this client from now on; gives the one before. Nobody is closed."""
+        with self._lock:
+            before, self._client = self._client, client
+            self._queues.clear()
+            return before
+
+
+def _reference(app: App) -> str:
+    """Where processes find this app, as ``module:name``."""
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or module is None:
+            continue
+        for attribute, value in list(vars(module).items()):
+            if value is app:
+                return f"{name}:{attribute}"
+    raise ValueError(
+        "worker(): pool is 'process', and the app is no global name of a module that another "
+        "process could import; put it into a module of its own, not into the program itself"
+    )

@@ -1,0 +1,183 @@
+"""How a call of a task travels: its name and arguments, as MessagePack, encoded by their types.
+
+An envelope is a map: ``v`` (the version, 1), ``task``, ``args``, ``kwargs``, and where they are
+wanted ``timeout`` (seconds) and ``headers`` (what middleware sends along). Any language writes one
+with a library for MessagePack. Arguments come back as the function's annotations say; one without
+an annotation comes back as the plain value that MessagePack has for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from interlock.errors import PayloadError
+
+__all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
+
+VERSION = 1
+Raw = msgspec.Raw
+
+
+class Envelope(msgspec.Struct, omit_defaults=True):
+    """One call, as it is on the wire; the arguments are not decoded yet."""
+
+    v: int
+    task: str
+    args: list[Raw] = []
+    kwargs: dict[str, Raw] = {}
+    timeout: float | None = None
+    headers: dict[str, str] = {}
+
+
+class _Sent(msgspec.Struct, omit_defaults=True):
+    v: int
+    task: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
+    timeout: float | None = None
+    headers: dict[str, str] = {}
+
+
+@dataclass(slots=True)
+class Call:
+    """The arguments of one call, decoded."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+class Types:
+    """What the arguments and the result of a function are decoded to: its annotations."""
+
+    def __init__(self, function: Callable[..., Any], signature: inspect.Signature) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)
+        hints = _hints(function)
+        kinds = inspect.Parameter
+        self._placed: list[tuple[str, Any]] = []
+        self._named: dict[str, Any] = {}
+        self._rest: tuple[str, Any] | None = None
+        self._rest_named: Any = None
+        for each in signature.parameters.values():
+            decoder = _decoder(hints.get(each.name, Any))
+            if each.kind is kinds.VAR_POSITIONAL:
+                self._rest = (each.name, decoder)
+            elif each.kind is kinds.VAR_KEYWORD:
+                self._rest_named = decoder
+            else:
+                if each.kind is not kinds.KEYWORD_ONLY:
+                    self._placed.append((each.name, decoder))
+                if each.kind is not kinds.POSITIONAL_ONLY:
+                    self._named[each.name] = decoder
+        self.returns = hints.get("return", Any) if _known(hints.get("return", Any)) else Any
+
+    def decode(self, envelope: Envelope) -> Call:
+        """The arguments. Raises PayloadError, which names the one that is not of its type."""
+        args = []
+        for place, raw in enumerate(envelope.args):
+            if place < len(self._placed):
+                name, decoder = self._placed[place]
+            elif self._rest is not None:
+                name, decoder = self._rest
+            else:
+                raise PayloadError(
+                    f"{self.name}() was sent {len(envelope.args)} arguments and takes "
+                    f"{len(self._placed)}"
+                )
+            args.append(self._value(name, decoder, raw))
+        kwargs = {}
+        for name, raw in envelope.kwargs.items():
+            decoder = self._named.get(name, self._rest_named)
+            if decoder is None:
+                raise PayloadError(f"{self.name}() was sent {name!r}, which it does not take")
+            kwargs[name] = self._value(name, decoder, raw)
+        return Call(tuple(args), kwargs)
+
+    def _value(self, name: str, decoder: msgspec.msgpack.Decoder[Any], raw: Raw) -> Any:
+        try:
+            return decoder.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise PayloadError(
+                f"argument {name!r} of {self.name}() cannot be decoded: {error}"
+            ) from error
+
+
+def write(
+    task: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    timeout: float | None,
+    headers: dict[str, str],
+) -> bytes:
+    """A call as bytes. Raises PayloadError, which names the argument that cannot be encoded."""
+    try:
+        return _encoder.encode(_Sent(VERSION, task, args, kwargs, timeout, headers))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            try:
+                _encoder.encode(value)
+            except (TypeError, ValueError, OverflowError, RecursionError) as cause:
+                raise PayloadError(
+                    f"argument {name!r} of {task}() is {type(value).__name__}, which cannot be "
+                    f"encoded ({cause}); allowed: what msgspec knows, such as str, int, float, "
+                    f"bytes, bool, None, lists, dicts, dates, dataclasses, msgspec.Struct"
+                ) from cause
+        raise PayloadError(f"the call of {task}() cannot be encoded: {error}") from error
+
+
+def read(payload: bytes) -> Envelope:
+    """The envelope of a message. Raises PayloadError where it is none, or of a later version."""
+    try:
+        found = _envelopes.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise PayloadError(f"the message is no call of a task: {error}") from error
+    if found.v != VERSION:
+        raise PayloadError(
+            f"the call of {found.task!r} is of version {found.v}, this worker knows {VERSION}"
+        )
+    return found
+
+
+def encode_result(task: str, value: Any) -> bytes:
+    """What a handler returned. Raises PayloadError."""
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise PayloadError(
+            f"what {task}() returned is {type(value).__name__}, which cannot be encoded: {error}"
+        ) from error
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        # A name that is only there for type checkers: what can be resolved by itself still is.
+        return {
+            name: hint
+            for name, hint in getattr(function, "__annotations__", {}).items()
+            if not isinstance(hint, str)
+        }
+
+
+def _decoder(hint: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(hint if _known(hint) else Any)
+
+
+def _known(hint: Any) -> bool:
+    try:
+        msgspec.msgpack.Decoder(hint)
+    except TypeError:
+        # A type that msgspec has no idea of (a protocol, a type variable) restricts nothing.
+        return False
+    return True
+
+
+_encoder = msgspec.msgpack.Encoder()
+_envelopes = msgspec.msgpack.Decoder(Envelope)

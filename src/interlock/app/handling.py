@@ -1,0 +1,90 @@
+"""From a message to the call of a function: what a worker asks an app for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from interlock.app import envelope
+from interlock.app.middleware import Handling, Hooks
+from interlock.retry import Retry
+from interlock.worker.work import TaskLease, UnknownTask
+
+if TYPE_CHECKING:
+    from interlock.app.task import AsyncTask, Task
+
+__all__ = ["AppTasks"]
+
+
+class AppTasks:
+    """The tasks of an app, as a worker sees them."""
+
+    def __init__(self, tasks: dict[str, Any], hooks: Hooks, retry: Retry) -> None:
+        self._tasks = tasks
+        self._hooks = hooks
+        self._retry = retry
+
+    def prepare(self, lease: TaskLease) -> Invoked:
+        """See ``interlock.worker.work.Tasks``."""
+        read = envelope.read(lease.payload)
+        lease.task = read.task
+        task = self._tasks.get(read.task)
+        if task is None:
+            raise UnknownTask(read.task)
+        return Invoked(task, self._hooks, self._retry, lease, read)
+
+
+class Invoked:
+    """One call of a task."""
+
+    def __init__(
+        self,
+        task: Task[Any, Any] | AsyncTask[Any, Any],
+        hooks: Hooks,
+        retry: Retry,
+        lease: TaskLease,
+        read: envelope.Envelope,
+    ) -> None:
+        self._task, self._hooks, self._lease, self._read = task, hooks, lease, read
+        self.task = task.name
+        self.timeout = task.declared.timeout if read.timeout is None else read.timeout
+        self.retry = task.declared.retry or retry
+        self.is_async = task.is_async
+
+    def run(self) -> bytes | None:
+        """Calls the function between the hooks."""
+        with self._hooked() as handling:
+            result = self._task.function(*handling.args, **handling.kwargs)
+            return self._ended(handling, result)
+
+    async def arun(self) -> bytes | None:
+        """Calls and awaits it between the hooks."""
+        with self._hooked() as handling:
+            result = await self._task.function(*handling.args, **handling.kwargs)
+            return self._ended(handling, result)
+
+    @functools.cached_property
+    def call(self) -> envelope.Call:
+        """The arguments, decoded when they are first asked for. Raises PayloadError."""
+        return self._task.types.decode(self._read)
+
+    @contextlib.contextmanager
+    def _hooked(self) -> Iterator[Handling]:
+        call = self.call
+        headers = self._read.headers
+        handling = Handling(self.task, self._lease, call.args, call.kwargs, headers)
+        try:
+            self._hooks.before("before_handle", handling)
+            yield handling
+        except BaseException as error:
+            self._hooks.after("on_error", handling, error)
+            raise
+
+    def _ended(self, handling: Handling, result: Any) -> bytes | None:
+        kept = None
+        if self._task.declared.result_ttl > 0:
+            kept = envelope.encode_result(self.task, result)
+        self._hooks.after("after_handle", handling, result)
+        return kept

@@ -1,0 +1,201 @@
+"""The keys of a task, as ``@app.task(keys=...)`` says them: templates, or a callable.
+
+A template is a text with fields, ``"account:{src}"``, ``"site:{reading.site}"``, ``"{sides[0]}"``.
+What it names is looked up in the arguments, by attribute and index as ``str.format`` does, and must
+be str or int, so that no key comes from a ``repr`` by accident. Templates are taken apart when the
+task is declared: one that names an argument the function does not have is an error there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from interlock import _core
+from interlock.message import Key, Keys
+
+__all__ = ["KeySet", "KeySpec", "Rule", "rule"]
+
+KeySpec = str | Iterable[str] | Callable[..., Keys]
+"""One template, several, or a callable of the task's arguments that gives keys."""
+
+Rule = Callable[[inspect.BoundArguments], tuple[bytes, ...]]
+"""The keys of one call, canonical."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys under which one call of a task is handled, as canonical bytes."""
+
+    keys: frozenset[bytes]
+    """Held alone."""
+
+    shared: frozenset[bytes]
+    """Held together with other readers; none of ``keys`` is among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What stands between braces: an argument, then attributes and indexes of it."""
+
+    text: str
+    argument: str
+    path: tuple[tuple[bool, Any], ...]
+    """(is an attribute, its name or index) from left to right."""
+
+    def value(self, arguments: Mapping[str, Any]) -> Any:
+        """What it stands for in this call."""
+        found = arguments[self.argument]
+        for is_attribute, name in self.path:
+            found = getattr(found, name) if is_attribute else found[name]
+        return found
+
+
+class Template:
+    """One template of a key, taken apart."""
+
+    def __init__(self, text: str, where: str, signature: inspect.Signature, function: str) -> None:
+        """``where`` begins each error: the argument of ``task()`` that gave the template."""
+        self.text = text
+        self._where = where
+        self._parts = tuple(_parts(text, where))
+        for part in self._parts:
+            if isinstance(part, Field) and part.argument not in signature.parameters:
+                known = ", ".join(signature.parameters) or "none"
+                raise TypeError(
+                    f"{where}: {text!r} names {part.argument!r}, which {function}() does not "
+                    f"have; its arguments: {known}"
+                )
+
+    def key(self, arguments: Mapping[str, Any]) -> Key:
+        """The key in this call; what is no template but one field is the value itself."""
+        if len(self._parts) == 1 and isinstance(self._parts[0], Field):
+            return self._of(self._parts[0], arguments, (str, int, bytes))
+        return "".join(
+            part if isinstance(part, str) else str(self._of(part, arguments, (str, int)))
+            for part in self._parts
+        )
+
+    def _of(
+        self, field: Field, arguments: Mapping[str, Any], allowed: tuple[type, ...]
+    ) -> str | int | bytes:
+        value: Any
+        try:
+            value = field.value(arguments)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(
+                f"{self._where}: {self.text!r} has no {field.text!r} in this call: {error}"
+            ) from error
+        if isinstance(value, bool) or not isinstance(value, allowed):
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise TypeError(
+                f"{self._where}: {field.text!r} in {self.text!r} is {type(value).__name__}; "
+                f"allowed: {names}"
+            )
+        found: Any = value
+        return found  # type: ignore[no-any-return]
+
+
+def rule(name: str, spec: object, signature: inspect.Signature, function: str) -> Rule:
+    """Checks what ``task()`` was given as ``keys`` or ``shared`` (``name``) against the function.
+
+    Raises:
+        TypeError, ValueError: the template names what is not there or is none, or the callable
+            does not take the function's arguments.
+    """
+    where = f"task(): {name} of {function}()"
+    if callable(spec):
+        _check_callable(spec, where, signature)
+        return _called(spec, where)
+    texts = (spec,) if isinstance(spec, str) else spec
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes | bytearray):
+        raise TypeError(
+            f"{where} is {type(spec).__name__}; allowed: a template such as 'account:{{id}}', "
+            f"several of them, or a callable of the arguments"
+        )
+    templates = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{where} holds {type(text).__name__}; allowed: templates, as str")
+        templates.append(Template(text, where, signature, function))
+
+    def keys_of(bound: inspect.BoundArguments) -> tuple[bytes, ...]:
+        return tuple(_canonical(template.key(bound.arguments), where) for template in templates)
+
+    return keys_of
+
+
+def _called(spec: Callable[..., Any], where: str) -> Rule:
+    def keys_of(bound: inspect.BoundArguments) -> tuple[bytes, ...]:
+        given = spec(*bound.args, **bound.kwargs)
+        if isinstance(given, str | bytes | int) or not isinstance(given, Iterable):
+            given = (given,)
+        return tuple(_canonical(key, where) for key in given)
+
+    return keys_of
+
+
+def _check_callable(spec: Callable[..., Any], where: str, signature: inspect.Signature) -> None:
+    try:
+        taken = inspect.signature(spec)
+    except (TypeError, ValueError):
+        return  # written in C, it says nothing of its arguments
+    every, kinds = signature.parameters.values(), inspect.Parameter
+    stars = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+    named = {each.name: None for each in every if each.kind is kinds.KEYWORD_ONLY}
+    placed = [each.name for each in every if each.kind not in (*stars, kinds.KEYWORD_ONLY)]
+    try:
+        taken.bind(*placed, **named)
+    except TypeError as error:
+        raise TypeError(
+            f"{where} takes ({', '.join(taken.parameters)}); allowed: a callable that takes the "
+            f"task's arguments, ({', '.join(signature.parameters)}) ({error})"
+        ) from None
+
+
+def _canonical(key: Any, where: str) -> bytes:
+    try:
+        return _core.canonical(key)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def _parts(text: str, where: str) -> Iterable[str | Field]:
+    allowed = "'{name}', '{name.attribute}', '{name[index]}'"
+    if not text:
+        raise ValueError(f"{where} holds an empty template; allowed: text with fields, {allowed}")
+    try:
+        pieces = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise ValueError(
+            f"{where}: {text!r} is no template ({error}); write a brace twice"
+        ) from None
+    for literal, field, form, conversion in pieces:
+        if literal:
+            yield literal
+        if field is None:
+            continue
+        if form or conversion:
+            raise ValueError(f"{where}: {text!r} formats {field!r}; allowed in braces: {allowed}")
+        yield _field(field, text, where, allowed)
+
+
+def _field(field: str, text: str, where: str, allowed: str) -> Field:
+    found = FIELD.fullmatch(field)
+    if found is None:
+        raise ValueError(
+            f"{where}: {text!r} has {{{field}}}, which names no argument; allowed in braces: "
+            f"{allowed}"
+        )
+    path = []
+    for name, index in STEP.findall(found["path"]):
+        path.append((True, name) if name else (False, int(index) if index.isdecimal() else index))
+    return Field(field, found["argument"], tuple(path))
+
+
+FIELD = re.compile(r"(?P<argument>[^\W\d]\w*)(?P<path>(?:\.[^\W\d]\w*|\[[^\[\]]+\])*)")
+STEP = re.compile(r"\.([^\W\d]\w*)|\[([^\[\]]+)\]")

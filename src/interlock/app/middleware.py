@@ -1,0 +1,119 @@
+"""What a program can hang between: before and after a send, before and after a handler, on errors.
+
+A hook is a function, given to the app by a decorator of its name (``@app.before_handle``), or a
+method of that name of an object given to ``app.use``. ``before_`` hooks run in the order in which
+they were given, the others the other way round, so that the first given is the outermost.
+
+What a ``before_`` hook raises stops the send, or counts as the handler's failure. What the others
+raise is logged and changes nothing any more: the message is queued, or its handler has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from interlock.worker.work import TaskLease
+
+if TYPE_CHECKING:
+    from interlock.app.job import Job
+
+__all__ = ["HOOKS", "Handling", "Hooks", "Middleware", "Sending"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+@dataclass(slots=True)
+class Sending:
+    """A call that is being sent. ``headers`` may be added to; they travel with the message."""
+
+    task: str
+    queue: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Handling:
+    """A call that is being handled."""
+
+    task: str
+    lease: TaskLease
+    """Its message: id, keys, attempt, token."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    headers: dict[str, str]
+    """As the sender's hooks left them."""
+
+
+class Middleware:
+    """All hooks, doing nothing: a class to derive from. Any other object will do as well; of it
+    the methods with these names are called."""
+
+    def before_send(self, sending: Sending) -> None:
+        """A call is about to be sent. What this raises is raised by the send."""
+
+    def after_send(self, sending: Sending, job: Job[Any]) -> None:
+        """A call was sent."""
+
+    def before_handle(self, handling: Handling) -> None:
+        """A handler is about to run, in its thread or task. What this raises is its failure."""
+
+    def after_handle(self, handling: Handling, result: Any) -> None:
+        """A handler has returned; it is not settled yet."""
+
+    def on_error(self, handling: Handling, error: BaseException) -> None:
+        """A handler has raised; ``RetryAfter`` and ``Reject`` are among what it may have."""
+
+
+class Hooks:
+    """The hooks of an app."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[Callable[..., object]]] = {name: [] for name in HOOKS}
+
+    def add(self, name: str, hook: Callable[..., object]) -> None:
+        """One more of that name."""
+        if not callable(hook):
+            raise TypeError(f"{name}(): {type(hook).__name__} is given; allowed: a function")
+        self._of[name].append(hook)
+
+    def remove(self, name: str, hook: Callable[..., object]) -> None:
+        """One that was added."""
+        self._of[name].remove(hook)
+
+    def use(self, middleware: object) -> None:
+        """All methods of an object that are named as hooks are. Raises TypeError where none is."""
+        found = [name for name in HOOKS if callable(getattr(middleware, name, None))]
+        if not found or isinstance(middleware, type):
+            what = (
+                middleware.__name__ if isinstance(middleware, type) else type(middleware).__name__
+            )
+            raise TypeError(
+                f"use(): {what} is given; allowed: an object with one or more of the methods "
+                f"{', '.join(HOOKS)}"
+            )
+        for name in found:
+            self.add(name, getattr(middleware, name))
+
+    def before(self, name: str, *arguments: Any) -> None:
+        """Calls those of a ``before_`` hook; the first that raises ends it."""
+        for hook in self._of[name]:
+            hook(*arguments)
+
+    def after(self, name: str, *arguments: Any) -> None:
+        """Calls those of another hook, the last given first; what they raise is logged."""
+        for hook in reversed(self._of[name]):
+            try:
+                hook(*arguments)
+            except Exception:
+                _log.exception("the hook %s %r raised", name, hook)
+
+
+HOOKS = ("before_send", "after_send", "before_handle", "after_handle", "on_error")

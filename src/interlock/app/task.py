@@ -1,0 +1,250 @@
+"""A function that can be sent: ``Task``, and ``AsyncTask`` for coroutine functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from interlock.app import envelope
+from interlock.app.job import Job
+from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
+from interlock.app.middleware import Sending
+from interlock.retry import Retry, Seconds, seconds
+
+if TYPE_CHECKING:
+    from interlock.app.app import App
+
+__all__ = ["AsyncTask", "Task", "TaskDecorator"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What ``@app.task`` was told, checked."""
+
+    name: str
+    queue: str
+    retry: Retry | None
+    """None: the app's, or else the queue's."""
+    timeout: float | None
+    result_ttl: float
+
+
+@dataclass(slots=True)
+class Ready:
+    """A call, checked and encoded: nothing that can fail for its arguments is left."""
+
+    payload: bytes
+    sending: Sending
+    options: dict[str, Any]
+
+
+class _Sendable(Generic[P, R]):
+    """What both kinds of task are."""
+
+    def __init__(
+        self, app: App, function: Callable[..., Any], declared: Declared, keys: Any, shared: Any
+    ) -> None:
+        self.function = function
+        """The function itself."""
+        self.declared = declared
+        self.signature = inspect.signature(function)
+        name = getattr(function, "__name__", declared.name)
+        self._keys: Rule = rule("keys", keys, self.signature, name)
+        self._shared: Rule = rule("shared", shared, self.signature, name)
+        self._app = app
+        self._options: dict[str, Any] = {}
+        self._timeout: float | None = None
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        """The task's name on the wire."""
+        return self.declared.name
+
+    @functools.cached_property
+    def types(self) -> envelope.Types:
+        """What arguments and result are decoded to. Not before it is asked for: an annotation may
+        name a class that stands further down in the module."""
+        return envelope.Types(self.function, self.signature)
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Puts a call into the task's queue. It is stored when this returns, as far as the engine
+        stores.
+
+        Raises:
+            TypeError: the function does not take these arguments, or a key is of a wrong type.
+            PayloadError: an argument cannot be encoded; it names the argument.
+            Full: the queue had no room within the app's ``send_timeout``.
+            EngineUnavailable: the engine could not be reached in that time.
+        """
+        ready = self._ready(args, kwargs)
+        queue = self._app._queue(self.declared.queue)
+        put = queue.put_known(ready.payload, True, self._app.send_timeout, **ready.options)
+        return self._sent(ready, put)
+
+    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """``send``, awaited."""
+        ready = self._ready(args, kwargs)
+        queue = self._app._queue(self.declared.queue).aio
+        put = await queue.put_known(ready.payload, timeout=self._app.send_timeout, **ready.options)
+        return self._sent(ready, put)
+
+    def options(
+        self,
+        *,
+        delay: Seconds | None = None,
+        priority: int | None = None,
+        dedup: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Self:
+        """The same task with options for what is sent through it.
+
+        Args:
+            delay: seconds until the message takes its place.
+            priority: -100 to 100; never changes the order on a key.
+            dedup: a name; while a message of this name is unsettled or was settled within the
+                queue's window, nothing is sent, and the job says ``known``.
+            timeout: seconds for the handler, instead of the task's own.
+        """
+        # Not copy.copy, which goes by __reduce__ and would give this very task.
+        same = type(self).__new__(type(self))
+        same.__dict__.update(self.__dict__)
+        same._options = dict(self._options)
+        given: dict[str, Any] = {"priority": priority, "dedup": dedup}
+        if delay is not None:
+            given["delay"] = seconds(delay, "options(): delay")
+        same._options.update({name: value for name, value in given.items() if value is not None})
+        if timeout is not None:
+            same._timeout = seconds(timeout, "options(): timeout")
+        return same
+
+    def keys_of(self, *args: P.args, **kwargs: P.kwargs) -> KeySet:
+        """The keys under which this call would be handled."""
+        return self._key_set(self._bound(args, kwargs))
+
+    def __get__(self, instance: object, owner: object) -> Self:
+        # A task may be kept in a class; it is no method and takes no self.
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} on queue {self.declared.queue!r}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # By its name in its module, as functions are.
+        return str(self.__qualname__)
+
+    __qualname__: str  # update_wrapper sets it
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = ", ".join(self.signature.parameters)
+            raise TypeError(f"{self.name}({takes}): {error}") from None
+        bound.apply_defaults()
+        return bound
+
+    def _key_set(self, bound: inspect.BoundArguments) -> KeySet:
+        keys = frozenset(self._keys(bound))
+        return KeySet(keys, frozenset(self._shared(bound)) - keys)
+
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
+        found = self._key_set(self._bound(args, kwargs))
+        sending = Sending(self.name, self.declared.queue, args, kwargs, found.keys, found.shared)
+        self._app._hooks.before("before_send", sending)
+        payload = envelope.write(
+            self.name, self.signature, args, kwargs, self._timeout, sending.headers
+        )
+        options = {
+            **self._options,
+            "keys": tuple(sorted(found.keys)),
+            "shared": tuple(sorted(found.shared)),
+            "retry": self.declared.retry or self._app._sent_retry,
+            "result_ttl": self.declared.result_ttl,
+        }
+        return Ready(payload, sending, options)
+
+    def _sent(self, ready: Ready, put: Any) -> Job[R]:
+        declared = self.declared
+        kept = declared.result_ttl > 0
+        job: Job[R] = Job(self._app, declared.queue, self.name, self.types, put.id, put.known, kept)
+        self._app._hooks.after("after_send", ready.sending, job)
+        return job
+
+
+class Task(_Sendable[P, R]):
+    """A function that can be sent. Called, it is the function."""
+
+    is_async = False
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function, here and now."""
+        found: R = self.function(*args, **kwargs)
+        return found
+
+
+class AsyncTask(_Sendable[P, R]):
+    """A coroutine function that can be sent. Called, it is the function."""
+
+    is_async = True
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Calls the function, here and now."""
+        found: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return found
+
+
+class TaskDecorator(Protocol):
+    """What ``app.task()`` gives: it makes a task of a function."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def decorator(
+    app: App,
+    *,
+    name: str | None,
+    keys: KeySpec,
+    shared: KeySpec,
+    queue: str,
+    retry: Retry | None,
+    timeout: Seconds | None,
+    result_ttl: Seconds,
+) -> TaskDecorator:
+    """See ``App.task``."""
+    for argument, value in (("name", name), ("queue", queue)):
+        if not (isinstance(value, str) and value) and not (argument == "name" and value is None):
+            raise TypeError(f"task(): {argument} is {value!r}; allowed: a str that is not empty")
+    if retry is not None and not isinstance(retry, Retry):
+        raise TypeError(f"task(): retry is {type(retry).__name__}; allowed: Retry")
+    limit = None if timeout is None else seconds(timeout, "task(): timeout")
+    kept = seconds(result_ttl, "task(): result_ttl")
+
+    def make(fn: Any) -> Any:
+        if isinstance(fn, _Sendable):
+            raise TypeError(f"task(): {fn!r} is a task already; decorate the function once")
+        if not callable(fn) or isinstance(fn, type | staticmethod | classmethod):
+            raise TypeError(f"task(): {type(fn).__name__} is given; allowed: a function")
+        called = name or getattr(fn, "__name__", "")
+        if not called or called == "<lambda>":
+            raise ValueError(f"task(): {fn!r} has no name of its own; give name=")
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
+        kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
+        made = kind(app, fn, Declared(called, queue, retry, limit, kept), keys, shared)
+        app._add(made)
+        return made
+
+    found: TaskDecorator = make
+    return found

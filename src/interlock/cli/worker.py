@@ -1,0 +1,103 @@
+"""`interlock worker`: handle the messages of an app's tasks until TERM or INT."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from interlock.cli import worker_stacks
+from interlock.cli.flags import Flag, positive, seconds
+
+FLAGS = (
+    Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL"),
+    Flag("--queues", "take from these queues only, separated by commas (all that the app's tasks "
+         "are on)", "NAMES"),
+    Flag("--concurrency", "how many handlers run at once (16)", "N", positive, 16),
+    Flag("--pool", "where they run: threads, tasks of one event loop, or processes (thread)",
+         choices=("thread", "asyncio", "process"), default="thread"),
+    Flag("--processes", "so many workers, each a process with its own handlers (1)", "N", positive,
+         1),
+    Flag("--lease", "seconds after which a killed worker's messages go to another; renewed at a "
+         "third of it while handlers run (30)", "SECONDS", seconds, 30.0),
+    Flag("--drain-timeout", "seconds that handlers have for finishing after TERM (25)", "SECONDS",
+         seconds, 25.0),
+    Flag("--ready-file", "write the number of the process to this file once the engine has "
+         "answered; it goes at the end", "FILE"),
+    Flag("--audit", "check each message from outside for order, overlap and attempts; a violation "
+         "is an error in the log, and the exit code is 1"),
+    Flag("--watch", "start again when a module of the program is changed; for development"),
+    Flag("--log-level", "what is logged, if the app sets up no log of its own (info)",
+         choices=("debug", "info", "warning", "error"), default="info"),
+    *worker_stacks.FLAGS,
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "worker",
+        help="handle the messages of an app's tasks, or ask what workers are doing",
+        usage="interlock worker MODULE:APP [FLAG ...]\n"
+        "       interlock worker stacks [--json] [--pid N]",
+        description="Handle the messages of an app's tasks. With the word 'stacks', ask the "
+        "workers of this user on this machine what their handlers are doing now.",
+        epilog="TERM and INT stop it: it takes no more, lets handlers finish, hands back the rest. "
+        "A second signal, or the end of the drain timeout, hands back what still runs as well. "
+        "Exit codes: 0 stopped and all settled; 1 something was handed back while it ran, the "
+        "auditor found a violation, or the worker broke; 2 wrong usage, no such app or queue.",
+    )
+    parser.add_argument("app", metavar="MODULE:APP", help="where the app is, or 'stacks'")
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the worker; or supervise several, or ask those that run."""
+    if given.app == "stacks":
+        return worker_stacks.run(given)
+    # As `python -m` does; the command's own folder is no place for a program's modules.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    if given.processes > 1:
+        if given.watch:
+            return refuse("--watch is for one process; leave out --processes")
+        from interlock.cli.worker_many import supervise
+
+        return supervise(given)
+    from interlock.app.app import App
+    from interlock.cli.worker_process import WorkerProcess
+    from interlock.worker.loading import NoApp, load
+
+    process = WorkerProcess(given)
+    try:
+        app = load(given.app, App)
+        process.prepare(app)
+    except NoApp as error:
+        sys.stderr.write(error.traceback)
+        return process.wait_for_change() if given.watch else refuse(str(error))
+    except (ValueError, TypeError) as error:
+        return refuse(str(error))
+    return process.run()
+
+
+def refuse(message: str) -> int:
+    """Wrong usage or bad input."""
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return BAD_INPUT
+
+
+def guarded(call: Callable[[], int]) -> int:
+    """For the main thread of a service: what it raises is its end, with 1."""
+    try:
+        return call()
+    except Exception:
+        traceback.print_exc()
+        return BROKEN
+
+
+BROKEN = 1
+BAD_INPUT = 2

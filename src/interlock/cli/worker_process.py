@@ -1,0 +1,192 @@
+"""One worker as a process: signals, readiness, what it says to the service manager, its end."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from interlock.app.app import App
+from interlock.cli.worker_ready import ReadyFile
+from interlock.systemd import Notifier
+from interlock.worker.changes import Changes
+from interlock.worker.loading import NoApp
+from interlock.worker.stacks import Answering
+from interlock.worker.supervisor import VARIABLE, tell_supervisor
+from interlock.worker.worker import Worker
+
+_log = logging.getLogger("interlock.worker")
+
+
+class WorkerProcess:
+    """From the first line to the exit code."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._given = given
+        self._environment = dict(os.environ)
+        self._notifier = Notifier.of(os.environ)
+        self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        # Under a supervisor that is who says to hurry; a signal only ever says to stop.
+        word = "stop" if VARIABLE in os.environ else "signal"
+        # A SimpleQueue may be put to out of a signal's handler.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._events.put(word))
+        self._ready = tell_supervisor(self._events.put)
+        self._worker: Worker | None = None
+
+    def prepare(self, app: App) -> None:
+        """Makes the worker. Raises NoApp and ValueError where the flags do not fit the app."""
+        given = self._given
+        logging.basicConfig(level=given.log_level.upper(), format=FORMAT)
+        if given.url is not None:
+            app.url = given.url
+        if not app.tasks:
+            raise NoApp(f"{given.app} has no tasks; are the modules that declare them imported?")
+        known = {task.declared.queue for task in app.tasks.values()}
+        wanted = [name.strip() for name in (given.queues or "").split(",") if name.strip()]
+        for name in wanted:
+            if name not in known:
+                raise NoApp(
+                    f"--queues names {name!r}, and no task of {given.app} is on that; allowed: "
+                    f"{', '.join(sorted(known))}"
+                )
+        self._app = app
+        self._worker = app._worker(
+            queues=tuple(wanted or sorted(known)),
+            concurrency=given.concurrency,
+            pool=given.pool,
+            audit=given.audit or app.audit,
+            reference=given.app,
+            lease=given.lease,
+        )
+        self._worker.on_broken = lambda: self._events.put("broken")
+
+    def run(self) -> int:
+        """Until a signal, a change or a fault."""
+        assert self._worker is not None
+        worker, given = self._worker, self._given
+        changes = Changes(self._changed)
+        try:
+            worker.start()
+        except (ValueError, OSError) as error:
+            print(f"interlock: {error}", file=sys.stderr, flush=True)
+            return 2
+        if given.watch:
+            changes.start()
+        with Answering(self._tell), ReadyFile(given.ready_file) as ready_file:
+            threading.Thread(target=self._say_when_ready, args=(ready_file,), daemon=True).start()
+            what = self._events.get()
+            self._notifier.stopping("finishing what has begun")
+            if what != "broken":
+                print("interlock worker: stopping", file=sys.stderr, flush=True)
+            code = self._end(worker, what)
+        changes.stop()
+        self._app.close()
+        if what.startswith("changed") and code is not None:
+            self._again()
+        if worker.figures().violations:
+            count = worker.figures().violations
+            print(f"interlock worker: the auditor found {count} violations", file=sys.stderr)
+            code = code or 1
+        if code:
+            # Handlers that hang would keep the interpreter from ending.
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        return code
+
+    def wait_for_change(self) -> int:
+        """The app cannot be imported: begins again when its files are changed."""
+        print("interlock worker: waiting for a change", file=sys.stderr, flush=True)
+        module = self._given.app.partition(":")[0].replace(".", os.sep)
+        likely = {
+            os.path.join(folder or os.getcwd(), file)
+            for folder in sys.path
+            for file in (f"{module}.py", os.path.join(module, "__init__.py"))
+        }
+        Changes(self._changed, likely).start()
+        if self._events.get().startswith("changed"):
+            self._again()
+        return 0
+
+    def _end(self, worker: Worker, what: str) -> int:
+        worker.quiesce()
+
+        def wait() -> None:
+            worker.wait()
+            self._events.put("idle")
+
+        threading.Thread(target=wait, daemon=True).start()
+        until = time.monotonic() + self._given.drain_timeout
+        why = ""
+        while not why:
+            try:
+                said = self._events.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                why = "the drain timeout is over"
+                continue
+            if said == "idle":
+                why = "idle"
+            elif said in ("signal", "hurry"):
+                why = "a second signal"
+        left = len([each for each in worker.holding() if each.started is not None])
+        whole = worker.hand_back()
+        if why != "idle" and left:
+            print(f"interlock worker: {why}: {left} handlers were still at work, and their "
+                  f"messages go back", file=sys.stderr, flush=True)  # fmt: skip
+        return 0 if whole and what != "broken" else 1
+
+    def _say_when_ready(self, ready_file: ReadyFile) -> None:
+        assert self._worker is not None
+        worker = self._worker
+        worker.wait_until_ready()
+        settings = worker.settings
+        line = (
+            f"{self._given.app} on {worker.url}, queues {', '.join(settings.queues)}, "
+            f"{settings.concurrency} handlers ({settings.pool})"
+        )
+        try:
+            ready_file.write()
+        except OSError as error:
+            _log.error("the ready file cannot be written: %s", error)
+        print(f"interlock worker: ready, {line}", flush=True)
+        self._notifier.ready(line)
+        self._ready()
+        period = self._notifier.watchdog
+        while period is not None:
+            # Who is asked for what it holds and does not answer, for its lock is held, is dead.
+            worker.holding()
+            self._notifier.alive()
+            time.sleep(period / 2)
+
+    def _tell(self) -> dict[str, Any]:
+        assert self._worker is not None
+        return {
+            "process": os.getpid(),
+            "app": self._given.app,
+            "queues": list(self._worker.settings.queues),
+            "concurrency": self._worker.settings.concurrency,
+            "pool": self._worker.settings.pool,
+            "handlers": self._worker.stacks(),
+        }
+
+    def _changed(self, path: str) -> None:
+        print(f"interlock worker: {path} has changed", file=sys.stderr, flush=True)
+        self._events.put("changed")
+
+    def _again(self) -> None:
+        """This process becomes the command anew."""
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environment)
+
+
+FORMAT = "%(asctime)s %(levelname)s %(message)s"

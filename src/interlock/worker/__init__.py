@@ -1,0 +1,1 @@
+"""Runs the handlers of an app: leases, pools, settling, and how it ends."""

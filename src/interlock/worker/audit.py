@@ -1,0 +1,231 @@
+"""Checks while it works that an engine keeps what it promises, from outside.
+
+Each message is noted when its lease is there, before its handler, and again when the handler has
+ended, before it is settled. So of two messages that conflict (they share a key, and one of them
+holds it alone) one must have ended before the other begins, the one with the lower sequence first,
+with the lower token; and a message that comes again must be of a higher attempt, but if it was
+given back before a handler had it.
+
+All workers of a machine that share an engine's queue write to one file (``Journal``), under its
+lock, and read there what the others did: so all this holds across processes, in one order. Workers
+on other machines are not seen.
+
+What looks like two handlers at once may be one whose lease was lost: it ran on, or its process was
+killed. That is no fault of the engine's, so before it is called one the engine is asked whether the
+other message is leased at this moment too.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from interlock.worker.journal import Journal
+from interlock.worker.work import TaskLease, details
+
+__all__ = ["Audit", "Event", "Finding", "Table"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class Event(msgspec.Struct, array_like=True, frozen=True):
+    """Something that happened to a message."""
+
+    what: Literal["begun", "ended", "withdrawn"]
+    worker: str
+    id: int
+    sequence: int
+    attempt: int
+    token: int
+    keys: tuple[bytes, ...]
+    shared: tuple[bytes, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"message {self.id} (sequence {self.sequence}, attempt {self.attempt}, token "
+            f"{self.token}, handled by {self.worker})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A message that began as it should not have."""
+
+    kind: Literal["order", "overlap", "token", "attempt"]
+    event: Event
+    other: Event
+    """The one that it met; for token and attempt it may be the message itself, earlier."""
+    key: bytes | None
+
+    def __str__(self) -> str:
+        key = "" if self.key is None else f" on key {self.key.decode(errors='backslashreplace')!r}"
+        return f"{self.event} {SAID[self.kind]}{key}: {self.other}"
+
+
+class _Lane:
+    __slots__ = ("alone", "running", "together")
+
+    def __init__(self) -> None:
+        self.alone: Event | None = None
+        """The last in sequence that began and holds the key alone."""
+        self.together: Event | None = None
+        self.running: dict[int, Event] = {}
+
+
+class Table:
+    """What has begun and ended on one queue, and what of that should not have been. Pure."""
+
+    def __init__(self, most: int = 100_000) -> None:
+        self._most = most
+        self._lanes: collections.OrderedDict[bytes, _Lane] = collections.OrderedDict()
+        self._attempts: collections.OrderedDict[int, tuple[Event, bool]] = collections.OrderedDict()
+
+    def note(self, event: Event) -> list[Finding]:
+        """Takes one event, in the order in which they happened; gives what is wrong with it.
+        An overlap is a suspicion only; see the module."""
+        if event.what == "begun":
+            return [*self._begin_attempt(event), *self._begin(event)]
+        for key in (*event.keys, *event.shared):
+            lane = self._lanes.get(key)
+            if lane is None:
+                continue
+            found = lane.running.get(event.id)
+            if found is not None and found.token <= event.token:
+                del lane.running[event.id]
+        if event.what == "withdrawn" and event.id in self._attempts:
+            self._attempts[event.id] = (self._attempts[event.id][0], True)
+        return []
+
+    def forget(self, event: Event) -> None:
+        """It runs no more, though nobody said so."""
+        for lane in (self._lanes.get(key) for key in (*event.keys, *event.shared)):
+            if lane is not None and lane.running.get(event.id) is event:
+                del lane.running[event.id]
+
+    def _begin_attempt(self, event: Event) -> Iterable[Finding]:
+        before, withdrawn = self._attempts.pop(event.id, (None, False))
+        self._attempts[event.id] = (event, False)
+        if len(self._attempts) > self._most:
+            self._attempts.popitem(last=False)
+        if before is None:
+            return
+        if event.token <= before.token:
+            yield Finding("token", event, before, None)
+        least = before.attempt if withdrawn else before.attempt + 1
+        if event.attempt < least:
+            yield Finding("attempt", event, before, None)
+
+    def _begin(self, event: Event) -> Iterable[Finding]:
+        found = []
+        alone = set(event.keys)
+        for key in (*event.keys, *event.shared):
+            lane = self._lane(key)
+            before = [lane.alone, lane.together] if key in alone else [lane.alone]
+            for other in before:
+                if other is None or other.id == event.id:
+                    continue
+                if other.sequence > event.sequence:
+                    found.append(Finding("order", event, other, key))
+                elif other.token >= event.token:
+                    found.append(Finding("token", event, other, key))
+            found += [
+                Finding("overlap", event, other, key)
+                for other in lane.running.values()
+                if other.id != event.id and (key in alone or key in other.keys)
+            ]
+            lane.running[event.id] = event
+            kind = "alone" if key in alone else "together"
+            last = getattr(lane, kind)
+            if last is None or last.sequence <= event.sequence:
+                setattr(lane, kind, event)
+        return found
+
+    def _lane(self, key: bytes) -> _Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane()
+            if len(self._lanes) > self._most:
+                oldest, old = next(iter(self._lanes.items()))
+                if not old.running:
+                    del self._lanes[oldest]
+        else:
+            self._lanes.move_to_end(key)
+        return lane
+
+
+class Audit:
+    """The auditor of one worker."""
+
+    def __init__(self, worker: str) -> None:
+        self.violations = 0
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._queues: dict[str, tuple[Any, Table, Journal]] = {}
+
+    def follow(self, name: str, queue: Any, journal: Journal) -> None:
+        """Before the first message of a queue."""
+        self._queues[name] = (queue, Table(), journal)
+
+    def begun(self, held: TaskLease) -> None:
+        """Its lease is there, its handler has not begun."""
+        self._note("begun", held)
+
+    def ended(self, held: TaskLease) -> None:
+        """Its handler has ended, it is not settled yet."""
+        self._note("ended", held)
+
+    def withdrawn(self, held: TaskLease) -> None:
+        """No handler began it, it is not given back yet."""
+        self._note("withdrawn", held)
+
+    def close(self) -> None:
+        """The end."""
+        for _, _, journal in self._queues.values():
+            journal.close()
+
+    def _note(self, what: Literal["begun", "ended", "withdrawn"], held: TaskLease) -> None:
+        keys, shared = tuple(sorted(held.keys)), tuple(sorted(held.shared))
+        event = Event(
+            what, self._worker, held.id, held.sequence, held.attempt, held.token, keys, shared
+        )
+        queue, table, journal = self._queues[held.queue]
+        with self._lock, journal.exchange(_encode(event)) as others:
+            for line in others:
+                try:
+                    table.note(_decode(line))
+                except msgspec.MsgspecError:
+                    continue  # a process died while it wrote this line
+            found = table.note(event)
+        for finding in found:
+            if finding.kind != "overlap" or self._both_leased(queue, table, finding):
+                self.violations += 1
+                _log.error("the auditor: %s", finding, extra=details(held))
+
+    def _both_leased(self, queue: Any, table: Table, finding: Finding) -> bool:
+        try:
+            leased = queue.explain(finding.other.id, limit=1).nodes[0].state == "leased"
+        except KeyError:
+            leased = False
+        except Exception as error:
+            _log.warning("the auditor could not ask about %s: %s", finding, error)
+            return False
+        if not leased:
+            with self._lock:
+                table.forget(finding.other)
+        return bool(leased)
+
+
+SAID = {
+    "order": "began after one that stands behind it",
+    "overlap": "began while another was leased",
+    "token": "has no higher token than one that began before it",
+    "attempt": "came again without a higher attempt",
+}
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Event).decode

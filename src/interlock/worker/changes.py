@@ -1,0 +1,69 @@
+"""Notices that a module of the program was changed, for ``interlock worker --watch``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+
+__all__ = ["Changes", "sources"]
+
+
+def sources() -> set[str]:
+    """The files of all imported modules that are neither Python's nor installed."""
+    installed = {
+        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    found = set()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not file or not file.endswith(".py"):
+            continue
+        path = os.path.abspath(file)
+        if not any(path.startswith(folder + os.sep) for folder in (*installed, own)):
+            found.add(path)
+    return found
+
+
+class Changes:
+    """Looks at files again and again; calls once, on a thread of its own, when one has changed,
+    is new or is gone."""
+
+    def __init__(self, changed: Callable[[str], None], more: set[str] | None = None) -> None:
+        self._changed = changed
+        self._more = more or set()
+        self._seen: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="interlock-watch-files", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look. What was changed before is not noticed."""
+        self._look()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY):
+            if (path := self._look()) is not None:
+                self._changed(path)
+                return
+
+    def _look(self) -> str | None:
+        """The first that is not as it was when it was first seen."""
+        for path in sorted(sources() | self._more):
+            try:
+                stamp = os.stat(path).st_mtime_ns
+            except OSError:
+                stamp = -1
+            if self._seen.setdefault(path, stamp) != stamp:
+                return path
+        return None
+
+
+EVERY = 0.3

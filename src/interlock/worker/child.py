@@ -1,0 +1,139 @@
+"""What runs in a process of the pool; see ``processes``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import logging
+import logging.handlers
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+from interlock.retry import Retry
+from interlock.worker.handle import Outcome, ahandle, handle, judge
+from interlock.worker.work import TaskLease
+
+__all__ = ["main"]
+
+
+def main(settings: str) -> None:
+    """Imports the app, then handles what it is sent, until it is told to end or the worker is
+    gone."""
+    descriptor, reference, path, level = json.loads(settings)
+    sys.path[:] = path
+    pipe = Connection(descriptor)
+    # Ctrl-C goes to the whole group, systemd's TERM to the whole service; the worker decides what
+    # becomes of its processes.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _Link(pipe, level).serve(reference)
+
+
+class _Link:
+    """The connection to the worker."""
+
+    def __init__(self, pipe: Connection, level: int) -> None:
+        self._pipe = pipe
+        self._sending = threading.Lock()
+        self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._main = threading.get_ident()
+        self._task: asyncio.Task[Any] | None = None
+        root = logging.getLogger()
+        root.handlers[:] = [_Records(self)]
+        root.setLevel(level)
+
+    def serve(self, reference: str) -> None:
+        """Handles on this thread; another reads, so that a question is answered meanwhile."""
+        module, _, name = reference.partition(":")
+        app = importlib.import_module(module)
+        for part in name.split("."):
+            app = getattr(app, part)
+        tasks = app._as_tasks()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.send("ready", None)
+        with contextlib.ExitStack() as ending:
+            runner: asyncio.Runner | None = None
+            while (message := self._work.get()) is not None:
+                lease = TaskLease(**message)
+                try:
+                    invocation = tasks.prepare(lease)
+                except Exception as error:
+                    # The worker has this task: the module has changed since it was started.
+                    self.send("done", judge(Retry(), lease, error))
+                    continue
+                if invocation.is_async and runner is None:
+                    runner = ending.enter_context(asyncio.Runner())
+                if invocation.is_async and runner is not None:
+                    outcome = runner.run(self._awaited(invocation, lease))
+                else:
+                    outcome = handle(invocation, lease)
+                self.send("done", outcome)
+        app.close()
+
+    async def _awaited(self, invocation: Any, lease: TaskLease) -> Outcome:
+        self._task = asyncio.current_task()
+        try:
+            return await ahandle(invocation, lease)
+        finally:
+            self._task = None
+
+    def send(self, what: str, value: Any) -> None:
+        """To the worker; without one there is nobody to handle for."""
+        data = pickle.dumps((what, value))
+        try:
+            with self._sending:
+                self._pipe.send_bytes(data)
+        except OSError:
+            os._exit(1)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                what, value = pickle.loads(self._pipe.recv_bytes())
+            except (EOFError, OSError):
+                # The worker is gone, and what is handled here is not this process's any more.
+                os._exit(1)
+            if what == "handle":
+                self._work.put(value)
+            elif what == "stack":
+                self.send("stack", self._stack())
+            else:
+                self._work.put(None)
+                return
+
+    def _stack(self) -> str:
+        if (task := self._task) is not None:
+            from interlock.aio import stack_of
+
+            return stack_of(task)
+        frame = sys._current_frames().get(self._main)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+
+class _Records(logging.handlers.QueueHandler):
+    """Log records go to the worker, whose log they appear in."""
+
+    def __init__(self, link: _Link) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self._link = link
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Sends one."""
+        # `extra` may hold anything; what cannot be sent is told as text.
+        found = {}
+        for name, value in vars(record).items():
+            try:
+                pickle.dumps(value)
+                found[name] = value
+            except Exception:
+                found[name] = repr(value)
+        self._link.send("log", found)

@@ -1,0 +1,99 @@
+"""Runs one handler, and judges what came of it, by the rules of ``KeyedQueue.consume``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from interlock.consumer import log_failure
+from interlock.errors import PayloadError, Reject, RetryAfter
+from interlock.message import _current
+from interlock.retry import Retry
+from interlock.worker.work import Invocation, TaskLease, details
+
+__all__ = ["Outcome", "ahandle", "handle", "judge"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a message is to be settled."""
+
+    how: Literal["ack", "nack", "reject", "release"]
+    result: bytes | None = None
+    delay: float | None = None
+    """Seconds; None: the backoff of the message's policy."""
+    error: str = ""
+    expected: str = "acked"
+    """What the engine answers, if it judges as the worker did."""
+
+    def settlement(self, lease: Any) -> Any:
+        """As the engine's client takes it. Raises LeaseLost."""
+        if self.how == "ack":
+            # Encoded already, by the task's own types.
+            result = None if self.result is None else msgspec.Raw(self.result)
+            return lease.acking(result)
+        if self.how == "nack":
+            return lease.nacking(self.delay, self.error)
+        return lease.rejecting(self.error) if self.how == "reject" else lease.releasing()
+
+
+RELEASED = Outcome("release", expected="released")
+
+
+def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
+    """Calls the handler of a message in this thread. Never raises."""
+    token = _current.set(lease)
+    try:
+        return Outcome("ack", invocation.run())
+    except BaseException as error:
+        return judge(invocation.retry, lease, error)
+    finally:
+        _current.reset(token)
+
+
+async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
+    """Awaits the handler of a message. Never raises, not even when it is cancelled."""
+    token = _current.set(lease)
+    try:
+        return Outcome("ack", await invocation.arun())
+    except asyncio.CancelledError as error:
+        return judge(invocation.retry, lease, error, "was cancelled")
+    except BaseException as error:
+        return judge(invocation.retry, lease, error)
+    finally:
+        _current.reset(token)
+
+
+def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
+    """A handler failed: logs it, and says what becomes of its message."""
+    if isinstance(error, PayloadError):
+        # Another attempt would fail alike; the dead letter keeps the message for a better worker.
+        text = "message %d in queue %r cannot be handled: %s"
+        _log.error(text, lease.id, lease.queue, error, extra=details(lease))
+        return Outcome("reject", error=told(error), expected="dead")
+    if isinstance(error, Reject):
+        return Outcome("reject", error=error.reason, expected="dead")
+    after = error.seconds if isinstance(error, RetryAfter) else None
+    if after is None and not log_failure(retry, lease, error, what):  # type: ignore[arg-type]
+        return Outcome("reject", error=told(error), expected="dead")
+    return failure(retry, lease, told(error), after)
+
+
+def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
+    """An attempt is used up; after `delay` seconds, or the backoff of the message's policy, it
+    comes again."""
+    again = retry.attempts is None or lease.attempt < retry.attempts
+    expected = "retried" if again else "dead" if retry.then == "dead" else "held"
+    return Outcome("nack", delay=delay, error=error, expected=expected)
+
+
+def told(error: BaseException) -> str:
+    """An exception as a dead letter tells it: its name and text."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,260 @@
+"""A pool of processes: each imports the app and handles one message at a time.
+
+A process talks over a socket pair: it is sent messages and questions, and sends outcomes, log
+records and stacks. It is not forked but started anew, so that it has no thread or lock of this one.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import logging
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from interlock.worker.handle import Outcome, failure
+from interlock.worker.running import Done, Running
+from interlock.worker.work import details
+
+__all__ = ["ProcessPool"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class ProcessPool:
+    """Handlers in so many processes."""
+
+    def __init__(self, size: int, reference: str) -> None:
+        self._size = size
+        self._reference = reference
+        self.lock = threading.Lock()
+        self._waiting: collections.deque[Running] = collections.deque()
+        self._children: list[_Child] = []
+        self._closed = False
+
+    def start(self, done: Done) -> None:
+        """See ``Pool``."""
+        self._done = done
+        self._children = [_Child(self, n) for n in range(self._size)]
+
+    def offer(self, batch: Sequence[Running]) -> None:
+        """See ``Pool``."""
+        with self.lock:
+            self._waiting.extend(batch)
+            idle = [child for child in self._children if child.ready and child.busy is None]
+            for child in idle[: len(self._waiting)]:
+                self._give(child)
+
+    def withdraw(self, running: Running) -> bool:
+        """See ``Pool``."""
+        with self.lock:
+            try:
+                self._waiting.remove(running)
+            except ValueError:
+                return False
+            return True
+
+    def stack(self, running: Running) -> str:
+        """See ``Pool``."""
+        found: str = running.at.stack(running) if isinstance(running.at, _Child) else ""
+        return found or "(its process does not answer)\n"
+
+    def stop(self, running: Running) -> None:
+        """Kills the process that handles it; another takes its place."""
+        if isinstance(running.at, _Child):
+            running.at.kill(running)
+
+    def close(self) -> None:
+        """See ``Pool``."""
+        with self.lock:
+            self._closed = True
+        for child in self._children:
+            child.close()
+
+    def _give(self, child: _Child) -> None:
+        """The next message to an idle process; with the lock held."""
+        if self._waiting:
+            running = self._waiting.popleft()
+            running.begin(child)
+            child.handle(running)
+
+    def idle(self, child: _Child) -> None:
+        """It can be given the next message."""
+        with self.lock:
+            child.busy = None
+            child.ready = True
+            self._give(child)
+
+    def ended(self, running: Running, outcome: Outcome) -> None:
+        """What came of a message."""
+        self._done(running, outcome)
+
+    @property
+    def closed(self) -> bool:
+        """No process is started any more."""
+        return self._closed
+
+    @property
+    def reference(self) -> str:
+        """Where the app is."""
+        return self._reference
+
+
+class _Child:
+    """One place of the pool: a process, and the next one when it dies."""
+
+    def __init__(self, pool: ProcessPool, number: int) -> None:
+        self._pool = pool
+        self.ready = False
+        self.busy: Running | None = None
+        self._failures = 0
+        self._killed_for: Running | None = None
+        self._stack: collections.deque[str] = collections.deque()
+        self._stack_bell = threading.Semaphore(0)
+        self._sending = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"interlock-process-{number}", daemon=True
+        )
+        self._thread.start()
+
+    def handle(self, running: Running) -> None:
+        """Sends it a message; that it is dead is noticed where it is read from."""
+        self.busy = running
+        held = running.held
+        self._send(("handle", {
+            "queue": held.queue, "id": held.id, "sequence": held.sequence,
+            "attempt": held.attempt, "token": held.token, "keys": held.keys,
+            "shared": held.shared, "payload": held.payload,
+        }))  # fmt: skip
+
+    def stack(self, running: Running) -> str:
+        """Asks where its handler stands; empty: it does not answer."""
+        if self.busy is not running:
+            return ""
+        while self._stack_bell.acquire(blocking=False):
+            self._stack.popleft()
+        self._send(("stack", None))
+        return self._stack.popleft() if self._stack_bell.acquire(timeout=2.0) else ""
+
+    def kill(self, running: Running) -> None:
+        """Ends the process, if it still handles this."""
+        if self.busy is running and self._process is not None:
+            self._killed_for = running
+            self._process.kill()
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._sending, contextlib.suppress(OSError):
+            if self._pipe is not None and self.busy is None:
+                self._pipe.send_bytes(pickle.dumps(("end", None)))
+        if self.busy is not None and self._process is not None:
+            self._process.kill()
+        self._thread.join(5.0)
+
+    def _send(self, message: tuple[str, Any]) -> None:
+        with self._sending, contextlib.suppress(OSError):
+            assert self._pipe is not None
+            self._pipe.send_bytes(pickle.dumps(message))
+
+    def _run(self) -> None:
+        while not self._pool.closed:
+            began = time.monotonic()
+            self._start()
+            try:
+                self._read()
+            finally:
+                self._buried()
+            if self._pool.closed:
+                return
+            self._killed_for, killed = None, self._killed_for
+            # A process that cannot even begin is not started again and again without a pause.
+            short = time.monotonic() - began < 1.0
+            self._failures = self._failures + 1 if short and killed is None else 0
+            time.sleep(min(0.1 * 2**self._failures, 5.0) if self._failures else 0)
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            settings = json.dumps([theirs.fileno(), self._pool.reference, sys.path, _level()])
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, settings],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        with self._sending:
+            self._pipe = Connection(ours.detach())
+
+    def _read(self) -> None:
+        assert self._pipe is not None
+        while True:
+            try:
+                what, value = pickle.loads(self._pipe.recv_bytes())
+            except (EOFError, OSError):
+                return
+            if what == "ready":
+                self._failures = 0
+                self._pool.idle(self)
+            elif what == "done":
+                running, outcome = self.busy, value
+                assert running is not None
+                # The place is given away again before the settlement, which may take a moment.
+                self._pool.ended(running, outcome)
+                self._pool.idle(self)
+            elif what == "log":
+                record = logging.makeLogRecord(value)
+                logging.getLogger(record.name).handle(record)
+            elif what == "stack":
+                self._stack.append(value)
+                self._stack_bell.release()
+
+    def _buried(self) -> None:
+        """The process is gone: what it handled has failed, at once and not when its lease ends."""
+        assert self._process is not None
+        code = self._process.wait()
+        with self._sending:
+            if self._pipe is not None:
+                self._pipe.close()
+        with self._pool.lock:
+            self.ready = False
+            running, self.busy = self.busy, None
+        if running is None:
+            if code and not self._pool.closed:
+                _log.error("a process of the pool ended before it was ready: %s", _end(code))
+            return
+        if self._killed_for is not running:
+            _log.log(
+                logging.ERROR,
+                "the process that handled message %d in queue %r %s, attempt %d",
+                running.held.id, running.held.queue, _end(code), running.held.attempt,
+                extra=details(running.held),
+            )  # fmt: skip
+        error = f"the process that handled it {_end(code)}"
+        self._pool.ended(running, failure(running.invocation.retry, running.held, error))
+
+
+def _end(code: int) -> str:
+    if code >= 0:
+        return f"ended with {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _level() -> int:
+    """The level from which records are sent back."""
+    return logging.getLogger().getEffectiveLevel()
+
+
+PROGRAM = "import sys; from interlock.worker.child import main; main(sys.argv[1])"

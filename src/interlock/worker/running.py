@@ -1,0 +1,72 @@
+"""A message between its lease and its settlement, and where handlers run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from interlock.worker.handle import Outcome
+from interlock.worker.work import Invocation, TaskLease
+
+__all__ = ["Done", "Pool", "Running"]
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One message that this worker holds."""
+
+    lease: Any
+    """The client's."""
+
+    held: TaskLease
+    """What the handler sees."""
+
+    invocation: Invocation
+    feeder: Any
+    """Through which it is settled."""
+
+    offered: float = field(default_factory=time.monotonic)
+    """When it was given to the pool."""
+
+    started: float | None = None
+    """When a handler began; None: not yet."""
+
+    at: Any = None
+    """Who handles it: a thread's number, a task, a process of the pool."""
+
+    over: bool = False
+    """It is settled, or about to be: what its handler says no longer counts."""
+
+    def begin(self, at: int | asyncio.Task[Any] | object) -> None:
+        """A handler begins now."""
+        self.at = at
+        self.started = time.monotonic()
+
+
+Done = Callable[[Running, Outcome], None]
+"""Called by a pool, on any thread, when a handler has ended."""
+
+
+class Pool(Protocol):
+    """Where handlers run. It is never offered more than it has room for."""
+
+    def start(self, done: Done) -> None:
+        """Before the first message."""
+
+    def offer(self, batch: Sequence[Running]) -> None:
+        """Handle these, each at once."""
+
+    def withdraw(self, running: Running) -> bool:
+        """Take back a message that no handler has begun; False: one has."""
+
+    def stack(self, running: Running) -> str:
+        """Where its handler stands."""
+
+    def stop(self, running: Running) -> None:
+        """End a handler whose lease is revoked, where that can be done."""
+
+    def close(self) -> None:
+        """All messages are settled: end. Does not wait for a handler that hangs."""

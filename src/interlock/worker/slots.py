@@ -1,0 +1,54 @@
+"""How many handlers are idle, and which queue may lease for them next."""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+__all__ = ["Slots"]
+
+
+class Slots:
+    """The places of a pool, shared by the feeders of all queues.
+
+    A feeder takes places before it leases, so that nothing is leased that no handler is idle for.
+    While it only waits for work it keeps one place; of the others, all may be taken by those who
+    find work. Where places are short, the feeders take turns.
+    """
+
+    def __init__(self, size: int, feeders: int) -> None:
+        self.size = size
+        self.free = size
+        self.lock = threading.RLock()
+        """Guards all state of a worker that several threads change."""
+
+        self.tight = feeders > 1 and size <= feeders
+        """There may be fewer places than queues: nobody should wait long while holding one."""
+
+        self._several = feeders > 1
+        self._line: collections.deque[threading.Condition] = collections.deque()
+
+    def take(self, bell: threading.Condition, to_wait: bool = False) -> int:
+        """Takes places for a call: all that are free, but one if the call is `to_wait`; 0: it is
+        not this feeder's turn, and its bell rings when it is. With the lock held."""
+        if self._line and self._line[0] is not bell and self.free <= len(self._line):
+            if bell not in self._line:
+                self._line.append(bell)
+            return 0
+        if not self.free:
+            if bell not in self._line:
+                self._line.append(bell)
+            return 0
+        if bell in self._line:
+            self._line.remove(bell)
+        taken = 1 if to_wait and self._several else self.free
+        self.free -= taken
+        if self.free and self._line:
+            self._line[0].notify()
+        return taken
+
+    def give(self, count: int) -> None:
+        """Gives places back. With the lock held."""
+        self.free += count
+        if count and self._line:
+            self._line[0].notify()

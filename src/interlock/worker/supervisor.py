@@ -1,0 +1,143 @@
+"""Several worker processes under one, for ``interlock worker --processes``.
+
+Each is the same command without that flag, in a session of its own, so that Ctrl-C reaches this
+process alone, which tells them. It does so by a socket pair, and not by TERM, which a service
+manager sends to all of them itself: twice told is not told to hurry. By the same pair a worker says
+that it is ready, and by its end it learns that this process has died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+__all__ = ["Supervisor", "tell_supervisor"]
+
+_log = logging.getLogger("interlock.worker")
+
+VARIABLE = "INTERLOCK_WORKER_SUPERVISOR"
+"""The number of the descriptor by which a worker speaks to its supervisor."""
+
+
+class Supervisor:
+    """Keeps so many workers running."""
+
+    def __init__(self, command: Sequence[str], count: int) -> None:
+        self._command = list(command)
+        self._count = count
+        self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._links: dict[int, socket.socket] = {}
+        self._began: dict[int, float] = {}
+        self._ready: set[int] = set()
+        self._stopping = False
+
+    def signalled(self, number: int) -> None:
+        """A signal came; may be called by its handler."""
+        self._events.put(("signal", number))
+
+    def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> int:
+        """Until it is told to stop and all have ended. Answers the worst of their exit codes; 2 at
+        once if one cannot even begin."""
+        for place in range(self._count):
+            self._start(place)
+        worst, told = 0, False
+        while self._running or not self._stopping:
+            what, value = self._events.get()
+            if what == "signal":
+                self._tell_all(HURRY if self._stopping else STOP)
+                if not self._stopping:
+                    self._stopping = True
+                    stopping()
+            elif what == "start" and not self._stopping:
+                self._start(value)
+            elif what == "ready":
+                self._ready.add(value)
+                if len(self._ready) == self._count and not told:
+                    told = True
+                    ready()
+            elif what == "ended":
+                code = self._running.pop(value).wait()
+                if code == WRONG_USAGE and not told:
+                    self._stopping = True
+                    self._tell_all(STOP)
+                    worst = WRONG_USAGE
+                elif self._stopping:
+                    worst = max(worst, 0 if code == 0 else 1)
+                else:
+                    self._again(value, code)
+        return worst
+
+    def _tell_all(self, word: bytes) -> None:
+        for link in self._links.values():
+            with contextlib.suppress(OSError):
+                link.send(word)
+
+    def _again(self, place: int, code: int) -> None:
+        short = time.monotonic() - self._began[place] < 1.0
+        _log.error("worker %d ended with %d; another is started", place + 1, code)
+        self._ready.discard(place)
+        timer = threading.Timer(1.0 if short else 0.0, self._events.put, (("start", place),))
+        timer.daemon = True
+        timer.start()
+
+    def _start(self, place: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            environment = {**os.environ, VARIABLE: str(theirs.fileno())}
+            process = subprocess.Popen(
+                self._command,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._running[place] = process
+        self._links[place] = ours
+        self._began[place] = time.monotonic()
+        threading.Thread(target=self._follow, args=(place, process, ours), daemon=True).start()
+
+    def _follow(self, place: int, process: subprocess.Popen[bytes], ours: socket.socket) -> None:
+        with ours, contextlib.suppress(OSError):
+            while word := ours.recv(16):
+                if word == b"ready":
+                    self._events.put(("ready", place))
+        process.wait()
+        self._events.put(("ended", place))
+
+
+def tell_supervisor(told: Callable[[str], object]) -> Callable[[], None]:
+    """In a worker: gives what says that it is ready. Without a supervisor that does nothing.
+
+    ``told`` is called, on a thread, when the worker is to stop (``"stop"``), or to stop at once
+    (``"hurry"``). A supervisor that has died has said the first.
+    """
+    text = os.environ.pop(VARIABLE, "")
+    if not text.isdecimal():
+        return lambda: None
+    link = socket.socket(fileno=int(text))
+    os.set_inheritable(int(text), False)
+
+    def follow() -> None:
+        with contextlib.suppress(OSError):
+            while word := link.recv(1):
+                told("hurry" if word == HURRY else "stop")
+        told("stop")
+
+    threading.Thread(target=follow, name="interlock-supervised", daemon=True).start()
+
+    def ready() -> None:
+        with contextlib.suppress(OSError):
+            link.send(b"ready")
+
+    return ready
+
+
+WRONG_USAGE = 2
+STOP, HURRY = b"s", b"h"

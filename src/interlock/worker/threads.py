@@ -1,0 +1,98 @@
+"""A pool of threads. Coroutine functions run there too, on a loop that each thread keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+
+from interlock.worker.handle import Outcome, ahandle, handle
+from interlock.worker.running import Done, Running
+
+__all__ = ["ThreadPool"]
+
+
+class ThreadPool:
+    """Handlers on so many threads, which are daemons."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._bell = threading.Condition(self._lock)
+        self._waiting: collections.deque[Running] = collections.deque()
+        self._idle = 0
+        self._closed = False
+        self._threads: list[threading.Thread] = []
+
+    def start(self, done: Done) -> None:
+        """See ``Pool``."""
+        self._done = done
+        self._threads = [
+            threading.Thread(target=self._run, name=f"interlock-handler-{n}", daemon=True)
+            for n in range(self._size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def offer(self, batch: Sequence[Running]) -> None:
+        """See ``Pool``."""
+        with self._lock:
+            self._waiting.extend(batch)
+            # One is woken, and each that finds more wakes the next: handlers that take no time are
+            # then run by one thread, without a switch between threads for each message.
+            self._bell.notify()
+
+    def withdraw(self, running: Running) -> bool:
+        """See ``Pool``."""
+        with self._lock:
+            try:
+                self._waiting.remove(running)
+            except ValueError:
+                return False
+            return True
+
+    def stack(self, running: Running) -> str:
+        """See ``Pool``."""
+        frame = sys._current_frames().get(running.at) if isinstance(running.at, int) else None
+        return "".join(traceback.format_stack(frame)) if frame else "(it has ended)\n"
+
+    def stop(self, running: Running) -> None:
+        """A thread cannot be ended: it keeps its place until the handler returns."""
+
+    def close(self) -> None:
+        """See ``Pool``."""
+        with self._lock:
+            self._closed = True
+            self._bell.notify_all()
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as ending:
+            runner: asyncio.Runner | None = None
+            while (running := self._next()) is not None:
+                if running.invocation.is_async and runner is None:
+                    runner = ending.enter_context(asyncio.Runner())
+                self._done(running, _handled(running, runner))
+                # No name holds the last message while the next is awaited.
+                del running
+
+    def _next(self) -> Running | None:
+        with self._lock:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._bell.wait()
+            running = self._waiting.popleft()
+            running.begin(threading.get_ident())
+            if self._waiting:
+                self._bell.notify()
+            return running
+
+
+def _handled(running: Running, runner: asyncio.Runner | None) -> Outcome:
+    if not running.invocation.is_async or runner is None:
+        return handle(running.invocation, running.held)
+    return runner.run(ahandle(running.invocation, running.held))

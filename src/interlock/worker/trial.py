@@ -1,0 +1,266 @@
+"""``app.testing()``: what an app sends is handled here and now, on an engine in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+from interlock import _core
+from interlock.engine.calling import Engine
+from interlock.engine.client import Client
+from interlock.engine.transport.memory import MemoryEngine
+from interlock.engine.url import parse
+from interlock.errors import Empty, PayloadError, Reject, RetryAfter
+from interlock.message import _current
+from interlock.retry import Seconds
+from interlock.worker.handle import RELEASED, Outcome, judge
+from interlock.worker.work import Invocation, TaskLease, UnknownTask
+
+__all__ = ["TestCall", "TestWorker"]
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class TestCall:
+    """One call of a task in a test."""
+
+    __test__ = False  # pytest would take it for a test by its name
+
+    task: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    queue: str
+    id: int
+    keys: frozenset[bytes] = frozenset()
+    shared: frozenset[bytes] = frozenset()
+    attempt: int = 0
+    """At which it was handled; 0 for one that was only sent."""
+    error: str = ""
+    """Of a dead letter, its last error."""
+
+
+@dataclass(slots=True)
+class _Noted:
+    sent: list[TestCall] = field(default_factory=list)
+    done: list[TestCall] = field(default_factory=list)
+
+
+class TestWorker:
+    """A worker for tests: on an engine in memory, with a clock that only the test moves.
+
+    ::
+
+        with app.testing() as worker:
+            transfer.send("a", "b", 100)
+            worker.run_until_idle()
+            assert [call.args for call in worker.done] == [("a", "b", 100)]
+
+    While it is entered, what the app sends goes to an engine of its own, encoded and decoded as
+    for any other. Handlers run in the calling thread, one at a time.
+    """
+
+    __test__ = False
+
+    def __init__(self, app: Any) -> None:
+        self.clock = _core.ManualClock()
+        """The time of the engine."""
+        self._app = app
+        self._tasks = app._as_tasks()
+        self._noted = _Noted()
+        self._random: random.Random | None = None
+        self._client: Any = None
+        self._before: Any = None
+
+    @property
+    def sent(self) -> list[TestCall]:
+        """All calls that were sent, in the order of the sends; known ones (``dedup``) are not
+        among them."""
+        return list(self._noted.sent)
+
+    @property
+    def done(self) -> list[TestCall]:
+        """All calls whose handler has returned, in the order in which they did."""
+        return list(self._noted.done)
+
+    @property
+    def dead(self) -> list[TestCall]:
+        """The dead letters, oldest first, queue by queue."""
+        found = []
+        for name in self._queues():
+            for letter in self._app._queue(name).dead_letters(1000):
+                task, args, kwargs = self._read(letter.payload)
+                found.append(
+                    TestCall(
+                        task, args, kwargs, name, letter.id, letter.keys, letter.shared,
+                        letter.attempts, letter.error,
+                    )
+                )  # fmt: skip
+        return found
+
+    def run_until_idle(self, raise_errors: bool = True) -> int:
+        """Handles what is ready, and what that sends, until nothing is.
+
+        The clock stands still: what is delayed or backs off waits for ``advance``.
+
+        Args:
+            raise_errors: raise what a handler raises, when its message is settled by the rules;
+                but ``RetryAfter`` and ``Reject``, by which it only steers. Default True.
+
+        Returns:
+            how many handlers ran.
+        """
+        ran = 0
+        while (lease := self._next()) is not None:
+            ran += 1
+            error = self._handle(*lease)
+            if error is not None and raise_errors:
+                raise error
+        return ran
+
+    def advance(self, seconds: Seconds) -> None:
+        """Moves the clock on. Nothing runs before the next ``run_until_idle``."""
+        self.clock.advance(seconds)
+
+    def shuffle(self, seed: int) -> Self:
+        """From now on takes any of the messages that are ready, chosen by the seed.
+
+        Every such order is legal: another engine, or more handlers, may bring it."""
+        self._random = random.Random(seed)
+        return self
+
+    def close(self) -> None:
+        """What the app sends goes where it went before."""
+        if self._client is not None:
+            self._app._hooks.remove("after_send", self._note)
+            self._app._redirected(self._before)
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> Self:
+        if self._client is not None:
+            raise RuntimeError("this test worker is in use; make another by app.testing()")
+        engine = Engine(parse("memory://"), memory=MemoryEngine(self.clock))
+        self._client = Client(engine)
+        self._before = self._app._redirected(self._client)
+        self._app._hooks.add("after_send", self._note)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._app!r}>"
+
+    def _note(self, sending: Any, job: Any) -> None:
+        if not job.known:
+            self._noted.sent.append(
+                TestCall(
+                    sending.task, sending.args, sending.kwargs, sending.queue, job.id,
+                    sending.keys, sending.shared,
+                )
+            )  # fmt: skip
+
+    def _queues(self) -> list[str]:
+        return sorted({task.declared.queue for task in self._app.tasks.values()})
+
+    def _read(self, payload: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        lease = TaskLease(
+            queue="", id=0, sequence=0, attempt=0, token=0, keys=frozenset(), shared=frozenset(),
+            payload=payload,
+        )  # fmt: skip
+        try:
+            call = self._tasks.prepare(lease).call
+        except (UnknownTask, PayloadError):
+            return lease.task, (), {}
+        return lease.task, call.args, call.kwargs
+
+    def _next(self) -> tuple[Any, Any] | None:
+        if self._client is None:
+            raise RuntimeError("run_until_idle(): enter it first: with app.testing() as worker")
+        names = self._queues()
+        if self._random is not None:
+            self._random.shuffle(names)
+        for name in names:
+            queue = self._app._queue(name)
+            try:
+                leases = queue.get_many(1 if self._random is None else MANY, False)
+            except Empty:
+                continue
+            chosen = leases[0] if self._random is None else self._random.choice(leases)
+            others = [RELEASED.settlement(lease) for lease in leases if lease is not chosen]
+            if others:
+                queue.settle(others)
+            return queue, chosen
+        return None
+
+    def _handle(self, queue: Any, lease: Any) -> BaseException | None:
+        held = TaskLease(
+            queue=queue.name, id=lease.id, sequence=lease.sequence, attempt=lease.attempt,
+            token=lease.token, keys=lease.keys, shared=lease.shared, payload=lease.payload,
+            is_lost=lambda: bool(lease.lost),
+        )  # fmt: skip
+        try:
+            invocation = self._tasks.prepare(held)
+        except (UnknownTask, PayloadError) as error:
+            # No other worker has it, so it would come again and again.
+            queue.settle([Outcome("reject", error=str(error)).settlement(lease)])
+            return error
+        outcome, raised = _ran(invocation, held)
+        queue.settle([outcome.settlement(lease)])
+        if raised is None:
+            call = invocation.call
+            self._noted.done.append(
+                TestCall(
+                    held.task, call.args, call.kwargs, queue.name, held.id, held.keys,
+                    held.shared, held.attempt,
+                )
+            )  # fmt: skip
+        return None if isinstance(raised, RetryAfter | Reject) else raised
+
+
+def _ran(invocation: Invocation, held: TaskLease) -> tuple[Outcome, BaseException | None]:
+    token = _current.set(held)
+    try:
+        result = asyncio_run(invocation) if invocation.is_async else invocation.run()
+    except BaseException as error:
+        return judge(invocation.retry, held, error), error
+    finally:
+        _current.reset(token)
+    return Outcome("ack", result), None
+
+
+def asyncio_run(invocation: Invocation) -> bytes | None:
+    """Awaits a handler from a plain function; where a loop runs in this thread, on another."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(invocation.arun())
+    return _elsewhere(lambda: asyncio.run(invocation.arun()))
+
+
+def _elsewhere(call: Callable[[], R]) -> R:
+    found: list[R] = []
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,))
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+    return found[0]
+
+
+MANY = 64
+"""Of so many ready messages a shuffled run chooses."""

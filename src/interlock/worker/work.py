@@ -1,0 +1,145 @@
+"""What a worker handles: the lease that a handler sees, and what is asked of an app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+from interlock.retry import Retry
+
+__all__ = ["Invocation", "TaskLease", "Tasks", "UnknownTask"]
+
+
+class TaskLease:
+    """The lease under which a task's handler runs, as ``current_lease()`` gives it, in any pool.
+
+    The worker settles it when the handler has ended, so it has no ``ack``: a handler returns, or
+    raises, for instance ``RetryAfter`` or ``Reject``.
+    """
+
+    __slots__ = (
+        "_is_lost", "attempt", "id", "keys", "payload", "queue", "sequence", "shared", "task",
+        "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        id: int,
+        sequence: int,
+        attempt: int,
+        token: int,
+        keys: frozenset[bytes],
+        shared: frozenset[bytes],
+        payload: bytes,
+        task: str = "",
+        is_lost: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.queue = queue
+        self.id = id
+        self.sequence = sequence
+        """Its place in the queue; the id, unless it was delayed."""
+        self.attempt = attempt
+        """1 for the first."""
+        self.token = token
+        """Rises with every lease of the queue: a fence for what the handler writes."""
+        self.keys = keys
+        self.shared = shared
+        self.payload = payload
+        """The call as it is on the wire."""
+        self.task = task
+        """The task's name."""
+        self._is_lost = is_lost
+
+    @property
+    def lost(self) -> bool:
+        """It ran out or was revoked, as far as the worker knows: what the handler still does may
+        be done a second time by another."""
+        return self._is_lost()
+
+    def ack(self, *_: object) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("ack")
+
+    def nack(self, *_: object, **__: object) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("nack")
+
+    def reject(self, *_: object) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("reject")
+
+    def release(self) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("release")
+
+    def extend(self, *_: object) -> NoReturn:
+        """Not here."""
+        raise TypeError("extend(): the worker extends the lease while the handler runs")
+
+    def _settled_by_the_worker(self, call: str) -> NoReturn:
+        raise TypeError(
+            f"{call}(): the worker settles when the handler has ended: return for ack, raise for "
+            f"nack; raise RetryAfter(seconds) or Reject(reason) to steer"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of message {self.id} in queue {self.queue!r}, "
+            f"attempt {self.attempt}, token {self.token}>"
+        )
+
+
+class UnknownTask(LookupError):
+    """The message calls a task that this worker does not have."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        super().__init__(f"no task is called {task!r} here")
+
+
+class Invocation(Protocol):
+    """One message, ready to be handled. Its arguments are decoded when it runs."""
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which the lease is revoked."""
+
+    @property
+    def retry(self) -> Retry:
+        """By which failures are judged."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether ``arun`` is to be awaited, rather than ``run`` called."""
+
+    def run(self) -> bytes | None:
+        """Calls the handler; gives its result, encoded, where one is kept."""
+
+    async def arun(self) -> bytes | None:
+        """The same for a coroutine function."""
+
+
+class Tasks(Protocol):
+    """What a worker asks of an app."""
+
+    def prepare(self, lease: TaskLease) -> Invocation:
+        """What the message of this lease calls; sets ``lease.task``. Raises UnknownTask, and
+        PayloadError where the message is no call."""
+
+
+def details(lease: TaskLease) -> dict[str, Any]:
+    """What a log line about a message carries as ``extra``."""
+    return {
+        "queue": lease.queue,
+        "id": lease.id,
+        "keys": sorted(lease.keys | lease.shared),
+        "attempt": lease.attempt,
+        "token": lease.token,
+        "task": lease.task,
+    }

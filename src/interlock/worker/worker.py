@@ -1,0 +1,393 @@
+"""``Worker``: leases for handlers that are idle, has them run, settles, and ends in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from interlock.errors import PayloadError
+from interlock.retry import Retry, Seconds, seconds
+from interlock.worker.feeder import Feeder
+from interlock.worker.handle import RELEASED, Outcome, failure, judge
+from interlock.worker.journal import Journal
+from interlock.worker.keeper import Aside, Keeper
+from interlock.worker.running import Pool, Running
+from interlock.worker.slots import Slots
+from interlock.worker.work import TaskLease, Tasks, UnknownTask, details
+
+if TYPE_CHECKING:
+    from interlock.worker.audit import Audit
+
+__all__ = ["Figures", "Settings", "Worker"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a worker is told. Raises TypeError and ValueError where it cannot be."""
+
+    queues: tuple[str, ...] = ("default",)
+    concurrency: int = 16
+    pool: str = "thread"
+    audit: bool = False
+    lease: float = 30.0
+    """Seconds after which the leases of a worker that was killed run out."""
+    reference: str = ""
+    """Where the processes of a pool find the app, as ``module:name``."""
+
+    def __post_init__(self) -> None:
+        if not self.queues or not all(isinstance(name, str) and name for name in self.queues):
+            raise ValueError(f"worker(): queues is {self.queues!r}; allowed: one or more names")
+        if len(set(self.queues)) < len(self.queues):
+            raise ValueError(f"worker(): queues names one twice: {', '.join(self.queues)}")
+        if not isinstance(self.concurrency, int) or isinstance(self.concurrency, bool):
+            kind = type(self.concurrency).__name__
+            raise TypeError(f"worker(): threads is {kind}; allowed: int")
+        if not 1 <= self.concurrency <= MOST_HANDLERS:
+            raise ValueError(
+                f"worker(): threads is {self.concurrency}; allowed: 1 to {MOST_HANDLERS}"
+            )
+        if self.pool not in POOLS:
+            raise ValueError(f"worker(): pool is {self.pool!r}; allowed: {', '.join(POOLS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a worker has done since it was made."""
+
+    handed: int
+    """Messages that were leased."""
+    handled: int
+    """Handlers that returned."""
+    failed: int
+    """Handlers that raised."""
+    lost: int
+    """Settlements that came too late: the lease had run out or was revoked."""
+    running: int
+    """Messages that are held now."""
+    violations: int
+    """What the auditor found; 0 where it is off."""
+
+
+class Worker:
+    """Handles the messages of an app's queues; made by ``App.worker``.
+
+    As a context manager it runs from its beginning to its end, where it finishes what it has begun.
+    """
+
+    def __init__(
+        self, tasks: Tasks, open_queue: Callable[..., Any], settings: Settings, url: str
+    ) -> None:
+        self.settings = settings
+        self._tasks = tasks
+        self._open_queue = open_queue
+        self._url = url
+        self.url = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
+        """The engine, without a password."""
+        self._slots = Slots(settings.concurrency, len(settings.queues))
+        self._running: dict[int, Running] = {}
+        self._empty = threading.Condition(self._slots.lock)
+        self._pool = _pool(settings)
+        self._keeper = Keeper(self.holding, self._give_back, self._revoke, self._put_back)
+        self._feeders: list[Feeder] = []
+        self._audit: Audit | None = None
+        self._handled = self._failed = 0
+        self._stopped = False
+        self.broken: BaseException | None = None
+        """Why it ended by itself; None: it has not."""
+        self.on_broken: Callable[[], object] = lambda: None
+        """Called once it has."""
+
+    def start(self) -> Self:
+        """Begins to take messages; returns at once."""
+        if self._feeders:
+            raise RuntimeError("start(): the worker was started before; make another")
+        if self.settings.audit:
+            from interlock.worker.audit import Audit
+
+            self._audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
+        self._pool.start(self._done)
+        self._keeper.start()
+        for name in self.settings.queues:
+            queue = self._open_queue(name, lease=self.settings.lease)
+            feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke)
+            feeder.full = self._keeper.full
+            if self._audit is not None:
+                self._audit.follow(name, queue, Journal.of(self._url, name))
+            self._feeders.append(feeder)
+        for feeder in self._feeders:
+            feeder.start()
+        return self
+
+    def wait_until_ready(self, timeout: Seconds | None = None) -> bool:
+        """Waits until the engine has answered for each queue. False: not within ``timeout``."""
+        left = None if timeout is None else seconds(timeout, "wait_until_ready(): timeout")
+        until = None if left is None else time.monotonic() + left
+        return all(
+            feeder.connected.wait(None if until is None else max(0.0, until - time.monotonic()))
+            for feeder in self._feeders
+        )
+
+    def stop(self, timeout: Seconds | None = None) -> bool:
+        """Takes no more, lets handlers that run finish, hands back what has not begun.
+
+        After ``timeout`` seconds, by default never, it hands back what still runs as well: those
+        messages come again, their attempt one higher. Their threads cannot be ended and go on.
+
+        Returns:
+            True if everything it held was settled as its handlers said.
+        """
+        self.quiesce()
+        whole = self._wait(None if timeout is None else seconds(timeout, "stop(): timeout"))
+        return self.hand_back() and whole
+
+    def quiesce(self) -> None:
+        """Takes no more; what has begun goes on."""
+        with self._slots.lock:
+            self._stopped = True
+            running = list(self._running.values())
+        for feeder in self._feeders:
+            feeder.stop()
+        for each in running:
+            if each.started is None:
+                self._give_back(each)
+        for aside in self._keeper.all_aside():
+            self._put_back(aside)
+
+    def hand_back(self) -> bool:
+        """Ends: what still runs goes back as failed, and what was to be settled is. True: nothing
+        ran any more, and the engine was told all of it."""
+        left = [running for running in self.holding() if self._take(running)]
+        for running in left:
+            error = "the worker was stopped while its handler ran"
+            _log.error(
+                "message %d in queue %r goes back: %s", running.held.id, running.held.queue,
+                error, extra=details(running.held),
+            )  # fmt: skip
+            outcome = failure(running.invocation.retry, running.held, error, 0.0)
+            running.feeder.settle(running.lease, running.held, outcome)
+        self._keeper.stop()
+        unsaid = [feeder for feeder in self._feeders if not feeder.flush(LONGEST_FLUSH)]
+        self._pool.close()
+        if self._audit is not None:
+            self._audit.close()
+        return not (unsaid or left)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until nothing is held any more, for so many seconds; after ``quiesce``."""
+        return self._wait(timeout)
+
+    def holding(self) -> list[Running]:
+        """What is held now."""
+        with self._slots.lock:
+            return list(self._running.values())
+
+    def stacks(self) -> list[dict[str, Any]]:
+        """What the handlers are doing now, one entry each, the longest first."""
+        now = time.monotonic()
+        found = []
+        for running in self.holding():
+            if running.started is None:
+                continue
+            entry = details(running.held)
+            entry["keys"] = [key.decode(errors="backslashreplace") for key in entry["keys"]]
+            entry["seconds"] = round(now - running.started, 3)
+            entry["lost"] = running.over or running.held.lost
+            entry["stack"] = self._pool.stack(running)
+            found.append(entry)
+        return sorted(found, key=lambda entry: -float(entry["seconds"]))
+
+    def figures(self) -> Figures:
+        """What was done so far."""
+        return Figures(
+            handed=sum(feeder.handed for feeder in self._feeders),
+            handled=self._handled,
+            failed=self._failed,
+            lost=sum(feeder.lost for feeder in self._feeders),
+            running=len(self._running),
+            violations=self._audit.violations if self._audit else 0,
+        )
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.settings.queues)
+        return f"<{type(self).__name__} of {names}, {self.settings.concurrency} handlers>"
+
+    # -- From lease to settlement -----------------------------------------------------------------
+
+    def _dispatch(self, feeder: Feeder, leases: Sequence[Any]) -> int:
+        """Gives leased messages to the pool. Answers how many take no place in it."""
+        batch = []
+        for lease in leases:
+            if self._stopped:
+                self._refused(feeder, lease)
+                continue
+            running = self._prepared(feeder, lease)
+            if running is not None:
+                batch.append(running)
+        with self._slots.lock:
+            # Under the lock: nothing is added any more once the worker was told to stop.
+            late, batch = (batch, []) if self._stopped else ([], batch)
+            for running in batch:
+                self._running[id(running)] = running
+        for running in late:
+            if self._audit is not None:
+                self._audit.withdrawn(running.held)
+            feeder.settle(running.lease, running.held, RELEASED)
+        if batch:
+            self._keeper.wake()
+            self._pool.offer(batch)
+        return len(leases) - len(batch)
+
+    def _refused(self, feeder: Feeder, lease: Any) -> None:
+        """Leased while the worker was told to stop: nobody begins it."""
+        feeder.settle(lease, self._held(feeder, lease), RELEASED)
+
+    def _held(self, feeder: Feeder, lease: Any) -> TaskLease:
+        return TaskLease(
+            queue=feeder.name,
+            id=lease.id,
+            sequence=lease.sequence,
+            attempt=lease.attempt,
+            token=lease.token,
+            keys=lease.keys,
+            shared=lease.shared,
+            payload=lease.payload,
+        )
+
+    def _prepared(self, feeder: Feeder, lease: Any) -> Running | None:
+        held = self._held(feeder, lease)
+        try:
+            invocation = self._tasks.prepare(held)
+        except UnknownTask as unknown:
+            nap = self._keeper.set_aside(lease, held, feeder)
+            _log.warning(
+                "message %d in queue %r calls the task %r, which this worker does not have; it "
+                "goes back in %g s, its attempt unchanged",
+                held.id, held.queue, unknown.task, nap, extra=details(held),
+            )  # fmt: skip
+            if self._stopped:
+                # Nobody puts back any more what was set aside since.
+                for aside in self._keeper.all_aside():
+                    self._put_back(aside)
+            return None
+        except PayloadError as error:
+            feeder.settle(lease, held, judge(Retry(), held, error))
+            return None
+        running = Running(lease, held, invocation, feeder)
+        held._is_lost = lambda: running.over or lease.lost
+        if self._audit is not None:
+            self._audit.begun(held)
+        return running
+
+    def _done(self, running: Running, outcome: Outcome) -> None:
+        """A handler has ended: called by the pool, on the thread of the handler."""
+        if outcome.how == "ack":
+            self._handled += 1
+        else:
+            self._failed += 1
+        if self._audit is not None:
+            self._audit.ended(running.held)
+        mine = self._take(running)
+        if mine:
+            running.feeder.settle(running.lease, running.held, outcome)
+        else:
+            _log.warning(
+                "the handler of message %d in queue %r ended after its lease was revoked",
+                running.held.id, running.held.queue, extra=details(running.held),
+            )  # fmt: skip
+        self._free(running)
+
+    def _take(self, running: Running) -> bool:
+        """Whoever settles a message takes it first: it is settled once."""
+        with self._slots.lock:
+            mine = not running.over
+            running.over = True
+            return mine
+
+    def _free(self, running: Running) -> None:
+        with self._slots.lock:
+            if self._running.pop(id(running), None) is None:
+                return
+            self._slots.give(1)
+            running.feeder.ring()
+            if not self._running:
+                self._empty.notify_all()
+
+    def _give_back(self, running: Running) -> None:
+        """No handler has begun it: the same place, the same attempt."""
+        if not self._pool.withdraw(running):
+            return
+        if self._take(running):
+            if self._audit is not None:
+                self._audit.withdrawn(running.held)
+            running.feeder.settle(running.lease, running.held, RELEASED)
+        self._free(running)
+
+    def _revoke(self, running: Running, limit: float) -> None:
+        """Its time is up: the lease ends, by its own token, and the handler is on its own."""
+        if not self._take(running):
+            return
+        stack = self._pool.stack(running)
+        _log.error(
+            "message %d was handled for more than %.3g s; its lease is revoked. "
+            "The handler stands at\n%s",
+            running.held.id, limit, stack, extra=details(running.held),
+        )  # fmt: skip
+        if self._audit is not None:
+            self._audit.ended(running.held)
+        error = f"handled for more than {limit:.3g} s"
+        outcome = failure(running.invocation.retry, running.held, error)
+        running.feeder.settle(running.lease, running.held, outcome)
+        self._pool.stop(running)
+
+    def _put_back(self, aside: Aside) -> None:
+        aside.feeder.settle(aside.lease, aside.held, RELEASED)
+        aside.feeder.ring()
+
+    def _wait(self, timeout: float | None) -> bool:
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._slots.lock:
+            while self._running:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._empty.wait(left)
+        return True
+
+    def _broke(self, error: BaseException) -> None:
+        if self.broken is None:
+            self.broken = error
+            self.on_broken()
+
+
+def _pool(settings: Settings) -> Pool:
+    if settings.pool == "asyncio":
+        from interlock.worker.loop import LoopPool
+
+        return LoopPool(settings.concurrency)
+    if settings.pool == "process":
+        from interlock.worker.processes import ProcessPool
+
+        return ProcessPool(settings.concurrency, settings.reference)
+    from interlock.worker.threads import ThreadPool
+
+    return ThreadPool(settings.concurrency)
+
+
+POOLS = ("thread", "asyncio", "process")
+MOST_HANDLERS = 10_000
+LONGEST_FLUSH = 10.0

@@ -1,0 +1,106 @@
+"""Key templates and callables: what they give, and what is refused where a task is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from interlock.app import App, KeySet
+
+
+@dataclass
+class Order:
+    user_id: int
+    sides: list[tuple[str, int]]
+
+
+def transfer(src: str, dst: str, cents: int = 1) -> int:
+    return cents
+
+
+def keys_of(spec: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> set[bytes]:
+    return set(App().task(keys=spec)(function).keys_of(*args, **kwargs).keys)
+
+
+def test_a_template_is_filled_from_the_arguments_however_they_are_given() -> None:
+    task = App().task(keys=["account:{src}", "account:{dst}"], shared="rates")(transfer)
+    expected = KeySet(frozenset({b"account:a", b"account:b"}), frozenset({b"rates"}))
+    assert task.keys_of("a", "b") == task.keys_of(dst="b", src="a") == expected
+
+
+def test_a_default_is_an_argument_like_any_other() -> None:
+    assert keys_of("cents:{cents}", transfer, "a", "b") == {b"cents:1"}
+
+
+def test_a_field_may_go_into_attributes_and_indexes() -> None:
+    def match(order: Order, book: dict[str, str]) -> None: ...
+
+    order = Order(7, [("X", 1), ("Y", -1)])
+    spec = ["user:{order.user_id}", "{order.sides[1][0]}", "book:{book[name]}"]
+    assert keys_of(spec, match, order, {"name": "n"}) == {b"user:7", b"Y", b"book:n"}
+
+
+def test_a_template_that_is_one_field_gives_the_value_itself() -> None:
+    def f(key: Any) -> None: ...
+
+    assert keys_of("{key}", f, b"\xff") == {b"\xff"}
+    assert keys_of("{key}", f, 7) == keys_of("{key}", f, "7") == {b"7"}
+
+
+def test_braces_are_written_twice() -> None:
+    assert keys_of("{{{src}}}", transfer, "a", "b") == {b"{a}"}
+
+
+def test_a_callable_is_asked_with_the_arguments_and_the_defaults() -> None:
+    assert keys_of(lambda src, dst, cents: [src, cents], transfer, "a", dst="b") == {b"a", b"1"}
+    assert keys_of(lambda *args: args[0], transfer, "ab", "b") == {b"ab"}
+
+
+def test_a_key_named_in_both_ways_is_held_alone() -> None:
+    task = App().task(keys="{src}", shared=["{src}", "{dst}"])(transfer)
+    assert task.keys_of("a", "b") == KeySet(frozenset({b"a"}), frozenset({b"b"}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "text"),
+    [
+        ("account:{source}", TypeError, r"'account:\{source\}' names 'source'.*transfer\(\) .*src"),
+        ("{src!r}", ValueError, "formats 'src'"),
+        ("{src:>5}", ValueError, "formats 'src'"),
+        ("{0}", ValueError, "names no argument"),
+        ("{}", ValueError, "names no argument"),
+        ("{src.}", ValueError, "names no argument"),
+        ("{src", ValueError, "no template"),
+        ("", ValueError, "empty template"),
+        (3, TypeError, "keys of transfer.. is int"),
+        (b"key", TypeError, "keys of transfer.. is bytes"),
+        (["a", 3], TypeError, "holds int"),
+        (lambda src: src, TypeError, r"the task's arguments, \(src, dst"),
+    ],
+)
+def test_what_cannot_give_keys_is_refused_where_the_task_is_declared(
+    spec: Any, kind: type[Exception], text: str
+) -> None:
+    app = App()
+    with pytest.raises(kind, match=text):
+        app.task(keys=spec)(transfer)
+    assert not app.tasks
+
+
+@pytest.mark.parametrize("value", [1.5, None, True, b"a", ("a", 1)])
+def test_a_value_that_is_no_part_of_a_key_is_refused_by_its_field(value: Any) -> None:
+    with pytest.raises(TypeError, match=rf"'src' in 'account:\{{src\}}' is {type(value).__name__}"):
+        keys_of("account:{src}", transfer, value, "b")
+
+
+def test_an_attribute_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match=r"has no 'src\.user' in this call"):
+        keys_of("u:{src.user}", transfer, "a", "b")
+
+
+def test_arguments_that_the_function_does_not_take_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"transfer\(src, dst, cents\): too many positional"):
+        keys_of("{src}", transfer, 1, 2, 3, 4)

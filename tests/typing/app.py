@@ -1,0 +1,105 @@
+"""What a user writes of tasks, and the types it must have: for mypy and pyright, never run."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from interlock import (
+    App,
+    AsyncTask,
+    Handling,
+    Job,
+    KeySet,
+    Middleware,
+    Retry,
+    Sending,
+    Task,
+    Worker,
+)
+from interlock.testing import TestCall, TestWorker
+
+app = App("redis://127.0.0.1:6379", retry=Retry(3), send_timeout=dt.timedelta(seconds=2))
+
+
+@dataclass
+class Order:
+    id: int
+    customer: str
+
+
+def instruments(order: Order, *, rush: bool = False) -> list[str]:
+    return [order.customer]
+
+
+@app.task(keys="order:{order.id}", shared=["rates", "day:{day}"], timeout=30, result_ttl=60)
+def ship(order: Order, day: int = 1) -> str:
+    return order.customer
+
+
+@app.task(name="shop.notify", keys=instruments, queue="slow", retry=Retry(attempts=None))
+async def notify(order: Order, *, rush: bool = False) -> int:
+    return order.id
+
+
+def send() -> None:
+    job = ship.send(Order(1, "ada"), day=3)
+    assert_type(job, Job[str])
+    assert_type(job.result(timeout=5), str)
+    assert_type(job.id, int)
+    assert_type(job.known, bool)
+    assert_type(ship(Order(1, "ada")), str)
+    assert_type(ship.keys_of(Order(1, "ada")), KeySet)
+    assert_type(
+        ship.options(delay=dt.timedelta(minutes=1), priority=5, dedup="d", timeout=3).send(
+            Order(1, "ada")
+        ),
+        Job[str],
+    )
+    ship.send("ada")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ship.send()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    ship.send(Order(1, "ada"), night=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def asend() -> None:
+    job = await notify.asend(Order(1, "ada"), rush=True)
+    assert_type(job, Job[int])
+    assert_type(await job.aresult(), int)
+    assert_type(await notify(Order(1, "ada")), int)
+    assert_type(await notify.options(priority=1).asend(Order(1, "ada")), Job[int])
+    async with app:
+        pass
+
+
+class Tracing(Middleware):
+    def before_send(self, sending: Sending) -> None:
+        sending.headers["trace"] = sending.task
+
+    def on_error(self, handling: Handling, error: BaseException) -> None:
+        assert_type(handling.lease.token, int)
+
+
+app.use(Tracing())
+
+
+@app.after_handle
+def seen(handling: Handling, result: Any) -> None:
+    assert_type(handling.headers, dict[str, str])
+
+
+def work() -> None:
+    with app, app.worker(threads=4, queues=["default", "slow"], pool="asyncio") as worker:
+        assert_type(worker, Worker)
+        assert_type(worker.figures().handled, int)
+    with app.testing() as trial:
+        assert_type(trial, TestWorker)
+        assert_type(trial.shuffle(7).run_until_idle(raise_errors=False), int)
+        trial.advance(60)
+        assert_type(trial.sent + trial.done + trial.dead, list[TestCall])
+
+
+def kinds(one: Task[[int], str], other: AsyncTask[[int], str]) -> None:
+    assert_type(one(3), str)
+    assert_type(one.send(3), Job[str])
+    assert_type(other.send(3), Job[str])
