@@ -297,7 +297,10 @@ impl Queue {
             if call == last {
                 caller.place = Some(place);
             } else {
-                let text = format!("STALECALL il1_{}: call {last} comes after call {call}", waiter.function.name());
+                let text = format!(
+                    "STALECALL il1_{}: call {last} comes after call {call}",
+                    waiter.function.name()
+                );
                 answer_error(cx, waiter.ticket, &Refused(text));
             }
         }
@@ -351,7 +354,13 @@ impl Queue {
         }
     }
 
-    fn answer_lease(&mut self, waiter: &Waiter, wanted: Wanted, out: Vec<u8>, cx: &mut Context<'_>) {
+    fn answer_lease(
+        &mut self,
+        waiter: &Waiter,
+        wanted: Wanted,
+        out: Vec<u8>,
+        cx: &mut Context<'_>,
+    ) {
         let Waiter { function, consumer, call, ticket, .. } = waiter;
         if *call > 0 {
             let number = self.consumer(consumer);
@@ -450,7 +459,9 @@ impl Queue {
         let wanted = lease::read(&mut from)?;
         let caller = Caller { function, consumer, call, wait: 0, place: None };
         let mut out = Vec::new();
-        let Repeat::Goes(caller, half) = self.repeated(caller, cx, &mut out)? else { return Ok(()) };
+        let Repeat::Goes(caller, half) = self.repeated(caller, cx, &mut out)? else {
+            return Ok(());
+        };
         self.begin(cx);
         // An unnumbered `il1_next` keeps nothing, so that what it answered need not be known.
         self.lease_call(caller, wanted, half, cx, &mut out);

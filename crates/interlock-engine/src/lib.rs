@@ -146,7 +146,10 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Outcome {
         if key.is_some() {
-            return Outcome::Refused(Refused(format!("BADARG il1_{}: takes no key", function.name())));
+            return Outcome::Refused(Refused(format!(
+                "BADARG il1_{}: takes no key",
+                function.name()
+            )));
         }
         if let Err(refused) = args::Reader::new(function.name(), args).end() {
             return Outcome::Refused(refused);
@@ -157,8 +160,13 @@ impl Engine {
             reply::texts(out, &names);
         } else {
             let settings = &self.shared.settings;
-            let mut told: Vec<&[u8]> =
-                vec![WIRE.as_bytes(), settings.version.as_bytes(), b"keys=4096", b"parks", b"queues"];
+            let mut told: Vec<&[u8]> = vec![
+                WIRE.as_bytes(),
+                settings.version.as_bytes(),
+                b"keys=4096",
+                b"parks",
+                b"queues",
+            ];
             if settings.journal.is_some() {
                 told.push(b"journal");
             }
@@ -187,7 +195,9 @@ impl Engine {
             return refuse("BADARG", function.name(), text);
         }
         let cell = match function.class() {
-            Class::Read => self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name)),
+            Class::Read => {
+                self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name))
+            }
             _ => self.cell(name),
         };
         let queue = cell.lock_arc();
@@ -214,7 +224,11 @@ impl Engine {
     pub fn tick(&self, now: Time, served: &mut Vec<Served>) {
         let due: Vec<Box<[u8]>> = {
             let alarms = self.shared.alarms.lock();
-            alarms.iter().take_while(|(time, _)| *time <= now).map(|(_, name)| name.clone()).collect()
+            alarms
+                .iter()
+                .take_while(|(time, _)| *time <= now)
+                .map(|(_, name)| name.clone())
+                .collect()
         };
         for name in due {
             let cell = self.cell(&name);
@@ -348,7 +362,9 @@ impl Held<'_> {
             let mut tickets = shared.tickets.lock();
             served[from..].iter().for_each(|served| drop(tickets.remove(&served.ticket)));
         }
-        if let Some(ticket) = caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some()) {
+        if let Some(ticket) =
+            caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some())
+        {
             shared.tickets.lock().insert(ticket, self.cell.clone());
         }
         self.engine.after(&mut self.queue);

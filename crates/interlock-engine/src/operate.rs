@@ -73,7 +73,9 @@ impl Queue {
         self.begin(cx);
         if let Some(declaration) = declaration {
             let other = declaration.declared.differs(&self.declared);
-            if let (true, Some((name, new, old))) = (self.is_declared && !declaration.replace, other) {
+            if let (true, Some((name, new, old))) =
+                (self.is_declared && !declaration.replace, other)
+            {
                 let text = format_args!("{name} is '{new}'; the queue was declared with '{old}'");
                 return refuse("OPTIONSMISMATCH", from.called, text);
             }
@@ -134,7 +136,9 @@ impl Queue {
             // Which ones, for they come in the order in which they lie.
             let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();
             let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-            cx.record(self, "purged", &ids);
+            if count > 0 {
+                cx.record(self, "purged", &ids);
+            }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
             count
         } else {
@@ -173,7 +177,11 @@ impl Queue {
         while from.more() {
             let i = keys.len() + 1;
             if keys.len() == MAX_BATCH_KEYS {
-                return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH_KEYS} keys"));
+                return refuse(
+                    "TOOBIG",
+                    from.called,
+                    format_args!("more than {MAX_BATCH_KEYS} keys"),
+                );
             }
             keys.push(key(from, format_args!("keys[{i}]"))?);
         }
@@ -221,11 +229,11 @@ impl Queue {
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
             Function::Skip => (s.skip(now, id), End::Skipped),
             Function::Revoke => match s.revoke(now, id, then) {
-                Some(None) => return Ok(tell(out, true)),
+                Some(None) => return told(out, true),
                 revoked => (revoked.flatten(), End::Skipped),
             },
-            Function::Retry => return Ok(tell(out, s.retry(now, id))),
-            _ => return Ok(tell(out, s.bury(now, id))),
+            Function::Retry => return told(out, s.retry(now, id)),
+            _ => return told(out, s.bury(now, id)),
         };
         tell(out, body.is_some());
         if let Some(body) = body {
@@ -261,6 +269,11 @@ impl Queue {
 fn tell(out: &mut Vec<u8>, yes: bool) {
     reply::array(out, 1);
     reply::text(out, if yes { b"1" } else { b"0" });
+}
+
+fn told(out: &mut Vec<u8>, yes: bool) -> Read<()> {
+    tell(out, yes);
+    Ok(())
 }
 
 /// A key that is not empty and not too long.

@@ -51,7 +51,14 @@ impl Default for Settings {
 /// | `forgotten` | it is not durable any more |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {
-    fn record(&self, queue: &[u8], durability: Durability, now: Time, function: &str, args: &[&[u8]]);
+    fn record(
+        &self,
+        queue: &[u8],
+        durability: Durability,
+        now: Time,
+        function: &str,
+        args: &[&[u8]],
+    );
 
     /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
     /// it makes the queue larger. The text says why not.

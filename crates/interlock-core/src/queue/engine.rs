@@ -58,7 +58,11 @@ impl<P> Scheduler<P> {
     }
 
     #[inline]
-    pub fn ack_within(&mut self, handle: Handle, budget: &mut Budget) -> Result<Option<P>, LeaseLost> {
+    pub fn ack_within(
+        &mut self,
+        handle: Handle,
+        budget: &mut Budget,
+    ) -> Result<Option<P>, LeaseLost> {
         let at = self.leased(handle)?;
         self.end_lease(handle.place);
         self.stats.acks += 1;
