@@ -135,7 +135,9 @@ impl Queue {
             // Which ones, for they come in the order in which they lie.
             let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();
             let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-            cx.record(self, "purged", &ids);
+            if count > 0 {
+                cx.record(self, "purged", &ids);
+            }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
             count
         } else {
