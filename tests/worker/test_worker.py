@@ -1,4 +1,4 @@
-"""A worker in the process of the test, on Redis, in all pools: handling, judging, settling."""
+"""A worker in the process of the test, on each engine: handling, judging, settling, ending."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from interlock.retry import Retry
 from interlock.worker.worker import Worker
 from tests.worker.workers import wait_for
 
+pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 THREADED = ["thread", "asyncio"]
 
 
@@ -458,21 +459,6 @@ def test_order_and_exclusion_hold_under_load(app: App) -> None:
     assert all(numbers == sorted(numbers) and len(numbers) > 50 for numbers in seen.values())
     assert readers == [0] * 8
     assert worker.figures().violations == 0 and worker.figures().failed == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"threads": 0}, "threads is 0"),
-        ({"pool": "fork"}, "pool is 'fork'; allowed: thread, asyncio, process"),
-        ({"queues": ()}, "queues is"),
-        ({"queues": ("a", "a")}, "names one twice"),
-        ({"pool": "process"}, "no global name of a module"),
-    ],
-)
-def test_a_wrong_option_is_named(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        App().worker(**options)
 
 
 def test_a_worker_is_started_once(app: App) -> None:
