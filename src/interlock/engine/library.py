@@ -40,6 +40,8 @@ SHARED = (
     "placing",
     "settling",
     "leases",
+    "plain",
+    "granting",
     "due",
     "settlements",
     "waiting",

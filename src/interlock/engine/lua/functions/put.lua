@@ -75,16 +75,13 @@ local function take_message(from, i)
     -- One exclusive key and no options, or no key at all, as most have.
     if count == '1' and key and key ~= '' and #key <= MAX_KEY_BYTES then
       from.at = at + 5
-      return { payload = given, exclusive = { key }, shared = NONE, delay = 0 }, 1
+      return new_message(given, { key }), 1
     elseif count == '0' then
       from.at = at + 4
-      return { payload = given, exclusive = NONE, shared = NONE, delay = 0 }, 0
+      return new_message(given, NONE), 0
     end
   end
-  local m = {
-    payload = take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i),
-    exclusive = NONE, shared = NONE, delay = 0,
-  }
+  local m = new_message(take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i), NONE)
   local exclusive = take_whole(from, 0, MAX_KEYS, 'messages[%d].exclusive', i)
   local shared = take_whole(from, 0, MAX_KEYS, 'messages[%d].shared', i)
   local options = take_whole(from, 0, 16, 'messages[%d].options', i)

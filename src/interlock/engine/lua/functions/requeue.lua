@@ -24,10 +24,9 @@ register('requeue', {}, function(q, from)
   end
   drop_dead(q, { id })
   c[N.requeued] = c[N.requeued] + 1
-  local m = {
-    payload = payload, exclusive = dead.exclusive, shared = dead.shared, barrier = dead.barrier, delay = 0,
-    extras = next(dead.extras) ~= nil and dead.extras or nil,
-  }
+  local m = new_message(payload, dead.exclusive)
+  m.shared, m.barrier = dead.shared, dead.barrier
+  m.extras = next(dead.extras) ~= nil and dead.extras or nil
   local reply = { enter(q, m) }
   commit(q)
   return reply

@@ -32,7 +32,6 @@ local function enter(q, m)
   m.id = draw(q, N.seq)
   m.place = m.id
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #m.payload
-  m.tail = m.payload
   if #m.payload > APART then
     redis.call('HSET', q.y, m.id, m.payload)
     m.outside, m.tail = true, tostring(#m.payload)

@@ -189,23 +189,52 @@ local function push_back(q, places, first, from, only)
   end
 end
 
--- Hands out up to so many messages, in order; what is found to be paused is set aside (clause 22).
+-- Messages that may be ready; those that are, and plain, by their records.
+local function ready_at(q, places, pauses)
+  if pauses then
+    return messages_at(q, places)
+  end
+  local found = unknown_records(q, places)
+  for i = 1, #places do
+    local text, place = found[i], places[i]
+    if not text then
+      found[i] = q.messages[place] or false
+    elseif string.byte(text) ~= 82 or string.byte(text, 2) ~= 48 then
+      -- Not 'R', or flags other than 0.
+      found[i] = unpack_record(place, text)
+      q.messages[place] = found[i]
+    end
+  end
+  return found
+end
+
+-- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
+-- What is found to be paused is set aside (clause 22).
 local function take_ready(q, kind, count)
-  local c, taken, keys, parked = q.counters, {}, 0, 0
+  local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
   if c[N.halted] > 0 then
-    return taken
+    return taken, of
   end
   flush_ready(q)
   while #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
     local places, from, only = pop_ready(q, kind, math.min(count - #taken, 128))
-    local found = messages_at(q, places)
     local pauses = c[N.paused] > 0
+    local found = ready_at(q, places, pauses)
     if pauses then
       look_at_pauses(q, found)
     end
     for i = 1, #places do
       local m = found[i]
-      if not m or m.gone or m.state ~= 'R' then
+      if type(m) == 'string' then
+        local high, low = string.byte(m, 3, 4)
+        keys = keys + high * 256 + low
+        if keys > MAX_BATCH_KEYS and #taken > 0 then
+          push_back(q, places, i, from, only)
+          return taken, of
+        end
+        taken[#taken + 1] = m
+        of[#taken] = places[i]
+      elseif not m or m.gone or m.state ~= 'R' then
         local half = (only or from[i]).half
         c[half.stale] = c[half.stale] - 1
       else
@@ -218,12 +247,13 @@ local function take_ready(q, kind, count)
           -- One message may have more keys than are left, or it could never be handed out.
           if keys > MAX_BATCH_KEYS and #taken > 0 then
             push_back(q, places, i, from, only)
-            return taken
+            return taken, of
           end
           taken[#taken + 1] = m
+          of[#taken] = places[i]
         end
       end
     end
   end
-  return taken
+  return taken, of
 end

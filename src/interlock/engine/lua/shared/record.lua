@@ -33,6 +33,14 @@ end
 -- Nothing is ever put into this one: most messages lack some list, and a table costs.
 local NONE = {}
 
+-- As a put makes one. All fields are named at once: a table that grows costs more than what is in it.
+local function new_message(payload, exclusive)
+  return {
+    payload = payload, tail = payload, exclusive = exclusive, shared = NONE, delay = 0, id = false,
+    place = false, state = false, blocked = 0, changed = false, barrier = false, outside = false,
+  }
+end
+
 -- The rest of a record, of which flags, extras, keys and tail are told. The tail is the payload, or its
 -- length where it lies outside.
 local function rest_of(m)
@@ -95,6 +103,7 @@ local function unpack_record(place, text)
       place = place, id = place, state = state, blocked = blocked, token = token,
       exclusive = { string.sub(text, from + 5, from + 4 + length) }, shared = NONE,
       barrier = false, outside = false, text = text, from = from, at = from + 5 + length,
+      changed = false,
     }
   end
   flags = flags - 48
@@ -121,7 +130,7 @@ local function unpack_record(place, text)
     place = place, id = extras and extras.ID or place, state = state, blocked = blocked, token = token,
     extras = extras, exclusive = exclusive, shared = shared,
     barrier = flags % 8 >= BARRIER, outside = flags >= OUTSIDE,
-    text = text, from = from, at = at,
+    text = text, from = from, at = at, changed = false,
   }
 end
 
@@ -202,6 +211,26 @@ local function messages_at(q, places)
   return found
 end
 
+-- The records of places of which this call knows nothing yet: false where it does.
+local function unknown_records(q, places)
+  local known, missing, texts = q.messages, {}, {}
+  for i = 1, #places do
+    if known[places[i]] == nil then
+      missing[#missing + 1] = places[i]
+    end
+  end
+  local found, at = fetch(q.p, missing), 0
+  for i = 1, #places do
+    if known[places[i]] == nil then
+      at = at + 1
+      texts[i] = found[at]
+    else
+      texts[i] = false
+    end
+  end
+  return texts
+end
+
 local function message_at(q, place)
   local m = q.messages[place]
   if m == nil then
@@ -239,7 +268,8 @@ local function changed(q, m)
 end
 
 local function flush_messages(q)
-  local written, gone = {}, {}
+  -- What plain messages left there (see plain.lua).
+  local written, gone = q.written, q.gone
   local list = q.changed
   for i = 1, #list do
     local m = list[i]
@@ -252,7 +282,7 @@ local function flush_messages(q)
       written[at + 2] = pack_record(m)
     end
   end
-  q.changed = {}
+  q.changed, q.written, q.gone = {}, {}, {}
   bulk('HSET', q.p, written)
   bulk('HDEL', q.p, gone)
 end

@@ -39,8 +39,8 @@ local function take_settlements(from)
   return list
 end
 
--- The settlements whose lease still holds the message, in order; what is lost is answered so.
-local function held_ones(q, list, reply)
+-- The settlements whose lease still holds the message, in order.
+local function held_ones(q, list)
   local ids, tokens = {}, {}
   for i = 1, #list do
     ids[i], tokens[i] = list[i].id, list[i].token
@@ -50,8 +50,6 @@ local function held_ones(q, list, reply)
   local living, held, messages = {}, {}, {}
   for i = 1, #list do
     local one, m, token = list[i], found[i], tokens[i]
-    one.answer = #reply + 1
-    reply[one.answer] = 'LEASELOST'
     if m and m.state == 'L' and m.token == token and not m.settling then
       if living[token] == nil then
         living[token] = alive(q, token) or false
@@ -87,7 +85,12 @@ local function settle_one(q, one, m)
 end
 
 local function settle_all(q, list, reply)
-  local held, messages = held_ones(q, list, reply)
+  local at = #reply
+  for i = 1, #list do
+    -- Unless it is found otherwise.
+    list[i].answer, reply[at + i] = at + i, 'LEASELOST'
+  end
+  local held, messages = held_ones(q, settle_plain(q, list, reply))
   if #held == 0 then
     return
   end
