@@ -208,6 +208,7 @@ def asked(*flags: str, code: int = 0) -> str:
         ("json:dumps", (), "is function, no App; it has none at all"),
         ("tests.worker.shop:app", ("--queues", "a,default"), "--queues names 'a', and no task"),
         ("tests.worker.shop:app", ("--url", "nonsense"), "connect(): url is 'nonsense'"),
+        ("tests.worker.shop:app", ("--url", "memory://x"), "nobody could send to it; give --url"),
         ("tests.worker.shop:app", ("--pool", "fork"), "invalid choice: 'fork'"),
         ("tests.worker.shop:app", ("--watch", "--processes", "2"), "--watch is for one process"),
         ("broken:app", (), "the module 'broken' cannot be imported: ZeroDivisionError"),

@@ -129,8 +129,7 @@ class Feeder:
             while not self._stopping:
                 places = 0 if self.full() else self._slots.take(self._bell)
                 if places or self._pending:
-                    pending, self._pending = self._pending, []
-                    return pending, places
+                    return self._taken(), places
                 self._bell.wait()
             return None
 
@@ -196,7 +195,7 @@ class Feeder:
                         break
                     # The other thread's end rings no bell.
                     self._settler_bell.wait(0.05 if self._ended else None)
-                pending, self._pending = self._pending, []
+                pending = self._taken()
             try:
                 answers = self._queue.settle([settlement for _, _, settlement in pending])
             except ShutDown:
@@ -207,6 +206,11 @@ class Feeder:
                     return
                 continue
             self._told(pending, answers)
+
+    def _taken(self) -> list[tuple[Any, Outcome, Any]]:
+        """As many settlements as one call takes; with the lock held."""
+        pending, self._pending = self._pending[:MOST_SETTLED], self._pending[MOST_SETTLED:]
+        return pending
 
     def _mine(self) -> bool:
         return bool(self._pending) and (self._parked or self._stopping)
@@ -267,4 +271,5 @@ LONGEST_WAIT = 10.0
 TIGHT_WAIT = 0.05
 """The same where other queues wait for the place that it keeps."""
 SEALED_WAIT = 1.0
+MOST_SETTLED = 1024
 LONGEST_NAP = 5.0

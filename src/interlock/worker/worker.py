@@ -296,21 +296,18 @@ class Worker:
 
     def _done(self, running: Running, outcome: Outcome) -> None:
         """A handler has ended: called by the pool, on the thread of the handler."""
-        if outcome.how == "ack":
-            self._handled += 1
-        else:
-            self._failed += 1
         if self._audit is not None:
             self._audit.ended(running.held)
-        mine = self._take(running)
-        if mine:
-            running.feeder.settle(running.lease, running.held, outcome)
-        else:
-            _log.warning(
-                "the handler of message %d in queue %r ended after its lease was revoked",
-                running.held.id, running.held.queue, extra=details(running.held),
-            )  # fmt: skip
-        self._free(running)
+        try:
+            if self._take(running):
+                running.feeder.settle(running.lease, running.held, outcome)
+            else:
+                _log.warning(
+                    "the handler of message %d in queue %r ended after its lease was revoked",
+                    running.held.id, running.held.queue, extra=details(running.held),
+                )  # fmt: skip
+        finally:
+            self._free(running, outcome)
 
     def _take(self, running: Running) -> bool:
         """Whoever settles a message takes it first: it is settled once."""
@@ -319,8 +316,10 @@ class Worker:
             running.over = True
             return mine
 
-    def _free(self, running: Running) -> None:
+    def _free(self, running: Running, outcome: Outcome = RELEASED) -> None:
         with self._slots.lock:
+            self._handled += outcome.how == "ack"
+            self._failed += outcome.how in ("nack", "reject")
             if self._running.pop(id(running), None) is None:
                 return
             self._slots.give(1)
