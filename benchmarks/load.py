@@ -18,13 +18,17 @@ Figures = dict[str, float]
 
 
 def run(
-    mode: str, server: Server, options: Mapping[str, float], core: int | None = LOAD_CORE
+    mode: str,
+    server: Server,
+    options: Mapping[str, float],
+    core: int | None = LOAD_CORE,
+    longest: float = LONGEST,
 ) -> Figures:
     """One run of the program, which says what its options are; what it printed."""
     named: dict[str, float] = {"port": server.port, "pid": server.pid}
     if core is not None:
         named["core"] = core
-    words = [f"{name}={value:g}" for name, value in (named | dict(options)).items()]
+    words = [f"{name}={value:.15g}" for name, value in (named | dict(options)).items()]
     command = [str(load_program()), mode, *words]
     with subprocess.Popen(
         command,
@@ -34,7 +38,7 @@ def run(
         preexec_fn=partial(prepare, core),
     ) as program:
         try:
-            out, complaint = program.communicate(timeout=LONGEST)
+            out, complaint = program.communicate(timeout=longest)
         except subprocess.TimeoutExpired:
             program.kill()
             raise
@@ -45,13 +49,14 @@ def run(
 
 
 def throughput(figures: Figures) -> Sample:
-    """A run in mode closed: ns of one message, or of one delivery where there are subscribers.
+    """A run in mode closed or queue: ns of one message, or of one delivery where there are
+    subscribers.
 
     `cpu_ns` is what the server's process used for it. Where `server_busy` is well below 1 the
     server waited: for the load, for the network between them, or for a core that others used.
     """
     seconds = figures["seconds"]
-    done = figures["delivered"] or figures["published"]
+    done = figures["delivered"] or figures.get("published", 0)
     if not done:
         raise RuntimeError(f"nothing was done in {seconds:.3g} s")
     details = {"cpu_ns": figures["server_cpu_seconds"] / done * 1e9} | busy(figures)
@@ -59,7 +64,8 @@ def throughput(figures: Figures) -> Sample:
 
 
 def latency(figures: Figures) -> Sample:
-    """A run in mode rate: the median, in µs, from when a message was due to its delivery."""
+    """A run in mode rate or handled: the median, in µs, from when a message was due until it was
+    there."""
     names = ("p99_us", "p999_us", "longest_us")
     details = {name: figures[name] for name in names} | busy(figures)
     return _checked(figures, figures["p50_us"], figures["delivered"], details)
@@ -69,6 +75,12 @@ def idle(figures: Figures) -> Sample:
     """A run in mode idle: bytes of a connection; those of one with a topic are `subscribed`."""
     details = {"subscribed": figures["subscribed_bytes_each"], "before": figures["before_bytes"]}
     return Sample(figures["silent_bytes_each"], round(figures["connections"]), details=details)
+
+
+def level(pending: int, figures: Figures) -> Sample:
+    """A run in mode levels: ns of one message when so many others were pending."""
+    details = {"cpu_ns": figures[f"cycle_cpu_ns_{pending}"]} | figures
+    return _checked(figures, figures[f"cycle_ns_{pending}"], figures["delivered"], details)
 
 
 def paused(figures: Figures) -> Sample:
@@ -87,5 +99,7 @@ def busy(figures: Figures) -> Figures:
 
 
 def _checked(figures: Figures, value: float, done: float, details: Figures) -> Sample:
-    lost, misordered = round(figures["lost"]), round(figures["misordered"])
+    # A queue's load counts apart what was refused and what came twice.
+    lost = round(figures["lost"] + figures.get("refused", 0))
+    misordered = round(figures["misordered"] + figures.get("repeated", 0))
     return Sample(value, round(done), lost, misordered, details)

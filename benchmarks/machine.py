@@ -29,6 +29,8 @@ def describe() -> dict[str, Any]:
         "interlock": _installed("interlock"),
         "culsans": _installed("culsans"),
         "bocpy": _installed("bocpy"),
+        "redis-py": _installed("redis"),
+        "hiredis": _installed("hiredis"),
         "key-message-channel": _locked("key-message-channel"),
         "redis": _redis(),
         "commit": _said("git", "rev-parse", "HEAD"),

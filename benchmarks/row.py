@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Unit = Literal["ns", "µs", "ms", "s", "B", "MB"]
@@ -94,6 +94,9 @@ class Row:
     unseen: bool = True
     """One pair goes before those that count, to warm up. A load on a server has that within."""
 
+    longest: float = 150
+    """Seconds after which it is given up: it hangs, or the machine is not fit for figures."""
+
     prototype: float | None = None
     """What a throw-away program reached, where there was one."""
 
@@ -126,6 +129,20 @@ def alternating(ours: Callable[[], Sample], peer: Callable[[], Sample]) -> Calla
         return Pair(settled(ours), second)
 
     return pair
+
+
+def also(row: Row, what: str, title: str, figure: str, bar: float, prototype: float | None) -> Row:
+    """One more figure of a row's samples, judged as the row is."""
+    return replace(
+        row,
+        name=f"{row.name}-{what}",
+        title=title,
+        figure=figure,
+        bar=bar,
+        prototype=prototype,
+        shares=row.name,
+        pair=None,
+    )
 
 
 def settled(side: Callable[[], Sample]) -> Sample:

@@ -30,9 +30,6 @@ from benchmarks.report import Result
 from benchmarks.row import Row
 from benchmarks.scenarios import ROWS
 
-LONGEST = 150.0
-"""Seconds after which a row is given up: it hangs, or the machine is not fit for figures."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if every row ran and none lost or misordered a message, whatever the bars say; else 1."""
@@ -100,11 +97,11 @@ def _take(row: Row, repeat: int) -> Result:
             text=True,
         ) as child:
             try:
-                out, complaint = child.communicate(timeout=LONGEST)
+                out, complaint = child.communicate(timeout=row.longest)
             except subprocess.TimeoutExpired:
                 child.kill()
                 out, complaint = child.communicate()
-                complaint = f"given up after {LONGEST:g} s"
+                complaint = f"given up after {row.longest:g} s"
         result.others = others.share()
         result.samples = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         if child.returncode:

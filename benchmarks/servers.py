@@ -1,8 +1,10 @@
-"""The servers of the rows about the hub: the hub itself, and Redis, each a process of its own.
+"""The servers of the rows about the hub and about engines: the hub itself, and Redis, each a
+process of its own.
 
-Both are told the same: loopback, a free port, nothing stored, no limit on what a slow subscriber is
-owed. With two cores or more the server has the last one for itself and the load the first, so that
-the scheduler cannot decide a run by putting both on one; and so has its peer.
+Both are told the same: loopback, a free port, nothing stored unless a row is about that, no limit
+on what a slow subscriber is owed. With two cores or more the server has the last one for itself and
+the load the first, so that the scheduler cannot decide a run by putting both on one; and so has its
+peer.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Literal
 
-from benchmarks.interpreters import NotPrepared
+from benchmarks.interpreters import BUILT, NotPrepared
 
 Kind = Literal["hub", "redis"]
+Sync = Literal["no", "everysec", "always"]
+"""When what is stored is on the disk: not stored at all, once a second, before it is answered."""
 
 MOST_CONNECTIONS = 12_000
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
@@ -45,20 +51,29 @@ Started = AbstractContextManager[Server]
 
 
 @contextmanager
-def hub(workers: int = 1, *, core: int | None = SERVER_CORE) -> Iterator[Server]:
+def hub(workers: int = 1, *, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Server]:
     """`interlock hub` with so many workers, on this core; None: wherever the system puts it."""
     limits = ("LIMITS_NORMAL_SOFT", "LIMITS_NORMAL_HARD", "LIMITS_PUBSUB_SOFT")
     settings = dict.fromkeys((*limits, "LIMITS_PUBSUB_HARD", "MAX_PER_ADDRESS"), "0")
     settings["MAXCLIENTS"] = str(MOST_CONNECTIONS)
     environment = {f"INTERLOCK_HUB_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "interlock", "hub", "--port", "0", "--workers", str(workers)]
-    with _running(command, "ready on", core, environment) as (process, line):
-        yield Server(process.pid, int(line.rpartition(":")[2]))
+    with _folder() as folder:
+        if sync != "no":
+            command += _journal(folder, sync)
+        with _running(command, "ready on", core, environment) as (process, line):
+            yield Server(process.pid, int(line.rpartition(":")[2]))
+
+
+def _journal(folder: Path, sync: Sync) -> list[str]:
+    """The flags of a hub whose queues are durable, with their files in this folder."""
+    del folder
+    raise NotPrepared(f"this hub has no journal that could be synced {sync}")
 
 
 @contextmanager
-def redis(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
-    """`redis-server` of this machine, storing nothing."""
+def redis(*, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Server]:
+    """`redis-server` of this machine; what it stores, in an append-only file, goes with it."""
     program = shutil.which("redis-server")
     if program is None:
         raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
@@ -67,24 +82,46 @@ def redis(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
         "--port": str(port),
         "--bind": "127.0.0.1",
         "--save": "",
-        "--appendonly": "no",
+        "--appendonly": "no" if sync == "no" else "yes",
         "--client-output-buffer-limit": "pubsub 0 0 0",
         "--maxclients": str(MOST_CONNECTIONS),
     }
-    command = [program, *(word for setting in settings.items() for word in setting)]
-    with _running(command, "Ready to accept connections", core) as (process, _):
-        yield Server(process.pid, port)
+    if sync != "no":
+        settings["--appendfsync"] = sync
+    with _folder() as folder:
+        settings["--dir"] = str(folder)
+        command = [program, *(word for setting in settings.items() for word in setting)]
+        with _running(command, "Ready to accept connections", core) as (process, _):
+            yield Server(process.pid, port)
 
 
 @cache
-def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE) -> Server:
+def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no") -> Server:
     """A server that this process starts at the first call, and keeps until it ends."""
-    return _KEPT.enter_context(started(kind, workers, core))
+    return _KEPT.enter_context(started(kind, workers, core, sync))
 
 
-def started(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE) -> Started:
+def started(
+    kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no"
+) -> Started:
     """A server for one sample: its memory is not that of an earlier one."""
-    return hub(workers, core=core) if kind == "hub" else redis(core=core)
+    return hub(workers, core=core, sync=sync) if kind == "hub" else redis(core=core, sync=sync)
+
+
+def cpu_seconds(server: Server) -> float:
+    """Of all threads of the server, as the kernel counts it."""
+    used = 0
+    for task in Path(f"/proc/{server.pid}/task").iterdir():
+        used += int((task / "schedstat").read_text().split()[0])
+    return used / 1e9
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """For what a server stores, on a disk: where temporary files are in memory, a sync is none."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="server-", dir=BUILT) as name:
+        yield Path(name)
 
 
 _KEPT = ExitStack()
@@ -118,6 +155,8 @@ def _running(
             yield process, said[-1].strip()
         finally:
             process.kill()
+            # What it stores is removed next: it must not write on.
+            process.wait()
 
 
 def prepare(core: int | None) -> None:

@@ -5,12 +5,14 @@ from benchmarks.scenarios import (
     asynchronous,
     behaviours,
     core,
-    engine,
+    engines,
     executors,
     hub,
+    queues,
     single,
     threads,
     trace,
+    workers,
 )
 
 ROWS: tuple[Row, ...] = (
@@ -22,5 +24,7 @@ ROWS: tuple[Row, ...] = (
     *core.ROWS,
     *trace.ROWS,
     *hub.ROWS,
-    *engine.ROWS,
+    *queues.ROWS,
+    *engines.ROWS,
+    *workers.ROWS,
 )

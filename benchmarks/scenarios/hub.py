@@ -7,11 +7,10 @@ is how many times the throughput, of its processor time how many times the work 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 from benchmarks import load
-from benchmarks.row import Row, Sample, alternating
+from benchmarks.row import Row, Sample, also, alternating
 from benchmarks.servers import Kind, kept, started
 
 TABLE = "Hub: topics"
@@ -39,20 +38,6 @@ def unpinned(mode: str, workers: int, options: dict[str, float]) -> Sample:
     return load.throughput(figures) if mode == "closed" else load.latency(figures)
 
 
-def _also(row: Row, what: str, title: str, figure: str, bar: float, prototype: float | None) -> Row:
-    """One more figure of a row's samples, judged as the row is."""
-    return replace(
-        row,
-        name=f"{row.name}-{what}",
-        title=title,
-        figure=figure,
-        bar=bar,
-        prototype=prototype,
-        shares=row.name,
-        pair=None,
-    )
-
-
 def _throughput(
     name: str,
     title: str,
@@ -72,7 +57,7 @@ def _throughput(
         unseen=False,
         pair=alternating(partial(closed, "hub", options), partial(closed, "redis", options)),
     )
-    return row, _also(row, "cpu", "– server's CPU", "cpu_ns", bars[1], prototypes[1])
+    return row, also(row, "cpu", "– server's CPU", "cpu_ns", bars[1], prototypes[1])
 
 
 def _latency(
@@ -94,7 +79,7 @@ def _latency(
     )
     yield row
     if p99 is not None:
-        yield _also(row, "p99", "– p99", "p99_us", *p99)
+        yield also(row, "p99", "– p99", "p99_us", *p99)
 
 
 def _workers(
@@ -164,7 +149,7 @@ ROWS = (
         patterns=1000, pipeline=64,
     ),
     _IDLE,
-    _also(_IDLE, "topic", "– with a topic each", "subscribed", 2560, 1049),
+    also(_IDLE, "topic", "– with a topic each", "subscribed", 2560, 1049),
     *_latency("latency-1", "10k/s to 1 subscriber", (1.1, 0.97), None, 10_000, 1),
     *_latency("latency-100", "1k/s to 100 subscribers", (1.1, 0.97), (1.1, 0.85), 1_000, 100),
     *(

@@ -11,7 +11,10 @@ SOURCES = sorted(
     path
     for folder in ("src", "crates", "tests", "scripts", "examples", "benchmarks")
     for path in (ROOT / folder).rglob("*")
-    if path.suffix in {".py", ".pyi", ".rs", ".js", ".css", ".lua"} and path.is_file()
+    if path.suffix in {".py", ".pyi", ".rs", ".js", ".css", ".lua"}
+    and path.is_file()
+    # What benchmarks install for the peers is not ours.
+    and ".peers" not in path.parts
 )
 LONGEST = 600
 

@@ -9,6 +9,11 @@
 //! | `rate` | `rate` | publishes at a fixed rate, and measures from when a message was due to its delivery |
 //! | `idle` | `idle` | opens connections, then gives each a topic: resident bytes of either |
 //! | `paused` | `paused` | one subscriber of 64 topics reads nothing: resident bytes, then all it was owed |
+//! | `queue-SIDE` | `queue::closed` | each client puts a batch, settles the one before and leases the next, in one write |
+//! | `handled-SIDE` | `queue::handled` | puts at a fixed rate, and measures from when a message was due until a consumer has it |
+//! | `levels-SIDE` | `queue::levels` | as `queue-SIDE` with more and more pending, then all is taken |
+//!
+//! SIDE is `interlock` (its wire, of a hub or of Redis with the library), `streams` or `lists` of Redis.
 //!
 //! | option | default | what it is |
 //! |---|---|---|
@@ -26,17 +31,29 @@
 //! | `spin` | 1 | in `closed` and `rate`: never sleep, so that no figure has wake-ups of this program in it |
 //! | `connections` | 10000 | in `idle` |
 //! | `owed` | 8000000 | in `paused`: bytes for the subscriber that does not read |
+//! | `clients` | 8 | of a queue: connections; in `handled-SIDE`, those that consume |
+//! | `batch` | 1 | messages of a put and of a lease |
+//! | `keys` | 100000 | different keys in all; a message's follow from its number |
+//! | `each` | 2 | keys of a message |
+//! | `payload` | 64 | bytes |
+//! | `wait` | 0 | µs for which a lease may wait for messages |
+//! | `numbered` | 1 | calls have numbers, so that the server keeps the last reply of each consumer |
+//! | `backlog` | 0 | messages put before, which stay pending; in `levels-SIDE`, the highest level |
 
 mod closed;
+mod connection;
 mod idle;
 mod net;
 mod options;
 mod paused;
 mod process;
 mod publisher;
+mod queue;
 mod rate;
 mod report;
+mod resp;
 mod subscriber;
+mod took;
 mod wire;
 
 use std::error::Error;
@@ -69,6 +86,11 @@ fn run() -> Result<String, Box<dyn Error>> {
         "rate" => rate::run(&options),
         "idle" => idle::run(&options),
         "paused" => paused::run(&options),
-        _ => Err(format!("no mode {mode:?}: closed, rate, idle or paused").into()),
+        _ => mode
+            .split_once('-')
+            .and_then(|(task, side)| queue::run(task, side, &options))
+            .unwrap_or_else(|| {
+                Err(format!("no mode {mode:?}; benchmarks/load/src/main.rs names them").into())
+            }),
     }
 }

@@ -20,6 +20,15 @@ pub struct Options {
     pub spin: bool,
     pub connections: usize,
     pub owed: usize,
+    pub clients: usize,
+    pub batch: usize,
+    pub keys: u64,
+    pub each: usize,
+    pub payload: usize,
+    /// µs.
+    pub wait: u64,
+    pub numbered: bool,
+    pub backlog: u64,
 }
 
 impl Options {
@@ -39,6 +48,14 @@ impl Options {
             spin: true,
             connections: 10_000,
             owed: 8_000_000,
+            clients: 8,
+            batch: 1,
+            keys: 100_000,
+            each: 2,
+            payload: 64,
+            wait: 0,
+            numbered: true,
+            backlog: 0,
         };
         for argument in arguments {
             let (name, value) = argument.split_once('=').ok_or("an option is NAME=VALUE")?;
@@ -57,6 +74,14 @@ impl Options {
                 "spin" => options.spin = number::<u8>(name, value)? != 0,
                 "connections" => options.connections = number(name, value)?,
                 "owed" => options.owed = number(name, value)?,
+                "clients" => options.clients = number(name, value)?,
+                "batch" => options.batch = number(name, value)?,
+                "keys" => options.keys = number(name, value)?,
+                "each" => options.each = number(name, value)?,
+                "payload" => options.payload = number(name, value)?,
+                "wait" => options.wait = number(name, value)?,
+                "numbered" => options.numbered = number::<u8>(name, value)? != 0,
+                "backlog" => options.backlog = number(name, value)?,
                 _ => return Err(format!("no option {name}").into()),
             }
         }

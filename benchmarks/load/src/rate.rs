@@ -13,6 +13,7 @@ use crate::process;
 use crate::publisher::Publisher;
 use crate::report::{Faults, Line};
 use crate::subscriber::{Part, Subscriber};
+use crate::took::Took;
 use crate::wire::{Deliveries, Requests, Topics};
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
@@ -82,8 +83,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         faults.lost += more.lost;
         faults.misordered += more.misordered;
     }
-    let delivered = took.each.len() as f64;
-    took.each.sort_unstable();
+    let delivered = took.count() as f64;
+    took.sort();
     let line = Line::default()
         .with("seconds", elapsed)
         .with("delivered", delivered)
@@ -95,31 +96,6 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         .with("client_cpu_seconds", client)
         .faults(faults);
     Ok(line.finish())
-}
-
-/// How long each delivery took that was due from some moment on.
-struct Took {
-    counted: u64,
-    each: Vec<u32>,
-}
-
-impl Took {
-    fn new(counted: u64, expected: usize) -> Self {
-        Took { counted, each: Vec::with_capacity(expected) }
-    }
-
-    fn note(&mut self, due: u64, now: u64) {
-        if due >= self.counted {
-            self.each.push(u32::try_from(now.saturating_sub(due)).unwrap_or(u32::MAX));
-        }
-    }
-
-    /// µs that this part of the sorted deliveries did not exceed.
-    fn part(&self, part: f64) -> Result<f64, &'static str> {
-        let index = (self.each.len() as f64 * part) as usize;
-        let last = self.each.len().checked_sub(1).ok_or("nothing was delivered")?;
-        Ok(f64::from(self.each[index.min(last)]) / 1e3)
-    }
 }
 
 fn read(

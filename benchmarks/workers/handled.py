@@ -1,0 +1,34 @@
+"""What a handler of a peer is told by whoever starts it, and the whole work of a no-op task.
+
+Nothing here needs Interlock: it runs in the peer's environment.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+
+BROKER = os.environ.get("BENCH_BROKER", "redis://127.0.0.1:6379/0")
+COUNT = int(os.environ.get("BENCH_COUNT", "0"))
+DONE = os.environ.get("BENCH_DONE", "")
+
+
+def note(number: int) -> None:
+    """The whole work of a task: it was handled."""
+    global _first
+    place = next(_places)
+    if place == 0:
+        _first = time.monotonic_ns()
+    _seen[number] = 1
+    if place == COUNT - 1:
+        last = time.monotonic_ns()
+        line = {"seconds": (last - _first) / 1e9, "handled": _seen.count(1)}
+        with open(DONE, "w") as pipe:
+            print(json.dumps(line), file=pipe)
+
+
+_places = itertools.count()
+_seen = bytearray(COUNT)
+_first = 0

@@ -1,0 +1,59 @@
+"""Races of workers: what is counted of a program, and what is said of one that fails."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.row import Sample
+from benchmarks.workers import race
+from benchmarks.workers.environments import HERE, NODE, PYTHON
+from benchmarks.workers.race import OURS, RACERS
+
+PROGRAM = """
+import json, os, sys, time
+if sys.argv[1] == "enqueue":
+    ENQUEUE
+    print(json.dumps({"seconds": 0.5}))
+else:
+    WORK
+    handled = int(os.environ["BENCH_COUNT"]) - 1
+    with open(os.environ["BENCH_DONE"], "w") as pipe:
+        print(json.dumps({"seconds": 2.0, "handled": handled}), file=pipe)
+    time.sleep(3600)
+"""
+
+
+def run(folder: Path, enqueue: str = "pass", work: str = "pass") -> Sample:
+    program = folder / "program.py"
+    program.write_text(PROGRAM.replace("ENQUEUE", enqueue).replace("WORK", work))
+    return race.run([sys.executable, str(program)], {}, "redis://nowhere", 101)
+
+
+def test_time_is_from_the_first_to_the_last_and_what_was_not_handled_is_lost(
+    tmp_path: Path,
+) -> None:
+    sample = run(tmp_path)
+    assert sample.value == 2.0 / 100 * 1e9
+    assert sample.details == {"enqueue": pytest.approx(0.5 / 101 * 1e9)}
+    assert (sample.messages, sample.lost) == (101, 1)
+
+
+def test_a_program_that_cannot_enqueue_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no broker there"):
+        run(tmp_path, enqueue="sys.exit('no broker there')")
+
+
+def test_a_worker_that_ends_early_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no such task"):
+        run(tmp_path, work="sys.exit('no such task')")
+
+
+def test_each_peer_has_its_program_and_its_pins() -> None:
+    for racer in RACERS:
+        program = HERE / "peers" / f"{racer.name}.{'cjs' if racer.node else 'py'}"
+        assert program.exists()
+        assert racer.name in (NODE if racer.node else PYTHON)
+    assert [racer.handlers for racer in OURS] == [1, 16]
