@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,7 @@ SHARED = (
     "sealing",
     "register",
 )
+WORD = re.compile(r"\w+")
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 FUNCTIONS = (
     "put",
@@ -90,11 +93,31 @@ class Library:
         """`instead` gives the text of some files, by name; tests replace the clock."""
         self.wire = wire
         self.name = f"il{wire}"
-        files = {name: (instead or {}).get(name) or _file("shared", name) for name in SHARED}
+        self._instead = instead or {}
+
+    # Put together when it is wanted: a client of a hub never asks.
+    @cached_property
+    def _body(self) -> str:
+        files = {name: self._instead.get(name) or _file("shared", name) for name in SHARED}
         files |= {f"il_{name}": _file("functions", name) for name in FUNCTIONS}
-        body = "\n".join(_scoped(name, files) for name in files)
-        self.hash = hashlib.sha256(f"{wire}\n{body}".encode()).hexdigest()
-        self.text = f"#!lua name={self.name}\nlocal WIRE, HASH = '{wire}', '{self.hash}'\n{body}"
+        words = {name: set(WORD.findall(text)) for name, text in files.items()}
+        used = Counter(word for some in words.values() for word in some)
+        return "\n".join(
+            # What is counted beyond the file's own words is named by others.
+            _scoped(text, {word for word in words[name] if used[word] > 1})
+            for name, text in files.items()
+        )
+
+    @cached_property
+    def hash(self) -> str:
+        """By which a server's library is known to be this one."""
+        return hashlib.sha256(f"{self.wire}\n{self._body}".encode()).hexdigest()
+
+    @cached_property
+    def text(self) -> str:
+        """As FUNCTION LOAD takes it."""
+        head = f"#!lua name={self.name}\nlocal WIRE, HASH = '{self.wire}', '{self.hash}'"
+        return f"{head}\n{self._body}"
 
     def installed(self, connection: redis.Redis) -> str | None:
         """The hash of what the server has under this wire version; None if it has nothing."""
@@ -129,14 +152,11 @@ def load(connection: redis.Redis) -> bool:
     return Library().load(connection)
 
 
-def _scoped(name: str, files: Mapping[str, str]) -> str:
-    """A file whose locals are its own but for those that others name.
+def _scoped(text: str, words: set[str]) -> str:
+    """A file whose locals are its own but for those that others name, which are among `words`.
 
     Lua knows at most 200 locals at a time. What others name is declared before the file's block.
     """
-    text = files[name]
-    others = "\n".join(other for key, other in files.items() if key != name)
-    words = set(re.findall(r"\w+", others))
     named = [local for local in LOCAL.findall(text) if local in words]
     for local in named:
         text = re.sub(rf"^local (function )?{local}\b", rf"\g<1>{local}", text, flags=re.MULTILINE)
