@@ -154,7 +154,8 @@ impl Queue {
     /// A record of what an `il1_purge` cancelled: see `Journal`.
     pub fn replay_purged<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new("purged", args);
-        let mut budget = self.scheduler.allowance(cx.now);
+        self.begin(cx);
+        let mut budget = self.budget;
         while from.more() {
             let id = from.number(format_args!("id"))?;
             let Some(body) = self.scheduler.cancel_within(id, &mut budget) else {

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +94,25 @@ class Library:
         """`instead` gives the text of some files, by name; tests replace the clock."""
         self.wire = wire
         self.name = f"il{wire}"
-        files = {name: (instead or {}).get(name) or _file("shared", name) for name in SHARED}
+        self._instead = instead or {}
+
+    # Put together when it is wanted: a client of a hub never asks.
+    @cached_property
+    def _body(self) -> str:
+        files = {name: self._instead.get(name) or _file("shared", name) for name in SHARED}
         files |= {f"il_{name}": _file("functions", name) for name in FUNCTIONS}
-        body = _joined(files)
-        self.hash = hashlib.sha256(f"{wire}\n{body}".encode()).hexdigest()
-        self.text = f"#!lua name={self.name}\nlocal WIRE, HASH = '{wire}', '{self.hash}'\n{body}"
+        return _joined(files)
+
+    @cached_property
+    def hash(self) -> str:
+        """By which a server's library is known to be this one."""
+        return hashlib.sha256(f"{self.wire}\n{self._body}".encode()).hexdigest()
+
+    @cached_property
+    def text(self) -> str:
+        """As FUNCTION LOAD takes it."""
+        head = f"#!lua name={self.name}\nlocal WIRE, HASH = '{self.wire}', '{self.hash}'"
+        return f"{head}\n{self._body}"
 
     def installed(self, connection: redis.Redis) -> str | None:
         """The hash of what the server has under this wire version; None if it has nothing."""
