@@ -80,9 +80,13 @@ FORCE:
 
 # -- Use ------------------------------------------------------------------------------------------
 
+REPLAYED := examples/data/redis-commits.jsonl.gz --workers 8 --work sleep:1ms
+
 .PHONY: run
-run: $(BUILT) ## replay 10,839 real messages by 8 workers and compare with other ways
-	@.venv/bin/interlock replay examples/data/redis-commits.jsonl.gz --workers 8 --work sleep:1ms --compare $(ARGS)
+run: $(BUILT) ## replay 10,839 real messages by 8 workers and compare with other ways, then through engines
+	@.venv/bin/interlock replay $(REPLAYED) --compare $(ARGS)
+	$(if $(ARGS),,$(call step,the same through a queue on Redis and on a hub))
+	$(if $(ARGS),,@$(PY) scripts/run_engines.py $(REPLAYED))
 
 .PHONY: bench
 bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each beside its peer in the same run

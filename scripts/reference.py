@@ -11,13 +11,15 @@ COMMAND DOCS: so help, parser, server and these pages cannot differ.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from interlock import Hub, _core
-from interlock.cli import asked, hub, hub_info, pub, replay, sub
+from interlock.cli import asked, hub, hub_info, parser, pub, queue, replay, sub, worker
 from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import SHARED
 from interlock.hub.client import Client
 from interlock.hub.config import toml
 from interlock.hub.figures import FIGURES
@@ -69,6 +71,12 @@ $ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --work sleep
 $ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --way taskgroup --json
 $ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --picture run.svg
 ```
+"""
+
+QUEUES = """
+## interlock queue
+
+Looks at the queues of a hub or a Redis, and operates them: [its own page](queue-cli.md).
 """
 
 HUB = """
@@ -149,6 +157,113 @@ interlock sub [FLAGS] TOPIC ...
 SUB_TAIL = """
 Both exit with 0 when they did what was asked, 1 without a connection or when it was
 lost (`sub` also when `--count` messages did not come in time), 2 for wrong usage, 130 on Ctrl-C.
+"""
+
+WORKER = """
+## interlock worker
+
+Handles the messages of an app's tasks: [how to run workers](../howto/worker.md). With `stacks` it
+asks the workers of this user on this machine what their handlers are doing now.
+
+```text
+interlock worker MODULE:APP [FLAGS]
+interlock worker stacks [--json] [--pid N]
+```
+
+`MODULE` is imported as from the current folder; `APP` is the name in it.
+
+"""
+
+WORKER_TAIL = """
+Once the engine has answered it prints `interlock worker: ready, ...`.
+
+### Exit codes of a worker
+
+| code | means |
+|---|---|
+| 0 | stopped by TERM or INT, and all it held was settled as its handlers said |
+| 1 | something was handed back while its handler ran, the auditor found a violation, or it broke; of `stacks`: no worker answers |
+| 2 | wrong usage, no such app or queue: the line says what there is |
+"""
+
+QUEUE = """\
+<!-- Made by scripts/reference.py from the parser and the flags' declarations: change those. -->
+
+# interlock queue
+
+Looks at the queues of a hub or a Redis, and operates them: [how to operate a
+queue](../howto/operate-a-queue.md). Data goes to standard output, all else to standard error.
+
+## For all of them
+
+"""
+
+QUEUE_HEAD = """
+A `QUEUE` is named by 1 to 512 bytes without braces, an `ID` is the number that a put answered. Keys
+are text. What may lose something asks on a terminal; without one it is refused unless `--yes` is
+there.
+
+| code | means |
+|---|---|
+| 0 | done |
+| 1 | the engine refused or does not answer; or no such queue or message (others are done) |
+| 2 | wrong usage, or a file that is none |
+| 130 | Ctrl-C |
+
+"""
+
+QUEUE_JSON = """
+## What --json prints
+
+An object a line. Bytes are a string where they are UTF-8, else an object with `base64`. Times are
+seconds, an age or a wait that there is not is `null`. Names are not changed within a version of the
+wire; new ones may come.
+
+| of | an object for each | its names |
+|---|---|---|
+"""
+
+# Of which, for each what, names.
+QUEUE_NAMES = (
+    ("`list`, `stats`", "queue", ("queue", "and those of [`il1_stats`](engine-wire.md#reading)")),
+    ("`hot`", "key", ("key", "depth")),
+    ("`peek`", "message",
+     ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
+      "due_in", "keys", "shared", "barrier", "error", "payload", "format", "value")),
+    ("`explain`", "message that was asked for, or the key",
+     ("queue", "truncated", "nodes", "and in each node id", "state", "attempt", "age", "consumer",
+      "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
+      "in which key", "ahead", "exact", "holders")),
+    ("`watch`", "look",
+     ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
+    ("`revoke`, `retry`, `skip`, `bury`, `cancel`", "message", ("id", "changed")),
+    ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
+    ("`seal`, `reopen`", "queue", ("queue", "changed")),
+    ("`dead-letters`", "dead letter",
+     ("id", "attempts", "time", "error", "priority", "keys", "shared", "payload", "format",
+      "value")),
+    ("`requeue`", "dead letter", ("id", "new")),
+    ("`purge`", "queue", ("queue", "dropped", "leased")),
+    ("`barrier`", "barrier", ("queue", "id", "outcome")),
+    ("`import`", "queue", ("queue", "messages", "known", "dead")),
+)  # fmt: skip
+
+QUEUE_TAIL = """
+`format` is `json`, `text`, `msgpack` or `bytes`: what a payload was taken for; `value` is what it
+says, of the first and the third. `outcome` is `settled`, `failed` (the command), `late` (`--wait`
+was over), `lost` (the lease was revoked) or `gone` (somebody else settled it). `export` always
+writes JSON.
+
+## What export writes
+
+The first line is the head: `interlock` (`queue`), `format` (1), `queue`, `options` (those of
+`il1_configure`), `counts` (those of `il1_stats`) and `left_out` (how many were leased). A line for
+each dead letter follows, in the order in which they died: `dead` (its id), `attempts`, `time`,
+`error`, `priority`, `keys`, `shared`, `payload`. Then a line for each message, in the order of
+their places, delayed ones last: `id`, `sequence`, `state`, `attempt`, `due`, `error`, `keys`,
+`shared`, `options` (those of the put, as [the wire](engine-wire.md#il1_put) has them, in small
+letters), `payload`. The last line has `end`, `messages` and `dead`, how many there should be.
+`time` and `due` are µs since 1970.
 """
 
 CONFIGURATION = """\
@@ -254,9 +369,54 @@ DIFFERENCES = (
 
 def cli() -> str:
     """The page of the command line."""
-    parts = [HEAD, table(replay.FLAGS), TAIL, HUB, table(hub.FLAGS), HUB_TAIL]
+    parts = [HEAD, table(replay.FLAGS), TAIL, QUEUES, HUB, table(hub.FLAGS), HUB_TAIL]
     parts += [table((*asked.FLAGS, hub_info.WATCH)), ASKED_TAIL, PUB, table(pub.FLAGS)]
-    return "".join([*parts, SUB, table(sub.FLAGS), SUB_TAIL])
+    parts += [SUB, table(sub.FLAGS), SUB_TAIL]
+    return "".join([*parts, WORKER, table(worker.FLAGS), WORKER_TAIL])
+
+
+def queue_cli() -> str:
+    """The page of `interlock queue`."""
+    parts = [QUEUE, table(SHARED), QUEUE_HEAD]
+    of_queue = subparsers(subparsers(parser("queue"))["queue"])
+    for name, one in of_queue.items():
+        words = [str(action.metavar) + ("" if action.nargs is None else " ...")
+                 for action in one._actions if not action.option_strings]  # fmt: skip
+        optional = {action.metavar for action in one._actions if action.nargs == "*"}
+        words = [f"[{word}]" if word.split()[0] in optional else word for word in words]
+        flags = tuple(flag for flag in declared(one) if flag not in SHARED)
+        usage = " ".join(["interlock queue", name, *words, *(["[FLAGS]"] if flags else [])])
+        parts.append(f"## interlock queue {name}\n\n{one.description}\n\n```text\n{usage}\n```\n\n")
+        parts.append(f"{table(flags)}\n" if flags else "")
+    parts.append(QUEUE_JSON.lstrip("\n"))
+    for of, each, names in QUEUE_NAMES:
+        shown = ", ".join(
+            re.sub(r"(\w+)$", r"`\1`", one) if one[-1] != ")" else one for one in names
+        )
+        parts.append(f"| {of} | {each} | {shown} |\n")
+    return "".join([*parts, QUEUE_TAIL])
+
+
+def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The subcommands of a parser, in their order."""
+    (found,) = (one for one in of._actions if isinstance(one, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def declared(of: argparse.ArgumentParser) -> list[Flag]:
+    """The declarations of a subcommand's flags, in its order."""
+    flags = [value for group in queue.GROUPS for value in vars(group).values()
+             if isinstance(value, Flag)]  # fmt: skip
+    flags += SHARED
+    return [
+        next(
+            flag
+            for flag in flags
+            if (flag.name, flag.help) == (action.option_strings[0], action.help)
+        )
+        for action in of._actions
+        if action.option_strings and action.option_strings[0] != "-h"
+    ]
 
 
 def configuration() -> str:
@@ -340,6 +500,7 @@ def cell(text: str) -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "cli.md": cli,
+    FOLDER / "queue-cli.md": queue_cli,
     FOLDER / "hub-configuration.md": configuration,
     FOLDER / "hub-commands.md": commands,
     FOLDER / "hub-info.md": info,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +58,20 @@ class Explanation:
     """The limit was reached before the roots were."""
 
     def __str__(self) -> str:
-        by_id = {node.id: node for node in self.nodes}
-        lines: list[str] = []
-        drawn: set[int] = set()
-        for node in self.nodes:
-            if node.id not in drawn:
-                lines.extend(_draw(node, by_id, drawn))
-        if self.truncated:
-            lines.append("... cut here; ask with a higher limit for more")
-        return "\n".join(lines)
+        return tree(self, lambda node: ())
+
+
+def tree(explanation: Explanation, notes: Callable[[ExplainNode], Iterable[str]]) -> str:
+    """The drawing, with lines of one's own below each message."""
+    by_id = {node.id: node for node in explanation.nodes}
+    lines: list[str] = []
+    drawn: set[int] = set()
+    for node in explanation.nodes:
+        if node.id not in drawn:
+            lines.extend(_draw(node, by_id, drawn, notes))
+    if explanation.truncated:
+        lines.append("... cut here; ask with a higher limit for more")
+    return "\n".join(lines)
 
 
 def from_native(found: tuple[Any, ...]) -> Explanation:
@@ -97,10 +102,16 @@ def key_text(key: bytes) -> str:
     return key.decode(errors="backslashreplace") if key else "the queue"
 
 
-def _draw(top: ExplainNode, by_id: dict[int, ExplainNode], drawn: set[int]) -> Iterator[str]:
+def _draw(
+    top: ExplainNode,
+    by_id: dict[int, ExplainNode],
+    drawn: set[int],
+    notes: Callable[[ExplainNode], Iterable[str]],
+) -> Iterator[str]:
     """A node and what holds it up, below it; each node once in the whole drawing."""
     drawn.add(top.id)
     yield _line(top)
+    yield from (f"   {note}" for note in notes(top))
     # A stack of its own, for a chain may be longer than Python's is deep: of each node that is
     # being drawn, the indent of what is below it and the holders still to be drawn.
     stack = [("", _holders(top))]
@@ -122,6 +133,7 @@ def _draw(top: ExplainNode, by_id: dict[int, ExplainNode], drawn: set[int]) -> I
             yield f"{start}{_line(node)}"
             # A long chain would otherwise be drawn as a wide triangle of nothing.
             deeper = indent + below if len(indent) < _WIDEST else indent
+            yield from (f"{deeper}   {note}" for note in notes(node))
             stack.append((deeper, _holders(node)))
 
 

@@ -12,7 +12,7 @@ from interlock.engine.calling import Engine
 from interlock.engine.client import Client
 from interlock.engine.url import parse
 from interlock.testing.contract import Case, Face, NotHeld, cases, run
-from tests.contract.remote import CAPABILITIES, Queue
+from tests.contract.remote import ON_REDIS, Queue
 from tests.engine.timed import START, timed_library
 from tests.hub.servers import redis_server
 
@@ -56,7 +56,7 @@ class RedisHarness:
     """One client of a Redis whose library reads the time from a key."""
 
     name = "redis"
-    capabilities: Mapping[int | str, str] = CAPABILITIES
+    capabilities: Mapping[int | str, str] = ON_REDIS
 
     def __init__(self, connection: redis.Redis) -> None:
         self.clock = StepClock(connection)
@@ -90,4 +90,4 @@ def test_redis(case: Case, face: Face, server: redis.Redis) -> None:
 
 
 def test_no_capability_is_of_a_case_that_is_not_there() -> None:
-    assert CAPABILITIES.keys() - {26, *range(1, 26)} <= {case.name for case in cases()}
+    assert ON_REDIS.keys() - {26, *range(1, 26)} <= {case.name for case in cases()}

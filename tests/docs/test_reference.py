@@ -38,9 +38,24 @@ CLASSES = {
     "Auditor": auditor.Auditor,
     "Hub": interlock.Hub,
     "Client": client.Client,
+    "App": interlock.App,
+    "Task": interlock.Task,
+    "Job": interlock.Job,
+    "Worker": interlock.Worker,
+    "TestWorker": testing.TestWorker,
 }
 # Made by a call, never by their users.
-NOT_MADE = {"AsyncQueue", "Lease", "AsyncLease", "Consumer", "Future"}
+NOT_MADE = {
+    "AsyncQueue",
+    "Lease",
+    "AsyncLease",
+    "Consumer",
+    "Future",
+    "Task",
+    "Job",
+    "Worker",
+    "TestWorker",
+}
 OTHERS = {
     "Retry": interlock.Retry,
     "RetryAfter": interlock.RetryAfter,

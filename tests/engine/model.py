@@ -73,11 +73,11 @@ class Entry:
     def priority(self) -> int:
         return int(self.options.get("PRIORITY", 0))
 
-    def keys(self) -> list[str]:
+    def all_keys(self) -> list[str]:
         return [*self.exclusive, *self.shared]
 
     def counted_keys(self) -> list[str]:
-        return [str(len(self.exclusive)), str(len(self.shared)), *self.keys()]
+        return [str(len(self.exclusive)), str(len(self.shared)), *self.all_keys()]
 
     def told_sequence(self) -> str:
         return "" if self.sequence == self.id else str(self.sequence)
@@ -204,12 +204,12 @@ class Model:
         before = self.before(entry)
         if entry.barrier:
             return int(bool(before))
-        waits = sum(entry not in self.front(key) for key in entry.keys())
+        waits = sum(entry not in self.front(key) for key in entry.all_keys())
         return waits + any(other.barrier for other in before)
 
     def pauses_of(self, entry: Entry) -> list[str]:
         queue = [""] if self.halted else []
-        return queue + [key for key in entry.keys() if key in self.paused]
+        return queue + [key for key in entry.all_keys() if key in self.paused]
 
     def ready(self) -> Iterator[Entry]:
         for entry in self.line:
@@ -226,7 +226,7 @@ class Model:
         fitting = [
             entry
             for entry in self.ready()
-            if kind == "any" or (kind == "keyed") == bool(entry.keys() or entry.barrier)
+            if kind == "any" or (kind == "keyed") == bool(entry.all_keys() or entry.barrier)
         ]
         taken = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
         if not taken:

@@ -6,7 +6,10 @@ from tests.engine.model import BACKING_OFF, DELAYED, LEASED, POLICY, QUEUED, Ent
 from tests.engine.model_operate import OperatedModel
 
 OPTIONS = ("PRIORITY", "DEDUP", "WINDOW", "BARRIER", "RESULT", *POLICY)
-SINCE = "puts leases acks retries releases expired revoked buried cancelled skipped requeued deduplicated"
+SINCE = (
+    "puts leases acks retries releases expired revoked buried cancelled skipped requeued "
+    "deduplicated"
+)
 SHOWN_BEFORE_A_BARRIER = 10
 
 
@@ -34,7 +37,7 @@ class ReadModel(OperatedModel):
         return [part for name, count in counts.items() for part in (name, str(count))]
 
     def depths(self) -> dict[str, int]:
-        keys = {key for entry in self.line for key in entry.keys()}
+        keys = {key for entry in self.line for key in entry.all_keys()}
         return {key: len(self.lane(key)) for key in keys}
 
     def hot(self) -> list[list[str]]:
@@ -56,7 +59,7 @@ class ReadModel(OperatedModel):
         if after:
             places = [at for at, entry in enumerate(letters) if str(entry.id) == after]
             letters = letters[places[0] + 1 :] if places else []
-        fitting = [entry for entry in letters if key is None or key in entry.keys()]
+        fitting = [entry for entry in letters if key is None or key in entry.all_keys()]
         reply = []
         for entry in fitting[:count]:
             told = map(str, (entry.id, entry.attempt, entry.died, entry.error, entry.priority))
@@ -138,7 +141,7 @@ class ReadModel(OperatedModel):
         barriers = [other for other in before if other.barrier]
         if barriers:
             found.append(("", len(barriers), barriers[:1]))
-        for key in entry.keys():
+        for key in entry.all_keys():
             if entry not in self.front(key):
                 lane = self.lane(key)
                 found.append((key, lane.index(entry), self.front(key)[:limit]))

@@ -11,6 +11,7 @@ import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import redis
@@ -188,7 +189,7 @@ class Director:
             made = [["ACK", str(e.token), str(e.id)] for e in out]
             if made:
                 flat = [part for one in made for part in one]
-                self._numbered("settle", "last", flat, lambda made=made: self.model.settle(made))
+                self._numbered("settle", "last", flat, partial(self.model.settle, made))
             for entry in [e for e in self.model.line if e.state == "held"]:
                 self._operate(("skip", -1, [str(entry.id)]))
         self.model.now += 301_000_000
@@ -237,7 +238,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return rng.choices(KEYS, k=rng.choice([0, 1, 1, 2]))
 
     def declared() -> list[str]:
-        options = {
+        options: dict[str, list[int] | list[str]] = {
             "MAXSIZE": [0, 0, 12, 30],
             "MAXBYTES": [0, 0, 3_000],
             "MAXDEAD": [0, 2, 1_000],

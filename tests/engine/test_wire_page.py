@@ -27,9 +27,11 @@ def test_every_function_is_told(name: str) -> None:
     assert f"il1_{name}" in PAGE
 
 
-@pytest.mark.parametrize(
-    "name", [*words(r"name = '([A-Z]+)'"), *words(r"^  ([A-Z]{3,}) = "), "DEDUP", "RELEASE"]
-)
+OPTIONS = [*words(r"name = '([A-Z]+)'"), *words(r"^  ([A-Z]{3,}) = "), "DEDUP"]
+VERBS = words(r"\b([A-Z]+) = true")
+
+
+@pytest.mark.parametrize("name", [*OPTIONS, *VERBS])
 def test_every_option_and_settlement_is_named(name: str) -> None:
     assert f"`{name}`" in PAGE
 

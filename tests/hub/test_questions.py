@@ -11,7 +11,8 @@ import pytest
 
 from interlock import Hub
 from interlock.cli import hub_info, main
-from interlock.cli.asked import FLAGS, printable, table
+from interlock.cli.asked import FLAGS
+from interlock.cli.tables import printable, table
 from interlock.hub import asking
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, Kind

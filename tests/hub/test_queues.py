@@ -132,11 +132,10 @@ def test_who_waits_for_room_gets_it(hub: interlock.Hub, client: Client) -> None:
 
 
 def test_nothing_is_handed_to_a_connection_that_is_gone(hub: interlock.Hub, client: Client) -> None:
-    gone = opened(hub)
     arguments = ("il1_lease", 1, "il:{q}", "gone", 1, LONG, 1, LONG, "any")
-    gone.sendall(command("FCALL", *map(str, arguments)))
-    waiting(hub, 1)
-    gone.close()
+    with opened(hub) as gone:
+        gone.sendall(command("FCALL", *map(str, arguments)))
+        waiting(hub, 1)
     waiting(hub, 0)
     put(client, "kept")
     assert payload(lease(client, "me")) == b"kept"
@@ -147,10 +146,10 @@ def test_a_waiting_call_that_is_sent_again_is_one_call(hub: interlock.Hub, clien
     held = lease(client, "me")
     settling = ("ACK", held[0].decode(), held[4].decode())
     arguments = ("il1_next", "1", "il:{q}", "me", "2", str(LONG), "1", str(LONG), "any", *settling)
-    lost = opened(hub)
-    lost.sendall(command("FCALL", *arguments))
-    waiting(hub, 1)
-    lost.close()
+    with opened(hub) as lost:
+        lost.sendall(command("FCALL", *arguments))
+        waiting(hub, 1)
+    waiting(hub, 0)
     again = Beside(hub, lambda c: c.call("FCALL", *arguments))
     while stat(client, "acks") != 1:
         pass
@@ -174,12 +173,12 @@ def test_replies_keep_their_order_behind_a_call_that_waits(
         command("FCALL", "il1_lease", "1", "il:{q}", "me", "1", str(LONG), "1", str(LONG), "any"),
         command("PING"),
     )
-    asker = opened(hub)
-    asker.sendall(b"".join(lines))
-    waiting(hub, 1)
-    put(client, "work")
-    asker.sendall(command("QUIT"))
-    said = to_the_end(asker)
+    with opened(hub) as asker:
+        asker.sendall(b"".join(lines))
+        waiting(hub, 1)
+        put(client, "work")
+        asker.sendall(command("QUIT"))
+        said = to_the_end(asker)
     assert said.index(b"work") < said.index(b"+PONG") < said.index(b"+OK")
 
 
@@ -191,7 +190,7 @@ def test_a_hub_that_stops_does_not_wait_for_who_waits(hub: interlock.Hub) -> Non
 
 
 def test_a_client_that_waits_is_not_idle(hub: interlock.Hub) -> None:
-    hub.set(idle_timeout=1)
+    hub.set({"idle_timeout": 1})
     consumer = Beside(hub, lambda c: payload(lease(c, "me", 2_500_000)))
     assert consumer.join() is None
 
@@ -199,8 +198,8 @@ def test_a_client_that_waits_is_not_idle(hub: interlock.Hub) -> None:
 def test_puts_are_refused_at_the_memory_limit_and_all_else_goes_on(
     hub: interlock.Hub, client: Client
 ) -> None:
-    hub.set(queues={"memory": 1 << 20})
-    with pytest.raises(ReplyError, match="OOM il1_put"):
+    hub.set({"queues.memory": 1 << 20})
+    with pytest.raises(ReplyError, match="^OOM "):
         for number in range(2000):
             put(client, "x" * 10_000, f"key {number}")
     call = 0

@@ -13,6 +13,7 @@ from interlock.hub.url import Address, parse, without_password
         ("127.0.0.1:7", Address(host="127.0.0.1", port=7)),
         ("localhost", Address(host="localhost", port=6399)),
         ("redis://h:7/0", Address(host="h", port=7)),
+        ("interlock://h:7", Address(host="h", port=7)),
         ("redis://[::1]:7", Address(host="::1", port=7)),
         ("redis://ann:p%40ss@h", Address(host="h", port=6399, user="ann", password="p@ss")),
         ("redis://:pass@h", Address(host="h", port=6399, password="pass")),

@@ -95,6 +95,11 @@ def test_pool_chooses_where_handlers_run(replayed: Replayed, trace: str, pool: s
     }[pool]
 
 
+def test_url_replays_through_an_engine(replayed: Replayed, trace: str, redis_url: str) -> None:
+    found = replayed(trace, "--url", redis_url)
+    assert (found["way"], found["violations"], found["digest_matches"]) == ("redis", 0, True)
+
+
 def test_compare_runs_the_ways_of_today_too(replayed: Replayed, trace: str) -> None:
     rows = replayed(trace, "--compare")["compared"]
     assert isinstance(rows, list)

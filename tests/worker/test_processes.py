@@ -298,3 +298,27 @@ def begun(workers: Workers) -> list[tuple[object, ...]]:
         return workers.rows("select number from begun")
     except Exception:
         return []
+
+
+def test_a_service_manager_may_tell_all_processes_at_once(workers: Workers, tmp_path: Path) -> None:
+    # As systemd does: TERM to each process of the service. Nobody is hurried by that.
+    gate = tmp_path / "gate"
+    many = workers.start("--processes", "2", "--pool", "process", "--concurrency", "1")
+    many.wait_for_line("2 workers are ready")
+    shop.until_file.send(1, str(gate))
+    wait_for(lambda: bool(begun(workers)), "not begun")
+    for pid in [many.process.pid, *descendants(many.process.pid)]:
+        os.kill(pid, signal.SIGTERM)
+    many.wait_for_line("stopping", times=2)
+    gate.touch()
+    assert many.ended() == 0, many.output
+    assert workers.rows("select attempt from done") == [(1,)]
+
+
+def descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    # Of other threads too: a pool's processes are started by those that talk to them.
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += (task / "children").read_text().split()
+    found = {int(child) for child in children}
+    return sorted(found | {one for child in found for one in descendants(child)})

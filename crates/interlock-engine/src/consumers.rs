@@ -9,6 +9,8 @@ use crate::function::Function;
 use crate::limits::{KEPT, MAX_KEPT_BYTES};
 use crate::settle::Answer;
 
+mod dump;
+
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]

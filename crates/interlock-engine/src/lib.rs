@@ -46,6 +46,8 @@ mod args;
 mod calls;
 mod consumers;
 mod declare;
+mod dump;
+pub mod durable;
 mod explain;
 mod function;
 mod lease;
@@ -61,7 +63,7 @@ mod shared;
 mod waiting;
 mod words;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -111,7 +113,8 @@ pub struct Held<'a> {
 impl Engine {
     pub fn new(settings: Settings) -> Self {
         let (used, alarms, tickets) = Default::default();
-        let shared = Shared { settings, used, alarms, tickets };
+        let memory = AtomicU64::new(settings.memory);
+        let shared = Shared { settings, memory, used, alarms, tickets };
         Engine { queues: RwLock::default(), shared }
     }
 
@@ -254,6 +257,13 @@ impl Engine {
             }
             "granted" => queue.replay_granted(args, &mut cx),
             "parked" => queue.replay_parked(args, &mut cx),
+            "purged" => queue.replay_purged(args, &mut cx),
+            "state" => queue.replace(args),
+            "forgotten" => {
+                *queue = Queue { counted: queue.counted, ..Queue::new(name, Durability::None) };
+                self.queues.write().remove(name);
+                Ok(())
+            }
             _ => match Function::named(format!("il1_{function}").as_bytes()) {
                 Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
                 None => refuse("BADARG", function, "is no function"),
@@ -283,6 +293,16 @@ impl Engine {
         }
     }
 
+    /// How many calls wait.
+    pub fn parked(&self) -> usize {
+        self.shared.tickets.lock().len()
+    }
+
+    /// From now on all queues may take so many bytes; 0: no bound.
+    pub fn set_memory(&self, bytes: u64) {
+        self.shared.memory.store(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes of all queues, about.
     pub fn used(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
@@ -300,12 +320,28 @@ impl Held<'_> {
         out: &mut Vec<u8>,
         served: &mut Vec<Served>,
     ) -> Outcome {
+        if let Err(refused) = self.can_be_recorded(function) {
+            return Outcome::Refused(refused);
+        }
         let from = out.len();
         let ran = self.within(now, caller, served, |queue, cx| queue.run(function, args, cx, out));
         ran.unwrap_or_else(|refused| {
             out.truncate(from);
             Outcome::Refused(refused)
         })
+    }
+
+    /// What cannot be recorded must not be done.
+    fn can_be_recorded(&self, function: Function) -> Result<(), Refused> {
+        let journal = &self.engine.shared.settings.journal;
+        let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
+            return Ok(());
+        };
+        if function.class() == Class::Read {
+            return Ok(());
+        }
+        let growing = matches!(function, Function::Put | Function::Requeue);
+        journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
     }
 
     fn within<R>(

@@ -26,3 +26,6 @@ pub const MAX_KEPT_BYTES: usize = 16 << 20;
 pub const MAX_LOOKED_AT: usize = 10_000;
 /// Messages that one purge settles or drops.
 pub const MAX_PURGED: usize = 1000;
+
+/// Bytes of a queue, about, that becomes durable while it holds something: one record takes it whole.
+pub const MAX_STATE: u64 = 1 << 30;

@@ -4,7 +4,7 @@ use interlock_core::key::KeyRef;
 use interlock_core::queue::types::RevokeThen;
 
 use crate::args::{refuse, Args, Read, Reader};
-use crate::declare;
+use crate::declare::{self, Durability};
 use crate::function::Function;
 use crate::limits::*;
 use crate::put::{out_of_memory, sealed};
@@ -24,8 +24,8 @@ impl Queue {
         let mut from = Reader::new(function.name(), args);
         match function {
             Function::Extend => self.extend(&mut from, cx, out),
-            Function::Configure => self.configure(&mut from, cx, out),
-            Function::Purge => self.purge(&mut from, cx, out),
+            Function::Configure => return self.configure(&mut from, args, cx, out),
+            Function::Purge => return self.purge(&mut from, args, cx, out),
             Function::Pause | Function::Resume => self.pause(function, &mut from, cx, out),
             Function::Seal | Function::Reopen => {
                 from.end()?;
@@ -63,6 +63,7 @@ impl Queue {
     fn configure<A: Args + ?Sized>(
         &mut self,
         from: &mut Reader<'_, A>,
+        args: &A,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
@@ -76,18 +77,46 @@ impl Queue {
                 let text = format_args!("{name} is '{new}'; the queue was declared with '{old}'");
                 return refuse("OPTIONSMISMATCH", from.called, text);
             }
+            let was_durable = self.is_durable();
+            if !was_durable && declaration.declared.durability != Durability::None {
+                self.fits_a_record(cx)?;
+            }
+            if was_durable && declaration.declared.durability == Durability::None {
+                cx.record(self, "forgotten", &[]);
+            }
             self.is_declared = true;
             self.declared = declaration.declared;
             self.scheduler.redeclare(self.declared.options());
             self.results.most = self.declared.results;
+            if !was_durable && self.is_durable() {
+                // What it holds was recorded by nobody.
+                let mut state = Vec::new();
+                self.dump(&mut state);
+                cx.record(self, "state", &[&state]);
+            } else {
+                cx.record_call(self, "configure", args);
+            }
         }
         self.declared.tell(out);
+        Ok(())
+    }
+
+    /// A queue becomes durable by one record of all that it holds.
+    fn fits_a_record(&self, cx: &Context<'_>) -> Read<()> {
+        if self.total_weight() > MAX_STATE && !cx.replays {
+            let text = format_args!(
+                "the queue holds {} bytes; at most {MAX_STATE} can become durable at once",
+                self.total_weight()
+            );
+            return refuse("NOTSUPPORTED", "configure", text);
+        }
         Ok(())
     }
 
     fn purge<A: Args + ?Sized>(
         &mut self,
         from: &mut Reader<'_, A>,
+        args: &A,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
@@ -102,15 +131,34 @@ impl Queue {
             let mut budget = self.scheduler.allowance(cx.now);
             let cancelled = self.scheduler.cancel_some(MAX_PURGED, &mut budget);
             let count = cancelled.len();
+            // Which ones, for they come in the order in which they lie.
+            let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();
+            let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
+            cx.record(self, "purged", &ids);
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
             count
         } else {
             let dropped = self.scheduler.drop_dead(MAX_PURGED);
             dropped.iter().for_each(|body| self.weight -= body.weight());
+            cx.record_call(self, "purge", args);
             dropped.len()
         };
         reply::array(out, 1);
         reply::number(out, count as u64);
+        Ok(())
+    }
+
+    /// A record of what an `il1_purge` cancelled: see `Journal`.
+    pub fn replay_purged<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
+        let mut from = Reader::new("purged", args);
+        let mut budget = self.scheduler.allowance(cx.now);
+        while from.more() {
+            let id = from.number(format_args!("id"))?;
+            let Some(body) = self.scheduler.cancel_within(id, &mut budget) else {
+                return from.bad(format_args!("id"), "is not a message that can be cancelled");
+            };
+            self.gone(id, body, End::Cancelled, b"");
+        }
         Ok(())
     }
 

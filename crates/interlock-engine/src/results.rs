@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
+use interlock_core::queue::bytes::{number, string, Damaged, Reader};
 use interlock_core::queue::types::Time;
 
 /// How a message came to its end, but as a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    Done,
-    Cancelled,
-    Skipped,
+    // The numbers stand in dumps.
+    Done = 0,
+    Cancelled = 1,
+    Skipped = 2,
 }
 
 impl End {
@@ -85,6 +87,33 @@ impl Results {
             }
         }
         true
+    }
+
+    pub fn dump(&self, out: &mut Vec<u8>) {
+        number(out, self.order.len() as u64);
+        for id in self.order.values() {
+            let Kept { end, result, until, .. } = &self.by_id[id];
+            number(out, *id);
+            out.push(*end as u8);
+            number(out, *until);
+            string(out, result);
+        }
+    }
+
+    pub fn restored(reader: &mut Reader<'_>, most: u64) -> Result<Results, Damaged> {
+        let mut results = Results::new(most);
+        for _ in 0..reader.number("count of results")? {
+            let id = reader.number("id of a result")?;
+            let end = match reader.byte("end of a message")? {
+                0 => End::Done,
+                1 => End::Cancelled,
+                2 => End::Skipped,
+                _ => return reader.damaged("end of a message"),
+            };
+            let until = reader.number("time of a result")?;
+            results.keep(id, end, reader.string("result")?, until);
+        }
+        Ok(results)
     }
 
     pub fn get(&self, id: u64, now: Time) -> Option<&Kept> {

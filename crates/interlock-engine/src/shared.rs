@@ -17,6 +17,7 @@ use crate::waiting::{Served, Ticket};
 #[derive(Clone)]
 pub struct Settings {
     /// Bytes that all queues may take before puts are refused with `OOM`; 0: no bound.
+    /// `Engine::set_memory` changes it.
     pub memory: u64,
     /// Of a queue that says nothing of it.
     pub durability: Durability,
@@ -40,21 +41,32 @@ impl Default for Settings {
 ///
 /// It is called, under the queue's lock, for each call that changed something. `Engine::replay` with the
 /// same calls in the same order makes the same state: ids, tokens, kept replies. Calls that wait are
-/// recorded when they are answered, and beside the functions of the wire there are three words:
+/// recorded when they are answered, and beside the functions of the wire there are a few words:
 ///
 /// | word | says |
 /// |---|---|
 /// | `tick` | what was due was applied |
 /// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
+/// | `purged ID...` | an `il1_purge` has cancelled these |
+/// | `state BYTES` | the queue has become durable, as it was dumped |
+/// | `forgotten` | it is not durable any more |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {
     fn record(&self, queue: &[u8], durability: Durability, now: Time, function: &str, args: &[&[u8]]);
+
+    /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
+    /// it makes the queue larger. The text says why not.
+    fn accepts(&self, _growing: bool) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 pub type Cell = Arc<Mutex<Queue>>;
 
 pub struct Shared {
     pub settings: Settings,
+    /// The bound of `used` that holds now; 0: none.
+    pub memory: AtomicU64,
     /// Bytes of all queues, about.
     pub used: AtomicU64,
     /// When which queue asks to be ticked.
@@ -76,7 +88,7 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// Bytes that may still be taken.
     pub fn free(&self) -> u64 {
-        match self.shared.settings.memory {
+        match self.shared.memory.load(Ordering::Relaxed) {
             0 => u64::MAX,
             // Relaxed: a bound that is passed by what other threads put at this moment is none the worse.
             most if !self.replays => most.saturating_sub(self.shared.used.load(Ordering::Relaxed)),

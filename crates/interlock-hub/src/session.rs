@@ -175,6 +175,10 @@ impl Session {
         keeps
     }
 
+    pub fn waits_for_queue(&self) -> bool {
+        matches!(self.state.waiting.as_deref(), Some(Waiting::Queue))
+    }
+
     /// Gives up what others know of it. Called once, at the end of the connection.
     pub fn close(&mut self, core: &mut Core<'_>) {
         for kind in [Kind::Topic, Kind::Pattern, Kind::Shard] {
@@ -183,7 +187,7 @@ impl Session {
             }
         }
         self.state.stop_monitoring(core);
-        if matches!(self.state.waiting.as_deref(), Some(Waiting::Queue)) {
+        if self.waits_for_queue() {
             core.shared.queues.engine.forget(ticket(core.local.worker, self.state.card.token));
         }
         core.shared.registry.remove(self.state.card.id);

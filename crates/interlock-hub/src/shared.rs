@@ -117,6 +117,7 @@ impl Shared {
     pub fn apply(&self, live: Live) {
         add(&self.counters.configurations_applied, 1);
         let live = Arc::new(live);
+        self.queues.engine.set_memory(live.queues_memory);
         let mut current = self.live.write();
         *current = live.clone();
         // Under the lock, so that the last one is the last one everywhere.

@@ -97,8 +97,11 @@ impl Engine {
             return Err(EngineError::new_err("ERR Function not found"));
         };
         let given = args.try_iter()?.collect::<PyResult<Vec<_>>>()?;
-        let args: Vec<Cow<'_, [u8]>> =
-            given.iter().enumerate().map(|(i, value)| bytes_of(i, value)).collect::<PyResult<_>>()?;
+        let args: Vec<Cow<'_, [u8]>> = given
+            .iter()
+            .enumerate()
+            .map(|(i, value)| bytes_of(i, value))
+            .collect::<PyResult<_>>()?;
         // Relaxed: a counter.
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (mut out, mut served) = (Vec::new(), Vec::new());

@@ -52,6 +52,6 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     return whole
 
 
-COMMANDS = ("replay", "hub", "pub", "sub", "worker")
+COMMANDS = ("replay", "queue", "worker", "hub", "pub", "sub")
 INTERRUPTED = 130
 LONGEST_END = 2.0

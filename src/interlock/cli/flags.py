@@ -26,11 +26,18 @@ class Flag:
 
     default: Any = None
     choices: Sequence[str] | None = None
+    many: bool = False
+    """Whether it may be given several times; its value is a list then."""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declare it to a parser."""
         if self.metavar is None and self.choices is None:
             parser.add_argument(self.name, action="store_true", help=self.help)
+            return
+        if self.many:
+            parser.add_argument(
+                self.name, metavar=self.metavar, type=self.parse, action="append", help=self.help
+            )
             return
         parser.add_argument(
             self.name,

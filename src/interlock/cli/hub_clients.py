@@ -6,7 +6,8 @@ import argparse
 import json
 from dataclasses import asdict, fields
 
-from interlock.cli.asked import EXIT_CODES, FLAGS, ask, table
+from interlock.cli.asked import EXIT_CODES, FLAGS, ask
+from interlock.cli.tables import table
 from interlock.hub import asking
 from interlock.hub.client import Client
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from interlock.cli.asked import EXIT_CODES, FLAGS, ask, printable
+from interlock.cli.asked import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, seconds
+from interlock.cli.tables import printable
 from interlock.hub import asking
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, Figure, Kind, Unit

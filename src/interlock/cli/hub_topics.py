@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from interlock.cli.asked import EXIT_CODES, FLAGS, ask, table
+from interlock.cli.asked import EXIT_CODES, FLAGS, ask
+from interlock.cli.tables import table
 from interlock.hub import asking
 from interlock.hub.client import Client
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import Flag, positive
+from interlock.errors import InterlockError
 from interlock.replay.trace import Trace, TraceError, read, read_git
 
 if TYPE_CHECKING:
     from interlock.replay.measure import Outcome
-    from interlock.replay.ways import Pool
+    from interlock.replay.ways import Pool, Way
     from interlock.replay.work import Work
 
 FLAGS = (
@@ -28,6 +29,9 @@ FLAGS = (
          choices=("queue", "executor", "taskgroup"), default="queue"),
     Flag("--pool", "where handlers run (thread; for taskgroup only asyncio)",
          choices=("thread", "process", "asyncio")),
+    Flag("--url", "through a queue on an engine, made for this run and removed after it: "
+         "interlock://HOST:PORT of a hub, redis://HOST:PORT, memory://; given several times, "
+         "through each, and the first is reported in full", "URL", many=True),
     Flag("--compare", "run the trace in the ways of today too: one thread, static hash, "
          "rendezvous, scanning registry"),
     Flag("--json", "print one object instead of text"),
@@ -61,10 +65,13 @@ def run(given: argparse.Namespace) -> int:
     from interlock.replay import work as works
     from interlock.replay.ways import way
 
-    pools = way(given.way).pools
+    if given.url and given.way != "queue":
+        given.fail(f"--url with --way {given.way}; allowed: --way queue")
+    pools = way(given.way).pools if not given.url else ("thread", "process")
     given.pool = given.pool or pools[0]
     if given.pool not in pools:
-        given.fail(f"--pool {given.pool}; allowed with --way {given.way}: {', '.join(pools)}")
+        of = f"--way {given.way}" if not given.url else "--url"
+        given.fail(f"--pool {given.pool}; allowed with {of}: {', '.join(pools)}")
     if (given.trace is None) == (given.git is None):
         given.fail("give either TRACE or --git REPO")
     _check_picture(given)
@@ -77,7 +84,22 @@ def run(given: argparse.Namespace) -> int:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename or given.trace or given.git}: {error.strerror or error}")
-    return _replay(given, trace, work)
+    try:
+        ours = _through(given.url) if given.url else [way(given.way)]
+    except (ImportError, ValueError) as error:
+        return _refuse(f"--url: {error}")
+    except InterlockError as error:
+        from interlock.cli.queue.asking import explained
+
+        print(f"interlock: {explained(str(error))}", file=sys.stderr)
+        return BROKEN
+    return _replay(given, trace, work, ours)
+
+
+def _through(urls: list[str]) -> list[Way]:
+    from interlock.replay.ways import remote
+
+    return [remote.way(url) for url in urls]
 
 
 def _read(given: argparse.Namespace) -> Trace:
@@ -86,7 +108,7 @@ def _read(given: argparse.Namespace) -> Trace:
     return read(given.trace, skip_bad=given.skip_bad, limit=given.limit)
 
 
-def _replay(given: argparse.Namespace, trace: Trace, work: Work) -> int:
+def _replay(given: argparse.Namespace, trace: Trace, work: Work, ours: list[Way]) -> int:
     from interlock.replay import report
     from interlock.replay.measure import measure
     from interlock.replay.progress import Progress
@@ -95,17 +117,19 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Work) -> int:
 
     progress = Progress(sys.stderr)
 
-    def run_way(name: str, pool: Pool) -> Outcome:
-        return measure(way(name), trace, work, workers=given.workers, pool=pool, progress=progress)
+    def run_way(one: Way, pool: Pool) -> Outcome:
+        return measure(one, trace, work, workers=given.workers, pool=pool, progress=progress)
 
     # The whole trace is put at once: that queues are deep and messages wait is no news here, and
     # how long they waited and behind what is reported at the end.
     logging.getLogger("interlock.queue").setLevel(logging.CRITICAL)
     try:
-        outcome = run_way(given.way, given.pool)
+        outcome, *others = [run_way(one, given.pool) for one in ours]
         # The ways of today know threads and processes; a coroutine runs on a loop of each thread.
         pool: Pool = "process" if given.pool == "process" else "thread"
-        peers = [run_way(name, pool) for name in PEERS] if given.compare else []
+        # Through an engine: beside the same queue without one, too.
+        names = ("queue", *PEERS) if given.url else PEERS
+        peers = [run_way(way(name), pool) for name in names] if given.compare else []
     except Exception as error:
         log.debug("the run broke", exc_info=True)
         print(f"interlock: the run broke: {type(error).__name__}: {error}", file=sys.stderr)
@@ -115,7 +139,7 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Work) -> int:
     summary = report.summarise(
         trace,
         outcome,
-        peers,
+        [*others, *peers],
         workers=given.workers,
         work=work.spec,
         serial_digest=serial_digest(trace.messages),
@@ -130,7 +154,10 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Work) -> int:
 
         picture.write(Path(given.picture), outcome.run)
         print(f"picture in {given.picture}", file=sys.stderr)
-    return 0 if not summary["violations"] and summary["digest_matches"] else BROKEN
+    # The ways of today may break the order; ours must not, on any engine.
+    ours_kept = [row["violations"] == 0 and row["digest_matches"]
+                 for row in (summary, *summary["compared"][1 : 1 + len(others)])]  # fmt: skip
+    return 0 if all(ours_kept) else BROKEN
 
 
 def _check_picture(given: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from interlock.systemd import Notifier
 from interlock.worker.changes import Changes
 from interlock.worker.loading import NoApp
 from interlock.worker.stacks import Answering
-from interlock.worker.supervisor import tell_supervisor
+from interlock.worker.supervisor import VARIABLE, tell_supervisor
 from interlock.worker.worker import Worker
 
 _log = logging.getLogger("interlock.worker")
@@ -32,10 +32,12 @@ class WorkerProcess:
         self._environment = dict(os.environ)
         self._notifier = Notifier.of(os.environ)
         self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        # Under a supervisor that is who says to hurry; a signal only ever says to stop.
+        word = "stop" if VARIABLE in os.environ else "signal"
         # A SimpleQueue may be put to out of a signal's handler.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._events.put("signal"))
-        self._ready = tell_supervisor(lambda: self._events.put("signal"))
+            signal.signal(number, lambda *_: self._events.put(word))
+        self._ready = tell_supervisor(self._events.put)
         self._worker: Worker | None = None
 
     def prepare(self, app: App) -> None:
@@ -132,7 +134,7 @@ class WorkerProcess:
                 continue
             if said == "idle":
                 why = "idle"
-            elif said == "signal":
+            elif said in ("signal", "hurry"):
                 why = "a second signal"
         left = len([each for each in worker.holding() if each.started is not None])
         whole = worker.hand_back()

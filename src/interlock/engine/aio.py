@@ -302,17 +302,19 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> Explanation:
         """See ``RemoteQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
-        reply = await self._run(lambda seat: self._handle.operations.call(seat, "explain", *asked))
+        reply = await self._run(lambda seat: self._handle.operations.explain(seat, *asked))
         return self._handle.explanation(reply, id, key)
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
         """See ``RemoteQueue.hot_keys``."""
+        self._handle.check_limit("hot_keys()", n, least=0, named="n")
         return await self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
 
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
     ) -> list[DeadLetter[T]]:
         """See ``RemoteQueue.dead_letters``."""
+        self._handle.check_limit("dead_letters()", limit, least=0)
         asked = self._handle.canonical("dead_letters()", key)
         found = await self._run(
             lambda seat: self._handle.operations.dead_letters(seat, limit, asked)
@@ -330,7 +332,10 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> bool:
         """See ``RemoteQueue.revoke``."""
         asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
-        return await self._flag("revoke", *asked)
+        revoked = await self._flag("revoke", *asked)
+        if revoked:
+            self._keeper.lose(self.name, id)
+        return revoked
 
     async def retry(self, id: int) -> bool:
         """See ``RemoteQueue.retry``."""

@@ -19,7 +19,14 @@ from interlock.engine import refusals
 from interlock.engine.cluster import Nodes
 from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
 from interlock.engine.library import Library
-from interlock.engine.seat import Seat
+from interlock.engine.seat import AnyLink, Seat
+from interlock.engine.transport.memory import (
+    AsyncMemoryLink,
+    MemoryEngine,
+    MemoryLink,
+    engine_of,
+)
+from interlock.engine.transport.threads import Link
 from interlock.engine.url import Target
 from interlock.errors import EngineUnavailable
 
@@ -38,8 +45,16 @@ class Server:
 class Engine:
     """What all calls of a client have in common: where the servers are, and what they can."""
 
-    def __init__(self, target: Target, library: Library | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        library: Library | None = None,
+        memory: MemoryEngine | None = None,
+    ) -> None:
         self.target = target
+        self._memory = memory
+        if target.kind == "memory":
+            self._memory = memory or engine_of(target.name)
         self.library = library or Library()
         self.nodes = Nodes(target)
         self.servers: dict[str, Server] = {}
@@ -51,6 +66,18 @@ class Engine:
     def consumer(self) -> bytes:
         """A name that nobody has or had."""
         return f"{self._name}/{next(self._seats)}".encode()
+
+    def link(self, address: str) -> AnyLink:
+        """A connection for threads."""
+        return Link(self.target, address) if self._memory is None else MemoryLink(self._memory)
+
+    def async_link(self, address: str) -> AnyLink:
+        """A connection for asyncio."""
+        if self._memory is not None:
+            return AsyncMemoryLink(self._memory)
+        from interlock.engine.transport.loops import AsyncLink
+
+        return AsyncLink(self.target, address)
 
     def forked(self) -> None:
         """In the child of a fork: nobody else may have its names."""
@@ -116,6 +143,8 @@ class Engine:
                 patience.failed(address, str(error))
                 if error.sent and not again:
                     raise patience.unknown() from None
+            if seat.interrupted:
+                raise Abandoned
             if patience.tries > 1 or not patience.redirected:
                 yield Nap(patience.pause())
 

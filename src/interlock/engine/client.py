@@ -19,7 +19,6 @@ from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.seat import Seat, finish, run
 from interlock.engine.tending import Tender
-from interlock.engine.transport.threads import Link
 from interlock.errors import ShutDown
 from interlock.retry import Retry, seconds
 
@@ -64,9 +63,9 @@ class Client:
         """Without its password."""
         self._alive = True
         self._pid = os.getpid()
-        self._free: list[Seat[Link]] = []
+        self._free: list[Seat[Any]] = []
         # Of each handle those who are in a call, so that closing it can wake them.
-        self._busy: dict[Seat[Link], Handle | None] = {}
+        self._busy: dict[Seat[Any], Handle | None] = {}
         self._tender = Tender(engine)
         self._keeper = self._tender.keeper
         self._aio: AsyncClient | None = None
@@ -161,7 +160,9 @@ class Client:
         unknown = given.keys() - QueueOptions.__annotations__.keys()
         if unknown:
             allowed = ", ".join(sorted(QueueOptions.__annotations__))
-            raise TypeError(f"queue(): unknown option {min(unknown)!r}; allowed: {allowed}")
+            first = min(unknown)
+            kind = given[first].__class__.__name__
+            raise TypeError(f"queue(): unknown option {first!r}, {kind}; allowed: {allowed}")
         keys, shared = given.pop("keys", None), given.pop("shared", None)
         for argument, function in (("keys", keys), ("shared", shared)):
             if function is not None and not callable(function):
@@ -205,21 +206,21 @@ class Client:
             else:
                 self._give(seat)
 
-    def _finish(self, flow: Flow[Any], seat: Seat[Link]) -> None:
+    def _finish(self, flow: Flow[Any], seat: Seat[Any]) -> None:
         finish(flow, seat)
         self._give(seat)
 
-    def _take(self, handle: Handle | None) -> Seat[Link]:
+    def _take(self, handle: Handle | None) -> Seat[Any]:
         if self._pid != os.getpid():
             self._forked()
         try:
             seat = self._free.pop()
         except IndexError:
-            seat = Seat(self._engine.consumer(), self._link)
+            seat = Seat(self._engine.consumer(), self._engine.link)
         self._busy[seat] = handle
         return seat
 
-    def _give(self, seat: Seat[Link]) -> None:
+    def _give(self, seat: Seat[Any]) -> None:
         del self._busy[seat]
         seat.rest()
         if self._alive:
@@ -230,9 +231,6 @@ class Client:
     def _check_alive(self) -> None:
         if not self._alive:
             raise ShutDown(f"the client of {self.url} is closed")
-
-    def _link(self, address: str) -> Link:
-        return Link(self._engine.target, address)
 
     def _forked(self) -> None:
         """In a child, the parent's connections and consumers are not its own."""

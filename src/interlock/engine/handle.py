@@ -134,6 +134,9 @@ class Handle:
         grant = Grant(self.operations, leased, started)
         of._keeper.hold(grant)
         for message in leased.messages:
+            if message.attempt > 1:
+                # Whoever here had it before has it no more.
+                of._keeper.lose(self.name, message.id, leased.token)
             try:
                 payload = self.codec.decode(message.payload, message.id)
             except PayloadError as error:
@@ -262,16 +265,20 @@ class Handle:
 
     def check(self, call: str, kind: object, limit: int = 1) -> None:
         """The arguments of a get."""
+        if not isinstance(kind, str):
+            raise TypeError(
+                f"{call}: kind is {type(kind).__name__}; allowed: 'any', 'keyed', 'unkeyed'"
+            )
         if kind not in ("any", "keyed", "unkeyed"):
             raise ValueError(f"{call}: kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
         self.check_limit(call, limit)
 
-    def check_limit(self, call: str, limit: object) -> None:
-        """How many messages a call is to give."""
+    def check_limit(self, call: str, limit: object, least: int = 1, named: str = "limit") -> None:
+        """How many a call is to give."""
         if not isinstance(limit, int) or isinstance(limit, bool):
-            raise TypeError(f"{call}: limit is {type(limit).__name__}; allowed: int")
-        if limit < 1:
-            raise ValueError(f"{call}: limit is {limit}; allowed: 1 or more")
+            raise TypeError(f"{call}: {named} is {type(limit).__name__}; allowed: int")
+        if limit < least:
+            raise ValueError(f"{call}: {named} is {limit}; allowed: {least} or more")
 
     def check_id(self, call: str, id: object) -> int:
         """A message's id."""

@@ -85,6 +85,18 @@ class Keeper:
             self._next = grant.due
             self._ring()
 
+    def lose(self, queue: str, id: int, token: int | None = None) -> None:
+        """What is leased of a message, by another token than this one, is known to be lost."""
+        for reference in list(self._held.values()):
+            grant = reference()
+            if (
+                grant is not None
+                and id in grant.out
+                and grant.operations.name == queue
+                and grant.token != token
+            ):
+                grant.out.discard(id)
+
     def let_go(self, grant: Grant) -> None:
         """Nothing of it is out any more."""
         self._held.pop(id(grant), None)

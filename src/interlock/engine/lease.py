@@ -68,7 +68,9 @@ class _Lease(Generic[T]):
     @property
     def lost(self) -> bool:
         """It ran out or was revoked, as far as this client has been told."""
-        return self._state == _LOST or (self._state == _OPEN and self._grant.lost)
+        if self._state != _OPEN:
+            return self._state == _LOST
+        return self._grant.lost or self.id not in self._grant.out
 
     def stop_renewing(self) -> None:
         """It runs out at its deadline, unless it is settled or extended before."""
@@ -162,7 +164,7 @@ class _Lease(Generic[T]):
         )
 
     def __del__(self) -> None:
-        if getattr(self, "_state", _SETTLED) != _OPEN or self._grant.lost:
+        if getattr(self, "_state", _SETTLED) != _OPEN or self.lost:
             return
         if self._grant.pid != os.getpid():
             return

@@ -8,6 +8,7 @@ are upgraded, and none replaces another version's.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ SHARED = (
     "placing",
     "settling",
     "leases",
+    "plain",
+    "granting",
     "due",
     "settlements",
     "waiting",
@@ -50,6 +53,7 @@ SHARED = (
     "sealing",
     "register",
 )
+LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 FUNCTIONS = (
     "put",
     "lease",
@@ -86,12 +90,9 @@ class Library:
         """`instead` gives the text of some files, by name; tests replace the clock."""
         self.wire = wire
         self.name = f"il{wire}"
-        parts = [
-            *((instead or {}).get(name) or _file("shared", name) for name in SHARED),
-            # Lua knows 200 locals at a time: what one function needs for itself is its own.
-            *(f"do\n{_file('functions', name)}end" for name in FUNCTIONS),
-        ]
-        body = "\n".join(parts)
+        files = {name: (instead or {}).get(name) or _file("shared", name) for name in SHARED}
+        files |= {f"il_{name}": _file("functions", name) for name in FUNCTIONS}
+        body = "\n".join(_scoped(name, files) for name in files)
         self.hash = hashlib.sha256(f"{wire}\n{body}".encode()).hexdigest()
         self.text = f"#!lua name={self.name}\nlocal WIRE, HASH = '{wire}', '{self.hash}'\n{body}"
 
@@ -126,6 +127,21 @@ class Library:
 def load(connection: redis.Redis) -> bool:
     """Install the library of this release unless the server has it; whether it had to."""
     return Library().load(connection)
+
+
+def _scoped(name: str, files: Mapping[str, str]) -> str:
+    """A file whose locals are its own but for those that others name.
+
+    Lua knows at most 200 locals at a time. What others name is declared before the file's block.
+    """
+    text = files[name]
+    others = "\n".join(other for key, other in files.items() if key != name)
+    words = set(re.findall(r"\w+", others))
+    named = [local for local in LOCAL.findall(text) if local in words]
+    for local in named:
+        text = re.sub(rf"^local (function )?{local}\b", rf"\g<1>{local}", text, flags=re.MULTILINE)
+    declared = f"local {', '.join(named)}\n" if named else ""
+    return f"{declared}do\n{text}\nend"
 
 
 def _file(folder: str, name: str) -> str:

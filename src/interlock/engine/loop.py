@@ -13,7 +13,6 @@ from interlock.engine.flow import Abandoned, Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
 from interlock.engine.seat import Seat, finish_async, run_async
-from interlock.engine.transport.loops import AsyncLink
 from interlock.errors import EngineUnavailable, ShutDown
 
 R = TypeVar("R")
@@ -28,8 +27,8 @@ class Home:
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._loop = loop
-        self._free: list[Seat[AsyncLink]] = []
-        self._busy: dict[Seat[AsyncLink], Handle | None] = {}
+        self._free: list[Seat[Any]] = []
+        self._busy: dict[Seat[Any], Handle | None] = {}
         self._bell = asyncio.Event()
         self._settling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -42,7 +41,11 @@ class Home:
         """Runs a flow on a seat of its own."""
         if self._task is None:
             self._task = self._loop.create_task(self._tend(), name="interlock-leases")
-        seat = self._free.pop() if self._free else Seat(self._engine.consumer(), self._link)
+        seat = (
+            self._free.pop()
+            if self._free
+            else Seat(self._engine.consumer(), self._engine.async_link)
+        )
         self._busy[seat] = handle
         left: list[Flow[Any]] = []
         try:
@@ -87,20 +90,17 @@ class Home:
             if handle is None or user is handle:
                 seat.interrupt()
 
-    def _link(self, address: str) -> AsyncLink:
-        return AsyncLink(self._engine.target, address)
-
-    def _give(self, seat: Seat[AsyncLink]) -> None:
+    def _give(self, seat: Seat[Any]) -> None:
         self._busy.pop(seat, None)
         seat.rest()
         self._free.append(seat)
 
-    async def _finish(self, flow: Flow[Any], seat: Seat[AsyncLink]) -> None:
+    async def _finish(self, flow: Flow[Any], seat: Seat[Any]) -> None:
         await finish_async(flow, seat)
         self._give(seat)
 
     async def _tend(self) -> None:
-        seat: Seat[AsyncLink] = Seat(self._engine.consumer(), self._link)
+        seat: Seat[Any] = Seat(self._engine.consumer(), self._engine.async_link)
         try:
             while True:
                 self._bell.clear()
@@ -114,11 +114,11 @@ class Home:
             for other in self._free:
                 other.close()
 
-    async def _settle_abandoned(self, seat: Seat[AsyncLink]) -> None:
+    async def _settle_abandoned(self, seat: Seat[Any]) -> None:
         async with self._settling:
             await run_async(self.keeper.settle_abandoned(seat), seat)
 
-    async def _look(self, seat: Seat[AsyncLink]) -> float | None:
+    async def _look(self, seat: Seat[Any]) -> float | None:
         try:
             await self._settle_abandoned(seat)
             return await run_async(self.keeper.tend(seat), seat)

@@ -148,6 +148,12 @@ class Operations:
             or (most_bytes and counted["bytes"] >= most_bytes)
         )
 
+    def explain(self, seat: Seat[Any], what: str, asked: Any, limit: int) -> Flow[list[bytes]]:
+        """What il1_explain answers; nothing for what is not there."""
+        if what == "id" and _nobodys(asked):
+            return []
+        return (yield from self.call(seat, "explain", what, asked, limit))
+
     def hot_keys(self, seat: Seat[Any], n: int) -> Flow[list[HotKey]]:
         """The deepest lanes; it goes through all of them."""
         depths: dict[bytes, int] = {}
@@ -177,6 +183,8 @@ class Operations:
 
     def result(self, seat: Seat[Any], id: int, until: float | None) -> Flow[list[bytes]]:
         """What il1_result answers once the message is settled, or the time is up."""
+        if _nobodys(id):
+            return [b"gone"]
         pause = _FIRST_LOOK
         while True:
             seconds = wait.chunk(until)
@@ -229,6 +237,8 @@ class Operations:
 
         Sent again after a lost reply, its answer counts only if it did something.
         """
+        if arguments and isinstance(arguments[0], int) and _nobodys(arguments[0]):
+            return [] if function == "requeue" else [b"0"]
         try:
             return (yield from self.call(seat, function, *arguments, again=False))
         except EngineUnavailable as error:
@@ -277,6 +287,11 @@ class Operations:
 
 def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     return (items[at : at + size] for at in range(0, len(items), size))
+
+
+def _nobodys(id: int) -> bool:
+    """No message can have this id."""
+    return not 0 < id < 2**53
 
 
 def _first(found: set[R]) -> tuple[R, ...]:

@@ -292,16 +292,17 @@ class RemoteQueue(Generic[T]):
     ) -> Explanation:
         """Why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
-        return self._handle.explanation(
-            self._run(lambda seat: self._handle.operations.call(seat, "explain", *asked)), id, key
-        )
+        reply = self._run(lambda seat: self._handle.operations.explain(seat, *asked))
+        return self._handle.explanation(reply, id, key)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """The ``n`` keys on which most unsettled messages stand, deepest first."""
+        self._handle.check_limit("hot_keys()", n, least=0, named="n")
         return self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """The messages that were given up, oldest dead first; with ``key`` only those on it."""
+        self._handle.check_limit("dead_letters()", limit, least=0)
         asked = self._handle.canonical("dead_letters()", key)
         found = self._run(lambda seat: self._handle.operations.dead_letters(seat, limit, asked))
         return [self._handle.dead_letter(letter) for letter in found]
@@ -315,7 +316,10 @@ class RemoteQueue(Generic[T]):
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
         """Ends the lease of a message as if it had run out. False: it is not leased."""
         asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
-        return self._flag("revoke", *asked)
+        revoked = self._flag("revoke", *asked)
+        if revoked:
+            self._keeper.lose(self.name, id)
+        return revoked
 
     def retry(self, id: int) -> bool:
         """Makes a held message, or one that backs off, ready at once. False: it is neither."""
@@ -398,7 +402,7 @@ class RemoteQueue(Generic[T]):
 
     def _again(self) -> RemoteQueue[T]:
         """Another handle of the same queue."""
-        return type(self)(self._client, self._handle.again())
+        return RemoteQueue(self._client, self._handle.again())
 
     def _run(self, make: Callable[[Seat[Any]], Flow[R]]) -> R:
         return self._client._run(make, self._handle)

@@ -11,7 +11,6 @@ from typing import Any
 from interlock.engine.calling import Engine
 from interlock.engine.keeping import Keeper
 from interlock.engine.seat import Seat, run
-from interlock.engine.transport.threads import Link
 from interlock.errors import EngineUnavailable
 
 _log = logging.getLogger("interlock.queue")
@@ -58,9 +57,7 @@ class Tender:
 
     def _tend(self) -> None:
         threading.current_thread().name = "interlock-leases"
-        seat: Seat[Any] = Seat(
-            self._engine.consumer(), lambda address: Link(self._engine.target, address)
-        )
+        seat: Seat[Any] = Seat(self._engine.consumer(), self._engine.link)
         while not self._stopped:
             left = self._look(seat)
             try:

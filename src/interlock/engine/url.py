@@ -65,7 +65,8 @@ def _memory(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
     name = unquote(parts.netloc + parts.path)
     if "@" in name or "/" in name.strip("/"):
         _wrong(url)
-    return Target("memory", url, name=name.strip("/"), timeout=_timeout(url, query))
+    name = name.strip("/")
+    return Target("memory", url, ("memory",), name=name, timeout=_timeout(url, query))
 
 
 def _unix(url: str, parts: SplitResult, query: dict[str, str]) -> Target:

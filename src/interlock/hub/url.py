@@ -76,7 +76,11 @@ def _tcp(address: str) -> Address | None:
     query = parse_qs(url.query, strict_parsing=True) if url.query else {}
     tls = url.scheme == "rediss"
     known = {"ca"} if tls else set()
-    if url.scheme not in ("redis", "rediss") or not url.hostname or not query.keys() <= known:
+    if (
+        url.scheme not in ("redis", "interlock", "rediss")
+        or not url.hostname
+        or not query.keys() <= known
+    ):
         return None
     if url.path not in ("", "/", "/0") or url.fragment:
         return None
@@ -92,6 +96,6 @@ def _credentials(url: SplitResult) -> tuple[str, str | None]:
 
 DEFAULT_PORT = 6399
 ALLOWED = (
-    "HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT, unix:PATH, unix:///PATH, each URL with "
-    "USER:PASSWORD@ before its host or path if wanted"
+    "HOST:PORT, interlock://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT, unix:PATH, "
+    "unix:///PATH, each URL with USER:PASSWORD@ before its host or path if wanted"
 )

@@ -31,8 +31,10 @@ def main(settings: str) -> None:
     descriptor, reference, path, level = json.loads(settings)
     sys.path[:] = path
     pipe = Connection(descriptor)
-    # Ctrl-C goes to the whole group; the worker decides what becomes of its processes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C goes to the whole group, systemd's TERM to the whole service; the worker decides what
+    # becomes of its processes.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     _Link(pipe, level).serve(reference)
 
 

@@ -1,8 +1,9 @@
 """Several worker processes under one, for ``interlock worker --processes``.
 
 Each is the same command without that flag, in a session of its own, so that Ctrl-C reaches this
-process alone, which tells them. A socket pair to each says when it is ready; when this process
-dies, its end closes, and the workers stop as if they had been told.
+process alone, which tells them. It does so by a socket pair, and not by TERM, which a service
+manager sends to all of them itself: twice told is not told to hurry. By the same pair a worker says
+that it is ready, and by its end it learns that this process has died.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import logging
 import os
 import queue
-import signal
 import socket
 import subprocess
 import threading
@@ -34,6 +34,7 @@ class Supervisor:
         self._count = count
         self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._links: dict[int, socket.socket] = {}
         self._began: dict[int, float] = {}
         self._ready: set[int] = set()
         self._stopping = False
@@ -51,10 +52,10 @@ class Supervisor:
         while self._running or not self._stopping:
             what, value = self._events.get()
             if what == "signal":
+                self._tell_all(HURRY if self._stopping else STOP)
                 if not self._stopping:
                     self._stopping = True
                     stopping()
-                self._tell_all()
             elif what == "start" and not self._stopping:
                 self._start(value)
             elif what == "ready":
@@ -66,7 +67,7 @@ class Supervisor:
                 code = self._running.pop(value).wait()
                 if code == WRONG_USAGE and not told:
                     self._stopping = True
-                    self._tell_all()
+                    self._tell_all(STOP)
                     worst = WRONG_USAGE
                 elif self._stopping:
                     worst = max(worst, 0 if code == 0 else 1)
@@ -74,10 +75,10 @@ class Supervisor:
                     self._again(value, code)
         return worst
 
-    def _tell_all(self) -> None:
-        for process in self._running.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+    def _tell_all(self, word: bytes) -> None:
+        for link in self._links.values():
+            with contextlib.suppress(OSError):
+                link.send(word)
 
     def _again(self, place: int, code: int) -> None:
         short = time.monotonic() - self._began[place] < 1.0
@@ -98,6 +99,7 @@ class Supervisor:
                 start_new_session=True,
             )
         self._running[place] = process
+        self._links[place] = ours
         self._began[place] = time.monotonic()
         threading.Thread(target=self._follow, args=(place, process, ours), daemon=True).start()
 
@@ -110,9 +112,12 @@ class Supervisor:
         self._events.put(("ended", place))
 
 
-def tell_supervisor(gone: Callable[[], None]) -> Callable[[], None]:
+def tell_supervisor(told: Callable[[str], object]) -> Callable[[], None]:
     """In a worker: gives what says that it is ready. Without a supervisor that does nothing.
-    ``gone`` is called, on a thread, when the supervisor has died."""
+
+    ``told`` is called, on a thread, when the worker is to stop (``"stop"``), or to stop at once
+    (``"hurry"``). A supervisor that has died has said the first.
+    """
     text = os.environ.pop(VARIABLE, "")
     if not text.isdecimal():
         return lambda: None
@@ -121,8 +126,9 @@ def tell_supervisor(gone: Callable[[], None]) -> Callable[[], None]:
 
     def follow() -> None:
         with contextlib.suppress(OSError):
-            link.recv(1)
-        gone()
+            while word := link.recv(1):
+                told("hurry" if word == HURRY else "stop")
+        told("stop")
 
     threading.Thread(target=follow, name="interlock-supervised", daemon=True).start()
 
@@ -134,3 +140,4 @@ def tell_supervisor(gone: Callable[[], None]) -> Callable[[], None]:
 
 
 WRONG_USAGE = 2
+STOP, HURRY = b"s", b"h"

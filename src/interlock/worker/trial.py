@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from interlock import _core
+from interlock.engine.calling import Engine
+from interlock.engine.client import Client
+from interlock.engine.transport.memory import MemoryEngine
+from interlock.engine.url import parse
 from interlock.errors import Empty, PayloadError, Reject, RetryAfter
 from interlock.message import _current
 from interlock.retry import Seconds
@@ -141,9 +145,8 @@ class TestWorker:
     def __enter__(self) -> Self:
         if self._client is not None:
             raise RuntimeError("this test worker is in use; make another by app.testing()")
-        from interlock.engine.client import connect
-
-        self._client = connect("memory://", clock=self.clock)
+        engine = Engine(parse("memory://"), memory=MemoryEngine(self.clock))
+        self._client = Client(engine)
         self._before = self._app._redirected(self._client)
         self._app._hooks.add("after_send", self._note)
         return self
@@ -179,9 +182,7 @@ class TestWorker:
 
     def _next(self) -> tuple[Any, Any] | None:
         if self._client is None:
-            raise RuntimeError(
-                "run_until_idle(): enter the worker first: with app.testing() as ..."
-            )
+            raise RuntimeError("run_until_idle(): enter it first: with app.testing() as worker")
         names = self._queues()
         if self._random is not None:
             self._random.shuffle(names)

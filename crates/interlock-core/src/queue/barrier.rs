@@ -11,8 +11,8 @@ pub struct Barrier {
     pub message: u32,
     pub sequence: u64,
     /// Unsettled messages behind it and before the next barrier.
-    after: u64,
-    gated: VecDeque<(u32, u64)>,
+    pub after: u64,
+    pub gated: VecDeque<(u32, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +99,35 @@ impl Barriers {
     #[inline]
     pub fn is_opening(&self) -> bool {
         !self.opening.is_empty()
+    }
+
+    /// Unsettled messages before the first barrier.
+    pub fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// Messages whose gates open next, and their ids.
+    pub fn opening(&self) -> &VecDeque<(u32, u64)> {
+        &self.opening
+    }
+
+    pub fn restore_open(&mut self, open: u64) {
+        self.open = open;
+    }
+
+    /// One more barrier, behind all others.
+    pub fn restore_barrier(
+        &mut self,
+        message: u32,
+        sequence: u64,
+        after: u64,
+        gated: Vec<(u32, u64)>,
+    ) {
+        self.queue.push_back(Barrier { message, sequence, after, gated: gated.into() });
+    }
+
+    pub fn restore_opening(&mut self, opening: Vec<(u32, u64)>) {
+        self.opening = opening.into();
     }
 
     /// The barriers, first one first.

@@ -24,7 +24,7 @@ pub struct Batch {
     /// Messages that are still out.
     out: u32,
     /// The places of its leases, in the order they were handed out in.
-    members: Box<[u32]>,
+    pub(super) members: Box<[u32]>,
 }
 
 impl Default for Batch {
@@ -71,7 +71,7 @@ impl Batches {
         }
     }
 
-    fn enter(&mut self, token: u64, deadline: Time, members: Box<[u32]>) -> u32 {
+    pub fn enter(&mut self, token: u64, deadline: Time, members: Box<[u32]>) -> u32 {
         let out = members.len() as u32;
         let batch = Batch { token, deadline, timer: NONE, out, members };
         let place = self.slab.insert(batch);

@@ -33,7 +33,13 @@ struct Entry {
 
 impl Dedup {
     pub fn new(window: u64) -> Self {
-        Dedup { window, known: HashMap::default(), leaving: VecDeque::new(), sooner: BinaryHeap::new(), inserted: 0 }
+        Dedup {
+            window,
+            known: HashMap::default(),
+            leaving: VecDeque::new(),
+            sooner: BinaryHeap::new(),
+            inserted: 0,
+        }
     }
 
     pub fn set_window(&mut self, window: u64) {
@@ -74,13 +80,43 @@ impl Dedup {
         if let Some(entry) = self.known.get_mut(&name) {
             let until = now.saturating_add(entry.window.unwrap_or(self.window));
             entry.until = Some(until);
-            if self.leaving.back().is_none_or(|(last, _)| *last <= until) {
-                self.leaving.push_back((until, name));
-            } else {
-                self.sooner.push(Reverse((until, name)));
-            }
+            self.leave(until, name);
         }
         self.forget(now);
+    }
+
+    fn leave(&mut self, until: Time, name: Arc<str>) {
+        if self.leaving.back().is_none_or(|(last, _)| *last <= until) {
+            self.leaving.push_back((until, name));
+        } else {
+            self.sooner.push(Reverse((until, name)));
+        }
+    }
+
+    /// Strings that stay known for a while though their messages are settled: until when, and the
+    /// message's id; those of the queue's own window in the order in which they are forgotten.
+    pub fn leaving(&self) -> impl Iterator<Item = (Time, &str, u64)> {
+        let sooner = self.sooner.iter().map(|Reverse(leaving)| leaving);
+        self.leaving.iter().chain(sooner).filter_map(|(until, name)| {
+            let entry = self.known.get(name).filter(|entry| entry.until == Some(*until))?;
+            Some((*until, &**name, entry.id))
+        })
+    }
+
+    pub fn restore_unsettled(&mut self, name: &str, id: u64, window: Option<u64>) -> Arc<str> {
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone(), Entry { id, window, until: None });
+        name
+    }
+
+    pub fn restore_leaving(&mut self, name: &str, id: u64, until: Time) {
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone(), Entry { id, window: None, until: Some(until) });
+        self.leave(until, name);
+    }
+
+    pub fn restore_inserted(&mut self, inserted: u64) {
+        self.inserted = inserted;
     }
 
     fn forget(&mut self, now: Time) {

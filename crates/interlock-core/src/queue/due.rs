@@ -15,8 +15,8 @@ fn refs(keys: &[Key]) -> Vec<KeyRef<'_>> {
 /// A delayed message's keys: it stands in no lane yet.
 #[derive(Debug)]
 pub(super) struct Away {
-    keys: Vec<Key>,
-    shared: Vec<Key>,
+    pub keys: Vec<Key>,
+    pub shared: Vec<Key>,
 }
 
 impl<P> Scheduler<P> {

@@ -113,6 +113,12 @@ impl<P> Scheduler<P> {
         places.into_iter().filter_map(cancel).collect()
     }
 
+    /// Cancels one message more of those that one call cancels.
+    pub fn cancel_within(&mut self, id: u64, budget: &mut Budget) -> Option<P> {
+        let at = self.find(id)?;
+        self.cancel_at(at, budget)
+    }
+
     /// Drops up to `limit` dead letters, the oldest first: their payloads.
     pub fn drop_dead(&mut self, limit: usize) -> Vec<P> {
         let ids: Vec<u64> = self.dead.iter().take(limit).map(|dead| dead.id).collect();

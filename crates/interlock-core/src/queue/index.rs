@@ -124,6 +124,19 @@ impl PutTimes {
         self.entries[after.max(1) - 1].1
     }
 
+    /// The first number of each entry and its time, rising.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (u64, Time)> + '_ {
+        self.entries.iter().copied()
+    }
+
+    pub fn until(&self) -> Time {
+        self.until
+    }
+
+    pub fn restore(&mut self, entries: Vec<(u64, Time)>, until: Time) {
+        (self.entries, self.until) = (entries.into(), until);
+    }
+
     /// Forgets what only numbers below `oldest` would ask for.
     #[inline]
     pub fn forget(&mut self, oldest: u64) {

@@ -340,6 +340,11 @@ impl Lanes {
         }
     }
 
+    /// Lanes that the next call goes on with, the first one last.
+    pub fn unfinished(&self) -> &[u32] {
+        &self.unfinished
+    }
+
     /// Pauses or resumes a key; answers the lane if that changed anything.
     pub fn set_paused(&mut self, key: KeyRef<'_>, paused: bool) -> Option<u32> {
         let number = match self.find(key) {
@@ -473,6 +478,10 @@ impl<'a> Iterator for KeysOf<'a> {
 }
 
 impl Lane {
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
     #[inline]
     fn is(&self, key: KeyRef<'_>) -> bool {
         self.hash == key.hash as u32 && self.key.as_bytes() == key.bytes
@@ -484,6 +493,8 @@ impl Lane {
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
+
+mod restore;
 
 #[cfg(test)]
 mod tests;

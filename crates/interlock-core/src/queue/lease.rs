@@ -328,7 +328,7 @@ impl<P> Scheduler<P> {
 }
 
 impl Dead<()> {
-    fn with<P>(self, payload: P) -> Dead<P> {
+    pub(super) fn with<P>(self, payload: P) -> Dead<P> {
         let Dead {
             id, keys, attempts, error, retry, priority, barrier, quiet, size, put_at, died_at, ..
         } = self;

@@ -16,9 +16,11 @@
 
 mod barrier;
 pub mod batch;
+pub mod bytes;
 pub mod dead;
 mod dedup;
 mod due;
+pub mod dump;
 mod engine;
 mod explain;
 mod grant;
@@ -28,9 +30,10 @@ pub mod lease;
 mod look_up;
 mod message;
 pub mod operate;
-mod ready;
 pub mod read;
+mod ready;
 pub mod record;
+pub mod restore;
 pub mod scheduler;
 mod settle;
 mod slab;

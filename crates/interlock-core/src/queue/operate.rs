@@ -42,9 +42,9 @@ use crate::queue::types::{Hot, RevokeThen, State, Stats, Then, Time};
 pub(super) struct Pauses {
     pub queue: bool,
     /// Set aside when they came up, by the lane that was paused.
-    parked: HashMap<u32, Vec<Ticket>, foldhash::fast::RandomState>,
+    pub parked: HashMap<u32, Vec<Ticket>, foldhash::fast::RandomState>,
     /// Resumed, and on their way back among the ready (clause 21 limits how many a call moves).
-    returning: VecDeque<Ticket>,
+    pub returning: VecDeque<Ticket>,
 }
 
 impl Pauses {

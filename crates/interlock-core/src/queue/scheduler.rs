@@ -33,6 +33,7 @@
 //! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | what falls due |
 //! | `look_up` | what can be asked without a change |
+//! | `dump`, `restore` | the whole of it as bytes, and back |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
 
 use std::collections::VecDeque;
@@ -333,12 +334,7 @@ impl<P> Scheduler<P> {
         let id = self.draw();
         self.stats.puts += 1;
         self.stats.unsettled += 1;
-        if self.stats.unsettled > self.peak {
-            self.peak = self.stats.unsettled;
-            if self.peak >= FLOOD {
-                self.ebb = self.peak / 8;
-            }
-        }
+        self.swell();
         if !self.by_time && self.put_times.note(id, self.now) {
             self.advance_oldest(id);
         }
@@ -379,6 +375,17 @@ impl<P> Scheduler<P> {
         }
         self.watch.entered(self.stats.unsettled, self.now, &mut self.lanes);
         id
+    }
+
+    /// Takes note of a peak.
+    #[inline]
+    pub(super) fn swell(&mut self) {
+        if self.stats.unsettled > self.peak {
+            self.peak = self.stats.unsettled;
+            if self.peak >= FLOOD {
+                self.ebb = self.peak / 8;
+            }
+        }
     }
 
     /// A message takes its place in all its lanes at once (clause 4).

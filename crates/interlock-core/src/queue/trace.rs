@@ -19,6 +19,7 @@
 use hashbrown::HashMap;
 
 use crate::key::KeyRef;
+use crate::queue::bytes::Damaged;
 use crate::queue::lease::LeaseLost;
 use crate::queue::scheduler::{Grant, Handle, Placed, Put, Refused, Scheduler};
 use crate::queue::slab::NONE;
@@ -187,6 +188,21 @@ type Handles = HashMap<u64, Handle, foldhash::fast::RandomState>;
 impl Runner {
     pub fn new(options: Options) -> Self {
         Runner { scheduler: Scheduler::new(options, Watch::off()), handles: HashMap::default() }
+    }
+
+    /// Another one, with what a dump of this one's scheduler is restored to.
+    ///
+    /// # Errors
+    ///
+    /// If the dump cannot be read, which is a fault in the scheduler.
+    pub fn restored(&self) -> Result<Self, Damaged> {
+        let mut bytes = Vec::new();
+        self.scheduler.dump(&mut bytes, |(), _| ());
+        let fresh = Scheduler::new(Options::default(), Watch::off());
+        let scheduler = fresh.restored(&bytes, |_| Some(()))?;
+        let mut handles = self.handles.clone();
+        handles.extend(scheduler.leases().map(|(_, handle)| (handle.token, handle)));
+        Ok(Runner { scheduler, handles })
     }
 
     pub fn apply(&mut self, step: &Step) -> Answer {

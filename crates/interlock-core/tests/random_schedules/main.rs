@@ -16,6 +16,7 @@
 //! | `shrink` | making them small |
 //! | `tally` | what the schedules met, so that nothing is left out unseen |
 //! | `broken` | deliberate breaks, each of which must be found |
+//! | `restored` | a scheduler beside what its dump is restored to |
 //! | `edges` | schedules that chance would not find |
 
 use std::env;
@@ -35,6 +36,7 @@ mod explain;
 mod generate;
 mod model;
 mod operate;
+mod restored;
 mod schedule;
 mod shrink;
 mod tally;

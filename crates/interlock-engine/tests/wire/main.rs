@@ -2,6 +2,7 @@
 
 mod bad_bytes;
 mod parking;
+mod recovering;
 mod repeating;
 mod replaying;
 

@@ -28,7 +28,7 @@ fn durable(journal: Arc<Kept>) -> Engine {
 }
 
 /// What a queue answers to who looks at all of it, and to consumers that send their last call again.
-fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<String>, String>> {
+pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<String>, String>> {
     let mut told = Vec::new();
     let mut ask = |function: Function, args: Vec<String>| {
         let (mut out, mut served) = (Vec::new(), Vec::new());
@@ -116,7 +116,7 @@ fn schedule(rng: &mut fastrand::Rng) {
     assert_eq!(look(&again, now, &calls), look(&engine, now, &calls), "after {records:?}");
 }
 
-fn random_call(
+pub fn random_call(
     rng: &mut fastrand::Rng,
     calls: &mut [u64; 4],
     leased: &[(String, String)],

@@ -170,7 +170,9 @@ impl Unknown {
         match self {
             Unknown::Function => match Function::named(&arguments[1]) {
                 // Only FCALL_RO does not know one that there is.
-                Some(_) => b"ERR Can not execute a script with write flag using *_ro command.".to_vec(),
+                Some(_) => {
+                    b"ERR Can not execute a script with write flag using *_ro command.".to_vec()
+                }
                 None => b"ERR Function not found".to_vec(),
             },
             Unknown::Subcommand => {

@@ -12,9 +12,18 @@ pub struct Poll {
 pub struct Event {
     pub token: u64,
     pub readable: bool,
-    /// An error, or the end of both directions: told whatever is asked for.
+    /// An error, or the end of both directions: told whatever is asked for. Or the peer's farewell.
     pub ended: bool,
     pub writable: bool,
+}
+
+/// What is told of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Wants {
+    pub read: bool,
+    pub write: bool,
+    /// The peer sends no more, though what it has sent may not be read yet.
+    pub farewell: bool,
 }
 
 impl Poll {
@@ -35,10 +44,11 @@ impl Poll {
     }
 
     /// Level-triggered: what is not asked for is not told again and again.
-    pub fn change(&self, fd: RawFd, token: u64, read: bool, write: bool) -> io::Result<()> {
-        let read = if read { libc::EPOLLIN as u32 } else { 0 };
-        let write = if write { libc::EPOLLOUT as u32 } else { 0 };
-        self.control(libc::EPOLL_CTL_MOD, fd, token, read | write)
+    pub fn change(&self, fd: RawFd, token: u64, wants: Wants) -> io::Result<()> {
+        let Wants { read, write, farewell } = wants;
+        let asked = [(read, libc::EPOLLIN), (write, libc::EPOLLOUT), (farewell, libc::EPOLLRDHUP)];
+        let flags = asked.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| *flag as u32);
+        self.control(libc::EPOLL_CTL_MOD, fd, token, flags.fold(0, |all, flag| all | flag))
     }
 
     /// Waits up to so many ms, or for ever if negative. Gives how many events there are.
@@ -56,7 +66,7 @@ impl Poll {
         let libc::epoll_event { events, u64: token } = self.events[index];
         let has = |flags: i32| events & flags as u32 != 0;
         // An error is found out by reading.
-        let ended = has(libc::EPOLLHUP | libc::EPOLLERR);
+        let ended = has(libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLRDHUP);
         let readable = has(libc::EPOLLIN) || ended;
         Event { token, readable, ended, writable: has(libc::EPOLLOUT) }
     }

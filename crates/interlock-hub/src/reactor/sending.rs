@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::poll::{self, PARTS};
+use super::poll::{self, Wants, PARTS};
 use super::worker::{Connection, Worker};
 use crate::counters::add;
 use crate::events::Level;
@@ -73,9 +73,13 @@ impl Worker {
         let place = &self.slots[slot as usize];
         let Some(connection) = place.connection.as_ref() else { return };
         let token = u64::from(place.generation) << 32 | u64::from(slot);
-        let read = connection.reads();
-        let write = connection.output.blocked;
-        if self.poll.change(connection.socket.as_raw_fd(), token, read, write).is_err() {
+        let wants = Wants {
+            read: connection.reads(),
+            write: connection.output.blocked,
+            // What it waits for must not be handed to nobody.
+            farewell: connection.session.waits_for_queue(),
+        };
+        if self.poll.change(connection.socket.as_raw_fd(), token, wants).is_err() {
             self.close(slot);
         }
     }

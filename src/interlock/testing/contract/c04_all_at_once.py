@@ -67,7 +67,7 @@ async def producers_and_consumers_side_by_side_never_deadlock(t: Trial) -> None:
                 lease = await q.get()
             except ShutDown:
                 return
-            handled[lease.payload] += 1
+            handled[tuple(lease.payload)] += 1
             await lease.ack()
 
     producers = [await t.start(produce(n)) for n in range(4)]

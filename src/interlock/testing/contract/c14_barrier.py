@@ -55,10 +55,10 @@ async def each_section_between_barriers_runs_by_itself(t: Trial) -> None:
         await q.put((section, "barrier"), barrier=True)
     for section in range(3):
         leases = await q.ready()
-        assert [lease.payload for lease in leases] == [(section, name) for name in "abc"]
+        assert [tuple(lease.payload) for lease in leases] == [(section, name) for name in "abc"]
         await q.ack_many(leases)
         barrier = await q.one()
-        assert barrier.payload == (section, "barrier")
+        assert tuple(barrier.payload) == (section, "barrier")
         await barrier.ack()
 
 

@@ -142,13 +142,17 @@ async def a_cancelled_coroutine_gives_back_what_it_leased(t: Trial) -> None:
     q = t.queue(retry=_AT_ONCE)
     await q.put("a", keys="a")
 
+    leased = asyncio.Event()
+
     async def consume() -> None:
         lease = await q.loose()
+        leased.set()
         await asyncio.get_running_loop().create_future()
         await lease.ack()
 
     with _warned() as texts:
         consumer = await t.start(consume())
+        await leased.wait()
         assert await consumer.cancel()
         del consumer
     assert len(texts) == 1

@@ -5,7 +5,7 @@
 register('bury', { 'allow-oom' }, function(q, from)
   return stopped(q, from, function(m, asked)
     if asked then
-      return q.counters.dead < option(q, 'MAXDEAD')
+      return q.counters[N.dead] < option(q, 'MAXDEAD')
     end
     bury(q, m)
   end)

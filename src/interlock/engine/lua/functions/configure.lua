@@ -42,14 +42,14 @@ register('configure', {}, function(q, from)
       if value == nil then
         value = option.default
       end
-      if c.declared > 0 and not replace and value ~= now[option.name] then
+      if c[N.declared] > 0 and not replace and value ~= now[option.name] then
         refuse_now(q, 'OPTIONSMISMATCH', "%s: %s is '%s'; the queue was declared with '%s'",
           from.called, option.name, as_text(value), as_text(now[option.name]))
       end
       given[option.name] = value
     end
     now = given
-    c.declared = 1
+    c[N.declared] = 1
     redis.call('SET', q.o, cmsgpack.pack(now))
     q.options = now
   end

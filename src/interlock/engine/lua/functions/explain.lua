@@ -46,7 +46,7 @@ local function before_barrier(q, walk, barrier)
       list[#list + 1] = m
     end
   end
-  if c.unsettled <= LOOKED_THROUGH then
+  if c[N.unsettled] <= LOOKED_THROUGH then
     for _, place in ipairs(redis.call('HKEYS', q.p)) do
       look_at(message_at(q, place))
     end
@@ -73,7 +73,7 @@ local function before_barrier(q, walk, barrier)
   for i = 1, math.min(#others, math.min(walk.limit, SHOWN_BEFORE) - #holders) do
     holders[#holders + 1] = others[i]
   end
-  local count = c.open
+  local count = c[N.open]
   for _, place in ipairs(redis.call('ZRANGEBYSCORE', q.ba, '-inf', '(' .. barrier.place)) do
     count = count + 1 + (redis.call('HGET', q.bn, place) or 0)
   end
@@ -115,7 +115,7 @@ local function tell_node(q, walk, m, reply)
   local paused = {}
   if STATES[m.state] == 'waiting' or STATES[m.state] == 'ready' then
     paused = m.barrier and {} or paused_keys(q, m)
-    if q.counters.halted > 0 then
+    if q.counters[N.halted] > 0 then
       table.insert(paused, 1, '')
     end
   end

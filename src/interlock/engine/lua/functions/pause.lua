@@ -9,13 +9,13 @@ register('pause', { 'allow-oom' }, function(q, from)
     local new = not get(hash(q, 'pk'), key)
     if new then
       set(hash(q, 'pk'), key, '1')
-      c.paused = c.paused + 1
+      c[N.paused] = c[N.paused] + 1
     end
     reply[i] = new and '1' or '0'
   end
   if #keys == 0 then
-    reply[1] = c.halted == 0 and '1' or '0'
-    c.halted = 1
+    reply[1] = c[N.halted] == 0 and '1' or '0'
+    c[N.halted] = 1
   end
   commit(q)
   return reply

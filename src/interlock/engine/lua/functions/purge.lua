@@ -9,7 +9,7 @@ local function purge_pending(q)
   -- What fell due in this call has its place only from here on.
   flush_messages(q)
   repeat
-    if c.unsettled <= c.leased then
+    if c[N.unsettled] <= c[N.leased] then
       break
     end
     local found = redis.call('HSCAN', q.p, cursor, 'COUNT', MAX_PURGED)

@@ -4,18 +4,18 @@
 -- No allow-oom: a full server takes nothing new.
 
 local function take_keys(from, count, mode, i, seen, list)
-  local function wrong(k, text)
-    bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, text)
-  end
-  local args, at = from.args, from.at
+  local args, at, wrong = from.args, from.at, nil
   for k = 1, count do
     local key = args[at + k]
     if not key then
-      wrong(k, 'is missing')
+      wrong = 'is missing'
     elseif key == '' then
-      wrong(k, 'is empty')
+      wrong = 'is empty'
     elseif #key > MAX_KEY_BYTES then
-      wrong(k, string.format('has %d bytes; at most %d', #key, MAX_KEY_BYTES))
+      wrong = string.format('has %d bytes; at most %d', #key, MAX_KEY_BYTES)
+    end
+    if wrong then
+      bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, wrong)
     end
     -- A key named twice counts once, and one named in both ways is exclusive.
     if not seen[key] then
@@ -69,10 +69,19 @@ local function take_own(from, i, m, given)
 end
 
 local function take_message(from, i)
-  local m = {
-    payload = take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i),
-    exclusive = NONE, shared = NONE, delay = 0,
-  }
+  local args, at = from.args, from.at
+  local given, count, key = args[at + 1], args[at + 2], args[at + 5]
+  if args[at + 3] == '0' and args[at + 4] == '0' and #given <= MAX_PAYLOAD then
+    -- One exclusive key and no options, or no key at all, as most have.
+    if count == '1' and key and key ~= '' and #key <= MAX_KEY_BYTES then
+      from.at = at + 5
+      return new_message(given, { key }), 1
+    elseif count == '0' then
+      from.at = at + 4
+      return new_message(given, NONE), 0
+    end
+  end
+  local m = new_message(take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i), NONE)
   local exclusive = take_whole(from, 0, MAX_KEYS, 'messages[%d].exclusive', i)
   local shared = take_whole(from, 0, MAX_KEYS, 'messages[%d].shared', i)
   local options = take_whole(from, 0, 16, 'messages[%d].options', i)
@@ -123,7 +132,8 @@ end
 -- one of the same batch.
 local function new_ones(q, list)
   local fresh, named, bytes = {}, {}, 0
-  for _, m in ipairs(list) do
+  for i = 1, #list do
+    local m = list[i]
     local text = m.extras and m.extras.DEDUP
     if text then
       m.first = named[text]
@@ -150,11 +160,12 @@ register('put', {}, function(q, from)
   refuse_sealed(q, from)
   woken(q, consumer, 'room')
   local fresh, bytes = new_ones(q, list)
-  local text = #fresh > 0 and too_large(q, #fresh, bytes)
+  local bounded = c[N.declared] > 0 and #fresh > 0
+  local text = bounded and too_large(q, #fresh, bytes)
   if text then
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
   end
-  text = #fresh > 0 and no_room(q, #fresh, bytes)
+  text = bounded and no_room(q, #fresh, bytes)
   if text then
     if wait > 0 then
       wait_for(q, 'room', consumer, wait)
@@ -162,14 +173,15 @@ register('put', {}, function(q, from)
     refuse_now(q, 'FULL', '%s: %s', from.called, text)
   end
   look_at_lanes(q, fresh)
-  for _, m in ipairs(fresh) do
-    enter(q, m)
+  for i = 1, #fresh do
+    enter(q, fresh[i])
   end
   reply = {}
-  for i, m in ipairs(list) do
+  for i = 1, #list do
+    local m = list[i]
     local known = m.known or m.first and m.first.id
     reply[2 * i - 1], reply[2 * i] = known or m.id, known and '1' or '0'
   end
-  c.deduplicated = c.deduplicated + #list - #fresh
+  c[N.deduplicated] = c[N.deduplicated] + #list - #fresh
   return answer(q, from.called, consumer, call, reply)
 end)

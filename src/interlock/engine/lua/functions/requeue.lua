@@ -23,11 +23,10 @@ register('requeue', {}, function(q, from)
     refuse_now(q, 'FULL', '%s: %s', from.called, wrong)
   end
   drop_dead(q, { id })
-  c.requeued = c.requeued + 1
-  local m = {
-    payload = payload, exclusive = dead.exclusive, shared = dead.shared, barrier = dead.barrier, delay = 0,
-    extras = next(dead.extras) ~= nil and dead.extras or nil,
-  }
+  c[N.requeued] = c[N.requeued] + 1
+  local m = new_message(payload, dead.exclusive)
+  m.shared, m.barrier = dead.shared, dead.barrier
+  m.extras = next(dead.extras) ~= nil and dead.extras or nil
   local reply = { enter(q, m) }
   commit(q)
   return reply

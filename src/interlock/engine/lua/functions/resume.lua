@@ -8,12 +8,12 @@ local function resume_key(q, key)
   end
   local c, parked = q.counters, q['park:' .. key]
   set(hash(q, 'pk'), key, false)
-  c.paused = c.paused - 1
+  c[N.paused] = c[N.paused] - 1
   if redis.call('EXISTS', parked) == 1 then
-    c.moved = c.moved + 1
-    redis.call('RENAME', parked, q['back:' .. c.moved])
-    redis.call('RPUSH', q.back, c.moved)
-    c.returning = c.returning + 1
+    c[N.moved] = c[N.moved] + 1
+    redis.call('RENAME', parked, q['back:' .. c[N.moved]])
+    redis.call('RPUSH', q.back, c[N.moved])
+    c[N.returning] = c[N.returning] + 1
     unpark(q)
   end
   return true
@@ -26,8 +26,8 @@ register('resume', { 'allow-oom' }, function(q, from)
     reply[i] = resume_key(q, key) and '1' or '0'
   end
   if #keys == 0 then
-    reply[1] = tostring(c.halted)
-    c.halted = 0
+    reply[1] = tostring(c[N.halted])
+    c[N.halted] = 0
   end
   commit(q)
   return reply

@@ -12,11 +12,11 @@ register('revoke', { 'allow-oom' }, function(q, from)
   local done = m and m.state == 'L'
   if done then
     end_some(q, m.token, 1)
-    c.revoked = c.revoked + 1
+    c[N.revoked] = c[N.revoked] + 1
     if ends == 'retry' then
       fail(q, m, nil, 'revoked')
     elseif ends == 'skip' then
-      c.skipped = c.skipped + 1
+      c[N.skipped] = c[N.skipped] + 1
       keep_result(q, m, 's', '')
       settle(q, m)
     else

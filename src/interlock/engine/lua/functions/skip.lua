@@ -4,7 +4,7 @@
 register('skip', { 'allow-oom' }, function(q, from)
   return stopped(q, from, function(m, asked)
     if not asked then
-      q.counters.skipped = q.counters.skipped + 1
+      q.counters[N.skipped] = q.counters[N.skipped] + 1
       keep_result(q, m, 's', '')
       settle(q, m)
     end

@@ -19,14 +19,13 @@ end
 register('stats', { 'no-writes' }, function(q, from)
   take_end(from)
   local c = look(q)
-  local ready = c.halted == 0 and ready_count(c, 'any') or 0
-  if ready > 0 and c.paused > 0 then
+  local ready = c[N.halted] == 0 and ready_count(c, 'any') or 0
+  if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  c.ready = ready
-  c.waiting = c.unsettled - c.delayed - c.leased - c.backing_off - c.held - ready
-  c.lanes = redis.call('HLEN', q.l)
-  c.paused = c.paused + c.halted
+  local now = { ready = ready, lanes = redis.call('HLEN', q.l) }
+  now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
+  now.paused = c[N.paused] + c[N.halted]
   local reply = {}
   for _, name in ipairs({
     'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
@@ -34,7 +33,7 @@ register('stats', { 'no-writes' }, function(q, from)
     'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results', 'result_bytes',
   }) do
     reply[#reply + 1] = name
-    reply[#reply + 1] = digits(c[name])
+    reply[#reply + 1] = digits(now[name] or c[N[name]])
   end
   return reply
 end)

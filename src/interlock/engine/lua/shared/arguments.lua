@@ -3,7 +3,7 @@
 
 -- tostring() would write 1.7e+15.
 local function digits(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- What was given is told in part only: it may be megabytes, and any bytes.

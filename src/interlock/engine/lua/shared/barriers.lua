@@ -15,9 +15,6 @@ end
 
 -- A message takes its place. Answers whether it stands behind a barrier.
 local function gate(q, m)
-  if q.counters.barriers == 0 then
-    return false
-  end
   local last = redis.call('ZRANGE', q.ba, -1, -1)[1]
   redis.call('HINCRBY', q.bn, last, 1)
   redis.call('RPUSH', q['g:' .. last], m.place)
@@ -27,17 +24,17 @@ end
 -- A barrier takes its place; `before` messages are unsettled and have one. Answers whether it is ready.
 local function place_barrier(q, m, before)
   local c = q.counters
-  if c.barriers == 0 then
-    c.open = before
+  if c[N.barriers] == 0 then
+    c[N.open] = before
     q.first = m.place
   end
-  c.barriers = c.barriers + 1
+  c[N.barriers] = c[N.barriers] + 1
   redis.call('ZADD', q.ba, m.place, m.place)
-  return c.barriers == 1 and c.open == 0
+  return c[N.barriers] == 1 and c[N.open] == 0
 end
 
 local function ready_barrier(q)
-  if q.counters.barriers > 0 and q.counters.open == 0 then
+  if q.counters[N.barriers] > 0 and q.counters[N.open] == 0 then
     unblock(q, message_at(q, first_barrier(q)))
   end
 end
@@ -49,11 +46,8 @@ end
 -- A message that is no barrier was settled.
 local function left_behind(q, m)
   local c = q.counters
-  if c.barriers == 0 then
-    return
-  end
   if m.place < first_barrier(q) then
-    c.open = c.open - 1
+    c[N.open] = c[N.open] - 1
     ready_barrier(q)
   else
     redis.call('HINCRBY', q.bn, barrier_before(q, m.place), -1)
@@ -62,7 +56,7 @@ end
 
 local function open_gates(q)
   local c = q.counters
-  while q.steps > 0 and c.opening > 0 do
+  while q.steps > 0 and c[N.opening] > 0 do
     local list = q['g:' .. redis.call('LINDEX', q.opening, 0)]
     local places = redis.call('LRANGE', list, 0, q.steps - 1)
     local used, nested = 0, nil
@@ -85,10 +79,10 @@ local function open_gates(q)
     end
     if nested then
       redis.call('LPUSH', q.opening, nested)
-      c.opening = c.opening + 1
+      c[N.opening] = c[N.opening] + 1
     elseif redis.call('EXISTS', list) == 0 then
       redis.call('LPOP', q.opening)
-      c.opening = c.opening - 1
+      c[N.opening] = c[N.opening] - 1
     end
   end
 end
@@ -101,7 +95,7 @@ local function barrier_settled(q, m)
   redis.call('ZREM', q.ba, m.place)
   redis.call('HDEL', q.bn, m.place)
   q.first = false
-  c.barriers = c.barriers - 1
+  c[N.barriers] = c[N.barriers] - 1
   local gates = redis.call('EXISTS', q['g:' .. m.place]) == 1
   if previous then
     -- Cancelled in the middle: what stood on both sides joins.
@@ -113,10 +107,10 @@ local function barrier_settled(q, m)
     end
     return
   end
-  c.open = c.barriers > 0 and c.open + behind or 0
+  c[N.open] = c[N.barriers] > 0 and c[N.open] + behind or 0
   if gates then
     redis.call('RPUSH', q.opening, m.place)
-    c.opening = c.opening + 1
+    c[N.opening] = c[N.opening] + 1
   end
   open_gates(q)
   ready_barrier(q)

@@ -10,7 +10,7 @@ end
 
 local function begin(q)
   local c = look(q)
-  q.changed, q.granted = {}, {}
+  q.changed, q.granted, q.written, q.gone = {}, {}, {}, {}
   q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
   q.steps, q.readied = MAX_READIED, MAX_READIED
   apply_due(q)

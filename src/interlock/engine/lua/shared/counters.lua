@@ -4,42 +4,43 @@
 -- the lists stand for messages that were cancelled.
 
 local COUNTERS = {
-  'seq', 'fence', 'due', 'died', 'unsettled', 'bytes', 'delayed', 'leased', 'backing_off', 'held',
-  'dead', 'fk', 'fu', 'rk', 'ru', 'sk', 'su', 'puts', 'leases', 'acks', 'retries', 'releases',
-  'expired', 'revoked', 'buried', 'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused',
-  'halted', 'sealed', 'declared', 'barriers', 'open', 'opening', 'late', 'unfinished', 'returning',
-  'moved', 'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until',
-  'aliases',
+  'seq', 'fence', 'due', 'died', 'unsettled', 'bytes', 'delayed', 'leased',
+  'backing_off', 'held', 'dead', 'fk', 'fu', 'rk', 'ru', 'sk',
+  'su', 'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked',
+  'buried', 'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed',
+  'declared', 'barriers', 'open', 'opening', 'late', 'unfinished', 'returning', 'moved',
+  'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until', 'aliases',
 }
-local COUNTERS_LAYOUT -- made by the first call: while a library is loaded there is no `string`
+
+-- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
+local N = {}
+for i = 1, #COUNTERS do
+  N[COUNTERS[i]] = i
+end
+-- Made by the first call: while a library is loaded there is no `string`.
+local COUNTERS_LAYOUT = nil
 
 local function load_counters(q)
   COUNTERS_LAYOUT = COUNTERS_LAYOUT or string.rep('d', #COUNTERS)
-  local c = {}
-  local text = redis.call('GET', q.c)
+  local text, c = redis.call('GET', q.c), nil
   if text then
-    -- The last value is where the text ends.
-    local values = { struct.unpack(COUNTERS_LAYOUT, text) }
-    for i = 1, #COUNTERS do
-      c[COUNTERS[i]] = values[i]
-    end
+    c = { struct.unpack(COUNTERS_LAYOUT, text) }
+    -- Behind the values comes where the text ends.
+    c[#COUNTERS + 1] = nil
   else
+    c = {}
     for i = 1, #COUNTERS do
-      c[COUNTERS[i]] = 0
+      c[i] = 0
     end
-    c.due, c.result_due = NEVER, NEVER
+    c[N.due], c[N.result_due] = NEVER, NEVER
   end
-  q.counters, q.before = c, text
+  q.counters, q.loaded = c, text
   return c
 end
 
 local function save_counters(q)
-  local c, values = q.counters, {}
-  for i = 1, #COUNTERS do
-    values[i] = c[COUNTERS[i]]
-  end
-  local text = struct.pack(COUNTERS_LAYOUT, unpack(values))
-  if text ~= q.before then
+  local text = struct.pack(COUNTERS_LAYOUT, unpack(q.counters))
+  if text ~= q.loaded then
     redis.call('SET', q.c, text)
   end
 end
@@ -47,7 +48,11 @@ end
 -- The next number of a series: the larger of the last one plus 1 and the time, so that none comes again
 -- even when a failover lost the last ones (clause 8).
 local function draw(q, series)
-  local number = math.max(q.counters[series] + 1, q.now)
-  q.counters[series] = number
+  local c = q.counters
+  local number = c[series] + 1
+  if number < q.now then
+    number = q.now
+  end
+  c[series] = number
   return digits(number)
 end

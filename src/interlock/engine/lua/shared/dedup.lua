@@ -15,7 +15,7 @@ local function known_id(q, text)
 end
 
 local function forget(q, most)
-  if q.counters.windows == 0 then
+  if q.counters[N.windows] == 0 then
     return
   end
   local over = redis.call('ZRANGEBYSCORE', q.uw, '-inf', digits(q.now), 'LIMIT', 0, most)
@@ -23,13 +23,13 @@ local function forget(q, most)
     set(hash(q, 'u'), text, false)
   end
   bulk('ZREM', q.uw, over)
-  q.counters.windows = q.counters.windows - #over
+  q.counters[N.windows] = q.counters[N.windows] - #over
 end
 
 local function remember(q, text, id)
   -- Gone from there, or the purge would take the new message's entry.
   if get(hash(q, 'u'), text) and redis.call('ZREM', q.uw, text) == 1 then
-    q.counters.windows = q.counters.windows - 1
+    q.counters[N.windows] = q.counters[N.windows] - 1
   end
   set(hash(q, 'u'), text, id)
   forget(q, 10)
@@ -48,7 +48,7 @@ local function forget_later(q, m)
     local known_until = digits(q.now + window)
     set(hash(q, 'u'), text, m.id .. ' ' .. known_until)
     redis.call('ZADD', q.uw, known_until, text)
-    q.counters.windows = q.counters.windows + 1
+    q.counters[N.windows] = q.counters[N.windows] + 1
   end
   forget(q, 10)
 end

@@ -43,7 +43,7 @@ local function expire(q, left)
   for i = 1, count do
     local m = over[i]
     ended[m.token] = (ended[m.token] or 0) + 1
-    q.counters.expired = q.counters.expired + 1
+    q.counters[N.expired] = q.counters[N.expired] + 1
   end
   for token, some in pairs(ended) do
     end_some(q, token, some)
@@ -70,7 +70,7 @@ local function end_backoffs(q, left)
   for _, m in ipairs(messages_at(q, places)) do
     make_ready(q, m)
   end
-  q.counters.backing_off = q.counters.backing_off - #places
+  q.counters[N.backing_off] = q.counters[N.backing_off] - #places
   return left - #places
 end
 
@@ -82,22 +82,22 @@ local function end_delays(q, left)
   look_at_lanes(q, messages)
   for _, m in ipairs(messages) do
     extra(m, 'ID', m.id)
-    m.place = draw(q, 'seq')
+    m.place = draw(q, N.seq)
     q.messages[m.place], q.messages[m.id] = m, false
     redis.call('HDEL', q.p, m.id)
     set(hash(q, 'al'), m.id, m.place)
-    c.aliases = c.aliases + 1
-    place(q, m, c.unsettled - c.delayed)
-    c.delayed = c.delayed - 1
+    c[N.aliases] = c[N.aliases] + 1
+    place(q, m, c[N.unsettled] - c[N.delayed])
+    c[N.delayed] = c[N.delayed] - 1
   end
 end
 
 -- Readies what earlier calls could not.
 local function ready_late(q)
   local c = q.counters
-  if c.late > 0 then
+  if c[N.late] > 0 then
     local places = redis.call('LPOP', q.late, q.readied)
-    c.late = c.late - #places
+    c[N.late] = c[N.late] - #places
     for _, m in ipairs(messages_at(q, places)) do
       -- It may have been cancelled.
       if m and not m.gone and m.state == 'W' and m.blocked == 0 then
@@ -111,7 +111,7 @@ end
 -- What a resumed key held is ready again.
 local function unpark(q)
   local c = q.counters
-  while q.steps > 0 and c.returning > 0 do
+  while q.steps > 0 and c[N.returning] > 0 do
     local list = q['back:' .. redis.call('LINDEX', q.back, 0)]
     local places = redis.call('LPOP', list, q.steps)
     for _, m in ipairs(messages_at(q, places or {})) do
@@ -122,26 +122,26 @@ local function unpark(q)
     end
     if redis.call('EXISTS', list) == 0 then
       redis.call('LPOP', q.back)
-      c.returning = c.returning - 1
+      c[N.returning] = c[N.returning] - 1
     end
   end
 end
 
 local function apply_due(q)
   local c = q.counters
-  if c.late + c.unfinished + c.opening + c.returning > 0 then
+  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
     ready_late(q)
     go_on(q)
     open_gates(q)
     unpark(q)
   end
-  if c.due <= q.now then
+  if c[N.due] <= q.now then
     local left = end_backoffs(q, expire(q, MAX_DUE))
     if left > 0 then
       end_delays(q, left)
     end
     local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
-    c.due = first and tonumber(first) or NEVER
+    c[N.due] = first and tonumber(first) or NEVER
   end
   expire_results(q)
 end

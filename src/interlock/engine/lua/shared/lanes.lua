@@ -1,15 +1,9 @@
 -- Putting into lanes and taking out of them. A message counts the nodes it waits for; at none it is ready.
 -- So a put and a settlement cost O(keys of the message), whatever is pending (clause 21).
 
--- Puts a message at the end of a lane. Answers whether something there holds it up.
-local function link_one(q, place, key, mode)
-  local l = hash(q, 'l')
-  local text, node = get(l, key), mode .. place
-  if not text then
-    set(l, key, node)
-    return false
-  end
-  local lane = lane_of(text)
+-- Puts a message at the end of a lane where there are others. Answers whether they hold it up.
+local function link_behind(q, l, text, place, key, mode)
+  local lane, node = lane_of(text), mode .. place
   local blocked = true
   if lane.kind == 'S' and not lane.first then
     if mode == 's' then
@@ -25,6 +19,28 @@ local function link_one(q, place, key, mode)
   return blocked
 end
 
+-- Puts a message at the end of its lanes. Answers on how many it waits, and `blocked` more.
+local function link(q, place, keys, mode, blocked)
+  if #keys > 0 then
+    local l, node = hash(q, 'l'), mode .. place
+    local values, written = l.values, l.changed
+    for i = 1, #keys do
+      local key = keys[i]
+      local text = values[key]
+      if text == nil then
+        text = get(l, key)
+      end
+      if not text then
+        values[key] = node
+        written[#written + 1] = key
+      elseif link_behind(q, l, text, place, key, mode) then
+        blocked = blocked + 1
+      end
+    end
+  end
+  return blocked
+end
+
 -- Grants what now stands in front: appends the places to q.granted. The first one is free, for a
 -- message's end must ready the next on each of its keys; what has to be limited are runs of readers.
 local function grant_front(q, lane, key)
@@ -37,7 +53,7 @@ local function grant_front(q, lane, key)
     if not free then
       if q.steps == 0 then
         if redis.call('SADD', q.unf, key) == 1 then
-          q.counters.unfinished = q.counters.unfinished + 1
+          q.counters[N.unfinished] = q.counters[N.unfinished] + 1
         end
         return
       end
@@ -102,7 +118,7 @@ local function unblock(q, m)
   end
   if q.readied == 0 then
     redis.call('RPUSH', q.late, m.place)
-    q.counters.late = q.counters.late + 1
+    q.counters[N.late] = q.counters[N.late] + 1
     return
   end
   q.readied = q.readied - 1
@@ -119,14 +135,31 @@ local function unblock_granted(q)
   end
 end
 
+local function unlink_from(q, place, keys)
+  local l = hash(q, 'l')
+  local values, written = l.values, l.changed
+  for i = 1, #keys do
+    local key = keys[i]
+    local text = values[key]
+    if text and #text == 17 then
+      values[key] = false
+      written[#written + 1] = key
+    else
+      unlink_one(q, place, key)
+    end
+  end
+end
+
 local function unlink(q, m)
-  for _, key in ipairs(m.exclusive) do
-    unlink_one(q, m.place, key)
+  if #m.exclusive > 0 then
+    unlink_from(q, m.place, m.exclusive)
   end
-  for _, key in ipairs(m.shared) do
-    unlink_one(q, m.place, key)
+  if #m.shared > 0 then
+    unlink_from(q, m.place, m.shared)
   end
-  unblock_granted(q)
+  if #q.granted > 0 then
+    unblock_granted(q)
+  end
 end
 
 -- Reads what putting or settling these will ask for.
@@ -148,17 +181,20 @@ end
 local function look_behind(q, messages)
   look_at_lanes(q, messages)
   local lanes, fields = hash(q, 'l').values, {}
-  local function behind(m, keys)
-    for i = 1, #keys do
-      local text = lanes[keys[i]]
+  for i = 1, #messages do
+    local m = messages[i]
+    for k = 1, #m.exclusive do
+      local text = lanes[m.exclusive[k]]
       if text and #text > 17 then
-        fields[#fields + 1] = m.place .. keys[i]
+        fields[#fields + 1] = m.place .. m.exclusive[k]
       end
     end
-  end
-  for _, m in ipairs(messages) do
-    behind(m, m.exclusive)
-    behind(m, m.shared)
+    for k = 1, #m.shared do
+      local text = lanes[m.shared[k]]
+      if text and #text > 17 then
+        fields[#fields + 1] = m.place .. m.shared[k]
+      end
+    end
   end
   if #fields > 0 then
     prefetch(hash(q, 'n'), fields)
@@ -175,9 +211,9 @@ end
 
 -- Goes on with the runs of readers that earlier calls left.
 local function go_on(q)
-  while q.steps > 0 and q.counters.unfinished > 0 do
+  while q.steps > 0 and q.counters[N.unfinished] > 0 do
     local key = redis.call('SPOP', q.unf)
-    q.counters.unfinished = q.counters.unfinished - 1
+    q.counters[N.unfinished] = q.counters[N.unfinished] - 1
     local text = get(hash(q, 'l'), key)
     if text and #text > 17 then
       local lane = lane_of(text)

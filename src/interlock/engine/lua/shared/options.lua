@@ -41,7 +41,7 @@ local function default_options()
 end
 
 local function options_of(q)
-  if q.counters.declared == 0 then
+  if q.counters[N.declared] == 0 then
     return default_options()
   end
   local options = cmsgpack.unpack(redis.call('GET', q.o))
@@ -60,7 +60,7 @@ local function option(q, name, m)
     return own
   end
   if not q.options then
-    q.options = q.counters.declared > 0 and options_of(q) or NONE
+    q.options = q.counters[N.declared] > 0 and options_of(q) or NONE
   end
   local value = q.options[name]
   return value == nil and OPTION[name].default or value

@@ -2,7 +2,7 @@
 -- aside when it comes up, under the first such key: so to pause costs nothing, whatever stands there.
 
 local function look_at_pauses(q, messages)
-  if q.counters.paused == 0 then
+  if q.counters[N.paused] == 0 then
     return
   end
   local keys = {}
@@ -21,7 +21,7 @@ end
 -- The paused keys of a message.
 local function paused_keys(q, m)
   local paused = {}
-  if q.counters.paused > 0 then
+  if q.counters[N.paused] > 0 then
     for _, list in ipairs({ m.exclusive, m.shared }) do
       for _, key in ipairs(list) do
         if get(hash(q, 'pk'), key) then
@@ -34,7 +34,7 @@ local function paused_keys(q, m)
 end
 
 local function paused_key(q, m)
-  return q.counters.paused > 0 and paused_keys(q, m)[1]
+  return q.counters[N.paused] > 0 and paused_keys(q, m)[1]
 end
 
 -- Sets a ready message aside. What was cancelled since is swept when it is the greater part.

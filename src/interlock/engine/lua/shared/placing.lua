@@ -7,18 +7,9 @@ local function place(q, m, before)
     blocked = place_barrier(q, m, before) and 0 or 1
     m.state = 'W'
   else
-    for _, key in ipairs(m.exclusive) do
-      if link_one(q, m.place, key, 'x') then
-        blocked = blocked + 1
-      end
-    end
-    for _, key in ipairs(m.shared) do
-      if link_one(q, m.place, key, 's') then
-        blocked = blocked + 1
-      end
-    end
+    blocked = link(q, m.place, m.exclusive, 'x', link(q, m.place, m.shared, 's', 0))
     m.state = 'W'
-    if gate(q, m) then
+    if q.counters[N.barriers] > 0 and gate(q, m) then
       m.state, blocked = 'G', blocked + 1
     end
   end
@@ -32,17 +23,15 @@ end
 
 local function fall_due_at(q, time, member)
   redis.call('ZADD', q.due, digits(time), member)
-  q.counters.due = math.min(q.counters.due, time)
+  q.counters[N.due] = math.min(q.counters[N.due], time)
 end
 
 -- Gives a new message its id, and its place unless it is delayed.
 local function enter(q, m)
   local c = q.counters
-  m.id = draw(q, 'seq')
+  m.id = draw(q, N.seq)
   m.place = m.id
-  q.messages[m.id] = m
-  c.puts, c.unsettled, c.bytes = c.puts + 1, c.unsettled + 1, c.bytes + #m.payload
-  m.tail = m.payload
+  c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #m.payload
   if #m.payload > APART then
     redis.call('HSET', q.y, m.id, m.payload)
     m.outside, m.tail = true, tostring(#m.payload)
@@ -52,11 +41,11 @@ local function enter(q, m)
   end
   if m.delay > 0 then
     m.state = 'D'
-    c.delayed = c.delayed + 1
+    c[N.delayed] = c[N.delayed] + 1
     fall_due_at(q, q.now + m.delay, 'd' .. m.id)
     changed(q, m)
   else
-    place(q, m, c.unsettled - c.delayed - 1)
+    place(q, m, c[N.unsettled] - c[N.delayed] - 1)
   end
   return m.id
 end
@@ -73,9 +62,9 @@ end
 
 local function no_room(q, count, bytes)
   local c, size, most = q.counters, option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
-  if size > 0 and c.unsettled + count > size then
-    return string.format('%s messages are unsettled; MAXSIZE is %s', digits(c.unsettled), digits(size))
-  elseif most > 0 and c.bytes + bytes > most then
-    return string.format('%s bytes are unsettled; MAXBYTES is %s', digits(c.bytes), digits(most))
+  if size > 0 and c[N.unsettled] + count > size then
+    return string.format('%s messages are unsettled; MAXSIZE is %s', digits(c[N.unsettled]), digits(size))
+  elseif most > 0 and c[N.bytes] + bytes > most then
+    return string.format('%s bytes are unsettled; MAXBYTES is %s', digits(c[N.bytes]), digits(most))
   end
 end

@@ -1,58 +1,67 @@
--- The messages that can be handed out, those with keys (k) and the others (u) apart. What is ready as it
--- takes its place, at priority 0, comes in sequence: lists, fk and fu, in a tenth of the memory. All else
--- goes to sorted sets, rk and ru: the score is the negative priority, and equal scores are sorted by the
--- member, which is the place. So the front of both is the order of clause 6.
+-- The messages that can be handed out, those with keys and the others apart. What is ready as it takes its
+-- place, at priority 0, comes in sequence: lists, fk and fu, in a tenth of the memory. All else goes to
+-- sorted sets, rk and ru: the score is the negative priority, and equal scores are sorted by the member,
+-- which is the place. So the front of both is the order of clause 6.
 --
--- A message that is cancelled leaves its sorted set; in a list it stays, and is stepped over.
+-- A message that is cancelled leaves its sorted set; in a list it stays, and is stepped over. The counters
+-- say how long lists and sets are, and how many entries of a list are stale.
 
-local KINDS = { any = { 'k', 'u' }, keyed = { 'k' }, unkeyed = { 'u' } }
-KINDS.told = 'any, keyed or unkeyed'
+local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk }
+local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su }
+local KINDS = {
+  any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT },
+  told = 'any, keyed or unkeyed',
+}
 
 local function ready_count(c, kind)
-  local count = 0
-  for _, letter in ipairs(KINDS[kind]) do
-    count = count + c['f' .. letter] + c['r' .. letter] - c['s' .. letter]
+  local count, halves = 0, KINDS[kind]
+  for i = 1, #halves do
+    local half = halves[i]
+    count = count + c[half.lists] + c[half.sets] - c[half.stale]
   end
   return count
 end
 
-local function push(q, m, fresh)
-  local letter = keyed(m) and 'k' or 'u'
-  local priority = priority_of(m)
+local function make_ready(q, m, fresh)
+  m.state = 'R'
+  if not m.changed then
+    changed(q, m)
+  end
+  local half = keyed(m) and WITH_KEYS or WITHOUT
+  local priority = m.extras and m.extras.PRIORITY or 0
   if fresh and priority == 0 then
-    local list = q.pushed['f' .. letter]
+    local list = q.pushed[half.list]
     list[#list + 1] = m.place
-    q.counters['f' .. letter] = q.counters['f' .. letter] + 1
   else
-    local list = q.pushed['r' .. letter]
+    local list = q.pushed[half.set]
     list[#list + 1] = 0 - priority -- not -0
     list[#list + 1] = m.place
-    q.counters['r' .. letter] = q.counters['r' .. letter] + 1
   end
 end
 
 local function flush_ready(q)
-  local pushed = q.pushed
-  for name, list in pairs(pushed) do
+  local c, pushed = q.counters, q.pushed
+  for _, half in ipairs(KINDS.any) do
+    local list, set = pushed[half.list], pushed[half.set]
     if #list > 0 then
-      bulk(string.sub(name, 1, 1) == 'f' and 'RPUSH' or 'ZADD', q[name], list)
-      pushed[name] = {}
+      bulk('RPUSH', q[half.list], list)
+      c[half.lists] = c[half.lists] + #list
+      pushed[half.list] = {}
+    end
+    if #set > 0 then
+      bulk('ZADD', q[half.set], set)
+      c[half.sets] = c[half.sets] + #set / 2
+      pushed[half.set] = {}
     end
   end
 end
 
-local function make_ready(q, m, fresh)
-  m.state = 'R'
-  changed(q, m)
-  push(q, m, fresh)
-end
-
--- Takes out the entries of lists that stand for nothing.
-local function sweep(q, letter)
-  local c, name = q.counters, 'f' .. letter
+-- Takes out the entries of a list that stand for nothing.
+local function sweep(q, half)
+  local c, name = q.counters, q[half.list]
   local live = {}
-  for first = 0, c[name] - 1, CHUNK do
-    local places = redis.call('LRANGE', q[name], first, first + CHUNK - 1)
+  for first = 0, c[half.lists] - 1, CHUNK do
+    local places = redis.call('LRANGE', name, first, first + CHUNK - 1)
     for i, text in ipairs(fetch(q.p, places)) do
       local m = q.messages[places[i]]
       if m == nil and text and string.sub(text, 1, 1) == 'R' or m and m.state == 'R' and not m.gone then
@@ -60,24 +69,24 @@ local function sweep(q, letter)
       end
     end
   end
-  redis.call('DEL', q[name])
-  bulk('RPUSH', q[name], live)
-  c[name], c['s' .. letter] = #live, 0
+  redis.call('DEL', name)
+  bulk('RPUSH', name, live)
+  c[half.lists], c[half.stale] = #live, 0
 end
 
 -- A ready message is one no more, without having been handed out.
 local function withdraw(q, m)
   flush_ready(q)
-  local c, letter = q.counters, keyed(m) and 'k' or 'u'
-  if redis.call('ZREM', q['r' .. letter], m.place) == 1 then
-    c['r' .. letter] = c['r' .. letter] - 1
+  local c, half = q.counters, keyed(m) and WITH_KEYS or WITHOUT
+  if redis.call('ZREM', q[half.set], m.place) == 1 then
+    c[half.sets] = c[half.sets] - 1
     return
   end
   m.gone = true
-  local stale, entries = c['s' .. letter] + 1, c['f' .. letter]
-  c['s' .. letter] = stale
+  local stale, entries = c[half.stale] + 1, c[half.lists]
+  c[half.stale] = stale
   if stale == entries or stale > 64 and stale > 2 * (entries - stale) then
-    sweep(q, letter)
+    sweep(q, half)
   end
 end
 
@@ -88,92 +97,148 @@ local function before(a, b)
   return a.place < b.place
 end
 
--- The first so many entries, as they would come.
-local function front(q, kind, count)
-  local c, sources = q.counters, {}
-  for _, letter in ipairs(KINDS[kind]) do
-    if c['f' .. letter] > 0 then
-      local places = redis.call('LRANGE', q['f' .. letter], 0, count - 1)
-      local list = {}
-      for i = 1, #places do
-        list[i] = { place = places[i], score = 0, from = 'f' .. letter }
-      end
-      sources[#sources + 1] = list
+-- Where ready messages of a kind are.
+local function sources_of(c, kind)
+  local found, halves = {}, KINDS[kind]
+  for i = 1, #halves do
+    local half = halves[i]
+    if c[half.lists] > 0 then
+      found[#found + 1] = { half = half, listed = true, name = half.list, count = half.lists }
     end
-    if c['r' .. letter] > 0 then
-      local found = redis.call('ZRANGE', q['r' .. letter], 0, count - 1, 'WITHSCORES')
-      local list = {}
-      for i = 1, #found, 2 do
-        list[#list + 1] = { place = found[i], score = tonumber(found[i + 1]), from = 'r' .. letter }
-      end
-      sources[#sources + 1] = list
+    if c[half.sets] > 0 then
+      found[#found + 1] = { half = half, listed = false, name = half.set, count = half.sets }
     end
   end
-  if #sources == 1 then
-    return sources[1]
+  return found
+end
+
+local function entries_of(q, source, count)
+  local list = {}
+  if source.listed then
+    local places = redis.call('LRANGE', q[source.name], 0, count - 1)
+    for i = 1, #places do
+      list[i] = { place = places[i], score = 0, source = source }
+    end
+  else
+    local found = redis.call('ZRANGE', q[source.name], 0, count - 1, 'WITHSCORES')
+    for i = 1, #found, 2 do
+      list[#list + 1] = { place = found[i], score = tonumber(found[i + 1]), source = source }
+    end
   end
-  local merged, at = {}, {}
+  return list
+end
+
+-- Takes the first so many out of several sources, in order. Answers their places, and of each its source.
+local function pop_merged(q, sources, count)
+  local lists, at, places, from = {}, {}, {}, {}
   for s = 1, #sources do
-    at[s] = 1
+    lists[s], at[s] = entries_of(q, sources[s], count), 1
   end
-  while #merged < count do
+  while #places < count do
     local first
     for s = 1, #sources do
-      local entry = sources[s][at[s]]
-      if entry and (not first or before(entry, sources[first][at[first]])) then
+      local entry = lists[s][at[s]]
+      if entry and (not first or before(entry, lists[first][at[first]])) then
         first = s
       end
     end
     if not first then
       break
     end
-    merged[#merged + 1] = sources[first][at[first]]
+    places[#places + 1] = lists[first][at[first]].place
+    from[#from + 1] = sources[first]
     at[first] = at[first] + 1
   end
-  return merged
-end
-
--- Takes the first so many of what front() gave out of their lists and sets.
-local function drop_front(q, entries, count)
-  local of = {}
-  for i = 1, count do
-    local from = entries[i].from
-    of[from] = (of[from] or 0) + 1
-  end
-  for from, number in pairs(of) do
-    if string.sub(from, 1, 1) == 'f' then
-      redis.call('LPOP', q[from], number)
-    else
-      redis.call('ZREMRANGEBYRANK', q[from], 0, number - 1)
+  for s = 1, #sources do
+    local source, used = sources[s], at[s] - 1
+    if used > 0 then
+      if source.listed then
+        redis.call('LPOP', q[source.name], used)
+      else
+        redis.call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
+      end
+      q.counters[source.count] = q.counters[source.count] - used
     end
-    q.counters[from] = q.counters[from] - number
+  end
+  return places, from
+end
+
+-- Takes the first so many places out; of each its source, or the one of all.
+local function pop_ready(q, kind, count)
+  local sources = sources_of(q.counters, kind)
+  local only = sources[1]
+  if #sources > 1 or not only.listed then
+    return pop_merged(q, sources, count)
+  end
+  local places = redis.call('LPOP', q[only.name], count)
+  q.counters[only.count] = q.counters[only.count] - #places
+  return places, nil, only
+end
+
+-- What was taken out and is not handed out after all goes back to the front.
+local function push_back(q, places, first, from, only)
+  for i = #places, first, -1 do
+    local source = only or from[i]
+    if source.listed then
+      redis.call('LPUSH', q[source.name], places[i])
+    else
+      local m = message_at(q, places[i])
+      redis.call('ZADD', q[source.name], 0 - priority_of(m), places[i])
+    end
+    q.counters[source.count] = q.counters[source.count] + 1
   end
 end
 
--- Hands out up to so many messages, in order; what is found to be paused is set aside (clause 22).
+-- Messages that may be ready; those that are, and plain, by their records.
+local function ready_at(q, places, pauses)
+  if pauses then
+    return messages_at(q, places)
+  end
+  local found = unknown_records(q, places)
+  for i = 1, #places do
+    local text, place = found[i], places[i]
+    if not text then
+      found[i] = q.messages[place] or false
+    elseif string.byte(text) ~= 82 or string.byte(text, 2) ~= 48 then
+      -- Not 'R', or flags other than 0.
+      found[i] = unpack_record(place, text)
+      q.messages[place] = found[i]
+    end
+  end
+  return found
+end
+
+-- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
+-- What is found to be paused is set aside (clause 22).
 local function take_ready(q, kind, count)
-  local c, taken, keys, parked = q.counters, {}, 0, 0
-  if c.halted > 0 then
-    return taken
+  local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
+  if c[N.halted] > 0 then
+    return taken, of
   end
   flush_ready(q)
   while #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
-    local entries = front(q, kind, math.min(count - #taken, 128))
-    if #entries == 0 then
-      break
+    local places, from, only = pop_ready(q, kind, math.min(count - #taken, 128))
+    local pauses = c[N.paused] > 0
+    local found = ready_at(q, places, pauses)
+    if pauses then
+      look_at_pauses(q, found)
     end
-    local places = {}
-    for i = 1, #entries do
-      places[i] = entries[i].place
-    end
-    local found, used, full = messages_at(q, places), 0, false
-    look_at_pauses(q, found)
-    for i = 1, #entries do
+    for i = 1, #places do
       local m = found[i]
-      if not m or m.gone or m.state ~= 'R' then
-        c['s' .. string.sub(entries[i].from, 2)] = c['s' .. string.sub(entries[i].from, 2)] - 1
+      if type(m) == 'string' then
+        local high, low = string.byte(m, 3, 4)
+        keys = keys + high * 256 + low
+        if keys > MAX_BATCH_KEYS and #taken > 0 then
+          push_back(q, places, i, from, only)
+          return taken, of
+        end
+        taken[#taken + 1] = m
+        of[#taken] = places[i]
+      elseif not m or m.gone or m.state ~= 'R' then
+        local half = (only or from[i]).half
+        c[half.stale] = c[half.stale] - 1
       else
-        local paused = paused_key(q, m)
+        local paused = pauses and paused_key(q, m)
         if paused then
           park(q, m, paused)
           parked = parked + 1
@@ -181,18 +246,14 @@ local function take_ready(q, kind, count)
           keys = keys + #m.exclusive + #m.shared
           -- One message may have more keys than are left, or it could never be handed out.
           if keys > MAX_BATCH_KEYS and #taken > 0 then
-            full = true
-            break
+            push_back(q, places, i, from, only)
+            return taken, of
           end
           taken[#taken + 1] = m
+          of[#taken] = places[i]
         end
       end
-      used = i
-    end
-    drop_front(q, entries, used)
-    if full then
-      break
     end
   end
-  return taken
+  return taken, of
 end

@@ -33,20 +33,24 @@ end
 -- Nothing is ever put into this one: most messages lack some list, and a table costs.
 local NONE = {}
 
+-- As a put makes one. All fields are named at once: a table that grows costs more than what is in it.
+local function new_message(payload, exclusive)
+  return {
+    payload = payload, tail = payload, exclusive = exclusive, shared = NONE, delay = 0, id = false,
+    place = false, state = false, blocked = 0, changed = false, barrier = false, outside = false,
+  }
+end
+
 -- The rest of a record, of which flags, extras, keys and tail are told. The tail is the payload, or its
 -- length where it lies outside.
 local function rest_of(m)
   local exclusive, shared = m.exclusive, m.shared
+  if #exclusive == 1 and #shared == 0 and not m.extras and not m.outside then
+    local key = exclusive[1]
+    return '0\0\1' .. two(#key) .. key .. m.tail
+  end
   local flags = (m.barrier and BARRIER or 0) + (m.outside and OUTSIDE or 0)
   local extras = m.extras
-  if not extras and #shared == 0 then
-    if #exclusive == 1 then
-      local key = exclusive[1]
-      return string.char(48 + flags) .. '\0\1' .. two(#key) .. key .. m.tail
-    elseif #exclusive == 0 then
-      return string.char(48 + flags) .. '\0\0' .. m.tail
-    end
-  end
   local parts = { '', '', two(#exclusive), '' }
   if extras then
     flags = flags + EXTRAS
@@ -91,7 +95,18 @@ local function unpack_record(place, text)
   elseif state == 'W' or state == 'G' then
     blocked, from = tonumber(string.sub(text, 2, 5)), 6
   end
-  local flags = string.byte(text, from) - 48
+  local flags, high, low, long, short = string.byte(text, from, from + 4)
+  if flags == 48 and high == 0 and low == 1 then
+    -- One exclusive key and nothing else, as most have.
+    local length = long * 256 + short
+    return {
+      place = place, id = place, state = state, blocked = blocked, token = token,
+      exclusive = { string.sub(text, from + 5, from + 4 + length) }, shared = NONE,
+      barrier = false, outside = false, text = text, from = from, at = from + 5 + length,
+      changed = false,
+    }
+  end
+  flags = flags - 48
   local at, extras = from + 1, nil
   if flags % 2 == EXTRAS then
     local length = two_at(text, at)
@@ -115,7 +130,7 @@ local function unpack_record(place, text)
     place = place, id = extras and extras.ID or place, state = state, blocked = blocked, token = token,
     extras = extras, exclusive = exclusive, shared = shared,
     barrier = flags % 8 >= BARRIER, outside = flags >= OUTSIDE,
-    text = text, from = from, at = at,
+    text = text, from = from, at = at, changed = false,
   }
 end
 
@@ -141,6 +156,9 @@ local HEADS = {
 }
 
 local function pack_record(m)
+  if m.state == 'L' and m.text then
+    return 'L' .. m.token .. string.sub(m.text, m.from)
+  end
   local head = HEADS[m.state]
   -- The rest stays as it was, unless something in it was changed.
   local rest = m.text and string.sub(m.text, m.from) or rest_of(m)
@@ -172,21 +190,45 @@ end
 local function messages_at(q, places)
   local known, missing, found = q.messages, {}, {}
   for i = 1, #places do
-    if known[places[i]] == nil then
-      known[places[i]] = false
-      missing[#missing + 1] = places[i]
+    local place = places[i]
+    if known[place] == nil then
+      known[place] = false
+      missing[#missing + 1] = place
     end
   end
   if #missing > 0 then
     local texts = fetch(q.p, missing)
     for i = 1, #missing do
-      known[missing[i]] = texts[i] and unpack_record(missing[i], texts[i])
+      local text, place = texts[i], missing[i]
+      if text then
+        known[place] = unpack_record(place, text)
+      end
     end
   end
   for i = 1, #places do
     found[i] = known[places[i]]
   end
   return found
+end
+
+-- The records of places of which this call knows nothing yet: false where it does.
+local function unknown_records(q, places)
+  local known, missing, texts = q.messages, {}, {}
+  for i = 1, #places do
+    if known[places[i]] == nil then
+      missing[#missing + 1] = places[i]
+    end
+  end
+  local found, at = fetch(q.p, missing), 0
+  for i = 1, #places do
+    if known[places[i]] == nil then
+      at = at + 1
+      texts[i] = found[at]
+    else
+      texts[i] = false
+    end
+  end
+  return texts
 end
 
 local function message_at(q, place)
@@ -206,7 +248,7 @@ local function find_all(q, ids)
     local m = found[i]
     if m and m.id ~= ids[i] then
       found[i] = false
-    elseif not m and q.counters.aliases > 0 then
+    elseif not m and q.counters[N.aliases] > 0 then
       local place = get(hash(q, 'al'), ids[i])
       found[i] = place and message_at(q, place)
     end
@@ -226,18 +268,21 @@ local function changed(q, m)
 end
 
 local function flush_messages(q)
-  local written, gone = {}, {}
-  for _, m in ipairs(q.changed) do
+  -- What plain messages left there (see plain.lua).
+  local written, gone = q.written, q.gone
+  local list = q.changed
+  for i = 1, #list do
+    local m = list[i]
     m.changed = false
     if m.gone then
       gone[#gone + 1] = m.place
     else
-      local text = pack_record(m)
-      written[#written + 1] = m.place
-      written[#written + 1] = text
+      local at = #written
+      written[at + 1] = m.place
+      written[at + 2] = pack_record(m)
     end
   end
-  q.changed = {}
+  q.changed, q.written, q.gone = {}, {}, {}
   bulk('HSET', q.p, written)
   bulk('HDEL', q.p, gone)
 end

@@ -6,8 +6,8 @@ local ENDS = { d = 'done', c = 'cancelled', s = 'skipped' }
 local function drop_results(q, ids)
   for i, text in ipairs(fetch(q.res, ids)) do
     if text then
-      q.counters.results = q.counters.results - 1
-      q.counters.result_bytes = q.counters.result_bytes - (#text - 17)
+      q.counters[N.results] = q.counters[N.results] - 1
+      q.counters[N.result_bytes] = q.counters[N.result_bytes] - (#text - 17)
     else
       ids[i] = ''
     end
@@ -20,13 +20,13 @@ end
 -- Those whose time is over, some at a call.
 local function expire_results(q)
   local c = q.counters
-  if c.results == 0 or q.now < c.result_due then
+  if c[N.results] == 0 or q.now < c[N.result_due] then
     return
   end
   local over = redis.call('ZRANGEBYSCORE', q.rz, '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
   drop_results(q, over)
   local first = redis.call('ZRANGE', q.rz, 0, 0, 'WITHSCORES')[2]
-  c.result_due = first and tonumber(first) or NEVER
+  c[N.result_due] = first and tonumber(first) or NEVER
 end
 
 local function keep_result(q, m, letter, result)
@@ -38,11 +38,11 @@ local function keep_result(q, m, letter, result)
   local c, kept_until = q.counters, q.now + span
   redis.call('HSET', q.res, m.id, letter .. digits(kept_until) .. result)
   redis.call('ZADD', q.rz, digits(kept_until), m.id)
-  c.moved = c.moved + 1
-  redis.call('ZADD', q.ro, c.moved, m.id)
-  c.results, c.result_bytes = c.results + 1, c.result_bytes + #result
-  c.result_due = math.min(c.result_due, kept_until)
-  while c.result_bytes > most do
+  c[N.moved] = c[N.moved] + 1
+  redis.call('ZADD', q.ro, c[N.moved], m.id)
+  c[N.results], c[N.result_bytes] = c[N.results] + 1, c[N.result_bytes] + #result
+  c[N.result_due] = math.min(c[N.result_due], kept_until)
+  while c[N.result_bytes] > most do
     drop_results(q, redis.call('ZRANGE', q.ro, 0, 0))
   end
 end

@@ -3,14 +3,14 @@
 local function seal(q, from, sealed)
   take_end(from)
   local c = begin(q)
-  local new = c.sealed ~= sealed
-  c.sealed = sealed
+  local new = c[N.sealed] ~= sealed
+  c[N.sealed] = sealed
   commit(q)
   return { new and '1' or '0' }
 end
 
 local function refuse_sealed(q, from)
-  if q.counters.sealed > 0 then
+  if q.counters[N.sealed] > 0 then
     refuse_now(q, 'SEALED', '%s: the queue takes no messages until il%s_reopen', from.called, WIRE)
   end
 end

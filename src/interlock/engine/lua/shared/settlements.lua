@@ -4,16 +4,23 @@ local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, RELEASE = t
   told = 'ACK, DONE, NACK, REJECT or RELEASE' }
 
 local function take_settlements(from)
-  local list = {}
+  local list, last = {}, nil
   while more(from) do
     local i = #list + 1
     if i > MAX_BATCH then
       refuse('TOOBIG', '%s: more than %d settlements', from.called, MAX_BATCH)
     end
     local verb = take_word(from, VERBS, 'settlements[%d]', i)
-    local one = { verb = verb }
-    one.token = take_number(from, 'settlements[%d].token', i)
-    one.id = take_number(from, 'settlements[%d].id', i)
+    local args, at = from.args, from.at
+    local token, id = args[at + 1], args[at + 2]
+    if token == last and token and id and #id == 16 and string.find(id, '^[1-9]%d*$') then
+      from.at = at + 2
+    else
+      token = take_number(from, 'settlements[%d].token', i)
+      id = take_number(from, 'settlements[%d].id', i)
+      last = token
+    end
+    local one = { verb = verb, token = token, id = id }
     if verb == 'NACK' then
       -- Empty: the backoff of the policy.
       if from.args[from.at + 1] == '' then
@@ -32,8 +39,8 @@ local function take_settlements(from)
   return list
 end
 
--- The settlements whose lease still holds the message, in order; what is lost is answered so.
-local function held_ones(q, list, reply)
+-- The settlements whose lease still holds the message, in order.
+local function held_ones(q, list)
   local ids, tokens = {}, {}
   for i = 1, #list do
     ids[i], tokens[i] = list[i].id, list[i].token
@@ -43,8 +50,6 @@ local function held_ones(q, list, reply)
   local living, held, messages = {}, {}, {}
   for i = 1, #list do
     local one, m, token = list[i], found[i], tokens[i]
-    one.answer = #reply + 1
-    reply[one.answer] = 'LEASELOST'
     if m and m.state == 'L' and m.token == token and not m.settling then
       if living[token] == nil then
         living[token] = alive(q, token) or false
@@ -63,8 +68,10 @@ end
 local function settle_one(q, one, m)
   local c, verb = q.counters, one.verb
   if verb == 'ACK' or verb == 'DONE' then
-    c.acks = c.acks + 1
-    keep_result(q, m, 'd', one.text or '')
+    c[N.acks] = c[N.acks] + 1
+    if m.extras then
+      keep_result(q, m, 'd', one.text or '')
+    end
     settle(q, m)
     return 'ACKED'
   elseif verb == 'NACK' then
@@ -72,13 +79,18 @@ local function settle_one(q, one, m)
   elseif verb == 'REJECT' then
     return give_up(q, m, one.text, false)
   end
-  c.releases = c.releases + 1
+  c[N.releases] = c[N.releases] + 1
   make_ready(q, m)
   return 'RELEASED'
 end
 
 local function settle_all(q, list, reply)
-  local held, messages = held_ones(q, list, reply)
+  local at = #reply
+  for i = 1, #list do
+    -- Unless it is found otherwise.
+    list[i].answer, reply[at + i] = at + i, 'LEASELOST'
+  end
+  local held, messages = held_ones(q, settle_plain(q, list, reply))
   if #held == 0 then
     return
   end

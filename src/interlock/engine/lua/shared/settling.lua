@@ -4,14 +4,16 @@
 -- payload, for a dead letter.
 local function settle(q, m, kept)
   local c, placed = q.counters, m.state ~= 'D'
-  c.unsettled, c.bytes = c.unsettled - 1, c.bytes - size_of(m)
-  forget_later(q, m)
+  c[N.unsettled], c[N.bytes] = c[N.unsettled] - 1, c[N.bytes] - size_of(m)
+  if m.extras then
+    forget_later(q, m)
+  end
   if m.outside and not kept then
     redis.call('HDEL', q.y, m.id)
   end
   if m.id ~= m.place then
     set(hash(q, 'al'), m.id, false)
-    c.aliases = c.aliases - 1
+    c[N.aliases] = c[N.aliases] - 1
   end
   m.gone = true
   q.messages[m.place] = false
@@ -22,7 +24,9 @@ local function settle(q, m, kept)
     barrier_settled(q, m)
   else
     unlink(q, m)
-    left_behind(q, m)
+    if c[N.barriers] > 0 then
+      left_behind(q, m)
+    end
   end
 end
 
@@ -42,19 +46,19 @@ local function bury(q, m, text)
   end
   redis.call('HSET', q.x, m.id, cmsgpack.pack(dead))
   -- Numbered as they die, for many die at one time.
-  c.died = c.died + 1
-  redis.call('ZADD', q.xo, c.died, m.id)
-  c.dead, c.buried = c.dead + 1, c.buried + 1
+  c[N.died] = c[N.died] + 1
+  redis.call('ZADD', q.xo, c[N.died], m.id)
+  c[N.dead], c[N.buried] = c[N.dead] + 1, c[N.buried] + 1
   settle(q, m, true)
 end
 
 -- A dead letter, or held if the policy or the room for dead letters say so.
 local function give_up(q, m, text, hold)
-  if hold or q.counters.dead >= option(q, 'MAXDEAD') then
+  if hold or q.counters[N.dead] >= option(q, 'MAXDEAD') then
     extra(m, 'ERROR', text)
     m.state = 'H'
     changed(q, m)
-    q.counters.held = q.counters.held + 1
+    q.counters[N.held] = q.counters[N.held] + 1
     return 'HELD'
   end
   bury(q, m, text)
@@ -89,11 +93,11 @@ local function fail(q, m, delay, text)
   delay = delay or backoff(q, m, attempt)
   extra(m, 'ERROR', text)
   extra(m, 'ATTEMPT', attempt + 1)
-  q.counters.retries = q.counters.retries + 1
+  q.counters[N.retries] = q.counters[N.retries] + 1
   if delay > 0 then
     m.state = 'B'
     changed(q, m)
-    q.counters.backing_off = q.counters.backing_off + 1
+    q.counters[N.backing_off] = q.counters[N.backing_off] + 1
     fall_due_at(q, q.now + delay, 'b' .. m.place)
   else
     make_ready(q, m)
@@ -103,7 +107,7 @@ end
 
 local function end_backoff(q, m)
   redis.call('ZREM', q.due, 'b' .. m.place)
-  q.counters.backing_off = q.counters.backing_off - 1
+  q.counters[N.backing_off] = q.counters[N.backing_off] - 1
 end
 
 -- Settles a message that is not leased.
@@ -111,15 +115,15 @@ local function cancel(q, m)
   local c = q.counters
   if m.state == 'D' then
     redis.call('ZREM', q.due, 'd' .. m.id)
-    c.delayed = c.delayed - 1
+    c[N.delayed] = c[N.delayed] - 1
   elseif m.state == 'B' then
     end_backoff(q, m)
   elseif m.state == 'H' then
-    c.held = c.held - 1
+    c[N.held] = c[N.held] - 1
   elseif m.state == 'R' then
     withdraw(q, m)
   end
-  c.cancelled = c.cancelled + 1
+  c[N.cancelled] = c[N.cancelled] + 1
   keep_result(q, m, 'c', '')
   settle(q, m)
 end
@@ -129,5 +133,5 @@ local function drop_dead(q, ids)
   bulk('HDEL', q.x, ids)
   bulk('ZREM', q.xo, ids)
   bulk('HDEL', q.y, ids)
-  c.dead = c.dead - #ids
+  c[N.dead] = c[N.dead] - #ids
 end

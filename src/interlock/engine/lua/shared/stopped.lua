@@ -11,7 +11,7 @@ local function stopped(q, from, how)
     if m.state == 'B' then
       end_backoff(q, m)
     else
-      q.counters.held = q.counters.held - 1
+      q.counters[N.held] = q.counters[N.held] - 1
     end
     how(m)
   end

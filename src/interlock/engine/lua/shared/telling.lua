@@ -20,7 +20,7 @@ end
 
 -- A ready message that is paused waits.
 local function state_of(q, m)
-  if m.state == 'R' and (q.counters.halted > 0 or paused_key(q, m)) or m.state == 'P' then
+  if m.state == 'R' and (q.counters[N.halted] > 0 or paused_key(q, m)) or m.state == 'P' then
     return 'waiting'
   end
   return STATES[m.state]

@@ -9,17 +9,17 @@ local function wait_for(q, kind, consumer, wait)
   local c, ends = q.counters, q.now + wait
   redis.call('ZADD', q['w:' .. kind], digits(ends), consumer)
   if kind == 'room' then
-    c.room_until = math.max(c.room_until, ends)
+    c[N.room_until] = math.max(c[N.room_until], ends)
   else
     redis.call('DEL', q['wake:' .. kind])
-    c.wake_until = math.max(c.wake_until, ends)
+    c[N.wake_until] = math.max(c[N.wake_until], ends)
   end
 end
 
 -- A caller that asks again waits no more.
 local function woken(q, consumer, kind)
   local c = q.counters
-  if (kind == 'room' and c.room_until or c.wake_until) > q.now then
+  if (kind == 'room' and c[N.room_until] or c[N.wake_until]) > q.now then
     redis.call('ZREM', q['w:' .. kind], consumer)
   end
 end
@@ -41,29 +41,29 @@ local function wake(q, kind, list, most)
     redis.call('RPUSH', list, unpack(elements))
   end
   local c = q.counters
-  local ends = kind == 'room' and c.room_until or c.wake_until
+  local ends = kind == 'room' and c[N.room_until] or c[N.wake_until]
   redis.call('PEXPIRE', list, math.ceil(math.min(ends - q.now, MAX_SPAN) / 1000))
 end
 
 local function wake_all(q)
   local c = q.counters
-  if c.wake_until > q.now then
+  if c[N.wake_until] > q.now then
     for kind in pairs(KINDS) do
       if kind ~= 'told' then
-        local most = c.halted == 0 and ready_count(c, kind) or 0
-        if c.sealed > 0 and c.unsettled == 0 then
+        local most = c[N.halted] == 0 and ready_count(c, kind) or 0
+        if c[N.sealed] > 0 and c[N.unsettled] == 0 then
           most = NEVER
         end
         wake(q, kind, q['wake:' .. kind], most)
       end
     end
   end
-  if c.room_until > q.now then
+  if c[N.room_until] > q.now then
     local size, bytes = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
-    local free = size > 0 and size - c.unsettled or NEVER
-    if bytes > 0 and c.bytes >= bytes then
+    local free = size > 0 and size - c[N.unsettled] or NEVER
+    if bytes > 0 and c[N.bytes] >= bytes then
       free = 0
     end
-    wake(q, 'room', q.room, c.sealed > 0 and NEVER or free)
+    wake(q, 'room', q.room, c[N.sealed] > 0 and NEVER or free)
   end
 end

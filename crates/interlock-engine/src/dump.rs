@@ -1,0 +1,152 @@
+//! A queue as bytes, with all that the wire keeps beside the scheduler: what it was declared as, the
+//! last reply of each consumer, results. Who waits is left out: a connection does not outlive a server.
+
+use interlock_core::queue::bytes::{number, option, string, Damaged, Reader};
+use interlock_core::queue::types::Then;
+
+use crate::args::{self, refuse, Args, Read};
+use crate::consumers::Consumers;
+use crate::declare::{Declared, Durability};
+use crate::queue::{Body, Queue};
+use crate::results::Results;
+use crate::Engine;
+
+/// The first byte. A change of the form takes the next number.
+const VERSION: u8 = 1;
+
+const DURABILITIES: [Durability; 3] =
+    [Durability::None, Durability::EverySecond, Durability::Always];
+
+impl Queue {
+    pub fn dump(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[VERSION, u8::from(self.is_declared), u8::from(self.sealed)]);
+        write_declared(out, &self.declared);
+        self.consumers.dump(out);
+        self.results.dump(out);
+        number(out, self.weight);
+        self.scheduler.dump(out, |body, out| {
+            number(out, body.result);
+            number(out, u64::from(body.extra_weight));
+            out.extend_from_slice(&body.data);
+        });
+    }
+
+    /// A queue of this name as it was dumped.
+    pub fn restored(name: &[u8], bytes: &[u8]) -> Result<Queue, Damaged> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte("version")? != VERSION {
+            return Err(Damaged { at: 0, wanted: "version that is known" });
+        }
+        let is_declared = reader.byte("declaration")? != 0;
+        let sealed = reader.byte("seal")? != 0;
+        let declared = read_declared(&mut reader)?;
+        let mut queue = Queue::new(name, declared.durability);
+        queue.consumers = Consumers::restored(&mut reader)?;
+        queue.results = Results::restored(&mut reader, declared.results)?;
+        queue.weight = reader.number("weight")?;
+        (queue.declared, queue.is_declared, queue.sealed) = (declared, is_declared, sealed);
+        queue.scheduler = queue.scheduler.restored(reader.rest(), read_body)?;
+        Ok(queue)
+    }
+}
+
+impl Queue {
+    /// Becomes what a record says: see `Journal`.
+    pub fn replace<A: Args + ?Sized>(&mut self, args: &A) -> Read<()> {
+        let mut from = args::Reader::new("state", args);
+        let bytes = from.take(format_args!("state"))?;
+        from.end()?;
+        match Queue::restored(&self.name, bytes) {
+            Ok(queue) => *self = Queue { counted: self.counted, alarm: self.alarm, ..queue },
+            Err(damaged) => return refuse("BADARG", "state", damaged),
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Appends a durable queue as bytes, and answers what `meanwhile` does: while both happen nobody
+    /// calls it. `None`: there is no such queue, or it is not durable.
+    pub fn dump<R>(
+        &self,
+        name: &[u8],
+        out: &mut Vec<u8>,
+        meanwhile: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let cell = self.queues.read().get(name).cloned()?;
+        let queue = cell.lock_arc();
+        if !queue.is_durable() {
+            return None;
+        }
+        queue.dump(out);
+        Some(meanwhile())
+    }
+
+    /// Puts a queue in, or in the place of one, as it was dumped.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no dump.
+    pub fn restore(&self, name: &[u8], bytes: &[u8]) -> Result<(), Damaged> {
+        let restored = Queue::restored(name, bytes)?;
+        let cell = self.cell(name);
+        let mut queue = cell.lock_arc();
+        *queue = Queue { counted: queue.counted, alarm: queue.alarm, ..restored };
+        self.after(&mut queue);
+        Ok(())
+    }
+}
+
+fn read_body(bytes: &[u8]) -> Option<Body> {
+    let mut reader = Reader::new(bytes);
+    let result = reader.number("time of a result").ok()?;
+    let extra_weight = reader.small("weight").ok()?;
+    Some(Body { data: reader.rest().into(), result, extra_weight })
+}
+
+fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
+    let Declared { max_size, max_bytes, max_dead, window, attempts, first, factor, .. } = declared;
+    let Declared { longest, jitter, then, results, durability, .. } = declared;
+    for value in [max_size, max_bytes, max_dead, window, first, factor, longest, results] {
+        number(out, *value);
+    }
+    option(out, attempts.map(u64::from));
+    let durability = DURABILITIES.iter().position(|one| one == durability).expect("one of all");
+    out.extend_from_slice(&[u8::from(*jitter), u8::from(*then == Then::Hold), durability as u8]);
+}
+
+fn read_declared(reader: &mut Reader<'_>) -> Result<Declared, Damaged> {
+    let mut declared = Declared::default_of(Durability::None);
+    let Declared { max_size, max_bytes, max_dead, window, first, factor, longest, results, .. } =
+        &mut declared;
+    for value in [max_size, max_bytes, max_dead, window, first, factor, longest, results] {
+        *value = reader.number("option")?;
+    }
+    let attempts = reader.option("attempts")?.map(u32::try_from).transpose();
+    declared.attempts = attempts.or_else(|_| reader.damaged("attempts"))?;
+    declared.jitter = reader.byte("jitter")? != 0;
+    declared.then = if reader.byte("end of a policy")? == 0 { Then::Dead } else { Then::Hold };
+    let durability = DURABILITIES.get(usize::from(reader.byte("durability")?)).copied();
+    declared.durability = durability.map_or_else(|| reader.damaged("durability"), Ok)?;
+    Ok(declared)
+}
+
+/// Appends a byte string and, behind it, how much room it was kept in: a bound counts the room.
+pub fn roomy(out: &mut Vec<u8>, bytes: &Vec<u8>) {
+    string(out, bytes);
+    number(out, bytes.capacity() as u64);
+}
+
+pub fn read_roomy(reader: &mut Reader<'_>, wanted: &'static str) -> Result<Vec<u8>, Damaged> {
+    let bytes = reader.string(wanted)?;
+    let room: usize = reader.small(wanted)?;
+    if room < bytes.len() || room > MOST_ROOM {
+        return reader.damaged(wanted);
+    }
+    let mut roomy = Vec::with_capacity(room);
+    roomy.extend_from_slice(bytes);
+    Ok(roomy)
+}
+
+/// Damage must not ask for all memory.
+const MOST_ROOM: usize = 4 << 30;

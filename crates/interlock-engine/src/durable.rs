@@ -1,0 +1,322 @@
+//! Durable queues: what a [`Journal`](crate::Journal) records, in the journal of `interlock-journal`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use interlock_engine::durable::{Durable, Repair};
+//! use interlock_engine::{Durability, Engine, Function, Outcome, Settings};
+//! use interlock_journal::storage::disk::Disk;
+//!
+//! let folder = std::env::temp_dir().join(format!("interlock-durable-{}", std::process::id()));
+//! let start = || {
+//!     let durable = Arc::new(Durable::new());
+//!     let settings = Settings {
+//!         durability: Durability::Always,
+//!         journal: Some(durable.clone()),
+//!         ..Settings::default()
+//!     };
+//!     let engine = Engine::new(settings);
+//!     let disk = Disk::open(&folder).unwrap();
+//!     let report = durable.open(&engine, disk, Default::default(), Repair::Refuse).unwrap();
+//!     (durable, engine, report)
+//! };
+//! let call = |engine: &Engine, function, args: &[&str], now| {
+//!     let (mut out, mut served) = (Vec::new(), Vec::new());
+//!     let key = Some(&b"il:{mail}"[..]);
+//!     assert_eq!(engine.call(function, key, args, now, None, &mut out, &mut served), Outcome::Done);
+//!     String::from_utf8(out).unwrap()
+//! };
+//! let (durable, engine, _) = start();
+//! call(&engine, Function::Put, &["me", "1", "0", "hello", "1", "0", "0", "room:7"], 1_000);
+//! durable.commit().unwrap(); // and only now the reply may leave
+//! drop((durable, engine));
+//!
+//! let (_, engine, report) = start();
+//! assert_eq!(report.replayed, 2); // the queue's name, and the put
+//! let lease = call(&engine, Function::Lease, &["you", "1", "0", "1", "500", "any"], 2_000);
+//! assert!(lease.contains("hello"));
+//! # std::fs::remove_dir_all(folder).unwrap();
+//! ```
+//!
+//! A queue has a number in the journal, given by the first record of it, which holds its name. In a
+//! snapshot the name stands before the queue's dump.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::OnceLock;
+
+use hashbrown::HashMap;
+use interlock_core::queue::bytes::{string, Reader};
+use interlock_core::queue::types::Time;
+use interlock_journal::snapshot::Made;
+use interlock_journal::storage::disk::Disk;
+use interlock_journal::storage::Storage;
+use interlock_journal::{journal, Entry, Record, Refused, Replay};
+use parking_lot::RwLock;
+
+use crate::{Durability, Engine, Journal};
+
+pub use interlock_journal::{OpenError, Repair, Report};
+
+/// The numbers of functions in records, which stay what they are; what is recorded most comes first.
+const FUNCTIONS: [(u8, &str); 23] = [
+    (19, "next"),
+    (16, "put"),
+    (18, "settle"),
+    (2, "granted"),
+    (17, "lease"),
+    (1, "tick"),
+    (3, "parked"),
+    (4, "purged"),
+    (5, "state"),
+    (6, FORGOTTEN),
+    (20, "extend"),
+    (21, "configure"),
+    (22, "cancel"),
+    (23, "revoke"),
+    (24, "retry"),
+    (25, "skip"),
+    (26, "bury"),
+    (27, "requeue"),
+    (28, "purge"),
+    (29, "pause"),
+    (30, "resume"),
+    (31, "seal"),
+    (32, "reopen"),
+];
+/// The record that gives a queue its number.
+const NAME: u8 = 0;
+const FORGOTTEN: &str = "forgotten";
+
+/// The records of an engine's durable queues.
+pub struct Durable<S: Storage = Disk> {
+    journal: OnceLock<interlock_journal::Journal<S>>,
+    numbers: RwLock<Numbers>,
+}
+
+#[derive(Default)]
+struct Numbers {
+    of: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    last: u32,
+}
+
+thread_local! {
+    /// What this thread recorded since its last commit.
+    static TURN: Cell<Turn> = const { Cell::new(Turn { last: 0, durability: journal::Durability::None }) };
+    /// Why something could not be recorded since then.
+    static LOST: std::cell::RefCell<Option<Refused>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Sequence of the last record; 0 for none. And the strongest promise of all.
+#[derive(Clone, Copy)]
+struct Turn {
+    last: u64,
+    durability: journal::Durability,
+}
+
+impl<S: Storage> Default for Durable<S> {
+    fn default() -> Self {
+        Durable { journal: OnceLock::new(), numbers: RwLock::default() }
+    }
+}
+
+impl<S: Storage> Durable<S> {
+    pub fn new() -> Self {
+        Durable::default()
+    }
+
+    /// Opens the journal and makes the queues of an engine, which has none yet, as they were. Until then
+    /// durable queues can only be read.
+    ///
+    /// # Errors
+    ///
+    /// As [`interlock_journal::open`]. The engine then holds what had been read, and is of no use.
+    pub fn open(
+        &self,
+        engine: &Engine,
+        storage: S,
+        settings: interlock_journal::Settings,
+        repair: Repair,
+    ) -> Result<Report, OpenError> {
+        let mut replayer =
+            Replayer { engine, names: HashMap::default(), last: 0, strangers: Default::default() };
+        let (journal, report) = interlock_journal::open(storage, settings, repair, &mut replayer)?;
+        if let Some(number) = replayer.strangers.iter().min() {
+            let why = format!("queue {number} has records, and no name");
+            return Err(OpenError::Replay {
+                file: "the journal".into(),
+                sequence: report.last,
+                why,
+            });
+        }
+        let mut numbers = self.numbers.write();
+        numbers.last = replayer.last;
+        numbers.of = replayer.names.into_iter().map(|(number, name)| (name, number)).collect();
+        drop(numbers);
+        assert!(self.journal.set(journal).is_ok(), "a journal is opened once");
+        Ok(report)
+    }
+
+    /// The journal once it is open, for [`tick`](interlock_journal::Journal::tick),
+    /// [`prepare`](interlock_journal::Journal::prepare) and what it can be asked.
+    pub fn journal(&self) -> Option<&interlock_journal::Journal<S>> {
+        self.journal.get()
+    }
+
+    /// The end of a turn of this thread: when it returns, what its calls answered, and whom they served,
+    /// may be told. A thread records for one engine.
+    ///
+    /// # Errors
+    ///
+    /// Why it must not be told.
+    pub fn commit(&self) -> Result<(), Refused> {
+        let Turn { last, durability } =
+            TURN.replace(Turn { last: 0, durability: journal::Durability::None });
+        if let Some(lost) = LOST.take() {
+            return Err(lost);
+        }
+        match self.journal.get() {
+            Some(journal) if last > 0 => journal.commit(last, durability),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the state of all durable queues, one after the other, so that old records can go. Each
+    /// queue is held while its state is copied in memory, and not while it is written.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails or is full: the journal goes on as it was.
+    pub fn snapshot(&self, engine: &Engine) -> io::Result<Made> {
+        let journal = self.journal.get().ok_or_else(|| io::Error::other("it is not open"))?;
+        let mut snapshot = journal.snapshot()?;
+        let numbers: Vec<(Box<[u8]>, u32)> = {
+            let numbers = self.numbers.read();
+            numbers.of.iter().map(|(name, number)| (name.clone(), *number)).collect()
+        };
+        let mut state = Vec::new();
+        for (name, number) in numbers {
+            state.clear();
+            string(&mut state, &name);
+            if let Some(last) = engine.dump(&name, &mut state, || journal.last()) {
+                snapshot.queue(number, last, &state)?;
+            }
+        }
+        snapshot.finish()
+    }
+
+    fn append(
+        &self,
+        entry: Entry,
+        durability: journal::Durability,
+        args: &[&[u8]],
+    ) -> Result<(), Refused> {
+        let journal = self.journal.get().ok_or(Refused::Closed)?;
+        let sequence = journal.append(entry, args.iter().copied())?;
+        let turn = TURN.get();
+        TURN.set(Turn { last: sequence, durability: turn.durability.max(durability) });
+        Ok(())
+    }
+
+    /// The number of a queue, whose lock is held.
+    fn number(
+        &self,
+        queue: &[u8],
+        durability: journal::Durability,
+        time: Time,
+    ) -> Result<u32, Refused> {
+        if let Some(&number) = self.numbers.read().of.get(queue) {
+            return Ok(number);
+        }
+        let mut numbers = self.numbers.write();
+        let number = numbers.last + 1;
+        self.append(Entry { queue: number, time, function: NAME }, durability, &[queue])?;
+        numbers.last = number;
+        numbers.of.insert(queue.into(), number);
+        Ok(number)
+    }
+}
+
+impl<S: Storage> Journal for Durable<S> {
+    fn record(
+        &self,
+        queue: &[u8],
+        durability: Durability,
+        now: Time,
+        function: &str,
+        args: &[&[u8]],
+    ) {
+        let durability = match durability {
+            Durability::Always => journal::Durability::Always,
+            Durability::EverySecond => journal::Durability::EverySecond,
+            Durability::None => journal::Durability::None,
+        };
+        let code = FUNCTIONS.iter().find(|(_, name)| *name == function).map(|(code, _)| *code);
+        let code = code.expect("every function that is recorded has a number");
+        let recorded = self.number(queue, durability, now).and_then(|number| {
+            self.append(Entry { queue: number, time: now, function: code }, durability, args)
+        });
+        if let Err(refused) = recorded {
+            LOST.set(Some(refused));
+        } else if function == FORGOTTEN {
+            self.numbers.write().of.remove(queue);
+        }
+    }
+
+    fn accepts(&self, growing: bool) -> Result<(), String> {
+        match self.journal.get() {
+            Some(journal) => journal.accepts(growing).map_err(|refused| refused.to_string()),
+            None => Err("the journal is not open".to_owned()),
+        }
+    }
+}
+
+/// Makes the calls of a journal again.
+struct Replayer<'a> {
+    engine: &'a Engine,
+    names: HashMap<u32, Box<[u8]>, foldhash::fast::RandomState>,
+    last: u32,
+    /// Numbers without a name, of queues that must turn out to be durable no longer.
+    strangers: hashbrown::HashSet<u32, foldhash::fast::RandomState>,
+}
+
+impl Replay for Replayer<'_> {
+    fn snapshot(&mut self, queue: u32, state: &[u8]) -> Result<(), String> {
+        let mut reader = Reader::new(state);
+        let name = reader.string("name").map_err(|damaged| damaged.to_string())?;
+        self.engine.restore(name, reader.rest()).map_err(|damaged| damaged.to_string())?;
+        self.names.insert(queue, name.into());
+        self.last = self.last.max(queue);
+        Ok(())
+    }
+
+    fn call(&mut self, record: &Record<'_>) -> Result<(), String> {
+        let args: Vec<&[u8]> = record.arguments().collect();
+        if record.function == NAME {
+            let [name] = args[..] else { return Err("a queue has one name".into()) };
+            self.names.insert(record.queue, name.into());
+            self.last = self.last.max(record.queue);
+            return Ok(());
+        }
+        let known = FUNCTIONS.iter().find(|(code, _)| *code == record.function);
+        let Some((_, function)) = known else {
+            return Err(format!("no function has the number {}", record.function));
+        };
+        let forgotten = *function == FORGOTTEN;
+        let Some(name) = self.names.get(&record.queue) else {
+            // It was durable when a snapshot began, and no longer when that came to it.
+            if forgotten {
+                self.strangers.remove(&record.queue);
+            } else {
+                self.strangers.insert(record.queue);
+            }
+            return Ok(());
+        };
+        let made = self.engine.replay(name, function, &args[..], record.time);
+        let made = made
+            .map_err(|refused| format!("queue {}: {}", String::from_utf8_lossy(name), refused.0));
+        if forgotten {
+            self.names.remove(&record.queue);
+        }
+        made
+    }
+}

@@ -1,0 +1,218 @@
+//! An engine whose machine stopped answers, once it is started again, as one that never stopped.
+
+use std::sync::Arc;
+
+use interlock_engine::durable::{Durable, OpenError, Repair, Report};
+use interlock_engine::{Durability, Engine, Function, Outcome, Settings};
+use interlock_journal::storage::simulated::{Faults, Simulated};
+use interlock_journal::storage::Fill;
+
+use crate::replaying::{look, random_call};
+use crate::{strings, KEY, START};
+
+type Stored = Arc<Durable<Simulated>>;
+
+fn start(disk: &Simulated) -> Result<(Stored, Engine, Report), OpenError> {
+    let durable = Arc::new(Durable::new());
+    let settings = Settings {
+        durability: Durability::Always,
+        journal: Some(durable.clone()),
+        ..Settings::default()
+    };
+    let engine = Engine::new(settings);
+    let settings = interlock_journal::Settings {
+        segment: 8_192,
+        fill: Fill::Written,
+        longest: 1 << 20,
+        salt: 1,
+    };
+    let report = durable.open(&engine, disk.clone(), settings, Repair::Refuse)?;
+    Ok((durable, engine, report))
+}
+
+fn call(engine: &Engine, function: &str, text: &str, now: u64) -> Result<Vec<String>, String> {
+    let (mut out, mut served) = (Vec::new(), Vec::new());
+    let args: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    let args: Vec<&str> =
+        args.into_iter().map(|word| if word == "-" { "" } else { word }).collect();
+    let function = Function::named(format!("il1_{function}").as_bytes()).expect("a function");
+    match engine.call(function, Some(KEY), &args[..], now, None, &mut out, &mut served) {
+        Outcome::Done => strings(&out),
+        Outcome::Refused(refused) => Err(refused.0),
+        Outcome::Parked => unreachable!("without a ticket"),
+    }
+}
+
+#[test]
+fn an_engine_that_was_started_again_answers_as_one_that_never_stopped() {
+    let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("INTERLOCK_SEED={seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (mut snapshots, mut replayed) = (0, 0);
+    for _ in 0..200 {
+        let (of_snapshots, of_records) = life(&mut rng);
+        snapshots += of_snapshots;
+        replayed += of_records;
+    }
+    assert!(snapshots > 100 && replayed > 1_000, "{snapshots} snapshots, {replayed} records");
+}
+
+/// One engine through many restarts, beside one that is never stopped.
+fn life(rng: &mut fastrand::Rng) -> (u64, u64) {
+    let mut disk = Simulated::new(rng.u64(..));
+    let (mut durable, mut engine, _) = start(&disk).unwrap();
+    let (_, steady, _) = start(&Simulated::new(1)).unwrap();
+    let (mut now, mut calls) = (START, [0u64; 4]);
+    let mut leased: Vec<(String, String)> = vec![("5".into(), "6".into())];
+    let (mut snapshots, mut replayed) = (0, 0);
+    for _ in 0..rng.u64(1..250) {
+        now += if rng.bool() { 0 } else { rng.u64(..30) };
+        let (function, args) = random_call(rng, &mut calls, &leased);
+        let ask = |engine: &Engine| {
+            let (mut out, mut served) = (Vec::new(), Vec::new());
+            let outcome =
+                engine.call(function, Some(KEY), &args[..], now, None, &mut out, &mut served);
+            (outcome, out)
+        };
+        let answer = ask(&engine);
+        durable.commit().unwrap();
+        assert_eq!(answer, ask(&steady));
+        if let Some(all) =
+            Some(&answer.1).filter(|out| !out.is_empty()).and_then(|out| strings(out).ok())
+        {
+            let numbers: Vec<String> = all.into_iter().filter(|one| one.len() == 16).collect();
+            for token in numbers.iter().take(6) {
+                leased.extend(numbers.iter().take(6).map(|id| (token.clone(), id.clone())));
+            }
+            let from = leased.len().saturating_sub(40);
+            leased.drain(..from);
+        }
+        if rng.u8(..) < 10 {
+            durable.snapshot(&engine).unwrap();
+        }
+        if rng.u8(..) < 12 {
+            drop((durable, engine));
+            disk = disk.restart();
+            let (stored, started, report) = start(&disk).unwrap();
+            snapshots += u64::from(report.snapshot.is_some());
+            replayed += report.replayed;
+            (durable, engine) = (stored, started);
+        }
+    }
+    drop((durable, engine));
+    let (durable, engine, _) = start(&disk.restart()).unwrap();
+    // A scan goes through messages and lanes as they lie, in no order.
+    let unordered = |engine: &Engine| {
+        let mut told = look(engine, now, &calls);
+        for scanned in told[2..4].iter_mut().flatten() {
+            scanned.sort();
+        }
+        told
+    };
+    assert_eq!(unordered(&engine), unordered(&steady));
+    durable.commit().unwrap();
+    (snapshots, replayed)
+}
+
+#[test]
+fn a_queue_that_becomes_durable_takes_along_what_it_holds_and_is_forgotten_when_it_is_not_any_more()
+{
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    call(&engine, "configure", "DURABILITY none", START).unwrap();
+    call(&engine, "put", "- 0 0 first 1 0 0 a", START).unwrap();
+    call(&engine, "put", "- 0 0 second 1 0 0 a", START).unwrap();
+    call(&engine, "configure", "REPLACE DURABILITY everysec MAXSIZE 9", START).unwrap();
+    call(&engine, "lease", "me 1 0 1 500 any", START + 9).unwrap();
+    durable.commit().unwrap();
+    drop((durable, engine));
+
+    let (durable, engine, _) = start(&disk).unwrap();
+    let stats = call(&engine, "stats", "", START + 9).unwrap();
+    assert_eq!(stats[1], "2");
+    assert_eq!(call(&engine, "configure", "", START + 9).unwrap()[23], "everysec");
+    let again = call(&engine, "lease", "me 1 0 1 500 any", START + 9).unwrap();
+    assert!(again.contains(&"first".to_owned()), "{again:?}");
+    durable.snapshot(&engine).unwrap();
+    call(&engine, "configure", "REPLACE DURABILITY none", START + 10).unwrap();
+    call(&engine, "put", "- 0 0 third 0 0 0", START + 10).unwrap();
+    durable.commit().unwrap();
+    drop((durable, engine));
+
+    let (durable, engine, report) = start(&disk).unwrap();
+    assert_eq!(engine.names(), [] as [Box<[u8]>; 0], "{report}");
+    // The name comes again, as another queue.
+    call(&engine, "put", "- 0 0 anew 0 0 0", START + 11).unwrap();
+    durable.commit().unwrap();
+    drop((durable, engine));
+    let (_, engine, _) = start(&disk).unwrap();
+    assert_eq!(call(&engine, "stats", "", START + 11).unwrap()[1], "1");
+}
+
+#[test]
+fn a_put_that_cannot_be_recorded_is_refused_before_it_is_made() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    call(&engine, "put", "- 0 0 kept 0 0 0", START).unwrap();
+    durable.commit().unwrap();
+    disk.set_faults(Faults { fail_sync_in: Some(0), ..Faults::default() });
+    call(&engine, "put", "- 0 0 lost 0 0 0", START).unwrap();
+    durable.commit().unwrap_err();
+    for (function, text) in [("put", "- 0 0 more 0 0 0"), ("lease", "me 1 0 1 500 any")] {
+        let refused = call(&engine, function, text, START).unwrap_err();
+        assert!(
+            refused.starts_with(&format!("MISCONF il1_{function}: the journal failed: ")),
+            "{refused}"
+        );
+        assert!(refused.contains("input/output error"), "{refused}");
+    }
+    assert_eq!(call(&engine, "stats", "", START).unwrap()[1], "2", "it can still be looked at");
+}
+
+#[test]
+fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    let id = call(&engine, "put", "- 0 0 kept 0 0 0", START).unwrap().swap_remove(0);
+    disk.set_faults(Faults { capacity: Some(9_000), ..Faults::default() });
+    durable.journal().unwrap().prepare().unwrap_err();
+    let refused = call(&engine, "put", "- 0 0 more 0 0 0", START).unwrap_err();
+    assert!(
+        refused.starts_with("MISCONF il1_put: the journal's disk is nearly full: "),
+        "{refused}"
+    );
+    let token = call(&engine, "lease", "me 1 0 1 500 any", START).unwrap().swap_remove(0);
+    let acked = call(&engine, "settle", &format!("me 2 ACK {token} {id}"), START).unwrap();
+    assert_eq!(acked, ["ACKED"]);
+    durable.commit().unwrap();
+    disk.set_faults(Faults::default());
+    durable.journal().unwrap().tick().unwrap();
+    call(&engine, "put", "- 0 0 more 0 0 0", START).unwrap();
+}
+
+#[test]
+fn a_function_that_is_not_known_is_refused() {
+    let disk = Simulated::new(3);
+    let settings = interlock_journal::Settings { salt: 1, ..Default::default() };
+    struct Nothing;
+    impl interlock_journal::Replay for Nothing {
+        fn snapshot(&mut self, _: u32, _: &[u8]) -> Result<(), String> {
+            Ok(())
+        }
+        fn call(&mut self, _: &interlock_journal::Record<'_>) -> Result<(), String> {
+            Ok(())
+        }
+    }
+    let settings = interlock_journal::Settings { segment: 8_192, ..settings };
+    let (journal, _) =
+        interlock_journal::open(disk.clone(), settings, Repair::Refuse, &mut Nothing).unwrap();
+    let entry = interlock_journal::Entry { queue: 1, time: START, function: 200 };
+    let last = journal.append(entry, [&b"argument"[..]]).unwrap();
+    journal.commit(last, interlock_journal::Durability::Always).unwrap();
+    drop(journal);
+    let Err(error) = start(&disk) else { panic!("started") };
+    let text =
+        "segment-00000000000000000001: record 1 cannot be replayed: no function has the number 200";
+    assert_eq!(error.to_string(), text);
+}

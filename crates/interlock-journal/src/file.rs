@@ -1,0 +1,148 @@
+//! Names and heads of the files in a journal's folder.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `segment-NUMBER` | records, rising without a gap from one segment to the next |
+//! | `snapshot-NUMBER` | the state of each queue; NUMBER is the sequence up to which no record is needed |
+//! | `*.new` | was being made when the process ended; removed |
+//! | `*.aside-N` | was set aside by an operator; not looked at |
+//! | `lock` | held by the process that has the journal open |
+//!
+//! A file begins with 64 bytes: what it is, the version of the form, its kind, its number, the
+//! sequence of its first record, the salt of its checksums, its length as it was made, which record
+//! it follows, and a checksum of these.
+
+/// Bytes before the first record.
+pub const HEAD: usize = 64;
+/// The version of the form that this crate writes, and the only one that it reads.
+pub const VERSION: u32 = 1;
+const MAGIC: &[u8; 8] = b"ILJOURNL";
+
+/// A file that is being made.
+pub const NEW: &str = ".new";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    Segment = 1,
+    Snapshot = 2,
+}
+
+/// What a file says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub kind: Kind,
+    pub number: u64,
+    /// Sequence of the first record of a segment; of a snapshot, up to where no record is needed.
+    pub first: u64,
+    /// What the checksums of its records begin with.
+    pub salt: u32,
+    /// Bytes of a segment as it was made; 0 of a snapshot.
+    pub length: u64,
+    /// Sequence of the last record of the segment before: `first` less 1, but where a repair left a gap.
+    pub follows: u64,
+}
+
+/// Why a file's head is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadHead {
+    /// Written by another program, or by nobody.
+    NoJournal,
+    Version(u32),
+    /// Written by this one, and changed since.
+    Damaged,
+}
+
+impl Head {
+    pub fn encode(&self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(self.kind as u32).to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.first.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[36..44].copy_from_slice(&self.length.to_le_bytes());
+        bytes[44..52].copy_from_slice(&self.follows.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..HEAD - 4]);
+        bytes[HEAD - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The head of a file that should be of this kind and number.
+    pub fn decode(bytes: &[u8], kind: Kind, number: u64) -> Result<Head, BadHead> {
+        let Some(head) = bytes.first_chunk::<HEAD>() else { return Err(BadHead::Damaged) };
+        let four = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4"));
+        let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8"));
+        let whole = crc32c::crc32c(&head[..HEAD - 4]) == four(HEAD - 4);
+        if &head[..8] != MAGIC {
+            // Zeroes are what a disk shows where it lost a head, or the rest of one.
+            let same = head.iter().zip(MAGIC).take_while(|(byte, magic)| byte == magic).count();
+            let lost = head[same..8].iter().all(|byte| *byte == 0);
+            return Err(if lost { BadHead::Damaged } else { BadHead::NoJournal });
+        }
+        // A later version may have its checksum elsewhere.
+        if four(8) != VERSION && four(8) != 0 {
+            return Err(BadHead::Version(four(8)));
+        }
+        let found = Head {
+            kind,
+            number,
+            first: eight(24),
+            salt: four(32),
+            length: eight(36),
+            follows: eight(44),
+        };
+        if !whole || four(12) != kind as u32 || eight(16) != number {
+            return Err(BadHead::Damaged);
+        }
+        Ok(found)
+    }
+
+    pub fn name(&self) -> String {
+        name(self.kind, self.number)
+    }
+}
+
+/// A file's name, by which names sort as their numbers do.
+pub fn name(kind: Kind, number: u64) -> String {
+    match kind {
+        Kind::Segment => format!("segment-{number:020}"),
+        Kind::Snapshot => format!("snapshot-{number:020}"),
+    }
+}
+
+/// The number in a name of this kind.
+pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
+    let prefix = if kind == Kind::Segment { "segment-" } else { "snapshot-" };
+    let number = name_of.strip_prefix(prefix)?.parse().ok()?;
+    (name(kind, number) == name_of).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_heads_are_read_again_and_nothing_else_is() {
+        for kind in [Kind::Segment, Kind::Snapshot] {
+            for value in [0, 1, 17, u64::MAX] {
+                assert_eq!(number(&name(kind, value), kind), Some(value));
+                let head = Head { kind, number: value, first: 5, salt: 6, length: 7, follows: 4 };
+                assert_eq!(Head::decode(&head.encode(), kind, value), Ok(head));
+            }
+        }
+        for strange in ["segment-1", "segment-", "lock", "segment-00000000000000000001.new"] {
+            assert_eq!(number(strange, Kind::Segment), None, "{strange}");
+        }
+        let mut bytes =
+            Head { kind: Kind::Segment, number: 3, first: 9, salt: 1, length: 0, follows: 8 }
+                .encode();
+        assert_eq!(Head::decode(&bytes, Kind::Segment, 4), Err(BadHead::Damaged));
+        assert_eq!(Head::decode(&bytes, Kind::Snapshot, 3), Err(BadHead::Damaged));
+        assert_eq!(Head::decode(&bytes[..63], Kind::Segment, 3), Err(BadHead::Damaged));
+        bytes[8] = 2;
+        assert_eq!(Head::decode(&bytes, Kind::Segment, 3), Err(BadHead::Version(2)));
+        assert_eq!(Head::decode(&[7; 64], Kind::Segment, 3), Err(BadHead::NoJournal));
+    }
+}

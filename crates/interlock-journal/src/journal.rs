@@ -1,0 +1,358 @@
+//! The journal that is written: appending, group commit, and the tick of each second.
+//!
+//! Records of one queue are appended under that queue's lock, so that they lie in the order in which
+//! its calls were made. An append copies into a buffer, and never waits for the disk. A commit takes
+//! all that was appended by then, by whomever, writes it at once and syncs it; whoever comes meanwhile
+//! waits, and mostly finds its own records on disk with those of the others.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use crate::condition::Refused;
+
+use crate::condition::Condition;
+use crate::record::{self, Head, Kind};
+use crate::storage::{File, Fill, Storage};
+use crate::writer::Writer;
+
+/// When an answer may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Once it is written: it is on disk when a segment is full, or the journal is closed.
+    None,
+    /// Once it is written: it is on disk within about a second.
+    EverySecond,
+    /// Once it is on disk.
+    Always,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bytes of a segment; one that must take a longer batch is longer.
+    pub segment: u64,
+    /// Whether zeroes are written into a segment beforehand, which makes syncs cheaper and costs as
+    /// many bytes again; worth it where there are queues with [`Durability::Always`].
+    pub fill: Fill,
+    /// Most bytes of a record's body.
+    pub longest: usize,
+    /// Begins the checksums; a random number.
+    pub salt: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let salt = RandomState::new().build_hasher().finish() as u32;
+        Settings { segment: 64 << 20, fill: Fill::Written, longest: 1 << 30, salt }
+    }
+}
+
+/// What is to be recorded of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub queue: u32,
+    /// µs since 1970, as the queue was given it.
+    pub time: u64,
+    pub function: u8,
+}
+
+/// A journal that is open. It may be used by several threads.
+#[derive(Debug)]
+pub struct Journal<S: Storage> {
+    pub(crate) storage: S,
+    pub(crate) settings: Settings,
+    pub(crate) condition: Condition,
+    pending: Mutex<Pending>,
+    pub(crate) writer: Mutex<Writer<S::File>>,
+    /// Held while a file is synced: of two that sync at once only one would be told of an error.
+    syncing: Mutex<()>,
+    /// Held while a segment is prepared, or a snapshot made.
+    preparing: Mutex<()>,
+    pub(crate) snapshotting: Mutex<()>,
+    written: AtomicU64,
+    durable: AtomicU64,
+    bytes: AtomicU64,
+    _lock: S::Lock,
+}
+
+/// What was appended and not yet taken by a commit.
+#[derive(Debug)]
+struct Pending {
+    bytes: Vec<u8>,
+    /// Sequence of the last record.
+    last: u64,
+    /// What the last mark said to be on disk.
+    marked: u64,
+}
+
+impl<S: Storage> Journal<S> {
+    pub(crate) fn new(
+        storage: S,
+        settings: Settings,
+        lock: S::Lock,
+        writer: Writer<S::File>,
+        last: u64,
+    ) -> Self {
+        Journal {
+            storage,
+            settings,
+            condition: Condition::default(),
+            pending: Mutex::new(Pending { bytes: Vec::new(), last, marked: last }),
+            writer: Mutex::new(writer),
+            syncing: Mutex::new(()),
+            preparing: Mutex::new(()),
+            snapshotting: Mutex::new(()),
+            written: AtomicU64::new(last),
+            durable: AtomicU64::new(last),
+            bytes: AtomicU64::new(0),
+            _lock: lock,
+        }
+    }
+
+    /// Whether records are taken: to be asked before the call is made. `growing`: it makes the queue
+    /// larger, as a put does.
+    ///
+    /// # Errors
+    ///
+    /// Why they are not. The call must then not be made, or what is kept would not be what was done.
+    #[inline]
+    pub fn accepts(&self, growing: bool) -> Result<(), Refused> {
+        self.condition.check(growing)
+    }
+
+    /// Appends a record of a call that was made; answers its sequence. Nothing is written yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`accepts`](Self::accepts); and if the arguments are longer than a record may be.
+    #[inline]
+    pub fn append<'a>(
+        &self,
+        entry: Entry,
+        arguments: impl IntoIterator<Item = &'a [u8]> + Clone,
+    ) -> Result<u64, Refused> {
+        self.condition.check(false)?;
+        let length = arguments.clone().into_iter().map(|argument| 4 + argument.len()).sum();
+        if length > self.settings.longest {
+            return Err(Refused::TooLong(length, self.settings.longest));
+        }
+        let mut pending = self.pending.lock();
+        Ok(self.append_to(&mut pending, entry, Kind::Call, |out| record::arguments(out, arguments)))
+    }
+
+    #[inline]
+    fn append_to(
+        &self,
+        pending: &mut Pending,
+        Entry { queue, time, function }: Entry,
+        kind: Kind,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> u64 {
+        // What is claimed to be on disk is: a store that is not seen yet only makes the claim smaller.
+        let behind = pending.last - self.durable.load(Ordering::Acquire);
+        pending.last += 1;
+        let sequence = pending.last;
+        let behind = u32::try_from(behind).unwrap_or(u32::MAX);
+        let head = Head { sequence, time, queue, behind, kind, function };
+        record::encode(&mut pending.bytes, self.settings.salt, head, body);
+        sequence
+    }
+
+    /// Sequence of the last record that was appended.
+    pub fn last(&self) -> u64 {
+        self.pending.lock().last
+    }
+
+    /// Sequence of the last record that is on disk.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Bytes written since it was opened, or since the last snapshot.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The end of a turn: returns when all records up to `sequence` are as safe as `durability` says.
+    ///
+    /// # Errors
+    ///
+    /// If they are not: the turn's answers must not be given. With [`Refused::Full`] the records are
+    /// kept, and are written before all others once there is room.
+    pub fn commit(&self, sequence: u64, durability: Durability) -> Result<(), Refused> {
+        let reached = || match durability {
+            Durability::Always => &self.durable,
+            Durability::EverySecond | Durability::None => &self.written,
+        };
+        if reached().load(Ordering::Acquire) >= sequence {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        // Another one's commit may have taken these along.
+        if reached().load(Ordering::Acquire) >= sequence {
+            return Ok(());
+        }
+        self.write(&mut writer)?;
+        if durability == Durability::Always {
+            self.sync_file(&**writer.file(), writer.last())?;
+        }
+        Ok(())
+    }
+
+    /// To be called each second: what was written is synced, and a journal that had no room tries again.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit).
+    pub fn tick(&self) -> Result<(), Refused> {
+        if let Some(Refused::Full(_) | Refused::Short(_)) = self.condition.get() {
+            self.prepare()?;
+        }
+        self.mark();
+        let (file, last) = {
+            let mut writer = self.writer.lock();
+            self.write(&mut writer)?;
+            (Arc::clone(writer.file()), writer.last())
+        };
+        // Not under the writer's lock: commits that need no sync go on meanwhile.
+        self.sync_file(&*file, last)
+    }
+
+    /// After a pause it is written down what is on disk: what is lost of that later was damaged, and not
+    /// torn off.
+    fn mark(&self) {
+        let mut pending = self.pending.lock();
+        let durable = self.durable();
+        if pending.last == durable && pending.marked < durable {
+            let entry = Entry { queue: 0, time: 0, function: 0 };
+            pending.marked = self.append_to(&mut pending, entry, Kind::Mark, |_| ());
+        }
+    }
+
+    /// Writes, syncs, and takes nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit).
+    pub fn close(&self) -> Result<(), Refused> {
+        self.condition.check(false)?;
+        let done = self.commit(self.last(), Durability::Always).and_then(|()| {
+            self.mark();
+            self.commit(self.last(), Durability::Always)
+        });
+        self.condition.set(Refused::Closed);
+        done
+    }
+
+    /// Makes the next segment, unless there is one: to be called now and then by a thread that may wait
+    /// for the disk, or a commit has to. Answers whether it made one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Short`] where there is no room for it.
+    pub fn prepare(&self) -> Result<bool, Refused> {
+        let _preparing = self.preparing.lock();
+        if self.writer.lock().has_spare() {
+            self.condition.recovered();
+            return Ok(false);
+        }
+        let Settings { segment, fill, .. } = self.settings;
+        match self.storage.create(SPARE, segment, fill) {
+            Ok(file) => {
+                self.writer.lock().set_spare(file, segment);
+                self.condition.recovered();
+                Ok(true)
+            }
+            Err(error) => {
+                let why = format!("{}: {error}", self.storage.describe(SPARE));
+                Err(self.condition.set(Refused::Short(why.into())))
+            }
+        }
+    }
+
+    /// Whether the segment in use is so full that the next one should be made.
+    pub fn wants_segment(&self) -> bool {
+        let writer = self.writer.lock();
+        !writer.has_spare() && writer.room() < self.settings.segment / 2
+    }
+
+    /// Writes all that was appended so far.
+    fn write(&self, writer: &mut Writer<S::File>) -> Result<(), Refused> {
+        if let Some(refused @ (Refused::Failed(_) | Refused::Closed)) = self.condition.get() {
+            return Err(refused);
+        }
+        loop {
+            // What did not fit before comes first.
+            if writer.batch.is_empty() {
+                let mut pending = self.pending.lock();
+                std::mem::swap(&mut writer.batch, &mut pending.bytes);
+                writer.batch_last = pending.last;
+            }
+            if writer.batch.is_empty() {
+                return Ok(());
+            }
+            if writer.room() < writer.batch.len() as u64 {
+                self.rotate(writer)?;
+            }
+            let length = writer.batch.len() as u64;
+            if let Err(error) = writer.write() {
+                let doing = format!("writing {}", self.storage.describe(&writer.name()));
+                return Err(self.condition.fail(&doing, &error));
+            }
+            self.written.store(writer.last(), Ordering::Release);
+            self.bytes.fetch_add(length, Ordering::Relaxed);
+        }
+    }
+
+    /// Goes on in a new segment, once all of this one is on disk.
+    fn rotate(&self, writer: &mut Writer<S::File>) -> Result<(), Refused> {
+        self.sync_file(&**writer.file(), writer.last())?;
+        let needed = crate::file::HEAD as u64 + writer.batch.len() as u64;
+        match writer.rotate(&self.storage, self.settings, needed) {
+            Ok(()) => {
+                self.condition.recovered();
+                Ok(())
+            }
+            Err(error) if crate::storage::is_full(&error) => {
+                let why = format!("{}: {error}", self.storage.describe(&writer.next_name()));
+                Err(self.condition.set(Refused::Full(why.into())))
+            }
+            Err(error) => {
+                let doing = format!("making {}", self.storage.describe(&writer.next_name()));
+                Err(self.condition.fail(&doing, &error))
+            }
+        }
+    }
+
+    fn sync_file(&self, file: &S::File, last: u64) -> Result<(), Refused> {
+        let _syncing = self.syncing.lock();
+        // Whoever synced before may have been told of a failure that is ours too.
+        if let Some(failed @ Refused::Failed(_)) = self.condition.get() {
+            return Err(failed);
+        }
+        if self.durable() >= last {
+            return Ok(());
+        }
+        if let Err(error) = file.sync() {
+            return Err(self.condition.fail("syncing a segment", &error));
+        }
+        self.durable.fetch_max(last, Ordering::AcqRel);
+        Ok(())
+    }
+
+    pub(crate) fn snapshot_made(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The next segment before it has its name.
+pub(crate) const SPARE: &str = "spare.new";
+
+/// An error of the disk, with what was being done.
+pub(crate) fn at(storage: &impl Storage, name: &str) -> impl FnOnce(io::Error) -> io::Error {
+    let place = storage.describe(name);
+    move |error| io::Error::new(error.kind(), format!("{place}: {error}"))
+}

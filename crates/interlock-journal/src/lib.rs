@@ -1,0 +1,45 @@
+//! The journal: what makes queues durable (clause 18).
+//!
+//! It knows bytes, records, segments and snapshots, and not what a call means. Whoever keeps queues
+//! appends a record for each call that changes one, commits at the end of a turn, and lets the replies
+//! of that turn leave when the commit says so. After a restart the same calls are replayed, in their
+//! order, upon the last snapshot.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`storage`] | what a journal asks of a disk; the real one, and one that fails as a seed says |
+//! | [`record`] | one call as bytes, with its checksum |
+//! | [`file`] | names and heads of segments and snapshots |
+//! | [`journal`] | appending, group commit, rotation, and what happens when the disk fails or is full |
+//! | [`snapshot`] | writing the state of all queues, so that old segments can go |
+//! | [`recovery`] | reading it all again: what is whole, what is torn, what is damaged |
+//! | [`scan`] | telling a torn tail from damage |
+//! | [`report`] | what a recovery found, in words |
+//!
+//! Imports point one way: `recovery → snapshot, scan → journal → file → record; storage`.
+//!
+//! **What is promised.** A record that was committed with [`Durability::Always`] is there after any
+//! crash. One that was committed otherwise is there after a crash of the process, and after a crash of
+//! the machine if a sync came in between. Records come back in the order in which they were appended,
+//! each once, without a gap: what is behind a gap is not replayed.
+//!
+//! **How a torn tail is told from damage.** Each record says up to where the journal was on disk when
+//! it was appended. If a record cannot be read and one behind it says that it was on disk, the disk has
+//! lost what it had confirmed: that is damage, and recovery stops. Else it was never confirmed: the
+//! write was under way when the machine stopped, and the tail is cut and reported.
+
+mod condition;
+pub mod file;
+pub mod journal;
+pub mod record;
+pub mod recovery;
+pub mod report;
+pub mod scan;
+pub mod snapshot;
+pub mod storage;
+mod writer;
+
+pub use journal::{Durability, Entry, Journal, Refused, Settings};
+pub use record::Record;
+pub use recovery::{open, OpenError, Repair, Replay};
+pub use report::Report;

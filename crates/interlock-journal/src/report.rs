@@ -1,0 +1,122 @@
+//! What a recovery found, as numbers and in words for a log.
+
+use std::fmt;
+use std::time::Duration;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    pub snapshot: Option<SnapshotFound>,
+    /// Segments read.
+    pub segments: u64,
+    /// Bytes read, of segments and of the snapshot.
+    pub bytes: u64,
+    /// Records replayed, and those that the snapshot had in it already.
+    pub replayed: u64,
+    pub covered: u64,
+    /// Sequence of the last record; 0: there never was one.
+    pub last: u64,
+    pub torn: Option<Torn>,
+    pub aside: Option<Aside>,
+    pub elapsed: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotFound {
+    pub file: String,
+    pub queues: u32,
+    pub bytes: u64,
+}
+
+/// A tail that was being written when the machine stopped. Nothing of it was ever called durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    pub file: String,
+    /// Where it was cut, and how many bytes went.
+    pub offset: u64,
+    pub bytes: u64,
+    /// Sequence of the first record that went.
+    pub first: u64,
+    /// Whole records behind the first one, which went with it.
+    pub whole: u64,
+    /// Sequence of the last one of these; where there is none, `first`.
+    pub last: u64,
+    /// By how many bytes the file is shorter than it was made: something else than this program cut it.
+    pub missing: u64,
+}
+
+/// What is lost, or would be: it was on disk, and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub file: String,
+    pub offset: u64,
+    pub why: String,
+    /// Sequence of the first record that cannot be replayed.
+    pub first: u64,
+    /// Whole records behind it, as far as was looked, and the sequence of the last one.
+    pub whole: u64,
+    pub last: u64,
+}
+
+/// What an operator had set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    pub why: String,
+    /// New names of the files.
+    pub files: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { segments, bytes, replayed, covered, last, elapsed, .. } = self;
+        match &self.snapshot {
+            Some(SnapshotFound { file, queues, bytes }) => {
+                writeln!(f, "snapshot {file}: {queues} queues, {bytes} bytes")?;
+            }
+            None => writeln!(f, "no snapshot")?,
+        }
+        write!(f, "{segments} segments, {bytes} bytes read in {:.3} s: ", elapsed.as_secs_f64())?;
+        write!(
+            f,
+            "{replayed} records replayed, {covered} were in the snapshot; the last is {last}"
+        )?;
+        if let Some(torn) = &self.torn {
+            write!(f, "\n{torn}")?;
+        }
+        if let Some(Aside { why, files }) = &self.aside {
+            write!(f, "\nset aside: {}\n{why}", files.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Torn { file, offset, bytes, first, whole, last, missing } = self;
+        write!(f, "torn tail cut: {file} at byte {offset}, {bytes} bytes; ")?;
+        if *whole == 0 {
+            write!(f, "record {first} was not whole")?;
+        } else {
+            write!(
+                f,
+                "record {first} was not whole, and {whole} whole ones up to {last} went with it"
+            )?;
+        }
+        if *missing > 0 {
+            write!(f, "; the file is {missing} bytes shorter than it was made, so that there may have been more")
+        } else {
+            write!(f, "; nothing says that any of this was confirmed to be on disk")
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { file, offset, why, first, whole, last } = self;
+        write!(f, "{file} is damaged at byte {offset}: {why}. ")?;
+        write!(f, "Records from {first} on cannot be replayed")?;
+        if *whole > 0 {
+            write!(f, "; {whole} whole ones lie behind, up to {last}")?;
+        }
+        write!(f, ", though they were on disk")
+    }
+}

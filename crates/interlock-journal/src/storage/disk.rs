@@ -1,0 +1,162 @@
+//! The real disk: a folder of the file system.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::storage::{File, Fill, Storage};
+
+/// Zeroes are written in pieces of it, bytes.
+const PIECE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub struct Disk {
+    folder: PathBuf,
+    /// Held open, to sync names.
+    handle: fs::File,
+}
+
+impl Disk {
+    /// The folder, made if it is not there, for its owner alone.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned() })
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+/// The lock of a folder, given back when it is dropped.
+#[derive(Debug)]
+pub struct Locked(fs::File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing alone would not do while a child that is being started has a copy of the descriptor.
+        let _ = self.0.unlock();
+    }
+}
+
+impl Storage for Disk {
+    type File = fs::File;
+    type Lock = Locked;
+
+    fn lock(&self) -> io::Result<Option<Locked>> {
+        let mut options = fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(self.folder.join("lock"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Locked(file))),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str, length: u64, fill: Fill) -> io::Result<fs::File> {
+        let path = self.folder.join(name);
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let made = options.open(&path).and_then(|file| {
+            fill_up(&file, length, fill)?;
+            file.sync_all()?;
+            self.sync_names()?;
+            Ok(file)
+        });
+        if made.is_err() {
+            // Half of a file would only keep the room from others.
+            let _ = fs::remove_file(&path);
+        }
+        made
+    }
+
+    fn open(&self, name: &str) -> io::Result<fs::File> {
+        fs::OpenOptions::new().read(true).write(true).open(self.folder.join(name))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            // A name that is no text is none of the journal's.
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.folder.join(from), self.folder.join(to))?;
+        self.sync_names()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.folder.join(name))
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}
+
+impl File for fs::File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(buffer, offset)
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    #[inline]
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)?;
+        self.sync_all()
+    }
+}
+
+fn fill_up(file: &fs::File, length: u64, fill: Fill) -> io::Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
+    reserve(file, length)?;
+    if fill == Fill::Reserved {
+        return Ok(());
+    }
+    let zeroes = vec![0; PIECE];
+    let mut at = 0;
+    while at < length {
+        let piece = (length - at).min(PIECE as u64);
+        file.write_all_at(&zeroes[..piece as usize], at)?;
+        at += piece;
+        // Piece by piece, or one long write-back would hold up the syncs of the segment in use.
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+/// Room for the whole file at once: what is full is full now, and the file lies together.
+fn reserve(file: &fs::File, length: u64) -> io::Result<()> {
+    let length = i64::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    loop {
+        // SAFETY: the descriptor is the file's, which is borrowed.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            // The file system cannot: the length alone must do.
+            libc::EOPNOTSUPP | libc::EINVAL => return file.set_len(length as u64),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}

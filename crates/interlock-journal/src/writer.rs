@@ -1,0 +1,146 @@
+//! The segment in use, and the step to the next one.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::file::{self, Head, Kind, HEAD};
+use crate::journal::{Settings, SPARE};
+
+use crate::storage::{File, Storage};
+
+#[derive(Debug)]
+pub(crate) struct Writer<F> {
+    file: Arc<F>,
+    number: u64,
+    position: u64,
+    length: u64,
+    /// Sequence of the last record written.
+    last: u64,
+    /// The next segment, and its length.
+    spare: Option<(F, u64)>,
+    /// Numbers of the segments that are there, and the sequence of the first record of each.
+    segments: Vec<(u64, u64)>,
+    /// What is to be written next, and the sequence of its last record.
+    pub batch: Vec<u8>,
+    pub batch_last: u64,
+}
+
+/// A batch's buffer that grew larger is given back.
+const KEPT: usize = 4 << 20;
+
+impl<F: File> Writer<F> {
+    /// A new segment, behind the record `last`; the last one that there is is `follows`.
+    pub fn start<S: Storage<File = F>>(
+        storage: &S,
+        settings: Settings,
+        mut segments: Vec<(u64, u64)>,
+        follows: u64,
+        last: u64,
+    ) -> io::Result<Self> {
+        let number = segments.last().map_or(1, |(number, _)| number + 1);
+        let (kind, first, length) = (Kind::Segment, last + 1, settings.segment);
+        let head = Head { kind, number, first, salt: settings.salt, length, follows };
+        let file = storage.create(NEXT, settings.segment, settings.fill)?;
+        let file = named(storage, file, NEXT, head)?;
+        segments.push((number, last + 1));
+        Ok(Writer {
+            file: Arc::new(file),
+            number,
+            position: HEAD as u64,
+            length: settings.segment,
+            last,
+            spare: None,
+            segments,
+            batch: Vec::new(),
+            batch_last: last,
+        })
+    }
+
+    pub fn file(&self) -> &Arc<F> {
+        &self.file
+    }
+
+    pub fn name(&self) -> String {
+        file::name(Kind::Segment, self.number)
+    }
+
+    pub fn next_name(&self) -> String {
+        file::name(Kind::Segment, self.number + 1)
+    }
+
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub fn room(&self) -> u64 {
+        self.length - self.position
+    }
+
+    pub fn has_spare(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    pub fn set_spare(&mut self, file: F, length: u64) {
+        self.spare = Some((file, length));
+    }
+
+    /// Writes the batch, for which there is room.
+    pub fn write(&mut self) -> io::Result<()> {
+        self.file.write(self.position, &self.batch)?;
+        self.position += self.batch.len() as u64;
+        self.last = self.batch_last;
+        if self.batch.capacity() > KEPT {
+            self.batch = Vec::new();
+        }
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Goes on in the next segment, which holds `needed` bytes or more.
+    pub fn rotate<S: Storage<File = F>>(
+        &mut self,
+        storage: &S,
+        settings: Settings,
+        needed: u64,
+    ) -> io::Result<()> {
+        let (file, length, name) = match self.spare.take() {
+            Some((file, length)) if length >= needed => (file, length, SPARE),
+            _ => {
+                let length = settings.segment.max(needed);
+                (storage.create(NEXT, length, settings.fill)?, length, NEXT)
+            }
+        };
+        let (number, first) = (self.number + 1, self.last + 1);
+        let head = Head {
+            kind: Kind::Segment,
+            number,
+            first,
+            salt: settings.salt,
+            length,
+            follows: self.last,
+        };
+        let file = named(storage, file, name, head)?;
+        self.segments.push((number, first));
+        (self.file, self.number) = (Arc::new(file), number);
+        (self.position, self.length) = (HEAD as u64, length);
+        Ok(())
+    }
+
+    /// The segments of which no record behind `sequence` is, which are forgotten.
+    pub fn take_before(&mut self, sequence: u64) -> Vec<String> {
+        let needed = self.segments.iter().rposition(|(_, first)| *first <= sequence + 1);
+        let gone = self.segments.drain(..needed.unwrap_or(0));
+        gone.map(|(number, _)| file::name(Kind::Segment, number)).collect()
+    }
+}
+
+/// A segment that a commit has to make for itself, before it has its name.
+const NEXT: &str = "next.new";
+
+/// Gives a new file its head and its name. A segment has its name once its head is on disk.
+fn named<S: Storage>(storage: &S, file: S::File, from: &str, head: Head) -> io::Result<S::File> {
+    file.write(0, &head.encode())?;
+    file.sync()?;
+    storage.rename(from, &head.name())?;
+    Ok(file)
+}

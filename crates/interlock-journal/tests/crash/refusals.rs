@@ -1,0 +1,163 @@
+//! What is not opened, and what is set aside when that is asked for.
+
+use interlock_journal::storage::simulated::Simulated;
+use interlock_journal::storage::{disk::Disk, Fill, Storage};
+use interlock_journal::{Durability, OpenError, Refused, Repair, Settings};
+
+use crate::queues::{append, reopen, Queues};
+
+const SETTINGS: Settings = Settings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+
+/// A journal with a snapshot and several segments behind it, closed.
+fn filled() -> (Simulated, Queues) {
+    let disk = Simulated::new(1);
+    let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    for n in 0..40u32 {
+        let last = append(&journal, &mut queues, n % 3, &[n as u8; 50]).unwrap();
+        journal.commit(last, Durability::Always).unwrap();
+        if n == 20 {
+            let mut snapshot = journal.snapshot().unwrap();
+            for queue in 0..3 {
+                snapshot.queue(queue, last, &queues.state(queue)).unwrap();
+            }
+            assert!(!snapshot.finish().unwrap().removed.is_empty());
+        }
+    }
+    journal.close().unwrap();
+    assert_eq!(journal.accepts(false), Err(Refused::Closed));
+    (disk, queues)
+}
+
+fn segments(disk: &Simulated) -> Vec<String> {
+    disk.list().into_iter().filter(|name| name.starts_with("segment-")).collect()
+}
+
+fn snapshot(disk: &Simulated) -> String {
+    disk.list().into_iter().find(|name| name.starts_with("snapshot-")).unwrap()
+}
+
+fn refused(disk: &Simulated) -> OpenError {
+    let before: Vec<_> = disk.list().iter().map(|name| disk.content(name)).collect();
+    let Err(error) = reopen(disk.clone(), SETTINGS, Repair::Refuse) else { panic!("opened") };
+    let after: Vec<_> = disk.list().iter().map(|name| disk.content(name)).collect();
+    assert!(before == after, "{error}: the folder was changed");
+    assert!(error.to_string().contains("sets aside"), "{error}");
+    error
+}
+
+#[test]
+fn a_journal_that_is_whole_comes_back_from_its_snapshot_and_what_is_behind_it() {
+    let (disk, queues) = filled();
+    let (_, report, found) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+    let text = report.to_string();
+    assert!(text.starts_with("snapshot snapshot-00000000000000000021: 3 queues, "), "{text}");
+    assert!(text.contains(": 19 records replayed, "), "{text}");
+    assert!(text.ends_with("the last is 41"), "{text}");
+    assert_eq!(report.torn, None);
+}
+
+#[test]
+fn a_missing_segment_is_refused_and_then_left_behind() {
+    let (disk, queues) = filled();
+    let middle = segments(&disk)[1].clone();
+    disk.remove(&middle).unwrap();
+    let OpenError::Damaged(damage) = refused(&disk) else { panic!() };
+    assert!(damage.why.ends_with("should come next, and is not there"), "{damage}");
+    let (journal, report, mut found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();
+    assert_eq!(found, queues.up_to(report.last));
+    assert_eq!(report.last, damage.first - 1);
+    assert!(report.aside.unwrap().files.iter().all(|name| name.ends_with(".aside-1")));
+    let last = append(&journal, &mut found, 1, b"on").unwrap();
+    journal.commit(last, Durability::Always).unwrap();
+    drop(journal);
+    let (_, _, again) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(again, found);
+}
+
+#[test]
+fn a_segment_without_its_head_is_refused() {
+    let (disk, queues) = filled();
+    let name = segments(&disk)[2].clone();
+    let mut content = disk.content(&name);
+    content[20] ^= 1;
+    disk.set_content(&name, &content);
+    let OpenError::Damaged(damage) = refused(&disk) else { panic!() };
+    assert_eq!((&damage.file, damage.offset), (&name, 0));
+    let (_, report, found) = reopen(disk, SETTINGS, Repair::SetAside).unwrap();
+    assert_eq!((report.last, &found), (damage.first - 1, &queues.up_to(damage.first - 1)));
+}
+
+#[test]
+fn segments_that_end_before_their_snapshot_are_refused_and_no_number_comes_twice() {
+    let (disk, _) = filled();
+    for name in segments(&disk) {
+        disk.remove(&name).unwrap();
+    }
+    let before = reopen(disk.clone(), SETTINGS, Repair::Refuse).map(|(_, report, _)| report.last);
+    // The snapshot alone is all that there is: nothing says that there was more.
+    assert_eq!(before.unwrap(), 21);
+}
+
+#[test]
+fn a_damaged_snapshot_is_refused_and_nothing_is_replayed_without_it() {
+    let (disk, _) = filled();
+    let name = snapshot(&disk);
+    let whole = disk.content(&name);
+    for at in [70, whole.len() / 2, whole.len() - 3] {
+        let mut content = whole.clone();
+        content[at] ^= 4;
+        disk.set_content(&name, &content);
+        let OpenError::Damaged(damage) = refused(&disk) else { panic!() };
+        assert_eq!(damage.file, name);
+    }
+    for cut in (64..whole.len()).step_by(7) {
+        disk.set_content(&name, &whole[..cut]);
+        assert!(matches!(refused(&disk), OpenError::Damaged(_)));
+    }
+    let (_, report, found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();
+    assert_eq!((found, report.last), (Queues::default(), 0));
+    assert!(disk.list().contains(&format!("{name}.aside-1")));
+}
+
+#[test]
+fn a_later_version_is_refused_and_set_aside_whole() {
+    for pick in [snapshot as fn(&Simulated) -> String, |disk| segments(disk)[1].clone()] {
+        let (disk, _) = filled();
+        let name = pick(&disk);
+        let mut content = disk.content(&name);
+        content[8] = 2;
+        disk.set_content(&name, &content);
+        let error = refused(&disk);
+        assert!(error.to_string().contains("its version is 2; allowed: 1"), "{error}");
+        let files = disk.list().len();
+        let (_, report, found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();
+        assert_eq!(found, Queues::default());
+        let aside = report.aside.unwrap();
+        assert_eq!(aside.files.len(), disk.list().len() - 1, "all but the new segment");
+        assert_eq!(disk.list().len(), files + 1);
+    }
+}
+
+#[test]
+fn what_is_no_journal_is_refused() {
+    let disk = Simulated::new(1);
+    disk.set_content(
+        "segment-00000000000000000001",
+        b"a letter to a friend, of more than 64 bytes, at least so it seems",
+    );
+    assert!(refused(&disk).to_string().contains("it does not begin as one"));
+}
+
+#[test]
+fn two_cannot_have_one_folder() {
+    let folder = std::env::temp_dir().join(format!("interlock-journal-{}", std::process::id()));
+    let settings = Settings { segment: 4_096, ..Settings::default() };
+    let first = reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
+    let second = reopen(Disk::open(&folder).unwrap(), settings, Repair::SetAside);
+    let Err(error) = second else { panic!("both have it") };
+    assert!(matches!(error, OpenError::Locked(_)), "{error}");
+    drop(first);
+    assert!(reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).is_ok());
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,96 @@
+"""Replays a trace through a queue on Redis and on a hub, started for it and stopped after it.
+
+    python scripts/run_engines.py TRACE [FLAGS of interlock replay]
+
+An engine that is not there is left out, with a line that says why: no redis-server is installed, or
+this build's hub has no queues. The exit code is the replay's; 0 if there was no engine at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from interlock.cli import main as interlock
+from interlock.errors import InterlockError
+
+PATIENCE = 5
+
+
+def main(words: list[str]) -> int:
+    with ExitStack() as running:
+        urls = []
+        for engine in (redis, hub):
+            try:
+                url = running.enter_context(engine())
+                usable(url)
+            except (OSError, InterlockError, ImportError, LookupError) as error:
+                print(f"not on {engine.__name__}: {error}", file=sys.stderr, flush=True)
+            else:
+                urls += ["--url", url]
+        return interlock(["replay", *words, *urls]) if urls else 0
+
+
+@contextmanager
+def redis() -> Iterator[str]:
+    """A Redis on loopback that stores nothing."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise LookupError("redis-server is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        # Another process may take the port between the look and the start.
+        for _ in range(PATIENCE):
+            port = free_port()
+            command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
+            with started([*command, "--save", "", "--appendonly", "no"], "Ready to accept") as line:
+                if line:
+                    yield f"redis://127.0.0.1:{port}"
+                    return
+    raise LookupError("redis-server found no port")
+
+
+@contextmanager
+def hub() -> Iterator[str]:
+    """A hub on loopback."""
+    with started([sys.executable, "-m", "interlock", "hub", "--port", "0"], "ready on") as line:
+        if not line:
+            raise LookupError("the hub did not start")
+        yield f"interlock://{line.split()[-1]}"
+
+
+@contextmanager
+def started(command: list[str], ready: str) -> Iterator[str]:
+    """A server, with the line by which it said that it is ready; empty if it ended before."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield next((line.strip() for line in process.stdout if ready in line), "")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def usable(url: str) -> None:
+    """Raises if the engine has no queues."""
+    from interlock.replay.ways import remote
+
+    remote.way(url)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""`interlock queue SUBCOMMAND`: look at the queues of an engine, and operate them.
+
+A module a group of subcommands; what speaks to a server is imported when one runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from interlock.cli.queue import (
+    barrier,
+    dead,
+    explaining,
+    exporting,
+    gates,
+    importing,
+    listing,
+    looking,
+    purging,
+    settling,
+    watching,
+)
+
+GROUPS = (
+    listing,
+    watching,
+    looking,
+    explaining,
+    settling,
+    gates,
+    dead,
+    barrier,
+    purging,
+    exporting,
+    importing,
+)
+"""In the order of `--help`."""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "queue",
+        help="look at the queues of an engine, and operate them",
+        description="Look at the queues of a hub or a Redis, and operate them. The variable "
+        "INTERLOCK_URL, or --url, says where they are.",
+    )
+    questions = parser.add_subparsers(prog="interlock queue", metavar="COMMAND", required=True)
+    for group in GROUPS:
+        group.add_to(questions)

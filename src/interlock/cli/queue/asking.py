@@ -1,0 +1,182 @@
+"""What the subcommands of `interlock queue` share: their flags, the server, errors, answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Work = Callable[["Operator"], int]
+
+URL = Flag(
+    "--url",
+    "the engine: interlock://HOST:PORT of a hub, redis://USER:PASSWORD@HOST:PORT, rediss://, "
+    "redis+cluster://, unix:PATH (the variable INTERLOCK_URL)",
+    "URL",
+)
+JSON = Flag("--json", "print JSON")
+SHARED = (URL, JSON)
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 refused, not there, or no connection, 2 wrong usage, 130 Ctrl-C."
+)
+
+
+def declare(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    flags: Sequence[Flag] = (),
+    *,
+    about: str = "",
+    queue: str | None = "QUEUE",
+    ids: str = "",
+) -> argparse.ArgumentParser:
+    """Declare a subcommand: its line of help, what it takes, and the shared flags.
+
+    `about` goes on where the line of help ends. `queue` is None where none is named, and
+    "[QUEUE]" where one may be; `ids` is "ID" where ids must be given, "[ID]" where they may.
+    """
+    described = f"{text[:1].upper()}{text[1:]}."
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{described} {about}".strip(), epilog=EXIT_CODES
+    )
+    if queue is not None:
+        many = None if queue == "QUEUE" else "?"
+        parser.add_argument("queue", metavar="QUEUE", nargs=many, help="its name")
+    if ids:
+        nargs = "+" if ids == "ID" else "*"
+        parser.add_argument("ids", metavar="ID", nargs=nargs, type=message_id, help="messages")
+    for flag in (*SHARED, *flags):
+        flag.add_to(parser)
+    parser.set_defaults(run=run, fail=parser.error)
+    return parser
+
+
+def message_id(text: str) -> int:
+    """A message's id."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a message's id, a whole number")
+    return int(text)
+
+
+def ask(given: argparse.Namespace, work: Work) -> int:
+    """What `work` answers, or the exit code for what kept it from its end, which is told."""
+    from interlock.engine.client import connect
+    from interlock.engine.operating import Operator
+    from interlock.engine.server import Server
+    from interlock.errors import EngineUnavailable, InterlockError
+
+    url = address(given)
+    if not url:
+        print(f"interlock: no engine is named; {ALLOWED}", file=sys.stderr)
+        return BAD_INPUT
+    name = getattr(given, "queue", None)
+    if name is not None and (fault := wrong_name(name)):
+        print(f"interlock: QUEUE is {name!r}: {fault}", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        with connect(url) as client:
+            return work(Operator(Server(client)))
+    except BrokenPipeError:  # standard output's reader went away
+        raise
+    except ImportError as error:
+        return failed(f"{error}; `pip install 'interlock[redis]'` brings what an engine needs")
+    except ValueError as error:
+        print(f"interlock: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except InterlockError as error:
+        failed(explained(str(error)))
+        if isinstance(error, EngineUnavailable):
+            failed(f"is it running there? {ALLOWED}")
+        return BROKEN
+
+
+def address(given: argparse.Namespace) -> str:
+    """The URL of the engine; empty if none is named. HOST:PORT is a hub's, as for the commands
+    that ask a hub."""
+    url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
+    return url if not url or "://" in url or url.startswith("unix:") else f"interlock://{url}"
+
+
+def wrong_name(name: str) -> str:
+    """What is wrong with the name of a queue; empty if nothing is."""
+    if not 1 <= len(name.encode(errors="surrogateescape")) <= 512 or "{" in name or "}" in name:
+        return "allowed: 1 to 512 bytes, without braces"
+    return ""
+
+
+def existing(operator: Operator, queue: str) -> bool:
+    """Whether there is such a queue; if not, that is told, with those that there are."""
+    stats = operator.stats(queue)
+    # One that was ever put into, declared, sealed or paused, is found by its counts or its name.
+    if stats["puts"] or stats["unsettled"] or stats["sealed"] or stats["paused"]:
+        return True
+    names = operator.queues()
+    if queue in names:
+        return True
+    there = f"there are: {', '.join(names[:20])}" if names else "there are none"
+    if len(names) > 20:
+        there += f", and {len(names) - 20} more"
+    failed(f"no queue {queue!r} on this server; {there}")
+    return False
+
+
+def on_queue(given: argparse.Namespace, work: Work) -> int:
+    """As `ask`, for a queue that has to be there."""
+    return ask(given, lambda engine: work(engine) if existing(engine, given.queue) else BROKEN)
+
+
+def explained(error: str) -> str:
+    """What the server said, and what to do about it where that is not plain."""
+    for part, advice in ADVICE.items():
+        if part in error:
+            return f"{error}; {advice}"
+    return error
+
+
+def emit(record: object) -> None:
+    """A line of JSON."""
+    print(json.dumps(record, ensure_ascii=False), flush=True)
+
+
+def emit_all(records: Iterable[object]) -> None:
+    """Lines of JSON."""
+    for record in records:
+        emit(record)
+
+
+def failed(message: str) -> int:
+    """Tells what kept it, and answers the exit code."""
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return BROKEN
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number with what it counts."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+BROKEN = 1
+BAD_INPUT = 2
+ALLOWED = (
+    "--url or INTERLOCK_URL says where: interlock://127.0.0.1:6399 for a hub, "
+    "redis://127.0.0.1:6379 for Redis"
+)
+ADVICE = {
+    "NOAUTH": "say who asks: redis://USER:PASSWORD@HOST:PORT",
+    "WRONGPASS": "say who asks: redis://USER:PASSWORD@HOST:PORT",
+    "NOPERM": "this user may not do that; ask as another one",
+    "CERTIFICATE_VERIFY_FAILED": "name its authority: rediss://HOST:PORT?ca=FILE",
+    "unknown command 'FCALL'": "this server has no queues: Redis 7 has, and a hub of this release",
+    "SEALED": "`interlock queue reopen` lets puts in again",
+}

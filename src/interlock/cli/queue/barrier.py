@@ -1,0 +1,198 @@
+"""`interlock queue barrier`: run a command after all that was put before, and before all else.
+
+For a change in what keys mean: what was put with the old keys is over before anything with the new
+ones begins, and nobody has to stop producing.
+
+The barrier is a message which this command handles itself. A worker may be quicker and lease it. It
+is such that this opens nothing: it calls a task that no program has, which a worker of an app sets
+aside; and it has one attempt and is held then, where a program fails on it. This command ends such
+a lease at once, and has the message held. What is held nobody can take, and it keeps the gate shut
+until this command settles it. Only a worker that settles what it does not know opens the gate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag, seconds
+from interlock.cli.queue import show
+from interlock.cli.queue.asking import declare, emit, failed, on_queue
+from interlock.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+EXEC = Flag("--exec", "run this command of the shell when its time has come", "CMD")
+WAIT = Flag("--wait", "give up after S seconds, and take the barrier back", "S", seconds)
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "barrier",
+        barrier,
+        "wait until all before now is settled, and run something before all else",
+        (EXEC, WAIT),
+        about="Puts a barrier, waits for its turn, runs CMD and opens the gate. If CMD fails, the "
+        "gate stays closed until the message is skipped. Ctrl-C takes the barrier back.",
+    )
+
+
+def barrier(given: argparse.Namespace) -> int:
+    """Put a barrier and handle it."""
+    return on_queue(given, lambda operator: Turn(operator, given).run())
+
+
+class Turn:
+    """One barrier, from its put to its end."""
+
+    def __init__(self, operator: Operator, given: argparse.Namespace) -> None:
+        self._operator = operator
+        self._given = given
+        self._queue: str = given.queue
+        self._id = 0
+        self._token = b""
+        self._said = ""
+
+    def run(self) -> int:
+        """The exit code."""
+        options = ("BARRIER", 1, "ATTEMPTS", 1, "THEN", "hold", "PRIORITY", 100)
+        message = (PAYLOAD, 0, 0, len(options) // 2, *options)
+        ((self._id, _),) = self._operator.put(self._queue, [message])
+        self._say(f"barrier {self._id} put into {self._queue}")
+        until = None if self._given.wait is None else time.monotonic() + self._given.wait
+        try:
+            state = self._wait(until)
+            if state == "leased" or state == "held":
+                return self._handle(state)
+        except BaseException:
+            self._take_back()
+            raise
+        if state == "late":
+            self._take_back()
+            return self._end("late", f"all before barrier {self._id} was not settled in "
+                             f"{self._given.wait:g} s; the barrier was taken back")  # fmt: skip
+        return self._end("gone", f"barrier {self._id} was settled by somebody else: by a worker "
+                         "that takes any message for its own, or by an operator")  # fmt: skip
+
+    def _wait(self, until: float | None) -> str:
+        """leased: by us; held: after a worker failed on it; late: the time is up; gone: settled
+        by others."""
+        pause = SHORTEST
+        while True:
+            found = self._operator.explain(self._queue, id=self._id, limit=1)
+            if found is None:
+                return "gone"
+            (node,) = found.nodes
+            if node.state == "held":
+                return "held"
+            if node.state == "ready":
+                # It runs alone, so nothing else can be ready beside it.
+                if self._lease():
+                    return "leased"
+            elif node.state == "leased":
+                self._say(f"{node.consumer} took the barrier; it is taken from there")
+                self._operator.change("revoke", self._queue, self._id, "hold")
+                continue
+            elif node.blocked:
+                ahead = node.blocked[0]
+                more = "" if ahead.exact else "at least "
+                self._say(f"waiting: {more}{ahead.ahead:,} before it")
+            if until is not None and time.monotonic() >= until:
+                return "late"
+            left = pause if until is None else min(pause, max(until - time.monotonic(), 0))
+            time.sleep(left)
+            pause = min(pause * 1.5, LONGEST)
+
+    def _lease(self) -> bool:
+        reply = self._operator.numbered("lease", self._queue, 0, 1, LEASE * 1_000_000, "keyed")
+        token, _, _, number, *message = reply
+        if number == b"0":
+            return False
+        if int(message[0]) != self._id:
+            # A worker took the barrier and settled it between the look and the call.
+            self._operator.numbered("settle", self._queue, "RELEASE", token, message[0])
+            return False
+        self._token = token
+        return True
+
+    def _handle(self, state: str) -> int:
+        code = self._execute() if self._given.exec else 0
+        if code:
+            self._settle("NACK", "", f"--exec ended in {code}")
+            skip = show.command(self._given, "skip", self._queue, str(self._id), "--yes")
+            return self._end("failed", f"the command ended in {code}; barrier {self._id} is held, "
+                             f"and nothing behind it is handed out until: {skip}")  # fmt: skip
+        if not self._settle("ACK"):
+            return self._end("lost", f"the lease of barrier {self._id} was revoked meanwhile")
+        return self._end("settled", "")
+
+    def _execute(self) -> int:
+        # Not for `--help` of the other subcommands.
+        import subprocess
+
+        over = threading.Event()
+        beat = threading.Thread(target=self._renew, args=(over,), daemon=True)
+        if self._token:
+            beat.start()
+        try:
+            # Its output is no data of ours where ours is JSON.
+            out = STDERR if self._given.json else None
+            self._say(f"everything before is settled; running {self._given.exec}")
+            return subprocess.run(self._given.exec, shell=True, check=False, stdout=out).returncode
+        finally:
+            over.set()
+            if beat.ident is not None:
+                beat.join()
+
+    def _renew(self, over: threading.Event) -> None:
+        while not over.wait(LEASE / 3):
+            # Where it fails, the lease runs out and the barrier is held, which is told in the end.
+            with suppress(InterlockError):
+                self._operator.call("extend", self._queue, self._token, LEASE * 1_000_000)
+
+    def _settle(self, word: str, *more: str) -> bool:
+        """Settle our lease, or the message that is held."""
+        if not self._token:
+            if word == "NACK":
+                return True
+            return self._operator.change("skip", self._queue, self._id)
+        reply = self._operator.numbered("settle", self._queue, word, self._token, self._id, *more)
+        return reply != [b"LEASELOST"]
+
+    def _take_back(self) -> None:
+        if self._token:
+            self._settle("NACK", "", "interrupted")
+            self._token = b""
+        try:
+            if not self._operator.change("cancel", self._queue, self._id):
+                self._operator.change("revoke", self._queue, self._id, "skip")
+        except InterlockError as error:
+            cancel = show.command(self._given, "cancel", self._queue, str(self._id), "--yes")
+            failed(f"the barrier is still there: {error}; take it back by: {cancel}")
+
+    def _end(self, outcome: str, told: str) -> int:
+        if self._given.json:
+            emit({"queue": self._queue, "id": self._id, "outcome": outcome})
+        elif outcome == "settled":
+            print(f"{self._id}  everything before is settled; the gate is open again")
+        return failed(told) if told else 0
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            print(f"interlock: {text}", file=sys.stderr, flush=True)
+            self._said = text
+
+
+PAYLOAD = b"\x82\xa1v\x01\xa4task\xb1interlock.barrier"
+"""As the worker of an app reads it: a call of the task `interlock.barrier`, in MessagePack."""
+
+LEASE = 60
+STDERR = 2
+SHORTEST, LONGEST = 0.01, 0.5

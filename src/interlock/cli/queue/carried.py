@@ -1,0 +1,146 @@
+"""A queue as lines of JSON: what `export` writes and `import` reads.
+
+The first line is a head, with the queue's name, options and counts; then a line for each dead
+letter, in the order in which they died; then a line for each message, in the order of their places,
+delayed ones last. The last line says that nothing is missing. Times are µs since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from interlock.cli.queue.show import as_json, from_json
+from interlock.engine.records import Letter, Stored
+
+Line = dict[str, Any]
+
+
+class BadFile(ValueError):
+    """The file is not what `export` writes; says the line and what is wrong."""
+
+
+def head(queue: str, options: dict[str, str], counts: dict[str, int], left_out: int) -> Line:
+    """The first line."""
+    return {
+        "interlock": "queue",
+        "format": FORMAT,
+        "queue": queue,
+        "options": {name.lower(): value for name, value in options.items()},
+        "counts": counts,
+        "left_out": left_out,
+    }
+
+
+def letter_line(letter: Letter) -> Line:
+    """A dead letter."""
+    return {
+        "dead": letter.id,
+        "attempts": letter.attempts,
+        "time": letter.time,
+        "error": letter.error,
+        "priority": letter.priority,
+        "keys": [as_json(key) for key in letter.keys],
+        "shared": [as_json(key) for key in letter.shared],
+        "payload": as_json(letter.payload),
+    }
+
+
+def message_line(message: Stored) -> Line:
+    """A message."""
+    return {
+        "id": message.id,
+        "sequence": message.sequence,
+        "state": message.state,
+        "attempt": message.attempt,
+        "due": message.due,
+        "error": message.error,
+        "keys": [as_json(key) for key in message.keys],
+        "shared": [as_json(key) for key in message.shared],
+        "options": {name.lower(): as_json(value) for name, value in message.options.items()},
+        "payload": as_json(message.payload),
+    }
+
+
+def end(messages: int, dead: int) -> Line:
+    """The last line."""
+    return {"end": True, "messages": messages, "dead": dead}
+
+
+def letter(line: Line) -> Letter:
+    """A dead letter from its line."""
+    return Letter(
+        id=whole(line, "dead"),
+        attempts=whole(line, "attempts"),
+        time=whole(line, "time"),
+        error=str(line.get("error", "")),
+        priority=int(line.get("priority", 0)),
+        payload=from_json(line["payload"]),
+        keys=tuple(map(from_json, line["keys"])),
+        shared=tuple(map(from_json, line["shared"])),
+    )
+
+
+def message(line: Line) -> Stored:
+    """A message from its line."""
+    due = line.get("due")
+    return Stored(
+        id=whole(line, "id"),
+        sequence=whole(line, "sequence"),
+        attempt=whole(line, "attempt"),
+        payload=from_json(line["payload"]),
+        keys=tuple(map(from_json, line["keys"])),
+        shared=tuple(map(from_json, line["shared"])),
+        options={name.upper(): from_json(value) for name, value in line["options"].items()},
+        state=str(line["state"]),
+        due=None if due is None else whole(line, "due"),
+        error=str(line.get("error", "")),
+    )
+
+
+def whole(line: Line, name: str) -> int:
+    """A number of a line, 0 or more."""
+    value = line[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} is {value!r}; allowed: a whole number from 0")
+    return value
+
+
+def read(file: TextIO) -> Iterator[Line | Letter | Stored]:
+    """The head, the dead letters and the messages. BadFile for what is none of these, and at the
+    end for a file that was cut."""
+    counted = {"messages": 0, "dead": 0}
+    number = 0
+    for number, text in enumerate(file, start=1):
+        try:
+            line = json.loads(text)
+            if number == 1:
+                yield checked_head(line)
+            elif line.get("end"):
+                missing = [name for name in counted if line.get(name) != counted[name]]
+                if missing:
+                    raise ValueError(f"{line} ends {counted}: lines are missing, or one too many")
+                return
+            elif "dead" in line:
+                counted["dead"] += 1
+                yield letter(line)
+            else:
+                counted["messages"] += 1
+                yield message(line)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise BadFile(f"line {number}: {what}") from None
+    raise BadFile(f"it was cut behind line {number}: there is no last line")
+
+
+def checked_head(line: Any) -> Line:
+    """The first line, if it is one."""
+    if not isinstance(line, dict) or line.get("interlock") != "queue":
+        raise ValueError("no head; allowed: what `interlock queue export` wrote")
+    if line.get("format") != FORMAT:
+        raise ValueError(f"format is {line.get('format')!r}; this release reads {FORMAT}")
+    return line
+
+
+FORMAT = 1

@@ -1,0 +1,29 @@
+"""Asking before something is lost."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import BAD_INPUT
+
+YES = Flag("--yes", "do not ask; needed where there is no terminal to ask on")
+
+
+def refused(given: argparse.Namespace, what: str) -> int:
+    """0 if it may be done: by --yes, or by somebody at the terminal. Else the exit code."""
+    if given.yes:
+        return 0
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        print(f"interlock: {what}? say so with --yes, for there is no terminal to ask on",
+              file=sys.stderr)  # fmt: skip
+        return BAD_INPUT
+    print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return 0
+    print("interlock: nothing was done", file=sys.stderr)
+    return NOT_DONE
+
+
+NOT_DONE = 1

@@ -1,0 +1,143 @@
+"""`interlock queue dead-letters` and `requeue`: what was given up, and putting it again."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag, positive
+from interlock.cli.queue import show
+from interlock.cli.queue.asking import (
+    BROKEN,
+    count,
+    declare,
+    emit,
+    emit_all,
+    failed,
+    message_id,
+    on_queue,
+)
+from interlock.cli.queue.confirming import YES, refused
+from interlock.cli.tables import printable
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+    from interlock.engine.records import Letter
+
+KEY = Flag("--key", "only those that have this key", "KEY")
+LIMIT = Flag("--limit", "show so many (20)", "N", positive, 20)
+AFTER = Flag("--after", "those behind this dead letter, for the next page", "ID", message_id)
+ALL = Flag("--all", "all dead letters")
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommands."""
+    declare(
+        commands,
+        "dead-letters",
+        dead_letters,
+        "messages that were given up, and why",
+        (LIMIT, AFTER, KEY),
+        about="In the order in which they died.",
+    )
+    declare(
+        commands,
+        "requeue",
+        requeue,
+        "put dead letters again",
+        (ALL, KEY, YES),
+        about="Each becomes a new message behind all others, at its first attempt.",
+        ids="[ID]",
+    )
+
+
+def dead_letters(given: argparse.Namespace) -> int:
+    """Print a page."""
+
+    def work(operator: Operator) -> int:
+        found = of_key(operator.dead_letters(given.queue, given.after), given.key)
+        page = list(islice(found, given.limit + 1))
+        more, page = len(page) > given.limit, page[: given.limit]
+        if given.json:
+            emit_all(record(letter) for letter in page)
+            return 0
+        print("\n".join(line for letter in page for line in lines(letter)) or "no dead letters")
+        if more:
+            named = () if given.key is None else ("--key", given.key)
+            last = str(page[-1].id)
+            words = ("dead-letters", given.queue, *named, "--after", last)
+            print(f"the next page: {show.command(given, *words)}")
+        return 0
+
+    return on_queue(given, work)
+
+
+def requeue(given: argparse.Namespace) -> int:
+    """Put them again."""
+    if sum((bool(given.ids), given.all, given.key is not None)) != 1:
+        given.fail("give either IDs, --all or --key KEY")
+    return on_queue(given, lambda operator: _requeue(operator, given))
+
+
+def _requeue(operator: Operator, given: argparse.Namespace) -> int:
+    ids: list[int] = given.ids
+    if not ids:
+        # All are named before the first is put again: one that dies meanwhile is not taken twice.
+        ids = [letter.id for letter in of_key(operator.dead_letters(given.queue), given.key)]
+        what = f"put {count(len(ids), 'dead letter')} of {given.queue} again"
+        if ids and (code := refused(given, what)):
+            return code
+    code, done = 0, 0
+    for id in ids:
+        new = operator.requeue(given.queue, id)
+        done += new is not None
+        if given.json:
+            emit({"id": id, "new": new})
+        elif new is not None:
+            print(f"{id}  put again as {new}")
+        if new is None:
+            code = BROKEN
+            failed(f"there is no dead letter {id} in {given.queue}")
+    if not given.ids and not given.json:
+        print(f"{count(done, 'dead letter')} put again")
+    return code
+
+
+def of_key(letters: Iterable[Letter], key: str | None) -> Iterator[Letter]:
+    """Those that carry a key. Not left to the server, which looks at a number of them only."""
+    wanted = None if key is None else key.encode(errors="surrogateescape")
+    return (
+        letter
+        for letter in letters
+        if wanted is None or wanted in letter.keys or wanted in letter.shared
+    )
+
+
+def record(letter: Letter) -> dict[str, Any]:
+    """A dead letter for JSON."""
+    return {
+        "id": letter.id,
+        "attempts": letter.attempts,
+        "time": letter.time / 1e6,
+        "error": letter.error,
+        "priority": letter.priority,
+        "keys": [show.as_json(key) for key in letter.keys],
+        "shared": [show.as_json(key) for key in letter.shared],
+        **show.payload_json(letter.payload),
+    }
+
+
+def lines(letter: Letter) -> Iterator[str]:
+    """A dead letter for people."""
+    died = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(letter.time / 1e6))
+    yield f"{letter.id}  died {died} after {count(letter.attempts, 'attempt')}"
+    yield f"    {printable(letter.error) or 'no error is known'}"
+    keys = show.keys_text(letter.keys, letter.shared)
+    yield f"    {f'keys {keys}' if keys else 'no keys'}"
+    yield f"    {show.payload_text(letter.payload, WIDTH)}"
+
+
+WIDTH = 100

@@ -1,0 +1,84 @@
+"""`interlock queue pause`, `resume`, `seal` and `reopen`: what goes out, and what comes in."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import ask, declare, emit, on_queue
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+
+NEW = Flag("--new", "although there is no such queue yet")
+KEY = Flag("--key", "only this key; may be given several times", "KEY", many=True)
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommands."""
+    pauses: tuple[tuple[Literal["pause", "resume"], str, str], ...] = (
+        ("pause", "hand out nothing of a queue, or of some of its keys", PAUSED),
+        ("resume", "hand out again", "Without --key the queue; keys stay paused by themselves."),
+    )
+    # Closing a queue that is not there is a slip of the pen, unless it is meant.
+    closing = {"pause": (NEW,), "resume": ()}
+    for name, text, about in pauses:
+        declare(commands, name, gate(name), text, (KEY, *closing[name]), about=about)
+    declare(
+        commands,
+        "seal",
+        entrance("seal", "sealed: puts are refused", "it was sealed already"),
+        "refuse puts into a queue",
+        (NEW,),
+        about="What is in it is handed out as before.",
+    )
+    declare(
+        commands,
+        "reopen",
+        entrance("reopen", "open: puts are taken", "it was not sealed"),
+        "take puts again",
+    )
+
+
+def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int]:
+    """What pause and resume do."""
+
+    def run(given: argparse.Namespace) -> int:
+        def work(operator: Operator) -> int:
+            keys = [key.encode(errors="surrogateescape") for key in given.key or ()]
+            changed = operator.gate(name, given.queue, keys)
+            for what, one in zip(given.key or [None], changed, strict=True):
+                if given.json:
+                    emit({"queue": given.queue, "key": what, "changed": one})
+                    continue
+                shown = f"key {what}" if what is not None else given.queue
+                print(f"{shown}  {f'{name}d' if one else f'was {name}d already'}"
+                      .replace("was resumed already", "was not paused"))  # fmt: skip
+            return 0
+
+        return (ask if getattr(given, "new", False) else on_queue)(given, work)
+
+    return run
+
+
+def entrance(name: str, done: str, not_done: str) -> Callable[[argparse.Namespace], int]:
+    """What seal and reopen do."""
+
+    def run(given: argparse.Namespace) -> int:
+        def work(operator: Operator) -> int:
+            changed = operator.change(name, given.queue)
+            if given.json:
+                emit({"queue": given.queue, "changed": changed})
+            else:
+                print(f"{given.queue}  {done if changed else not_done}")
+            return 0
+
+        return (ask if getattr(given, "new", False) else on_queue)(given, work)
+
+    return run
+
+
+PAUSED = "Leases that are out go on. A paused queue takes puts."

@@ -1,0 +1,122 @@
+"""`interlock queue list` and `stats`: how much is in all queues, and in one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.queue.asking import ask, count, declare, emit, emit_all, on_queue
+from interlock.cli.tables import printable, table
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommands."""
+    declare(
+        commands,
+        "list",
+        list_queues,
+        "all queues with how much is in them",
+        queue=None,
+    )
+    declare(
+        commands,
+        "stats",
+        stats,
+        "all counts of a queue",
+        about="What it holds now, by state, and what was done since it was made.",
+    )
+
+
+def list_queues(given: argparse.Namespace) -> int:
+    """Print a table, or a line of JSON a queue."""
+    return ask(given, lambda operator: _list(operator, as_json=given.json))
+
+
+def stats(given: argparse.Namespace) -> int:
+    """Print the counts of one queue."""
+    return on_queue(given, lambda operator: _stats(operator, given))
+
+
+def _list(operator: Operator, *, as_json: bool) -> int:
+    found = {name: operator.stats(name) for name in operator.queues()}
+    if as_json:
+        emit_all({"queue": name, **counts} for name, counts in found.items())
+        return 0
+    if not found:
+        print("no queues")
+        return 0
+    rows: list[tuple[str | int, ...]] = [
+        (name, *(counts[column] for column in LISTED), gates_text(counts))
+        for name, counts in found.items()
+    ]
+    print(table(("queue", "depth", *LISTED[1:], ""), rows))
+    return 0
+
+
+def _stats(operator: Operator, given: argparse.Namespace) -> int:
+    counts = operator.stats(given.queue)
+    if given.json:
+        emit({"queue": given.queue, **counts})
+        return 0
+    print(summary(given.queue, counts))
+    return 0
+
+
+def summary(queue: str, counts: dict[str, int]) -> str:
+    """The counts by what they mean; those that this release does not know come last."""
+    gates = gates_text(counts)
+    lines = [f"{printable(queue)}{': ' + gates if gates else ''}"]
+    known = {name for _, names in SECTIONS for name in names} | {"paused", "sealed"}
+    others = tuple(name for name in counts if name not in known)
+    for title, names in (*SECTIONS, ("else", others)):
+        shown = [name for name in names if name in counts]
+        if shown:
+            lines += ["", title]
+        for name in shown:
+            label = name.replace("_", " ")
+            lines.append(f"  {label:<14}{counts[name]:>12,}  {MEANINGS.get(name, '')}".rstrip())
+    return "\n".join(lines)
+
+
+def gates_text(counts: dict[str, int]) -> str:
+    """What is closed, in words; empty if nothing is."""
+    closed = []
+    if paused := counts.get("paused", 0):
+        closed.append(f"{count(paused, 'pause')}")
+    if counts.get("sealed"):
+        closed.append("sealed")
+    return ", ".join(closed)
+
+
+LISTED = ("unsettled", "ready", "leased", "held", "dead")
+SECTIONS = (
+    (
+        "now",
+        ("unsettled", "bytes", "delayed", "waiting", "ready", "leased", "backing_off", "held",
+         "dead", "lanes", "results", "result_bytes"),
+    ),
+    (
+        "since it was made",
+        ("puts", "leases", "acks", "retries", "releases", "expired", "revoked", "buried",
+         "cancelled", "skipped", "requeued", "deduplicated"),
+    ),
+)  # fmt: skip
+MEANINGS = {
+    "unsettled": "messages in all states below",
+    "bytes": "of their payloads",
+    "delayed": "not due yet",
+    "waiting": "behind another message, a barrier or a pause",
+    "ready": "to be leased",
+    "leased": "being handled",
+    "backing_off": "failed, and will be tried again",
+    "held": "their keys are closed until somebody acts: retry, skip or bury",
+    "dead": "dead letters",
+    "lanes": "keys with unsettled messages",
+    "results": "kept results",
+    "expired": "leases that ran out",
+    "buried": "dead letters ever made",
+    "deduplicated": "puts that were known already",
+}

@@ -1,0 +1,161 @@
+"""`interlock queue hot` and `peek`: the busiest keys, and the first messages."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag, positive
+from interlock.cli.queue import show
+from interlock.cli.queue.asking import count, declare, emit_all, failed, on_queue
+from interlock.cli.tables import printable, table
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+    from interlock.engine.records import Stored
+    from interlock.explanation import ExplainNode
+
+STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
+LIMIT = Flag("--limit", "show so many (10)", "N", positive, 10)
+STATE = Flag("--state", "only messages in this state", choices=STATES)
+KEY = Flag("--key", "only messages that have this key", "KEY")
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommands."""
+    declare(
+        commands,
+        "hot",
+        hot,
+        "the keys with most messages",
+        (LIMIT,),
+        about="It goes through all keys that have messages.",
+    )
+    declare(
+        commands,
+        "peek",
+        peek,
+        "the first messages of a queue, or those named",
+        (LIMIT, STATE, KEY),
+        about="Without ids it goes through all messages, for a queue does not keep them in "
+        "one row. Payloads that are JSON or MessagePack are shown as what they say.",
+        ids="[ID]",
+    )
+
+
+def hot(given: argparse.Namespace) -> int:
+    """Print the busiest keys with bars, or a line of JSON a key."""
+
+    def work(operator: Operator) -> int:
+        found = operator.hot_keys(given.queue, given.limit)
+        if given.json:
+            emit_all({"key": show.as_json(key), "depth": depth} for key, depth in found)
+            return 0
+        if found:
+            print(table(("depth", "key", ""), hot_rows(found)))
+        print(f"{count(operator.stats(given.queue)['lanes'], 'key')} with messages")
+        return 0
+
+    return on_queue(given, work)
+
+
+def hot_rows(found: list[tuple[bytes, int]]) -> list[tuple[int, str, str]]:
+    """Depth, key and bar of each; the first is the longest."""
+    return [(depth, show.key_text(key), show.bar(depth, found[0][1], BAR)) for key, depth in found]
+
+
+def peek(given: argparse.Namespace) -> int:
+    """Print messages."""
+    return on_queue(given, lambda operator: _peek(operator, given))
+
+
+def _peek(operator: Operator, given: argparse.Namespace) -> int:
+    code = 0
+    found: list[Stored] = []
+    if given.ids:
+        for id in given.ids:
+            message = operator.peek(given.queue, id)
+            if message is not None:
+                found.append(message)
+            else:
+                code = failed(f"message {id} is not in {given.queue}: settled, or never there")
+    else:
+        key = None if given.key is None else given.key.encode()
+        wanted = (
+            message
+            for message in operator.messages(given.queue)
+            if given.state in (None, message.state)
+            and (key is None or key in message.keys or key in message.shared)
+        )
+        found = heapq.nsmallest(given.limit, wanted, key=place)
+    # What the server's clock says of each; the message may have gone meanwhile.
+    looked = [(message, node_of(operator, given.queue, message.id)) for message in found]
+    if given.json:
+        emit_all(record(message, node) for message, node in looked)
+        return code
+    print("\n".join(line for message, node in looked for line in lines(message, node)))
+    if not looked and not given.ids:
+        print("no such messages" if given.state or given.key else "no messages")
+    return code
+
+
+def place(message: Stored) -> tuple[bool, int, int]:
+    """In the order of their places; a delayed message has none, and comes when it is due."""
+    delayed = message.state == "delayed"
+    return delayed, (message.due or 0) if delayed else message.sequence, message.id
+
+
+def node_of(operator: Operator, queue: str, id: int) -> ExplainNode | None:
+    """What a message is doing; None if it is settled meanwhile."""
+    found = operator.explain(queue, id=id, limit=1)
+    return found.nodes[0] if found else None
+
+
+def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
+    """A message for JSON."""
+    return {
+        "id": message.id,
+        "sequence": message.sequence,
+        "state": node.state if node else message.state,
+        "attempt": message.attempt,
+        "priority": message.priority,
+        "age": node.age if node else None,
+        "consumer": node.consumer if node else "",
+        "held_for": node.held_for if node else None,
+        "lease_left": node.lease_left if node else None,
+        "due_in": node.due_in if node else None,
+        "keys": [show.as_json(key) for key in message.keys],
+        "shared": [show.as_json(key) for key in message.shared],
+        "barrier": message.options.get("BARRIER") == b"1",
+        "error": message.error,
+        **show.payload_json(message.payload),
+    }
+
+
+def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
+    """A message for people."""
+    state = (node.state if node else message.state).replace("_", " ")
+    parts = [f"{message.id}  {state}"]
+    if message.attempt > 1:
+        parts.append(f"attempt {message.attempt}")
+    if message.priority:
+        parts.append(f"priority {message.priority}")
+    if node and node.consumer:
+        parts.append(f"by {printable(node.consumer)} for {show.seconds(node.held_for)}")
+    if node and node.due_in is not None:
+        parts.append(f"due in {show.seconds(node.due_in)}")
+    if node:
+        parts.append(f"age {show.seconds(node.age)}")
+    yield ", ".join(parts)
+    barrier = message.options.get("BARRIER") == b"1"
+    keys = show.keys_text(message.keys, message.shared)
+    yield f"    {'a barrier' if barrier else f'keys {keys}' if keys else 'no keys'}"
+    yield f"    {show.payload_text(message.payload, WIDTH)}"
+    if message.error:
+        yield f"    failed: {printable(message.error)}"
+
+
+BAR = 40
+WIDTH = 100

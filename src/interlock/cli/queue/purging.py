@@ -1,0 +1,57 @@
+"""`interlock queue purge`: drop all that is pending, or all dead letters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import count, declare, emit, on_queue
+from interlock.cli.queue.confirming import YES, refused
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+DEAD = Flag("--dead", "drop the dead letters, not the messages")
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "purge",
+        purge,
+        "cancel all messages of a queue that are not leased",
+        (DEAD, YES),
+    )
+
+
+def purge(given: argparse.Namespace) -> int:
+    """Drop them, some at a time."""
+
+    def work(operator: Operator) -> int:
+        stats = operator.stats(given.queue)
+        number = stats["dead"] if given.dead else stats["unsettled"] - stats["leased"]
+        kind = "dead letter" if given.dead else "message"
+        if number and (code := refused(given, f"drop {count(number, kind)} of {given.queue}")):
+            return code
+        dropped = 0
+        # A producer that goes on could keep it busy for ever.
+        while dropped < number + MORE:
+            some = operator.purge(given.queue, "dead" if given.dead else "pending")
+            if not some:
+                break
+            dropped += some
+        leased = operator.stats(given.queue)["leased"]
+        if given.json:
+            emit({"queue": given.queue, "dropped": dropped, "leased": leased})
+            return 0
+        print(f"{given.queue}  {count(dropped, kind)} dropped", end="")
+        print(f"; {leased:,} leased, which are not" if leased and not given.dead else "")
+        return 0
+
+    return on_queue(given, work)
+
+
+MORE = 100_000
+"""Messages that may come while it drops what was there."""

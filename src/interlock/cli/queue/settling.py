@@ -1,0 +1,108 @@
+"""`interlock queue revoke`, `retry`, `skip`, `bury` and `cancel`: what becomes of messages."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import BROKEN, count, declare, emit, failed, on_queue
+from interlock.cli.queue.confirming import YES, refused
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+THEN = Flag(
+    "--then",
+    "what becomes of the message: tried again after its backoff, held, a dead letter, or settled "
+    "(retry)",
+    choices=("retry", "hold", "dead", "skip"),
+    default="retry",
+)
+
+
+class Act(NamedTuple):
+    """One of the subcommands."""
+
+    text: str
+    about: str
+    done: str
+    """What is said of a message, behind its id."""
+
+    not_done: str
+    asks: bool
+    """Whether something may be lost by it."""
+
+
+ACTS = {
+    "revoke": Act(
+        "end the lease of messages",
+        "As if it had run out: whoever handles the message can settle it no more. A handler that "
+        "runs goes on running, and must fence what it writes.",
+        "lease revoked",
+        "not leased",
+        True,
+    ),
+    "retry": Act(
+        "have messages tried again at once",
+        "Of messages that are held or back off.",
+        "ready",
+        "neither held nor backing off",
+        False,
+    ),
+    "skip": Act(
+        "settle messages without handling them",
+        "Of messages that are held or back off; their keys move on.",
+        "skipped",
+        "neither held nor backing off",
+        True,
+    ),
+    "bury": Act(
+        "make messages dead letters",
+        "Of messages that are held or back off; their keys move on.",
+        "a dead letter",
+        "neither held nor backing off, or there is no room for a dead letter",
+        True,
+    ),
+    "cancel": Act(
+        "take back messages that are not leased",
+        "They are settled, and nobody will handle them.",
+        "cancelled",
+        "leased, or not there",
+        True,
+    ),
+}
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommands."""
+    for name, act in ACTS.items():
+        flags = (*((THEN,) if name == "revoke" else ()), *((YES,) if act.asks else ()))
+        declare(commands, name, runs(name, act), act.text, flags, about=act.about, ids="ID")
+
+
+def runs(name: str, act: Act) -> Callable[[argparse.Namespace], int]:
+    """What the subcommand does."""
+
+    def run(given: argparse.Namespace) -> int:
+        def work(operator: Operator) -> int:
+            what = f"{name} {count(len(given.ids), 'message')} of {given.queue}"
+            if act.asks and (code := refused(given, what)):
+                return code
+            more = (given.then,) if name == "revoke" else ()
+            code = 0
+            for id in given.ids:
+                changed = operator.change(name, given.queue, id, *more)
+                if given.json:
+                    emit({"id": id, "changed": changed})
+                elif changed:
+                    print(f"{id}  {act.done}")
+                if not changed:
+                    code = BROKEN
+                    failed(f"message {id} is {act.not_done}")
+            return code
+
+        return on_queue(given, work)
+
+    return run

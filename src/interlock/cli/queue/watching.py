@@ -1,0 +1,186 @@
+"""`interlock queue watch`: a queue live, with rates, its hot keys and what holds them up."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.queue import show
+from interlock.cli.queue.asking import declare, emit, on_queue
+from interlock.cli.queue.listing import gates_text
+from interlock.cli.tables import printable, table
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+    from interlock.explanation import ExplainNode
+
+EVERY = Flag("--every", "look again each S seconds (2)", "S", seconds, 2.0)
+COUNT = Flag("--count", "end after so many looks", "N", positive)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen of a queue at one moment."""
+
+    counts: dict[str, int]
+    rates: dict[str, float]
+    """Of each counter, by how much it rose in a second; empty at the first look."""
+
+    hot: list[tuple[bytes, int, ExplainNode | None]]
+    """The busiest keys, their depth, and the message in front."""
+
+    oldest: ExplainNode | None
+    """The message that has waited longest of those in front of the busiest keys and behind them."""
+
+    leases: list[ExplainNode]
+    """Messages that are leased, of those that were looked at; the longest held first."""
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "watch",
+        watch,
+        "a queue live: rates, hot keys, who holds them, what waits longest",
+        (EVERY, COUNT),
+        about="On a terminal one screen, else a line each time. Ctrl-C ends it.",
+    )
+
+
+def watch(given: argparse.Namespace) -> int:
+    """Look again and again."""
+    return on_queue(given, lambda operator: _watch(operator, given))
+
+
+def _watch(operator: Operator, given: argparse.Namespace) -> int:
+    screen = sys.stdout.isatty() and not given.json
+    before: dict[str, int] | None = None
+    asked = 0.0
+    looks = 0
+    while True:
+        now, counts = time.monotonic(), operator.stats(given.queue)
+        passed = now - asked
+        rates = {} if before is None else rates_of(before, counts, passed)
+        seen = look(operator, given.queue, counts, rates)
+        if given.json:
+            emit(record(given.queue, seen))
+        elif screen:
+            print(CLEAR + page(given.queue, seen), flush=True)
+        else:
+            print(line(given.queue, seen), flush=True)
+        looks += 1
+        if looks == given.count:
+            return 0
+        before, asked = counts, now
+        time.sleep(given.every)
+
+
+def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict[str, float]:
+    """By how much each counter rose in a second."""
+    return {name: max(now[name] - before[name], 0) / passed for name in RATED}
+
+
+def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str, float]) -> Look:
+    """What is seen now. It costs a bounded number of questions, however much is in the queue."""
+    busiest = operator.hot_keys(queue, SHOWN, pages=PAGES)
+    nodes: dict[int, ExplainNode] = {}
+    hot = []
+    for key, depth in busiest:
+        found = operator.explain(queue, key=key, limit=FOLLOWED)
+        front = found.nodes[0] if found else None
+        nodes.update({node.id: node for node in found.nodes} if found else {})
+        hot.append((key, depth, front))
+    waiting = [node for node in nodes.values() if node.state in ("waiting", "ready")]
+    leases = [node for node in nodes.values() if node.state == "leased"]
+    return Look(
+        counts=counts,
+        rates=rates,
+        hot=hot,
+        oldest=max(waiting, key=lambda node: node.age, default=None),
+        leases=sorted(leases, key=lambda node: -(node.held_for or 0))[:SHOWN],
+    )
+
+
+def page(queue: str, seen: Look) -> str:
+    """One screen."""
+    counts, gates = seen.counts, gates_text(seen.counts)
+    lines = [f"{printable(queue)}  {time.strftime('%H:%M:%S')}{'  ' + gates if gates else ''}", ""]
+    lines.append(table(STATES, [tuple(counts[name] for name in STATES)]))
+    rates = [(name, f"{seen.rates[name]:,.1f} /s" if seen.rates else "") for name in RATED]
+    lines += ["", "   ".join(f"{name} {rate}".rstrip() for name, rate in rates)]
+    if seen.hot:
+        deepest = seen.hot[0][1]
+        rows = [
+            (depth, show.key_text(key), show.bar(depth, deepest, BAR), brief(front))
+            for key, depth, front in seen.hot
+        ]
+        lines += ["", table(("depth", "hot key", "", "in front"), rows)]
+    if seen.leases:
+        rows_of = [
+            (str(node.id), printable(node.consumer), show.seconds(node.held_for),
+             show.seconds(node.lease_left))
+            for node in seen.leases
+        ]  # fmt: skip
+        lines += ["", table(("leased", "by", "for", "left"), rows_of)]
+    if seen.oldest:
+        lines += ["", f"waits longest: message {seen.oldest.id}, {show.seconds(seen.oldest.age)}"]
+    return "\n".join(lines)
+
+
+def line(queue: str, seen: Look) -> str:
+    """One line."""
+    counts = seen.counts
+    parts = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in STATES if counts[name]]
+    parts += [f"{name} {seen.rates[name]:,.1f}/s" for name in RATED if seen.rates]
+    if gates := gates_text(counts):
+        parts.append(gates)
+    if seen.hot:
+        key, depth, _ = seen.hot[0]
+        parts.append(f"hottest {show.key_text(key)} {depth:,}")
+    if seen.oldest:
+        parts.append(f"oldest {show.seconds(seen.oldest.age)}")
+    return f"{time.strftime('%H:%M:%S')} {printable(queue)}  {', '.join(parts) or 'empty'}"
+
+
+def brief(node: ExplainNode | None) -> str:
+    """The message in front of a key, in a few words."""
+    if node is None:
+        return ""
+    state = node.state.replace("_", " ")
+    held = f" by {node.consumer} for {show.seconds(node.held_for)}" if node.consumer else ""
+    return f"{node.id} {state}{held}"
+
+
+def record(queue: str, seen: Look) -> dict[str, Any]:
+    """One look for JSON."""
+    oldest = seen.oldest
+    return {
+        "queue": queue,
+        "time": time.time(),
+        "counts": seen.counts,
+        "rates": seen.rates,
+        "hot": [
+            {"key": show.as_json(key), "depth": depth, "front": front.id if front else None}
+            for key, depth, front in seen.hot
+        ],
+        "oldest": {"id": oldest.id, "age": oldest.age} if oldest else None,
+        "leases": [
+            {"id": node.id, "consumer": node.consumer, "held_for": node.held_for,
+             "lease_left": node.lease_left}
+            for node in seen.leases
+        ],
+    }  # fmt: skip
+
+
+CLEAR = "\x1b[H\x1b[2J"
+STATES = ("unsettled", "delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
+RATED = ("puts", "leases", "acks", "retries", "expired")
+SHOWN = 8
+BAR = 24
+PAGES = 8
+FOLLOWED = 16

@@ -1,0 +1,163 @@
+"""What an operator asks of the queues on a server, whichever programs they belong to.
+
+`RemoteQueue` is for a program that knows what its queue holds. This is for who looks at all queues:
+payloads and keys are bytes, and nothing is declared, so that looking changes nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, Protocol
+
+from interlock.engine import records
+from interlock.engine.records import Letter, Stored
+from interlock.explanation import Explanation
+
+Word = str | bytes | int
+
+
+class Caller(Protocol):
+    """How the functions of a server are called."""
+
+    def call(self, function: str, queue: str, *arguments: Word) -> Sequence[bytes]:
+        """Calls `il1_` and `function` on a queue, and gives the reply. Raises InterlockError for
+        what the server refuses, and for a server that does not answer."""
+        ...
+
+    def numbered(self, function: str, queue: str, *arguments: Word) -> Sequence[bytes]:
+        """The same for a function that begins with consumer and call, which are put before."""
+        ...
+
+    def queues(self) -> Iterable[bytes]:
+        """The names of all queues."""
+        ...
+
+    def remove(self, queue: str) -> None:
+        """Drops what is left of a queue that nobody uses and that is empty."""
+        ...
+
+
+class Operator:
+    """The queues of one server. What the server refuses is an InterlockError."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.call = caller.call
+        self.numbered = caller.numbered
+        self._caller = caller
+
+    def queues(self) -> list[str]:
+        """The names of all queues, sorted."""
+        return sorted(name.decode(errors="backslashreplace") for name in set(self._caller.queues()))
+
+    def options(self, queue: str) -> dict[str, str]:
+        """What is declared, or else usual, by the names of `il1_configure`."""
+        found = records.pairs(self.call("configure", queue))
+        return {name.decode(): value.decode() for name, value in found}
+
+    def stats(self, queue: str) -> dict[str, int]:
+        """The counts, by name."""
+        found = records.pairs(self.call("stats", queue))
+        return {name.decode(): int(value) for name, value in found}
+
+    def messages(self, queue: str) -> Iterator[Stored]:
+        """All unsettled messages, each once, in no order; with what the queue holds, that costs."""
+        cursor = b"0"
+        seen: set[int] = set()
+        while True:
+            cursor, some = records.scanned(self.call("scan", queue, cursor, PAGE))
+            for message in some:
+                if message.id not in seen:
+                    seen.add(message.id)
+                    yield message
+            if cursor == b"0":
+                return
+
+    def dead_letters(self, queue: str, after: int | None = None) -> Iterator[Letter]:
+        """The dead letters, in the order in which they died; those behind `after` if it names
+        one."""
+        last: Word = "" if after is None else after
+        while some := records.letters(self.call("dead_letters", queue, PAGE, last)):
+            yield from some
+            last = some[-1].id
+
+    def hot_keys(self, queue: str, limit: int, pages: int | None = None) -> list[tuple[bytes, int]]:
+        """The keys with most unsettled messages and how many those are, the most first; of the
+        keys that were seen in `pages` round trips."""
+        cursor = b"0"
+        found: dict[bytes, int] = {}
+        while True:
+            cursor, *rest = self.call("hot", queue, cursor)
+            found.update((key, int(depth)) for key, depth in records.pairs(rest))
+            if pages is not None:
+                pages -= 1
+            last = cursor == b"0" or pages == 0
+            if last or len(found) > limit + MANY:
+                # A queue may have millions of keys.
+                first = heapq.nsmallest(limit, found.items(), key=lambda one: (-one[1], one[0]))
+                if last:
+                    return first
+                found = dict(first)
+
+    def peek(self, queue: str, id: int) -> Stored | None:
+        """An unsettled message; None if there is none of this id."""
+        reply = self.call("peek", queue, id)
+        # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
+        return records.stored(records.Parts(reply[6:])) if reply else None
+
+    def explain(
+        self, queue: str, *, id: int | None = None, key: bytes = b"", limit: int = 100
+    ) -> Explanation | None:
+        """Why a message waits, or what stands on a key; None for what is not there."""
+        asked: tuple[Word, Word] = ("id", id) if id is not None else ("key", key)
+        return records.explanation(self.call("explain", queue, *asked, limit))
+
+    def change(self, function: str, queue: str, *arguments: Word) -> bool:
+        """cancel, revoke, retry, skip, bury, seal or reopen; whether that changed anything."""
+        return self.call(function, queue, *arguments) == [b"1"]
+
+    def gate(self, function: Literal["pause", "resume"], queue: str, keys: Sequence[bytes] = ()
+             ) -> list[bool]:  # fmt: skip
+        """Pauses or resumes keys, or the queue; for each whether that changed anything."""
+        return [one == b"1" for one in self.call(function, queue, *keys)]
+
+    def requeue(self, queue: str, id: int) -> int | None:
+        """Puts a dead letter again; its new id, None if there is no such dead letter."""
+        reply = self.call("requeue", queue, id)
+        return int(reply[0]) if reply else None
+
+    def purge(self, queue: str, what: Literal["pending", "dead"]) -> int:
+        """Cancels or drops some; how many, 0 once nothing is left."""
+        return int(self.call("purge", queue, what)[0])
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether the queue itself is paused, as far as that can be seen without changing it:
+        an empty queue of which keys are paused is told as paused."""
+        if self.stats(queue)["paused"] == 0:
+            return False
+        for message in self.messages(queue):
+            if message.state in ("leased", "delayed"):
+                continue
+            if found := self.explain(queue, id=message.id, limit=1):
+                return b"" in found.nodes[0].paused
+        return True
+
+    def remove(self, queue: str) -> None:
+        """Drops a queue that nobody uses any more, with all that is in it."""
+        for what in ("pending", "dead"):
+            while self.call("purge", queue, what) != [b"0"]:
+                pass
+        for message in self.messages(queue):
+            self.change("revoke", queue, message.id, "skip")
+        self._caller.remove(queue)
+
+    def put(self, queue: str, messages: Iterable[Sequence[Word]]) -> list[tuple[int, bool]]:
+        """Puts messages, each as `il1_put` takes it; of each its id and whether it was known."""
+        flat = [part for one in messages for part in one]
+        reply = records.pairs(self.numbered("put", queue, 0, *flat))
+        return [(int(id), known == b"1") for id, known in reply]
+
+
+MANY = 100_000
+PAGE = 512
+"""Messages, dead letters or keys of one round trip."""

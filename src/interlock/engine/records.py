@@ -1,0 +1,193 @@
+"""What a server tells of the messages it holds (wire version 1): replies taken apart.
+
+Payloads, keys and names are bytes as the server has them: whoever looks need not know how a program
+encodes its payloads. Times are whole µs, as on the wire, so that what is carried on is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from interlock.explanation import Blocker, ExplainNode, Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An unsettled message."""
+
+    id: int
+    sequence: int
+    """Its place; of a delayed message, which has none yet, its id."""
+
+    attempt: int
+    payload: bytes
+    keys: tuple[bytes, ...]
+    shared: tuple[bytes, ...]
+    options: dict[str, bytes]
+    """What it was put with and is not as usual, by the names of `il1_put`."""
+
+    state: str
+    """delayed, waiting, ready, leased, backing_off or held."""
+
+    due: int | None
+    """When its delay or backoff ends, µs since 1970; None where it has none."""
+
+    error: str
+    """Its last failure."""
+
+    @property
+    def priority(self) -> int:
+        """-100 to 100."""
+        return int(self.options.get("PRIORITY", b"0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter."""
+
+    id: int
+    attempts: int
+    time: int
+    """When it died, µs since 1970."""
+
+    error: str
+    priority: int
+    payload: bytes
+    keys: tuple[bytes, ...]
+    shared: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Who answers."""
+
+    wire: int
+    library: str
+    """The library's hash, or the hub's version."""
+
+    features: frozenset[str]
+
+
+def version(reply: Sequence[bytes]) -> Version:
+    """What il1_version answers."""
+    wire, library, *features = (part.decode() for part in reply)
+    return Version(int(wire), library, frozenset(features))
+
+
+def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[Stored]]:
+    """What il1_scan answers: the next cursor, and messages."""
+    parts = Parts(reply)
+    cursor = parts.take()
+    return cursor, [stored(parts) for _ in parts.rest()]
+
+
+def stored(parts: Parts) -> Stored:
+    """A message as il1_scan tells it."""
+    id = parts.number()
+    sequence = parts.maybe()
+    attempt, payload = parts.number(), parts.take()
+    exclusive, shared, options = parts.number(), parts.number(), parts.number()
+    keys, readers = parts.some(exclusive), parts.some(shared)
+    named = {parts.take().decode(): parts.take() for _ in range(options)}
+    state, due, error = parts.text(), parts.maybe(), parts.text()
+    return Stored(
+        id, sequence or id, attempt, payload, keys, readers, named, state, due, error
+    )  # fmt: skip
+
+
+def letters(reply: Sequence[bytes]) -> list[Letter]:
+    """What il1_dead_letters answers."""
+    parts = Parts(reply)
+    return [_letter(parts) for _ in parts.rest()]
+
+
+def explanation(reply: Sequence[bytes]) -> Explanation | None:
+    """What il1_explain answers; None for what is not there."""
+    if not reply:
+        return None
+    parts = Parts(reply)
+    truncated = parts.take() == b"1"
+    return Explanation(tuple(_node(parts) for _ in range(parts.number())), truncated)
+
+
+def pairs(reply: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Names and values."""
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+class Parts:
+    """A flat reply, read from its start."""
+
+    def __init__(self, reply: Sequence[bytes]) -> None:
+        self._reply = reply
+        self._at = 0
+
+    def take(self) -> bytes:
+        """The next part."""
+        part = self._reply[self._at]
+        self._at += 1
+        return part
+
+    def number(self) -> int:
+        """The next part, a number."""
+        return int(self.take())
+
+    def maybe(self) -> int | None:
+        """The next part, a number or nothing."""
+        part = self.take()
+        return int(part) if part else None
+
+    def seconds(self) -> float | None:
+        """The next part, a duration or nothing."""
+        part = self.maybe()
+        return None if part is None else part / 1e6
+
+    def text(self) -> str:
+        """The next part, words; what is no UTF-8 is escaped."""
+        return self.take().decode(errors="backslashreplace")
+
+    def some(self, count: int) -> tuple[bytes, ...]:
+        """So many parts."""
+        return tuple(self.take() for _ in range(count))
+
+    def rest(self) -> Iterator[None]:
+        """As long as there is more."""
+        while self._at < len(self._reply):
+            yield
+
+
+def _letter(parts: Parts) -> Letter:
+    id, attempts, time, error = parts.number(), parts.number(), parts.number(), parts.text()
+    priority, payload = parts.number(), parts.take()
+    exclusive, shared = parts.number(), parts.number()
+    return Letter(
+        id, attempts, time, error, priority, payload, parts.some(exclusive), parts.some(shared)
+    )
+
+
+def _node(parts: Parts) -> ExplainNode:
+    id, state, attempt = parts.number(), parts.text(), parts.number()
+    age = parts.seconds()
+    consumer = parts.text()
+    held_for, lease_left, due_in = parts.seconds(), parts.seconds(), parts.seconds()
+    paused = parts.some(parts.number())
+    blocked = tuple(_blocker(parts) for _ in range(parts.number()))
+    return ExplainNode(
+        id=id,
+        state=state,
+        attempt=attempt,
+        age=age or 0.0,
+        consumer=consumer,
+        held_for=held_for,
+        lease_left=lease_left,
+        due_in=due_in,
+        paused=paused,
+        blocked=blocked,
+    )
+
+
+def _blocker(parts: Parts) -> Blocker:
+    key, ahead, exact = parts.take(), parts.number(), parts.take() == b"1"
+    holders = tuple(int(id) for id in parts.some(parts.number()))
+    return Blocker(key=key or None, holders=holders, ahead=ahead, exact=exact)

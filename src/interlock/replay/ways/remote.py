@@ -1,0 +1,110 @@
+"""A queue on an engine, on a hub or a Redis, and N threads that lease from it.
+
+Each run has a queue of its own, which is gone afterwards. What a thread has handled is settled with
+the call that leases its next message.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from interlock.errors import InterlockError, ShutDown
+from interlock.replay.trace import Message
+from interlock.replay.ways.base import Job, Way, one_lane_a_key, run_threads
+
+if TYPE_CHECKING:
+    from interlock.engine.client import Client
+    from interlock.engine.queue import RemoteQueue
+    from interlock.engine.wire import Settlement
+
+
+def way(url: str) -> Way:
+    """The way through the engine at a URL. ImportError if what it needs is not installed,
+    ValueError if the URL is none, InterlockError if the engine does not answer."""
+    from interlock.engine.client import connect
+    from interlock.engine.operating import Operator
+    from interlock.engine.server import Server
+
+    with connect(url) as client:
+        shown = client.url
+        # Now, not in the middle of a comparison that has taken minutes.
+        Operator(Server(client)).stats(PROBE)
+    name = shown.partition(":")[0]
+    return Way(name, f"on {shown}", ("thread", "process"), partial(run, url), one_lane_a_key)
+
+
+def run(url: str, job: Job) -> None:
+    """Handle every message that a thread gets a lease of, in a queue of this run."""
+    from interlock.engine.client import connect
+
+    with connect(url) as client:
+        queue = client.queue(f"interlock-replay-{uuid.uuid4().hex}", int)
+        try:
+            _run(queue, job)
+        finally:
+            _remove(client, queue.name)
+
+
+def _run(queue: RemoteQueue[int], job: Job) -> None:
+    def work(worker: int) -> None:
+        exchange, handle = queue.exchange, job.handle
+        settlements: list[Settlement] = []
+        while True:
+            try:
+                answers, leases = exchange(settlements, 1)
+            except ShutDown:
+                return
+            if "lost" in answers:
+                raise InterlockError("a lease was lost: this machine stood still for 30 s")
+            # Settled whatever happens: what breaks a run must not come back to the next thread.
+            settlements = [lease.acking() for lease in leases]
+            for lease in leases:
+                handle(lease.payload, worker)
+
+    def feed() -> None:
+        keys = lambda index: job.messages[index].keys  # noqa: E731
+        shared = lambda index: job.messages[index].shared  # noqa: E731
+        try:
+            for some in batches(job.messages):
+                for index in some:
+                    job.watch.put(index)
+                queue.put_many(some, keys=keys, shared=shared)
+            queue.seal()
+        except ShutDown:
+            # It was closed on a thread, and what broke there says more.
+            return
+
+    run_threads([partial(work, worker) for worker in range(job.workers)], feed, queue.close)
+
+
+def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
+    """The places of messages that one call takes."""
+    some: list[int] = []
+    keys = 0
+    for index, message in enumerate(messages):
+        more = len(message.keys) + len(message.shared)
+        if some and (len(some) == PUT_AT_ONCE or keys + more > KEYS_AT_ONCE):
+            yield some
+            some, keys = [], 0
+        some.append(index)
+        keys += more
+    if some:
+        yield some
+
+
+def _remove(client: Client, name: str) -> None:
+    from interlock.engine.operating import Operator
+    from interlock.engine.server import Server
+
+    # The engine may be what broke the run.
+    with suppress(InterlockError):
+        Operator(Server(client)).remove(name)
+
+
+PROBE = "interlock-replay"
+PUT_AT_ONCE = 64
+KEYS_AT_ONCE = 1024

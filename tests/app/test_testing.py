@@ -1,0 +1,201 @@
+"""`app.testing()`: what is sent is handled in the test, on an engine in memory, in its own time."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from interlock import Reject, RetryAfter, current_lease
+from interlock.app import App
+from interlock.retry import Retry
+from interlock.testing import TestCall, TestWorker
+
+app = App("redis://127.0.0.1:1")
+seen: list[object] = []
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@app.task(keys="order:{order.id}", shared="rates")
+def ship(order: Order, note: str = "") -> None:
+    seen.append((order, note))
+
+
+@app.task(keys="k")
+async def wait(number: int) -> None:
+    await asyncio.sleep(0)
+    seen.append((number, current_lease().attempt))
+
+
+@app.task(retry=Retry(2, first=10, jitter=False))
+def broken() -> None:
+    seen.append(current_lease().attempt)
+    raise ValueError("no")
+
+
+@app.task()
+def steers(how: str) -> None:
+    if how == "reject":
+        raise Reject("too large")
+    if current_lease().attempt == 1:
+        raise RetryAfter(30)
+    seen.append(how)
+
+
+@app.task(queue="other")
+def follows(number: int) -> None:
+    if number:
+        follows.send(number - 1)
+
+
+@pytest.fixture
+def worker() -> Iterator[TestWorker]:
+    seen.clear()
+    with app.testing() as entered:
+        yield entered
+
+
+def test_what_is_sent_is_handled_with_its_arguments_encoded_and_decoded(worker: TestWorker) -> None:
+    order = Order(3)
+    job = ship.send(order, note="x")
+    assert worker.run_until_idle() == 1
+    ((handled, note),) = seen  # type: ignore[misc]
+    assert handled == order and handled is not order and note == "x"
+    keys = {"keys": frozenset({b"order:3"}), "shared": frozenset({b"rates"})}
+    sent = TestCall("ship", (order,), {"note": "x"}, "default", job.id, **keys)
+    done = TestCall("ship", (order,), {"note": "x"}, "default", job.id, **keys, attempt=1)
+    assert (worker.sent, worker.done, worker.dead) == ([sent], [done], [])
+
+
+def test_a_coroutine_function_is_awaited_with_or_without_a_running_loop(worker: TestWorker) -> None:
+    wait.send(1)
+    worker.run_until_idle()
+
+    async def main() -> None:
+        await wait.asend(2)
+        worker.run_until_idle()
+        await app.aclose()
+
+    asyncio.run(main())
+    assert seen == [(1, 1), (2, 1)]
+
+
+def test_what_a_handler_raises_is_raised_once_its_message_is_settled(worker: TestWorker) -> None:
+    broken.send()
+    with pytest.raises(ValueError, match="no"):
+        worker.run_until_idle()
+    assert worker.run_until_idle() == 0
+    worker.advance(9)
+    assert worker.run_until_idle() == 0
+    worker.advance(1)
+    assert worker.run_until_idle(raise_errors=False) == 1
+    assert seen == [1, 2]
+    (letter,) = worker.dead
+    assert (letter.task, letter.attempt, letter.error) == ("broken", 2, "ValueError: no")
+
+
+def test_steering_is_no_error(worker: TestWorker) -> None:
+    steers.send("later")
+    steers.send("reject")
+    assert worker.run_until_idle() == 2
+    assert [call.error for call in worker.dead] == ["too large"]
+    worker.advance(30)
+    assert worker.run_until_idle() == 1
+    assert seen == ["later"]
+
+
+def test_what_a_handler_sends_is_handled_too_on_all_queues(worker: TestWorker) -> None:
+    follows.send(3)
+    assert worker.run_until_idle() == 4
+    assert [call.args for call in worker.done] == [(3,), (2,), (1,), (0,)]
+
+
+def test_what_is_delayed_waits_for_the_clock(worker: TestWorker) -> None:
+    ship.options(delay=60).send(Order(1))
+    assert worker.run_until_idle() == 0
+    worker.advance(60)
+    assert worker.run_until_idle() == 1
+
+
+def test_a_known_send_is_not_told_twice(worker: TestWorker) -> None:
+    assert not ship.options(dedup="d").send(Order(1)).known
+    assert ship.options(dedup="d").send(Order(1)).known
+    assert len(worker.sent) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_shuffled_run_keeps_the_order_of_each_key_and_no_other(
+    worker: TestWorker, seed: int
+) -> None:
+    for number in range(20):
+        ship.send(Order(number % 4), str(number))
+    worker.shuffle(seed).run_until_idle()
+    numbers = [int(call.kwargs.get("note") or call.args[1]) for call in worker.done]
+    assert sorted(numbers) == list(range(20)) and numbers != list(range(20))
+    for key in range(4):
+        assert [n for n in numbers if n % 4 == key] == list(range(key, 20, 4))
+    assert all(call.attempt == 1 for call in worker.done)
+
+
+def test_a_seed_repeats_its_order() -> None:
+    def order(seed: int) -> list[object]:
+        with app.testing() as worker:
+            for number in range(20):
+                ship.send(Order(number))
+            worker.shuffle(seed).run_until_idle()
+            return [call.args for call in worker.done]
+
+    assert order(1) == order(1) != order(2)
+
+
+def test_afterwards_sends_go_where_they_went_before() -> None:
+    before = app._client
+    with app.testing():
+        assert app._client is not before
+        ship.send(Order(1))
+    assert app._client is before
+    with app.testing() as worker:
+        assert worker.sent == [] and worker.run_until_idle() == 0
+
+
+def test_it_must_be_entered() -> None:
+    worker = app.testing()
+    with pytest.raises(RuntimeError, match="enter it first"):
+        worker.run_until_idle()
+    with worker, pytest.raises(RuntimeError, match="is in use"):
+        worker.__enter__()
+
+
+def test_the_fixture_is_found_by_pytest_and_costs_its_start_little(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+        from interlock import App
+        app = App()
+
+        @app.task()
+        def f() -> None: ...
+
+        def test_it(interlock_testing, interlock_clock):
+            worker = interlock_testing(app)
+            f.send()
+            assert worker.run_until_idle() == 1
+            interlock_clock.advance(3)
+        """
+    )
+    pytester.runpytest_subprocess("-p", "interlock.testing.plugin").assert_outcomes(passed=1)
+    program = "import interlock.testing.plugin, sys; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert not {"redis", "msgspec", "interlock.app", "interlock.engine"} & set(
+        loaded.stdout.split()
+    )

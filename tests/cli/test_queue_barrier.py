@@ -1,0 +1,175 @@
+"""`interlock queue barrier`: after all before, before all after, whoever takes it first."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from interlock.cli.queue import barrier
+from interlock.engine.lease import RemoteLease
+from interlock.engine.operating import Operator
+from interlock.engine.queue import RemoteQueue
+from interlock.errors import Empty, LeaseLost
+from tests.cli.conftest import Command, Said
+
+
+class Running:
+    """The command on a thread of its own."""
+
+    def __init__(self, cli: Command, *words: object) -> None:
+        self.said: Said | None = None
+        self._thread = threading.Thread(target=self._run, args=(cli, words))
+        self._thread.start()
+
+    def _run(self, cli: Command, words: tuple[object, ...]) -> None:
+        self.said = cli("barrier", *words)
+
+    def end(self) -> Said:
+        self._thread.join(30)
+        assert self.said is not None
+        return self.said
+
+
+def test_it_runs_alone_after_all_before_and_before_all_after(
+    cli: Command, queue: RemoteQueue[bytes], tmp_path: Path
+) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    seen = tmp_path / "seen"
+    running = Running(cli, queue.name, "--exec", f"echo now > {seen}", "--json")
+    while queue.stats().unsettled < 2:
+        pass
+    after = queue.put(b"after", keys="k")
+    assert queue.stats().ready == 0
+    assert not seen.exists()
+    lease.ack()
+    said = running.end()
+    assert (said.code, said.json["outcome"]) == (0, "settled")
+    assert seen.read_text() == "now\n"
+    with queue.get(timeout=10) as payload:
+        assert payload == b"after"
+    assert after > said.json["id"]
+
+
+def test_without_a_command_it_says_that_all_before_is_settled(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"before")
+    queue.get().ack()
+    said = cli("barrier", queue.name)
+    assert said.code == 0
+    assert said.out.endswith("  everything before is settled; the gate is open again\n")
+    assert queue.stats().unsettled == 0
+
+
+def test_a_command_that_fails_leaves_the_gate_closed(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"before")
+    queue.get().ack()
+    said = cli("barrier", queue.name, "--exec", "exit 3", "--json")
+    id = said.json["id"]
+    assert (said.code, said.json["outcome"]) == (1, "failed")
+    assert f"interlock queue skip {queue.name} {id} --yes" in said.err
+    queue.put(b"after", keys="k")
+    assert (queue.stats().held, queue.stats().ready) == (1, 0)
+    assert cli("skip", queue.name, id, "--yes").code == 0
+    assert queue.stats().ready == 1
+
+
+def test_it_is_taken_back_when_its_time_is_up(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"before")
+    lease = queue.get()
+    said = cli("barrier", queue.name, "--wait", "0.05", "--json")
+    assert (said.code, said.json["outcome"]) == (1, "late")
+    assert queue.stats().unsettled == 1
+    lease.ack()
+
+
+def test_a_worker_that_is_quicker_and_fails_on_it_opens_nothing(
+    cli: Command, queue: RemoteQueue[bytes], tmp_path: Path
+) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    over = threading.Event()
+
+    def fails() -> None:
+        while not over.is_set():
+            # The command may take it before the worker has failed.
+            with suppress(Empty, LeaseLost):
+                queue.get(timeout=0.05).nack(error="no message of mine")
+
+    running = Running(cli, queue.name, "--exec", f"echo now >> {tmp_path / 'seen'}", "--json")
+    while queue.stats().unsettled < 2:
+        pass
+    worker = threading.Thread(target=fails)
+    worker.start()
+    lease.ack()
+    said = running.end()
+    over.set()
+    worker.join()
+    assert (said.code, said.json["outcome"]) == (0, "settled")
+    assert (tmp_path / "seen").read_text() == "now\n"
+    assert queue.stats().unsettled == 0
+
+
+def test_a_worker_that_sets_it_aside_holds_up_nothing(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    running = Running(cli, queue.name, "--json")
+    while queue.stats().unsettled < 2:
+        pass
+    queue.put(b"after", keys="k")
+    taken: list[RemoteLease[bytes]] = []
+    over = threading.Event()
+
+    def sets_aside() -> None:
+        while not over.is_set():
+            with suppress(Empty):
+                taken.append(queue.get(timeout=0.05))
+
+    worker = threading.Thread(target=sets_aside)
+    worker.start()
+    lease.ack()
+    said = running.end()
+    over.set()
+    worker.join()
+    assert (said.code, said.json["outcome"]) == (0, "settled")
+    for one in taken:
+        # The barrier was taken from it; what stood behind was not.
+        with suppress(LeaseLost) if one.payload != b"after" else nullcontext():
+            one.ack()
+
+
+def test_the_worker_of_an_app_reads_it_as_a_task_that_there_is_not() -> None:
+    assert msgspec.msgpack.decode(barrier.PAYLOAD) == {"v": 1, "task": "interlock.barrier"}
+
+
+def test_that_somebody_else_settled_it_is_told(
+    cli: Command, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    queue.put(b"before", keys="k")
+    queue.pause()
+    running = Running(cli, queue.name, "--json")
+    while queue.stats().unsettled < 2:
+        pass
+    (id,) = (one.id for one in operator.messages(queue.name) if "BARRIER" in one.options)
+    assert queue.cancel(id)
+    said = running.end()
+    assert said.code == 1
+    assert "settled by somebody else" in said.err
+
+
+@pytest.mark.parametrize("words", [("--wait", "0"), ("--wait", "soon")])
+def test_a_wait_that_is_none_is_wrong_usage(
+    cli: Command, queue: RemoteQueue[bytes], words: tuple[str, str]
+) -> None:
+    said = cli("barrier", queue.name, *words)
+    assert said.code == 2
+    assert "allowed: seconds above 0" in said.err

@@ -1,0 +1,102 @@
+"""The names of --json: what is printed stands in the reference, and the other way round."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.queue import RemoteQueue
+from interlock.retry import Retry
+from tests.cli.conftest import Command
+from tests.docs.running import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "queue-cli.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## What --json prints")[2].partition("\n## ")[0]
+
+
+def names(of: str) -> set[str]:
+    """What the reference says of a subcommand."""
+    for row in re.findall(r"^\| (.*?) \| .*? \| (.*) \|$", SECTION, re.MULTILINE):
+        if f"`{of}`" in row[0]:
+            return set(re.findall(r"`(\w+)`", row[1])) - {"il1_stats"}
+    raise AssertionError(f"no row of the reference tells of {of}")
+
+
+def all_names(value: object) -> set[str]:
+    """The names of an object and of those in its lists."""
+    if isinstance(value, list):
+        return set().union(*map(all_names, value)) if value else set()
+    return set(value) | all_names(value.get("nodes", [])) | all_names(
+        value.get("blocked", [])
+    ) if isinstance(value, dict) else set()  # fmt: skip
+
+
+@pytest.fixture
+def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
+    """A queue with a message in each state, and a dead letter."""
+    ids = {
+        "held": queue.put(b'{"json": 1}', keys="h", retry=Retry(attempts=1, then="hold")),
+        "dead": queue.put(b'{"json": 1}', keys="d"),
+    }
+    for lease in queue.get_many(2):
+        if lease.id == ids["held"]:
+            lease.nack()
+        else:
+            lease.reject("bad")
+    ids["first"] = queue.put(b'{"json": 1}', keys="k")
+    ids["second"] = queue.put(b'{"json": 1}', keys="k")
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hot", []),
+        ("peek", ["first"]),
+        ("explain", ["second"]),
+        ("watch", ["--count", "1"]),
+        ("revoke", ["first", "--yes"]),
+        ("retry", ["held"]),
+        ("skip", ["held", "--yes"]),
+        ("bury", ["held", "--yes"]),
+        ("cancel", ["first", "--yes"]),
+        ("pause", []),
+        ("resume", ["--key", "k"]),
+        ("seal", []),
+        ("reopen", []),
+        ("dead-letters", []),
+        ("requeue", ["dead"]),
+        ("purge", ["--yes"]),
+        ("barrier", ["--wait", "0.01"]),
+    ],
+)
+def test_what_is_printed_is_what_the_reference_says(
+    cli: Command, queue: RemoteQueue[bytes], filled: dict[str, int], name: str, words: list[str]
+) -> None:
+    said = cli(name, queue.name, *(filled.get(word, word) for word in words), "--json")
+    found = json.loads(said.out.splitlines()[0])
+    assert all_names(found) == names(name)
+
+
+@pytest.mark.parametrize("name", ["list", "stats"])
+def test_counts_are_those_of_the_wire(
+    cli: Command, queue: RemoteQueue[bytes], filled: dict[str, int], name: str
+) -> None:
+    wire = (ROOT / "docs" / "reference" / "engine-wire.md").read_text(encoding="utf-8")
+    told = wire.partition("**`il1_stats`**")[2].partition("\n\n")[0]
+    said = cli(name, *(() if name == "list" else (queue.name,)), "--json")
+    counts = json.loads(said.out.splitlines()[0]).keys() - {"queue"}
+    assert counts == set(re.findall(r"`(\w+)`", told)) - {"stats"}
+
+
+def test_import_says_what_the_reference_says(
+    cli: Command, queue: RemoteQueue[bytes], tmp_path: Path
+) -> None:
+    queue.put(b"a")
+    file = tmp_path / "queue.jsonl"
+    file.write_text(cli("export", queue.name, "--move").out)
+    said = cli("import", f"{queue.name}-new", "--file", file, "--json")
+    assert set(said.json) == names("import")

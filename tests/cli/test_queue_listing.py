@@ -1,0 +1,123 @@
+"""`interlock queue list`, `stats`, `hot` and `peek`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.engine.queue import RemoteQueue
+from tests.cli.conftest import Command
+
+
+def test_list_tells_how_much_is_in_each_queue(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    for payload in (b"a", b"b", b"c"):
+        queue.put(payload, keys="k")
+    lease = queue.get()
+    (row,) = [row for row in cli("list", "--json").lines if row["queue"] == queue.name]
+    assert (row["unsettled"], row["leased"], row["waiting"], row["ready"]) == (3, 1, 2, 0)
+    (line,) = [line for line in cli("list").out.splitlines() if queue.name in line]
+    assert line.split() == [queue.name, "3", "0", "1", "0", "0"]
+    queue.seal()
+    queue.pause()
+    (line,) = [line for line in cli("list").out.splitlines() if queue.name in line]
+    assert line.endswith("1 pause, sealed")
+    lease.ack()
+
+
+def test_stats_tells_every_count_that_the_engine_has(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"a", keys="k")
+    queue.get().ack()
+    told = cli("stats", queue.name, "--json").json
+    assert (told["queue"], told["puts"], told["acks"], told["unsettled"]) == (queue.name, 1, 1, 0)
+    said = cli("stats", queue.name)
+    assert said.code == 0
+    shown = {line.rpartition("  ")[0].strip() or line for line in said.out.splitlines()}
+    words = said.out.replace("_", " ")
+    assert shown
+    for name in told.keys() - {"queue", "paused", "sealed"}:
+        assert name.replace("_", " ") in words
+
+
+def test_hot_puts_the_deepest_key_first(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    for keys in (["a", "b"], ["b"], ["b", "c"]):
+        queue.put(b"", keys=keys)
+    assert cli("hot", queue.name, "--json").lines == [
+        {"key": "b", "depth": 3},
+        {"key": "a", "depth": 1},
+        {"key": "c", "depth": 1},
+    ]
+    said = cli("hot", queue.name, "--limit", 1)
+    assert said.out.splitlines()[1].split() == ["3", "b", "#" * 40]
+    assert said.out.endswith("3 keys with messages\n")
+
+
+def test_peek_shows_the_first_in_their_order(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    ids = [queue.put(b"%d" % number, keys="k", priority=number) for number in range(12)]
+    found = cli("peek", queue.name, "--json").lines
+    assert [message["id"] for message in found] == ids[:10]
+    assert [message["priority"] for message in found] == list(range(10))
+    assert [message["state"] for message in found] == ["ready", *["waiting"] * 9]
+    last = cli("peek", queue.name, ids[11], "--json").json
+    assert (last["id"], last["payload"], last["keys"]) == (ids[11], "11", ["k"])
+
+
+def test_peek_shows_payloads_as_what_they_say(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    payloads = {
+        b'{"amount": 5}': ("json", {"amount": 5}),
+        msgspec.msgpack.encode({"amount": 5, "raw": b"\xff"}): (
+            "msgpack",
+            {"amount": 5, "raw": {"base64": "/w=="}},
+        ),
+        b"seven teapots": ("text", None),
+        b"\xff\xfe\x00": ("bytes", None),
+    }
+    for payload in payloads:
+        queue.put(payload)
+    told = cli("peek", queue.name, "--json").lines
+    assert [(one["format"], one.get("value")) for one in told] == list(payloads.values())
+    out = cli("peek", queue.name).out
+    assert '{"amount": 5}' in out
+    assert "seven teapots" in out
+    assert "0xfffe00" in out
+
+
+def test_peek_filters_by_state_and_key(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    leased = queue.put(b"a", keys="k")
+    waiting = queue.put(b"b", shared="k")
+    delayed = queue.put(b"c", keys="other", delay=600)
+    lease = queue.get()
+    for state, id in (("leased", leased), ("waiting", waiting), ("delayed", delayed)):
+        assert cli("peek", queue.name, "--state", state, "--json").json["id"] == id
+    assert [one["id"] for one in cli("peek", queue.name, "--key", "k", "--json").lines] == [
+        leased,
+        waiting,
+    ]
+    told = cli("peek", queue.name, leased, "--json").json
+    assert told["consumer"]
+    assert told["held_for"] >= 0
+    assert 0 < told["lease_left"] <= 30
+    assert f"{leased}  leased, by " in cli("peek", queue.name, leased).out
+    lease.ack()
+
+
+def test_peek_tells_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a", keys="k")
+    queue.get().nack(600, error="no such account")
+    told = cli("peek", queue.name, "--json").json
+    assert (told["state"], told["attempt"], told["error"]) == ("backing_off", 2, "no such account")
+    assert 0 < told["due_in"] <= 600
+    assert "failed: no such account" in cli("peek", queue.name).out
+
+
+def test_what_is_not_there_is_1_and_named(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a")
+    said = cli("peek", queue.name, 17)
+    assert (said.code, said.out.strip()) == (1, "")
+    assert f"message 17 is not in {queue.name}" in said.err
+
+
+def test_nothing_in_a_text_moves_the_cursor(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"\x1b[2J", keys=b"\x1b[2J")
+    for words in (("peek",), ("hot",)):
+        assert "\x1b" not in cli(*words, queue.name).out

@@ -1,0 +1,162 @@
+"""What changes messages, and what opens and closes a queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock.engine.queue import RemoteQueue
+from interlock.errors import LeaseLost, ShutDown
+from interlock.retry import Retry
+from tests.cli.conftest import Command
+
+HOLD = Retry(attempts=1, then="hold")
+
+
+def held(queue: RemoteQueue[bytes]) -> int:
+    id = queue.put(b"poison", keys="k", retry=HOLD)
+    queue.get().nack(error="no such account")
+    return id
+
+
+def test_revoke_ends_a_lease(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(b"a", keys="k")
+    lease = queue.get()
+    assert cli("revoke", queue.name, id, "--yes").out == f"{id}  lease revoked\n"
+    with pytest.raises(LeaseLost):
+        lease.ack()
+    assert queue.stats().revoked == 1
+
+
+@pytest.mark.parametrize(("then", "count"), [("dead", "dead"), ("hold", "held")])
+def test_revoke_then_says_what_becomes_of_it(
+    cli: Command, queue: RemoteQueue[bytes], then: str, count: str
+) -> None:
+    id = queue.put(b"a", keys="k")
+    lease = queue.get()
+    assert cli("revoke", queue.name, id, "--then", then, "--yes").code == 0
+    assert getattr(queue.stats(), count) == 1
+    lease.stop_renewing()
+    with pytest.raises(LeaseLost):
+        lease.ack()
+
+
+@pytest.mark.parametrize(
+    ("word", "count"), [("retry", "ready"), ("skip", "skipped"), ("bury", "dead")]
+)
+def test_a_held_message_is_retried_skipped_or_buried(
+    cli: Command, queue: RemoteQueue[bytes], word: str, count: str
+) -> None:
+    id = held(queue)
+    yes = () if word == "retry" else ("--yes",)
+    assert cli(word, queue.name, id, *yes, "--json").json == {"id": id, "changed": True}
+    assert getattr(queue.stats(), count) == 1
+    said = cli(word, queue.name, id, *yes)
+    assert said.code == 1
+    assert f"message {id} is neither held nor backing off" in said.err
+
+
+def test_cancel_takes_several_and_tells_which_were_not_there(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    first, second = queue.put(b"a"), queue.put(b"b")
+    said = cli("cancel", queue.name, first, 17, second, "--yes")
+    assert said.out == f"{first}  cancelled\n{second}  cancelled\n"
+    assert (said.code, queue.stats().cancelled) == (1, 2)
+    assert "message 17 is leased, or not there" in said.err
+
+
+@pytest.mark.parametrize("word", ["revoke", "skip", "bury", "cancel", "purge"])
+def test_what_loses_something_is_not_done_without_a_terminal_or_yes(
+    cli: Command, queue: RemoteQueue[bytes], word: str
+) -> None:
+    id = queue.put(b"a")
+    said = cli(word, queue.name, *(() if word == "purge" else (id,)))
+    assert (said.code, said.out) == (2, "")
+    assert "say so with --yes" in said.err
+    assert queue.stats().unsettled == 1
+
+
+def test_pause_and_resume_a_queue_and_keys(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a", keys="k")
+    assert cli("pause", queue.name).out == f"{queue.name}  paused\n"
+    assert cli("pause", queue.name, "--json").json["changed"] is False
+    assert queue.stats().ready == 0
+    assert cli("resume", queue.name).out == f"{queue.name}  resumed\n"
+    said = cli("pause", queue.name, "--key", "k", "--key", "other")
+    assert said.out == "key k  paused\nkey other  paused\n"
+    assert queue.stats().ready == 0
+    assert cli("resume", queue.name, "--key", "k", "--json").json["changed"] is True
+    assert queue.stats().ready == 1
+    assert cli("resume", queue.name).out == f"{queue.name}  was not paused\n"
+
+
+def test_seal_and_reopen(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a")
+    assert "sealed" in cli("seal", queue.name).out
+    with pytest.raises(ShutDown):
+        queue.put(b"b")
+    assert cli("seal", queue.name, "--json").json["changed"] is False
+    assert cli("reopen", queue.name, "--json").json["changed"] is True
+    assert cli("reopen", queue.name).out == f"{queue.name}  it was not sealed\n"
+    queue.put(b"b")
+
+
+@pytest.mark.parametrize("word", ["pause", "seal"])
+def test_a_queue_that_is_not_there_is_closed_only_if_that_is_meant(
+    cli: Command, queue: RemoteQueue[bytes], word: str
+) -> None:
+    queue.put(b"a")
+    other = f"{queue.name}x"
+    said = cli(word, other)
+    assert said.code == 1
+    assert f"no queue {other!r} on this server; there are: " in said.err
+    assert cli(word, other, "--new").code == 0
+    assert other in cli("list").out
+
+
+def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    for number in range(5):
+        queue.put(b"%d" % number)
+    lease = queue.get()
+    said = cli("purge", queue.name, "--yes")
+    assert said.out == f"{queue.name}  4 messages dropped; 1 leased, which are not\n"
+    lease.reject("bad")
+    told = cli("purge", queue.name, "--dead", "--yes", "--json").json
+    assert told == {"queue": queue.name, "dropped": 1, "leased": 0}
+    assert (queue.stats().unsettled, queue.stats().dead) == (0, 0)
+
+
+def test_dead_letters_page_by_page(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    ids = []
+    for number in range(5):
+        ids.append(queue.put(b"%d" % number, keys=["k", "even" if number % 2 == 0 else "odd"]))
+        queue.get().reject(f"bad {number}")
+    first = cli("dead-letters", queue.name, "--limit", 3)
+    assert [line.split()[0] for line in first.out.splitlines()[::4]][:3] == list(map(str, ids[:3]))
+    assert "bad 0" in first.out
+    assert f"--after {ids[2]}" in first.out.splitlines()[-1]
+    rest = cli("dead-letters", queue.name, "--after", ids[2], "--json").lines
+    assert [letter["id"] for letter in rest] == ids[3:]
+    odd = cli("dead-letters", queue.name, "--key", "odd", "--json").lines
+    assert [letter["id"] for letter in odd] == [ids[1], ids[3]]
+    assert (odd[0]["error"], odd[0]["attempts"], odd[0]["payload"]) == ("bad 1", 1, "1")
+
+
+def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    ids = []
+    for number in range(4):
+        ids.append(queue.put(b"%d" % number, keys=f"k{number % 2}"))
+        queue.get().reject("bad")
+    new = cli("requeue", queue.name, ids[0], "--json").json
+    assert new["new"] > ids[3]
+    said = cli("requeue", queue.name, ids[0])
+    assert said.code == 1
+    assert f"no dead letter {ids[0]} in" in said.err
+    refused = cli("requeue", queue.name, "--all")
+    assert (refused.code, queue.stats().dead) == (2, 3)
+    assert f"put 3 dead letters of {queue.name} again?" in refused.err
+    assert cli("requeue", queue.name, "--key", "k1", "--yes").out.endswith(
+        "2 dead letters put again\n"
+    )
+    assert cli("requeue", queue.name, "--all", "--yes").code == 0
+    assert (queue.stats().dead, queue.stats().unsettled) == (0, 4)

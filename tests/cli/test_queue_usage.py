@@ -1,0 +1,263 @@
+"""Wrong usage, servers that are not there, and what a terminal sees."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from interlock.cli import main, parser
+from interlock.cli.flags import Flag
+from interlock.cli.queue import GROUPS
+from interlock.cli.queue.asking import SHARED
+from interlock.engine.queue import RemoteQueue
+from tests.cli.conftest import Command
+from tests.hub.servers import free_port
+
+WORDS = """
+list stats watch hot peek explain revoke retry skip bury cancel pause resume seal reopen
+dead-letters requeue barrier purge export import
+"""
+NAMES = tuple(WORDS.split())
+IDS = {"revoke", "retry", "skip", "bury", "cancel"}
+
+
+def words_of(name: str) -> list[str]:
+    """The least that a subcommand takes."""
+    more = {"explain": ["1"], "requeue": ["1"], "import": ["--file", os.devnull]}
+    return [name, *([] if name == "list" else ["orders"]),
+            *(["1"] if name in IDS else more.get(name, []))]  # fmt: skip
+
+
+def test_the_subcommands_are_these(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser("queue").parse_args(["queue", "--help"])
+    found = re.findall(r"^    ([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert tuple(found) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_has_help_and_takes_the_shared_flags(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["queue", name, "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert "Exit codes: 0 done, 1 refused" in out
+    for flag in SHARED:
+        assert flag.name in out
+
+
+def test_every_flag_has_a_line_of_help() -> None:
+    flags = [value for group in GROUPS for value in vars(group).values() if isinstance(value, Flag)]
+    assert len(flags) > 15
+    assert all(len(flag.help) > 15 for flag in flags)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_an_engine_it_is_2(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    assert main(["queue", *words_of(name)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no engine is named; --url or INTERLOCK_URL says where" in err
+
+
+def test_the_environment_names_the_engine(
+    url: str,
+    queue: RemoteQueue[bytes],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue.put(b"a")
+    monkeypatch.setenv("INTERLOCK_URL", url)
+    assert main(["queue", "stats", queue.name]) == 0
+    assert queue.name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["peek", "orders", "x"], "'x'; allowed: a message's id, a whole number"),
+        (["peek", "orders", "--state", "dead"], "invalid choice: 'dead'"),
+        (["peek", "orders", "--limit", "0"], "allowed: a whole number from 1"),
+        (["revoke", "orders"], "the following arguments are required: ID"),
+        (["revoke", "orders", "1", "--then", "drop"], "invalid choice: 'drop'"),
+        (["explain", "orders"], "give either the ID of a message or --key KEY"),
+        (["explain", "orders", "1", "--key", "k"], "give either the ID of a message or --key KEY"),
+        (["explain", "orders", "1", "--limit", "2000"], "--limit 2000; allowed: 1 to 1024"),
+        (["requeue", "orders"], "give either IDs, --all or --key KEY"),
+        (["requeue", "orders", "1", "--all"], "give either IDs, --all or --key KEY"),
+        (["watch", "orders", "--every", "0"], "allowed: seconds above 0"),
+        (["stats", "or{de}rs"], "QUEUE is 'or{de}rs': allowed: 1 to 512 bytes, without braces"),
+        (["stats", ""], "QUEUE is '': allowed: 1 to 512 bytes"),
+        (["stats", "q" * 513], "allowed: 1 to 512 bytes"),
+        (["mend", "orders"], "invalid choice: 'mend'"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_allowed(
+    cli: Command, words: list[str], complaint: str
+) -> None:
+    said = cli(*words)
+    assert (said.code, said.out) == (2, "")
+    assert complaint in said.err
+
+
+def test_a_host_and_a_port_are_those_of_a_hub_as_for_its_own_commands(
+    url: str, queue: RemoteQueue[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue.put(b"a")
+    assert main(["queue", "stats", queue.name, "--url", url.partition("://")[2]]) == 0
+
+
+def test_a_url_that_is_none_is_2_and_shows_no_password(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["queue", "list", "--url", "amqp://me:secret@host"]) == 2
+    err = capsys.readouterr().err
+    assert "amqp" in err
+    assert "secret" not in err
+
+
+def test_a_server_that_is_not_there_is_1_and_says_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"redis://me:secret@127.0.0.1:{free_port()}?timeout=0.2"
+    assert main(["queue", "list", "--url", url]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "is it running there?" in err
+    assert "secret" not in err
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("list", "import")])
+def test_a_queue_that_is_not_there_is_1_and_those_that_are_are_named(
+    cli: Command, queue: RemoteQueue[bytes], name: str
+) -> None:
+    queue.put(b"a")
+    words = words_of(name)
+    words[1] = f"{queue.name}x"
+    said = cli(*words)
+    assert (said.code, said.out) == (1, "")
+    assert f"no queue '{queue.name}x' on this server; there are: " in said.err
+
+
+# -- On a terminal --------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The command on a terminal of its own: all that it shows, and what is typed."""
+
+    def __init__(self, *words: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "interlock", "queue", *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm"},
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """Reads until this was shown."""
+        end = time.monotonic() + 30
+        while text not in self.shown:
+            assert time.monotonic() < end, self.shown
+            ready, _, _ = select.select([self._master], [], [], 1)
+            if ready:
+                self.shown += os.read(self._master, 4096).decode()
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def rest(self) -> int:
+        """Reads to the end, and gives the exit code."""
+        while True:
+            try:
+                some = os.read(self._master, 4096)
+            except OSError:  # Linux says so when the last one has closed it
+                break
+            if not some:
+                break
+            self.shown += some.decode()
+        return self.process.wait(30)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+@contextmanager
+def terminal(*words: str) -> Iterator[Terminal]:
+    opened = Terminal(*words)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 1), ("", 1, 1)])
+def test_on_a_terminal_it_asks_before_something_is_lost(
+    url: str, queue: RemoteQueue[bytes], answer: str, code: int, left: int
+) -> None:
+    queue.put(b"a")
+    with terminal("purge", queue.name, "--url", url) as opened:
+        opened.until(f"drop 1 message of {queue.name}? [y/N] ")
+        opened.type(f"{answer}\n")
+        assert opened.rest() == code
+        assert ("nothing was done" in opened.shown) is bool(left)
+    assert queue.stats().unsettled == left
+
+
+def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[bytes]) -> None:
+    queue.put_many([b"a", b"b", b"c"], keys="hot")
+    lease = queue.get()
+    with terminal("watch", queue.name, "--every", "0.05", "--url", url) as opened:
+        opened.until("\x1b[H\x1b[2J")
+        opened.until("hot key")
+        opened.until(f"{lease.id} leased by ")
+        opened.until("waits longest: message")
+        lease.ack()
+        opened.until("acks 0.0 /s")
+        opened.process.send_signal(2)
+        assert opened.rest() == 130
+        assert "Traceback" not in opened.shown
+
+
+def test_watch_without_a_terminal_is_a_line_each_time(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put_many([b"a", b"b"], keys="hot")
+    said = cli("watch", queue.name, "--every", "0.01", "--count", 2)
+    first, second = said.out.splitlines()
+    assert "unsettled 2, waiting 1, ready 1, hottest hot 2, oldest " in first
+    assert "puts 0.0/s" in second
+    assert "\x1b" not in said.out
+
+
+def test_watch_as_json_is_an_object_each_time(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put_many([b"a", b"b"], keys="hot")
+    lease = queue.get()
+    first, second = cli("watch", queue.name, "--every", "0.01", "--count", 2, "--json").lines
+    assert first["rates"] == {}
+    assert second["rates"]["puts"] == 0
+    assert first["counts"]["unsettled"] == 2
+    assert first["hot"] == [{"key": "hot", "depth": 2, "front": lease.id}]
+    assert [one["id"] for one in first["leases"]] == [lease.id]
+    assert first["oldest"]["id"] > lease.id
+    lease.ack()

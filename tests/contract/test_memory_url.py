@@ -1,0 +1,47 @@
+"""The contract suite, mounted on memory:// through the client, sync and asyncio."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from interlock.engine.calling import Engine
+from interlock.engine.client import Client
+from interlock.engine.transport.memory import MemoryEngine
+from interlock.engine.url import parse
+from interlock.testing import ManualClock
+from interlock.testing.contract import Case, Face, NotHeld, cases, run
+from tests.contract.remote import CAPABILITIES, Queue
+
+
+class MemoryUrlHarness:
+    """One client of an engine in this process, on a manual clock."""
+
+    name = "memory://"
+    capabilities: Mapping[int | str, str] = CAPABILITIES
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._client = Client(Engine(parse("memory://"), memory=MemoryEngine(self.clock)))
+        self._names = (f"q{n}" for n in itertools.count())
+
+    def queue(self, **options: Any) -> Queue:
+        return Queue(self._client, next(self._names), options)
+
+    def aio(self, queue: Queue) -> Any:
+        return queue.aio
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@pytest.mark.parametrize(
+    ("case", "face"),
+    [pytest.param(case, face, id=f"{case.name}-{face}") for case in cases() for face in case.faces],
+)
+def test_memory_url(case: Case, face: Face) -> None:
+    try:
+        run(case, MemoryUrlHarness(), face)
+    except NotHeld as reason:
+        pytest.skip(str(reason))

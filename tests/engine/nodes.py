@@ -1,0 +1,78 @@
+"""Six servers on loopback that are a Redis Cluster: three primaries, each with a replica."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.hub.servers import free_port, redis_server
+
+FLAGS = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--appendonly", "no")
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[list[int]]:
+    """The ports; the first three are primaries, the others their replicas, in that order."""
+    with ExitStack() as stack:
+        ports = []
+        for n in range(6):
+            own = folder / str(n)
+            own.mkdir()
+            port = free_port()
+            bus = ("--cluster-port", str(free_port()))
+            _, taken = stack.enter_context(redis_server(own, *FLAGS, *bus, wanted=port))
+            ports.append(taken)
+        nodes = [stack.enter_context(redis.Redis(port=port)) for port in ports]
+        ids: list[Any] = [node.execute_command("CLUSTER", "MYID") for node in nodes]
+        bounds = (0, 5461, 10923, 16384)
+        for n in range(3):
+            slots = (bounds[n], bounds[n + 1] - 1)
+            nodes[n].execute_command("CLUSTER", "ADDSLOTSRANGE", *slots)
+        for node in nodes:
+            for other in nodes:
+                if other is not node:
+                    meet(node, other)
+        eventually(lambda: all(_known(node) == 6 for node in nodes))
+        for primary, replica in zip(ids[:3], nodes[3:], strict=True):
+            replica.execute_command("CLUSTER", "REPLICATE", primary)
+        eventually(lambda: all(_works(node) for node in nodes))
+        eventually(lambda: all(_linked(node) for node in nodes[3:]))
+        yield ports
+
+
+def meet(node: redis.Redis, other: redis.Redis) -> None:
+    port = other.get_connection_kwargs()["port"]
+    bus: Any = other.config_get("cluster-port")
+    node.execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus["cluster-port"])
+
+
+def eventually(true: Callable[[], bool], limit: float = 30) -> None:
+    """Until the servers have agreed among themselves, of which they tell nobody."""
+    until = time.monotonic() + limit
+    while True:
+        with contextlib.suppress(redis.RedisError):
+            if true():
+                return
+        assert time.monotonic() < until, "the cluster did not come to that"
+        time.sleep(0.05)
+
+
+def _known(node: redis.Redis) -> int:
+    told: Any = node.execute_command("CLUSTER", "NODES")
+    return sum(b"handshake" not in line for line in told.splitlines())
+
+
+def _works(node: redis.Redis) -> bool:
+    told: Any = node.execute_command("CLUSTER", "INFO")
+    return b"cluster_state:ok" in told
+
+
+def _linked(node: redis.Redis) -> bool:
+    info: Any = node.info("replication")
+    return bool(info["role"] == "slave" and info["master_link_status"] == "up")

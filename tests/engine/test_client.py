@@ -1,0 +1,422 @@
+"""The client on a real Redis: what is not the contract's, and not the network's."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+import interlock
+from interlock import (
+    EngineUnavailable,
+    JobFailed,
+    OptionsMismatch,
+    PayloadError,
+    ResultGone,
+    Retry,
+    ShutDown,
+    connect,
+    current_lease,
+)
+from interlock.engine.client import Client
+from interlock.engine.keeping import Grant
+from interlock.engine.library import Library
+from interlock.engine.queue import RemoteQueue
+from tests.hub.servers import redis_server
+
+AT_ONCE = Retry(attempts=None, first=0)
+
+
+class Order(msgspec.Struct):
+    account: str
+    amount: int
+
+
+@pytest.fixture
+def client(engine_port: int) -> Iterator[Client]:
+    with connect(f"redis://127.0.0.1:{engine_port}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def queue(client: Client, name: str) -> RemoteQueue[Any]:
+    return client.queue(name)
+
+
+# -- Payloads -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json", "pickle"])
+def test_a_payload_comes_back_as_its_type(client: Client, name: str, codec: Any) -> None:
+    queue = client.queue(name, Order, codec=codec)
+    queue.put(Order("a", 5), keys="a")
+    with queue.get() as order:
+        assert order == Order("a", 5)
+
+
+@pytest.mark.parametrize(("kind", "payload"), [(bytes, b"\x00raw"), (str, "raw é")])
+def test_bytes_and_str_are_stored_as_they_are(
+    client: Client, name: str, kind: Any, payload: Any, connection: redis.Redis
+) -> None:
+    client.queue(name, kind).put(payload)
+    reply: Any = connection.fcall("il1_lease", 1, f"il:{{{name}}}", "", 0, 0, 1, 1000, "any")
+    assert reply[7] == (payload if kind is bytes else payload.encode())
+
+
+def test_a_payload_of_another_type_is_a_failed_attempt_and_not_lost(
+    client: Client, name: str
+) -> None:
+    client.queue(name, retry=Retry(attempts=2, first=0)).put({"account": 7})
+    orders = client.queue(name, Order)
+    for _ in range(2):
+        with pytest.raises(PayloadError, match="Order") as caught:
+            orders.get()
+    (letter,) = orders.dead_letters()
+    assert letter.id == caught.value.id
+    assert letter.attempts == 2 and "PayloadError" in letter.error
+
+
+def test_in_a_batch_one_bad_payload_does_not_keep_the_others(client: Client, name: str) -> None:
+    client.queue(name, retry=Retry(attempts=1)).put_many([{"account": 7}, Order("a", 1)])
+    (lease,) = client.queue(name, Order).get_many(5)
+    assert lease.payload == Order("a", 1)
+    lease.ack()
+    assert client.queue(name).stats().dead == 1
+
+
+def test_what_cannot_be_encoded_is_refused_and_named(queue: RemoteQueue[Any]) -> None:
+    with pytest.raises(PayloadError, match=r"put\(\): payload is object"):
+        queue.put(object())
+    with pytest.raises(PayloadError, match="1048576"):
+        queue.put(b"x" * 1_048_577)
+    assert queue.stats().puts == 0
+
+
+# -- Options --------------------------------------------------------------------------------------
+
+
+def test_a_queue_declared_otherwise_is_a_mismatch_that_names_it(
+    client: Client, engine_port: int, name: str
+) -> None:
+    client.queue(name, maxsize=5).put(1)
+    with connect(f"redis://127.0.0.1:{engine_port}") as other:
+        with pytest.raises(OptionsMismatch, match="MAXSIZE") as caught:
+            other.queue(name, maxsize=6).put(1)
+        assert name in str(caught.value)
+        # Who declares nothing takes it as it is.
+        assert other.queue(name).put(2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"maxzise": 5}, "maxzise.*maxsize"),
+        ({"codec": "xml"}, "codec is 'xml'"),
+        ({"durability": "perhaps"}, "durability is 'perhaps'"),
+        ({"keys": "account"}, "keys is str"),
+        ({"lease": 0}, "lease is 0"),
+    ],
+)
+def test_a_wrong_option_is_named(client: Client, options: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        client.queue("orders", **options)
+
+
+@pytest.mark.parametrize("wrong", ["", "a{b}", "x" * 513, 7])
+def test_a_wrong_name_is_refused(client: Client, wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="name is"):
+        client.queue(wrong)
+
+
+# -- Results --------------------------------------------------------------------------------------
+
+
+def test_a_result_is_waited_for_and_decoded(queue: RemoteQueue[Any]) -> None:
+    id = queue.put(1, result_ttl=60)
+    with pytest.raises(TimeoutError):
+        queue.result(id, timeout=0.01)
+    consumer = queue.consume(lambda payload: current_lease().ack({"sum": payload + 1}))  # type: ignore[call-arg]
+    assert queue.result(id, timeout=10, type=dict[str, int]) == {"sum": 2}
+    assert consumer.stop()
+
+
+def test_a_result_that_will_not_come_says_why(queue: RemoteQueue[Any]) -> None:
+    failed, cancelled, unasked = (queue.put(n, result_ttl=60 * (n < 2)) for n in range(3))
+    queue.get().reject("broken")
+    queue.cancel(cancelled)
+    queue.get().ack()
+    with pytest.raises(JobFailed, match="broken"):
+        queue.result(failed, timeout=5)
+    with pytest.raises(JobFailed, match="cancelled"):
+        queue.result(cancelled, timeout=5)
+    for id in (unasked, 7, -1):
+        with pytest.raises(ResultGone):
+            queue.result(id, timeout=5)
+
+
+# -- The server -----------------------------------------------------------------------------------
+
+
+def test_a_flushed_library_is_installed_again(
+    queue: RemoteQueue[Any], connection: redis.Redis
+) -> None:
+    queue.put(1)
+    connection.function_flush()
+    with queue.get() as payload:
+        assert payload == 1
+    assert Library().installed(connection) == Library().hash
+
+
+def test_a_flushed_server_is_told_the_options_again(
+    client: Client, name: str, tmp_path: Path
+) -> None:
+    with redis_server(tmp_path) as (host, port), connect(f"redis://{host}:{port}") as own:
+        queue = own.queue(name, maxsize=1)
+        queue.put(1)
+        with redis.Redis(host=host, port=port) as other:
+            other.flushall()
+            other.function_flush()
+        queue.put(2)
+        with pytest.raises(interlock.Full):
+            queue.put_nowait(3)
+
+
+def test_a_server_that_was_restarted_is_found_again(name: str, tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as (_, port):
+        client = connect(f"redis://127.0.0.1:{port}?timeout=30")
+        queue = client.queue(name, retry=AT_ONCE)
+        id = queue.put("kept", keys="k")
+        lease = queue.get()
+    putting = threading.Thread(target=queue.put, args=("late",), kwargs={"keys": "k"})
+    putting.start()
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with redis_server(tmp_path, *options, wanted=port), client:
+        putting.join()
+        assert lease.id == id
+        lease.ack()
+        assert queue.get().ack() is None
+        assert queue.stats().acks == 2
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with (
+        connect(f"unix://{tmp_path}/none?timeout=0.2") as client,
+        pytest.raises(EngineUnavailable, match="none.*0.2 s"),
+    ):
+        client.queue("orders").put(1)
+
+
+def test_a_wrong_password_is_said_at_once(tmp_path: Path) -> None:
+    with (
+        redis_server(tmp_path, "--requirepass", "right") as (host, port),
+        connect(f"redis://:wrong@{host}:{port}?timeout=60") as client,
+        pytest.raises(EngineUnavailable, match="WRONGPASS") as caught,
+    ):
+        client.queue("orders").put(1)
+    assert "wrong@" not in str(caught.value)
+
+
+# -- Leases ---------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_is_held_is_renewed(client: Client, name: str) -> None:
+    queue = client.queue(name, lease=0.3, retry=AT_ONCE)
+    queue.put("held", keys="k")
+    lease = queue.get()
+    # Nobody renews this one.
+    queue.put("let go")
+    other = queue.get()
+    other.stop_renewing()
+    again = queue.get(timeout=30)
+    assert (again.payload, again.attempt) == ("let go", 2)
+    assert other.lost and not lease.lost
+    lease.ack()
+    again.ack()
+
+
+def test_a_lease_is_renewed_on_the_asyncio_face_too(client: Client, name: str) -> None:
+    async def main() -> None:
+        queue = client.aio.queue(name, lease=0.3, retry=AT_ONCE)
+        await queue.put("held", keys="k")
+        await queue.put("let go")
+        lease, other = await queue.get(), await queue.get()
+        other.stop_renewing()
+        again = await queue.get(timeout=30)
+        assert (again.payload, again.attempt) == ("let go", 2)
+        await lease.ack()
+        await again.ack()
+        await client.aio.close()
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_the_server_took_is_lost_without_being_asked(
+    client: Client, engine_port: int, name: str
+) -> None:
+    queue = client.queue(name, lease=0.3)
+    id = queue.put(1)
+    lease = queue.get()
+    with connect(f"redis://127.0.0.1:{engine_port}") as operator:
+        assert operator.queue(name).revoke(id)
+    lost = threading.Event()
+
+    def look() -> None:
+        while not lease.lost:
+            lost.wait(0.01)
+        lost.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    assert lost.wait(30)
+    with pytest.raises(interlock.LeaseLost):
+        lease.ack()
+
+
+def test_the_current_lease_is_that_of_the_block(queue: RemoteQueue[Any]) -> None:
+    id = queue.put(1)
+    with queue.get() as payload:
+        assert (payload, current_lease().id) == (1, id)
+    with pytest.raises(LookupError):
+        current_lease()
+
+
+def test_settled_leases_leave_nothing_behind(queue: RemoteQueue[Any]) -> None:
+    queue.put_many(range(50))
+    while leases := queue.exchange([], 7, timeout=0)[1]:
+        queue.ack_many(leases)
+    del leases
+    gc.collect()
+    assert not queue._client._keeper._held
+    assert not [one for one in gc.get_objects() if isinstance(one, Grant)]
+
+
+# -- Handles, threads and processes ---------------------------------------------------------------
+
+
+def test_closing_a_handle_wakes_who_waits_and_leaves_the_queue(
+    client: Client, engine_port: int, name: str
+) -> None:
+    queue = client.queue(name)
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            queue.get()
+        except ShutDown as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    queue.close()
+    waiting.join(30)
+    assert len(raised) == 1
+    with pytest.raises(ShutDown):
+        queue.put(1)
+    assert client.queue(name).put(1)
+
+
+def test_a_closed_client_refuses(engine_port: int) -> None:
+    client = connect(f"redis://127.0.0.1:{engine_port}")
+    client.close()
+    with pytest.raises(ShutDown):
+        client.queue("orders").put(1)
+
+
+def test_a_consumer_that_is_stopped_settles_what_it_handled(queue: RemoteQueue[Any]) -> None:
+    handled = threading.Semaphore(0)
+    with queue.consume(lambda _: handled.release(), threads=3):
+        queue.put_many(range(20), keys=lambda n: n % 2)
+        for _ in range(20):
+            assert handled.acquire(timeout=30)
+    stats = queue.stats()
+    assert (stats.acks, stats.unsettled) == (20, 0)
+
+
+def test_a_handler_that_hangs_loses_its_lease(client: Client, name: str) -> None:
+    queue = client.queue(name, retry=AT_ONCE)
+    hang, lost = threading.Event(), threading.Event()
+
+    def handle(_: Any) -> None:
+        if current_lease().attempt == 1:
+            hang.wait(30)
+            if current_lease().lost:
+                lost.set()
+
+    queue.put(1, keys="k")
+    with queue.consume(handle, threads=2, timeout=0.1):
+        queue.join(30)
+        hang.set()
+        assert lost.wait(30)
+
+
+def test_a_child_of_a_fork_has_a_connection_and_names_of_its_own(queue: RemoteQueue[Any]) -> None:
+    queue.put_many(range(10))
+    lease = queue.get()
+    with warnings.catch_warnings():
+        # Threads of other tests may still run.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        status = 1
+        try:
+            with queue.get() as payload:
+                status = 0 if payload == 1 else 2
+            del lease
+            gc.collect()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    lease.ack()
+    with queue.get() as payload:
+        assert payload == 2
+    stats = queue.stats()
+    assert (stats.acks, stats.retries) == (3, 0)
+
+
+def test_many_threads_put_and_take_each_message_once(queue: RemoteQueue[Any]) -> None:
+    taken: list[int] = []
+
+    def put(start: int) -> None:
+        for n in range(start, start + 40):
+            queue.put(n, keys=n % 3)
+
+    with queue.consume(taken.append, threads=4):
+        threads = [threading.Thread(target=put, args=(40 * n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        queue.join(30)
+    assert sorted(taken) == list(range(160))
+
+
+def test_an_interrupted_get_gives_back_what_it_leased(client: Client, name: str) -> None:
+    async def main() -> None:
+        queue = client.aio.queue(name)
+        for n in range(20):
+            getter = asyncio.create_task(queue.get())
+            await asyncio.sleep(0)
+            await queue.put(n)
+            getter.cancel()
+            await asyncio.wait([getter])
+            if not getter.cancelled():
+                await getter.result().release()
+            async with await queue.get(timeout=20) as payload:
+                assert (payload, current_lease().attempt) == (n, 1)
+        await client.aio.close()
+
+    asyncio.run(main())

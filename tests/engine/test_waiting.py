@@ -1,0 +1,197 @@
+"""Who waits for work or for room is woken by the call that has some, and costs nothing."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import ResponseError
+
+from tests.engine.calls import LONG, Argument, Queue, leased, message
+
+WAIT = 60_000_000
+
+
+class Sleeper:
+    """A caller in BLPOP, on a connection of its own."""
+
+    def __init__(self, queue: Queue, part: str) -> None:
+        port = queue.connection.connection_pool.connection_kwargs["port"]
+        self.connection = redis.Redis(port=port)
+        self.list = f"{queue.key}:{part}"
+        self.id = self.connection.client_id()
+        self.woken: Any = None
+        self.thread = threading.Thread(target=self._sleep, daemon=True)
+        self.thread.start()
+        clients: Callable[[], list[Any]] = queue.connection.client_list
+        while not any(int(c["id"]) == self.id and c["flags"] == "b" for c in clients()):
+            pass
+
+    def _sleep(self) -> None:
+        self.woken = self.connection.blpop([self.list], 30)
+
+    def wakes(self) -> bool:
+        self.thread.join(20)
+        return self.woken is not None
+
+
+@pytest.fixture
+def sleeper(queue: Queue) -> Iterator[Callable[[str], Sleeper]]:
+    made: list[Sleeper] = []
+
+    def make(part: str) -> Sleeper:
+        made.append(Sleeper(queue, part))
+        return made[-1]
+
+    yield make
+    for one in made:
+        with redis.Redis(port=queue.connection.connection_pool.connection_kwargs["port"]) as other:
+            other.client_unblock(one.id)
+        one.thread.join(20)
+        one.connection.close()
+
+
+def wait(queue: Queue, name: str, kind: str = "any", span: int = WAIT) -> None:
+    assert queue.call("lease", name, 0, span, 1, LONG, kind)[3] == "0"
+
+
+def elements(queue: Queue, part: str) -> int:
+    count: Any = queue.connection.llen(f"{queue.key}:{part}")
+    return int(count)
+
+
+@pytest.mark.parametrize(("kind", "keys"), [("any", ["a"]), ("keyed", ["a"]), ("unkeyed", [])])
+def test_a_put_wakes_a_consumer_that_waits_for_its_kind(
+    queue: Queue, sleeper: Callable[[str], Sleeper], kind: str, keys: list[str]
+) -> None:
+    wait(queue, "w", kind)
+    asleep = sleeper(f"wake:{kind}")
+    queue.put(message("one", keys))
+    assert asleep.wakes()
+    got = leased(queue.call("lease", "w", 0, WAIT, 1, LONG, kind)).messages
+    assert [one.payload for one in got] == ["one"]
+
+
+def test_a_consumer_of_another_kind_is_not_woken(queue: Queue) -> None:
+    wait(queue, "w", "unkeyed")
+    wait(queue, "v", "keyed")
+    queue.put(message("one", ["a"]))
+    assert (elements(queue, "wake:unkeyed"), elements(queue, "wake:keyed")) == (0, 1)
+
+
+def test_as_many_are_woken_as_messages_are_ready_and_wait(queue: Queue) -> None:
+    for name in "abc":
+        wait(queue, name)
+    queue.put(message("one", ["a"]), message("two", ["a"]))
+    assert elements(queue, "wake:any") == 1
+    queue.put(message("three"))
+    assert elements(queue, "wake:any") == 2
+    queue.put(*[message("more") for _ in range(100)])
+    assert elements(queue, "wake:any") == 3
+    # And they do not stay for ever if nobody takes them.
+    assert 0 < queue.connection.pttl(f"{queue.key}:wake:any") <= WAIT // 1_000 + 1
+
+
+def test_a_settlement_wakes_for_what_it_readies(
+    queue: Queue, sleeper: Callable[[str], Sleeper]
+) -> None:
+    queue.put(message("one", ["a"]), message("two", ["a"]))
+    (first,) = queue.lease(1).messages
+    wait(queue, "w")
+    asleep = sleeper("wake:any")
+    queue.settle(first.ack())
+    assert asleep.wakes()
+
+
+@pytest.mark.parametrize("free", [["resume"], ["resume", "a"]], ids=["the queue", "a key"])
+def test_resuming_wakes(queue: Queue, sleeper: Callable[[str], Sleeper], free: list[str]) -> None:
+    queue.call("pause", *free[1:])
+    queue.put(message("one", ["a"]))
+    wait(queue, "w")
+    assert elements(queue, "wake:any") == 0
+    asleep = sleeper("wake:any")
+    queue.call(free[0], *free[1:])
+    assert asleep.wakes()
+
+
+def test_who_asked_again_waits_no_more(queue: Queue) -> None:
+    wait(queue, "w")
+    queue.put(message("one"))
+    assert elements(queue, "wake:any") == 1
+    queue.connection.lpop(f"{queue.key}:wake:any")
+    assert leased(queue.call("lease", "w", 0, WAIT, 1, LONG, "any")).messages
+    queue.put(message("two"))
+    assert queue.parts() == {"c", "fu", "p", "t", "due"}
+
+
+def test_a_dead_waiter_does_not_swallow_a_wake_up_for_ever(queue: Queue) -> None:
+    wait(queue, "dead")
+    wait(queue, "living")
+    queue.put(message("one"))
+    # The dead one took the element and never asks. The next call that writes pushes again.
+    assert queue.connection.lpop(f"{queue.key}:wake:any")
+    assert elements(queue, "wake:any") == 0
+    queue.call("extend", 5, 1)
+    assert elements(queue, "wake:any") == 1
+
+
+def test_a_wait_that_is_over_is_nobodys(queue: Queue) -> None:
+    wait(queue, "brief", span=1)
+    queue.put(message("one"))
+    assert elements(queue, "wake:any") == 0
+    assert queue.payloads() == ["one"]
+    wait(queue, "long")
+    queue.put(message("two"), message("three"))
+    assert elements(queue, "wake:any") == 1
+    assert queue.connection.zrange(f"{queue.key}:w:any", 0, -1) == [b"long"]
+
+
+def test_a_put_that_waits_for_room_is_woken_by_a_settlement(
+    queue: Queue, sleeper: Callable[[str], Sleeper]
+) -> None:
+    queue.call("configure", "MAXSIZE", 2)
+    queue.put(message("one"), message("two"))
+    full: list[Argument] = ["p", 1, WAIT, *message("three")]
+    with pytest.raises(ResponseError, match="FULL il1_put: 2 messages are unsettled; MAXSIZE is 2"):
+        queue.call("put", *full)
+    asleep = sleeper("room")
+    (first,) = queue.lease(1).messages
+    assert asleep.woken is None
+    queue.settle(first.ack())
+    assert asleep.wakes()
+    # The refused call was not kept: its number is free.
+    assert queue.call("put", *full)[1] == "0"
+    assert elements(queue, "room") == 0
+    (second,) = queue.lease(1).messages
+    queue.settle(second.ack())
+    assert elements(queue, "room") == 0, "nobody waits any more"
+
+
+def test_sealing_wakes_all_who_wait(queue: Queue, sleeper: Callable[[str], Sleeper]) -> None:
+    for name in "ab":
+        wait(queue, name)
+    asleep = [sleeper("wake:any"), sleeper("wake:any")]
+    queue.call("seal")
+    assert all(one.wakes() for one in asleep)
+    assert queue.lease().next == "sealed"
+
+
+def test_sealing_wakes_who_waits_for_room(queue: Queue) -> None:
+    queue.call("configure", "MAXSIZE", 1)
+    queue.put(message("one"))
+    with pytest.raises(ResponseError, match="FULL"):
+        queue.call("put", "p", 0, WAIT, *message("two"))
+    queue.call("seal")
+    assert elements(queue, "room") == 1
+    with pytest.raises(ResponseError, match="SEALED il1_put: the queue takes no messages"):
+        queue.call("put", "p", 0, WAIT, *message("two"))
+
+
+def test_who_does_not_wait_leaves_nothing(connection: redis.Redis) -> None:
+    queue = Queue(connection, uuid.uuid4().hex)
+    queue.lease()
+    assert queue.parts() <= {"c"}
