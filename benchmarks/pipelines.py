@@ -104,7 +104,7 @@ def _measure(server: Server, turn: Turn, batch: int, turns: int) -> Sample:
 
 
 def _ours(connection: Any, keys: int, batch: int) -> Turn:
-    queue = f"il:{{load-{id(connection):x}-{keys}-{batch}}}"
+    queue = f"il:{{load-{next(_queues)}}}"
     settlements: list[bytes] = []
     calls = itertools.count(1)
     width = 6 + keys
@@ -174,3 +174,7 @@ def _growing() -> Iterator[tuple[Any, Callable[[], float]]]:
             return (after - before) / PENDING
 
         yield connection, grown
+
+
+_queues = itertools.count(1)
+"""A new one for each sample: numbers of calls begin anew."""
