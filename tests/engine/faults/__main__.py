@@ -25,6 +25,8 @@ from tests.engine.faults.report import SUMMARY, summary
 from tests.engine.faults.run import Result
 from tests.engine.faults.servers import ENGINES
 
+EACH = 25
+"""Runs after which it says how far it is."""
 MUTANTS = ("early-ack", "unfenced", "forgetful")
 
 
@@ -63,10 +65,12 @@ def main() -> None:
             print(told(engine, result, place / f"{engine}-{result.seed}"), flush=True)
             if given.mutant:
                 break
+        if counts[engine]["runs"] % EACH == 0:
+            print(f"{counts[engine]['runs']} runs of {engine}", flush=True)
     for engine in engines:
         print(engine, dict(counts[engine]), flush=True)
     if not failed or given.mutant:
-        shutil.rmtree(place)
+        shutil.rmtree(place, ignore_errors=True)
     if given.write and not failed:
         SUMMARY.write_text(summary(counts, seed, time.monotonic() - started), encoding="utf-8")
     sys.exit(bool(failed))
@@ -77,6 +81,7 @@ def told(engine: str, result: Result, folder: Path) -> str:
     found = "\n".join(str(violation) for violation in result.violations[:8])
     more = len(result.violations) - 8
     return f"{again}\n{found}\n" + (f"{more} more\n" if more > 0 else "") + f"kept in {folder}\n"
+
 
 if __name__ == "__main__":
     main()

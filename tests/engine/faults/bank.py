@@ -128,7 +128,9 @@ class Bank:
             self._file.execute("UPDATE state SET token=? WHERE name=?", (token, name))
         for name, value in effect.items():
             self._file.execute("UPDATE state SET value=? WHERE name=?", (value, name))
-        self._file.execute("INSERT OR REPLACE INTO applied VALUES (?, ?, ?)", (what.name, id, token))
+        self._file.execute(
+            "INSERT OR REPLACE INTO applied VALUES (?, ?, ?)", (what.name, id, token)
+        )
         return "applied"
 
     def state(self) -> dict[str, int]:

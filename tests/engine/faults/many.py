@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 
 from tests.engine.faults.run import Result, run
+from tests.engine.faults.servers import die_with_parent
 
 Task = tuple[str, int, Path, str]
 """Engine, seed, folder, mutant."""
@@ -17,7 +18,8 @@ Task = tuple[str, int, Path, str]
 
 def done(tasks: Iterator[Task], jobs: int) -> Iterator[tuple[str, Result]]:
     """The results, as they come. A run forks, so it is alone in its process."""
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=die_with_parent) as pool:
         under_way: dict[Future[Result], str] = {}
         try:
             while True:

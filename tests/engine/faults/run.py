@@ -9,7 +9,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.engine.faults import bank, checks
@@ -204,11 +204,12 @@ def drain(job: Job, server: Server, actors: list[Actor]) -> list[Violation]:
     """Producers put what they have, then the queue is sealed, and workers end when it is empty."""
     until = time.monotonic() + DRAIN_SECONDS
     found = _wait(actors[WORKERS:], server, until)
-    sealer = Actor(job, "sealer", 0)
+    # It is to see the end, however long the server takes.
+    sealer = Actor(replace(job, timeout=DRAIN_SECONDS), "sealer", 0)
     sealer.start()
     actors.append(sealer)
-    found += _wait([sealer, *actors[:WORKERS]], server, until)
-    return found
+    found += _wait([sealer], server, until)
+    return found or _wait(actors[:WORKERS], server, until)
 
 
 def _wait(actors: list[Actor], server: Server, until: float) -> list[Violation]:
@@ -216,10 +217,10 @@ def _wait(actors: list[Actor], server: Server, until: float) -> list[Violation]:
     for actor in actors:
         while not actor.ended():
             if time.monotonic() > until:
-                return [Violation("stuck", f"{actor.who} does not end")]
+                return [*found, Violation("stuck", f"{actor.who} does not end")]
             if server.ended() is not None:
                 text = f"the server ended with {server.ended()}: {server.said()}"
-                return [Violation("server", text)]
+                return [*found, Violation("server", text)]
             time.sleep(0.01)
         if actor.code:
             errors = (actor.job.folder / f"{actor.who}.err").read_text()
@@ -240,4 +241,3 @@ def figures(story: Story) -> Counter[str]:
         for one in grant.settlings:
             counts[f"settled {one.said}"] += 1
     return counts
-
