@@ -1,4 +1,4 @@
-"""The checks of the crash tests notice what they are for: each is shown lines in which it happened."""
+"""The checks of the crash tests notice what they are for: each sees lines in which it happened."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Scene:
         self.now += MS
         self.logs[who].append(Line(who, self.now, what, said))
 
-    def put(self, id: int, *accounts: str, amount: int = 100, name: str = "") -> None:
-        what = Operation(name or f"m{id}", "transfer", *accounts, amount)
+    def put(self, id: int, source: str, target: str, name: str = "") -> None:
+        what = Operation(name or f"m{id}", "transfer", source, target, 100)
         self.operations[id] = what
         self.say("p", "put", number=id, what=asdict(what), delay=0.0, priority=0, dedup=True)
         self.say("p", "answered", name=what.name, id=id, known=False)

@@ -5,8 +5,8 @@
     python -m tests.engine.faults --runs 500 --jobs 4 --write  and the summary into CRASHES.md
     python -m tests.engine.faults --mutant early-ack           until a check finds the fault
 
-A run whose checks fail prints its seed and the lines that prove it, and its folder is kept. The seed
-chooses who is killed or stopped, how and when; what the processes are doing then is chance.
+A run whose checks fail prints its seed and the lines that prove it, and its folder is kept. The
+seed chooses who is killed or stopped, how and when; what the processes do then is chance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a process writes down before and after each step: small lines that survive its kill -9.
 
-A line is one `write` to a file opened for appending, so it is there whole or not at all. Its time is
-of the machine's monotonic clock, which all processes share.
+A line is one `write` to a file opened for appending, so it is there whole or not at all. Its time
+is of the machine's monotonic clock, which all processes share.
 """
 
 from __future__ import annotations

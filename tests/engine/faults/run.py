@@ -1,4 +1,4 @@
-"""One run: a server, producers and workers, kills and stops by a seed, and what must hold after it."""
+"""One run: a server, producers and workers, kills and stops by a seed, and what must hold then."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def drain(job: Job, server: Server, actors: list[Actor]) -> list[Violation]:
 
 
 def _wait(actors: list[Actor], server: Server, until: float) -> list[Violation]:
-    found = []
+    found: list[Violation] = []
     for actor in actors:
         while not actor.ended():
             if time.monotonic() > until:
