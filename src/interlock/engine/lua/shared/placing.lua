@@ -66,17 +66,17 @@ local function enter_plain(q, m)
     end
   end
   local id = draw(q, N.seq)
-  local node, named = 'x' .. id, ''
+  local node, named = 'x' .. id, {}
   for k = 1, count do
     local key = keys[k]
     values[key] = node
     written[#written + 1] = key
-    named = named .. two(#key) .. key
+    named[k] = two(#key) .. key
   end
   m.id = id
   written = q.written
   written[#written + 1] = id
-  written[#written + 1] = 'R0' .. two(count) .. named .. payload
+  written[#written + 1] = 'R0' .. two(count) .. (count == 1 and named[1] or table.concat(named)) .. payload
   written = count > 0 and q.pushed.fk or q.pushed.fu
   written[#written + 1] = id
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #payload
