@@ -1,7 +1,7 @@
 """The contract suite, mounted on a hub through the client, sync and asyncio.
 
-A hub has the system's clock. So cases that move time are left out here; the hub's functions are those
-of memory://, where they run.
+A hub has the system's clock. So cases that move time are left out here; the hub's functions are
+those of memory://, where they run.
 """
 
 import uuid

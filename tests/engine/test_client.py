@@ -33,7 +33,8 @@ from interlock.engine.client import Client
 from interlock.engine.keeping import Grant
 from interlock.engine.library import Library
 from interlock.engine.queue import RemoteQueue
-from tests.hub.servers import redis_server
+from tests.hub.certificates import Authority
+from tests.hub.servers import needs_hub, redis_server
 
 AT_ONCE = Retry(attempts=None, first=0)
 
@@ -461,3 +462,24 @@ def test_a_full_server_takes_nothing_and_drains(tmp_path: Path) -> None:
             server.config_set("maxmemory", "0")
         assert queue.put(b"y")
         assert queue.stats().acks == 1
+
+
+def test_a_connection_with_tls_trusts_the_authority_that_is_named_and_no_other(
+    tmp_path: Path,
+) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "other")
+    signed = authority.sign("localhost")
+    needs_hub()
+    tls = {"port": 0, "cert": str(signed.cert), "key": str(signed.key)}
+
+    async def aio(url: str) -> None:
+        async with connect(url) as client:
+            assert await client.queue("orders").put(1)
+
+    with interlock.Hub(port=0, workers=1, tls=tls) as hub:
+        url = f"rediss://localhost:{hub.tls_port}?timeout=1&ca="
+        with connect(url + str(authority.cert)) as client:
+            assert client.queue("orders").put(1)
+        asyncio.run(aio(url + str(authority.cert)))
+        with connect(url + str(stranger.cert)) as client, pytest.raises(EngineUnavailable):
+            client.queue("orders").put(1)
