@@ -65,7 +65,11 @@ class Home:
                 task.add_done_callback(self._tasks.discard)
                 mine = False
                 # So that what was leased is there again when the cancelled call has ended.
-                await asyncio.wait([task], timeout=_FAREWELL)
+                until = self._loop.time() + _FAREWELL
+                while not task.done() and (left_over := until - self._loop.time()) > 0:
+                    # Cancelled again, as a task group does: it ends soon enough.
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait([task], timeout=left_over)
             raise
         finally:
             if mine:

@@ -91,7 +91,7 @@ class Operations:
                     leased = wire.leased(reply)
                 if leased.sealed and not settlements:
                     raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
-                # Work that one call does not finish is due at once: then even who does not wait asks
+                # What one call does not finish is due at once: then even who does not wait asks
                 # again, or would be told that nothing is ready where something is.
                 unfinished = leased.due == 0 and looks < _LOOKS
                 if leased.messages or leased.sealed or (wait.over(until) and not unfinished):
