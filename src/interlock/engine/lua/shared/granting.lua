@@ -3,7 +3,8 @@
 -- When there is something to do that no call from outside causes; '' for never.
 local function next_due(q, kind)
   local c = q.counters
-  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
+  local left = c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning]
+  if left > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
     return '0'
   elseif c[N.sealed] > 0 and c[N.unsettled] == 0 then
     return 'sealed'

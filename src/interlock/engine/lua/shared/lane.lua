@@ -22,7 +22,9 @@ local function lane_of(text)
     local shared = string.byte(text) == 115 -- 's'
     return { kind = shared and 'S' or 'X', head = text, tail = text, active = 1, depth = 1 }
   end
-  local lane = { kind = string.sub(text, 1, 1), head = string.sub(text, 2, 18), tail = string.sub(text, 19, 35) }
+  local lane = {
+    kind = string.sub(text, 1, 1), head = string.sub(text, 2, 18), tail = string.sub(text, 19, 35),
+  }
   if lane.kind == 'X' then
     lane.active, lane.depth = 1, tonumber(string.sub(text, 36))
   else
