@@ -15,7 +15,8 @@
 -- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
--- | w:KIND, wake:KIND, w:room, room | who waits until when; what wakes them |
+-- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
+-- | w:room, room | the same of those who wait for room |
 -- | k:CONSUMER | the consumer's last reply |
 local NAMES = {
   __index = function(q, part)
