@@ -55,7 +55,7 @@ local function grant(q, consumer, wanted, reply)
       at = lease_one(q, m, token, reply, at)
     end
   end
-  set(hash(q, 't'), token, string.format('%016.0f%s%04d%04d', q.now, deadline, count, #consumer)
+  set(hash(q, 't'), token, string.format('%d%s%04d%04d', q.now, deadline, count, #consumer)
     .. consumer .. table.concat(places))
   fall_due_at(q, q.now + wanted.duration, 'a' .. token)
   c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count
