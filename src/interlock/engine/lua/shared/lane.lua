@@ -13,7 +13,7 @@
 -- long value makes a table of it: once more than a few messages are unsettled, l has one, under the key
 -- that no message can have, and the counter `wide` is 1.
 local FILLER = '-----------------------------------------------------------------'
-local WIDE = 16
+local WIDE = 8
 
 local NOBODY = '-----------------'
 
