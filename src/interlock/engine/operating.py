@@ -144,6 +144,8 @@ class Operator:
 
     def remove(self, queue: str) -> None:
         """Drops a queue that nobody uses any more, with all that is in it."""
+        # A put whose caller has gone may be on its way yet.
+        self.call("seal", queue)
         for what in ("pending", "dead"):
             while self.call("purge", queue, what) != [b"0"]:
                 pass
