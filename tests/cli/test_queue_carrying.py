@@ -188,6 +188,13 @@ def test_a_queue_in_use_is_refused_unless_a_copy_is_wanted(
     assert cli("export", queue.name, "--live").lines[-1]["messages"] == 1
     queue.pause()
     assert cli("export", queue.name).code == 0
+    queue.resume()
+    # A key that is paused is not the queue.
+    assert queue.reopen()
+    queue.put(b"b", keys="k")
+    queue.pause("k")
+    queue.seal()
+    assert "is not paused" in cli("export", queue.name).err
     both = cli("export", queue.name, "--live", "--move")
     assert both.code == 2
 

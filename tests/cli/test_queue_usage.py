@@ -122,6 +122,15 @@ def test_a_host_and_a_port_are_those_of_a_hub_as_for_its_own_commands(
     assert main(["queue", "stats", queue.name, "--url", url.partition("://")[2]]) == 0
 
 
+def test_that_memory_is_the_process_own_is_told_where_it_is_empty(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["queue", "list", "--url", "memory://"]) == 0
+    assert "no queues; memory:// has the queues of this process alone" in capsys.readouterr().out
+    assert main(["queue", "stats", "orders", "--url", "memory://"]) == 1
+    assert "there are none; memory:// has" in capsys.readouterr().err
+
+
 def test_a_url_that_is_none_is_2_and_shows_no_password(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
