@@ -166,6 +166,18 @@ def test_that_somebody_else_settled_it_is_told(
     assert "settled by somebody else" in said.err
 
 
+def test_it_says_what_it_waits_for(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    said = cli("barrier", queue.name, "--wait", "0.01")
+    assert f"waiting: 1 before it; what for: interlock queue explain {queue.name} " in said.err
+    lease.ack()
+    queue.pause()
+    said = cli("barrier", queue.name, "--wait", "0.01")
+    assert "waiting: something is paused: interlock queue explain" in said.err
+    assert queue.stats().unsettled == 0
+
+
 @pytest.mark.parametrize("words", [("--wait", "0"), ("--wait", "soon")])
 def test_a_wait_that_is_none_is_wrong_usage(
     cli: Command, queue: RemoteQueue[bytes], words: tuple[str, str]
