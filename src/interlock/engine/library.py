@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from importlib.resources import files
@@ -56,6 +55,7 @@ SHARED = (
     "register",
 )
 WORD = re.compile(r"\w+")
+DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 FUNCTIONS = (
     "put",
@@ -100,13 +100,7 @@ class Library:
     def _body(self) -> str:
         files = {name: self._instead.get(name) or _file("shared", name) for name in SHARED}
         files |= {f"il_{name}": _file("functions", name) for name in FUNCTIONS}
-        words = {name: set(WORD.findall(text)) for name, text in files.items()}
-        used = Counter(word for some in words.values() for word in some)
-        return "\n".join(
-            # What is counted beyond the file's own words is named by others.
-            _scoped(text, {word for word in words[name] if used[word] > 1})
-            for name, text in files.items()
-        )
+        return _joined(files)
 
     @cached_property
     def hash(self) -> str:
@@ -152,16 +146,25 @@ def load(connection: redis.Redis) -> bool:
     return Library().load(connection)
 
 
-def _scoped(text: str, words: set[str]) -> str:
-    """A file whose locals are its own but for those that others name, which are among `words`.
+def _joined(files: Mapping[str, str]) -> str:
+    """One text, in which a file's locals are its own but for those that another file names.
 
     Lua knows at most 200 locals at a time. What others name is declared before the file's block.
     """
-    named = [local for local in LOCAL.findall(text) if local in words]
-    for local in named:
-        text = re.sub(rf"^local (function )?{local}\b", rf"\g<1>{local}", text, flags=re.MULTILINE)
-    declared = f"local {', '.join(named)}\n" if named else ""
-    return f"{declared}do\n{text}\nend"
+    words = {name: set(WORD.findall(text)) for name, text in files.items()}
+    parts = []
+    for name, text in files.items():
+        others = [known for other, known in words.items() if other != name]
+        named = {local for local in LOCAL.findall(text) if any(local in known for known in others)}
+
+        def declared_before(found: re.Match[str], named: set[str] = named) -> str:
+            function, local = found.group(1) or "", found.group(2)
+            return function + local if local in named else found.group()
+
+        if named:
+            parts.append(f"local {', '.join(sorted(named))}")
+        parts.append(f"do\n{DECLARED.sub(declared_before, text)}\nend")
+    return "\n".join(parts)
 
 
 def _file(folder: str, name: str) -> str:
