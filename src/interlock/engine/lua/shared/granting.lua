@@ -1,6 +1,6 @@
 -- Handing out: the lease that a call gets, and what it is told.
 
--- When there is something to do that no call from outside causes; '' for never.
+-- In how many µs there is something to do that no call from outside causes; '' for never.
 local function next_due(q, kind)
   local c = q.counters
   local left = c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning]
@@ -11,7 +11,8 @@ local function next_due(q, kind)
   end
   local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
   c[N.due] = first and tonumber(first) or NEVER
-  return first or ''
+  -- A duration, for who asks does not know this clock.
+  return first and digits(math.max(0, tonumber(first) - q.now)) or ''
 end
 
 -- Hands a message out: its part of the reply behind `at`. Answers where that ends.
