@@ -39,7 +39,7 @@ class Home:
         self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None, shown: str
     ) -> R:
         """Runs a flow on a seat of its own."""
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._tend(), name="interlock-leases")
         seat = (
             self._free.pop()
@@ -55,7 +55,11 @@ class Home:
         except Abandoned:
             raise ShutDown(f"this handle of {shown} is closed") from None
         finally:
-            if left:
+            if left and self._task.done():
+                # So is everything: the loop ends.
+                seat.close()
+                self._give(seat)
+            elif left:
                 # Cancelled: the caller does not wait for the engine.
                 task = self._loop.create_task(self._finish(left[0], seat))
                 self._tasks.add(task)
@@ -109,9 +113,10 @@ class Home:
                     async with asyncio.timeout(left):
                         await self._bell.wait()
         finally:
-            seat.close()
-            # Without a word the loop ends: asyncio.run cancels this task, and nobody else closes.
-            for other in self._free:
+            # asyncio.run cancels this task when the loop ends without a word: nobody else closes.
+            for task in self._tasks:
+                task.cancel()
+            for other in [seat, *self._free, *self._busy]:
                 other.close()
 
     async def _settle_abandoned(self, seat: Seat[Any]) -> None:

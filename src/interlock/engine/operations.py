@@ -11,6 +11,7 @@ from interlock.engine import wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow, Nap
+from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
 from interlock.errors import EngineUnavailable, Full, NotDrained, ShutDown
 from interlock.message import HotKey, Kind
@@ -47,6 +48,8 @@ class Operations:
                 asked = (wire.micros(seconds), *arguments)
                 reply = yield from self._numbered(seat, seat.number(), seconds, "put", *asked)
                 return wire.puts(reply)
+            except OutOfMemory:
+                raise
             except Full:
                 if wait.over(until):
                     raise
