@@ -65,6 +65,9 @@ class ThreadPool:
     def stop(self, running: Running) -> None:
         """A thread cannot be ended: it keeps its place until the handler returns."""
 
+    def tell_lost(self, running: Running) -> None:
+        """See ``Pool``: the handler's lease knows by itself."""
+
     def close(self) -> None:
         """See ``Pool``."""
         with self._lock:
