@@ -1,4 +1,4 @@
-"""The engine in the process, as Python calls it: arguments, refusals, waiting on threads and loops."""
+"""The engine in the process, as Python calls it: arguments, refusals, and who waits."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ use crate::{Durability, Engine, Journal};
 pub use interlock_journal::{OpenError, Repair, Report};
 
 /// The numbers of functions in records, which stay what they are; what is recorded most comes first.
-const FUNCTIONS: [(u8, &str); 23] = [
+const FUNCTIONS: [(u8, &str); 24] = [
     (19, "next"),
     (16, "put"),
     (18, "settle"),
@@ -70,6 +70,7 @@ const FUNCTIONS: [(u8, &str); 23] = [
     (4, "purged"),
     (5, "state"),
     (6, FORGOTTEN),
+    (7, "budget"),
     (20, "extend"),
     (21, "configure"),
     (22, "cancel"),

@@ -74,12 +74,14 @@ impl Queue {
     }
 
     /// Tells that nothing is ready, and when it may be worth asking again.
-    pub fn nothing(&self, settled: Option<&[Answer]>, out: &mut Vec<u8>) {
+    pub fn nothing(&self, kind: Kind, settled: Option<&[Answer]>, out: &mut Vec<u8>) {
         begin(settled, 4, out);
         reply::text(out, b"");
         reply::text(out, b"");
         match self.scheduler.next_due() {
             Some(0) => reply::text(out, b"0"),
+            // What is ready but paused is set aside, so much of it at a call.
+            _ if self.scheduler.ready(kind) > 0 => reply::text(out, b"0"),
             _ if self.is_over() => reply::text(out, b"sealed"),
             // A duration: the caller does not know this clock.
             due => {

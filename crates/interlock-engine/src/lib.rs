@@ -68,6 +68,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
@@ -264,6 +265,11 @@ impl Engine {
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
         let done = match function {
+            "budget" => {
+                let part = |i: usize| args::integer(args.get(i)).unwrap_or_default() as u32;
+                queue.budget = Budget { ready: part(0), steps: part(1) };
+                return Ok(());
+            }
             "tick" => {
                 queue.scheduler.start(now);
                 queue.results.forget_old(now, 1000);
@@ -283,6 +289,7 @@ impl Engine {
                 None => refuse("BADARG", function, "is no function"),
             },
         };
+        queue.budget = Budget::ONE_CALL;
         self.after(&mut queue);
         done
     }

@@ -52,7 +52,6 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         reply::array(out, 1);
-        self.scheduler.allowance(cx.now);
         match self.scheduler.extend_batch(token, duration) {
             Some(deadline) => reply::number(out, deadline),
             None => reply::text(out, b"LEASELOST"),
@@ -130,13 +129,14 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         let count = if pending {
-            let mut budget = self.scheduler.allowance(cx.now);
+            let mut budget = self.budget;
             let cancelled = self.scheduler.cancel_some(MAX_PURGED, &mut budget);
             let count = cancelled.len();
             // Which ones, for they come in the order in which they lie.
             let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();
             let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
             if count > 0 {
+                cx.record_budget(self);
                 cx.record(self, "purged", &ids);
             }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
@@ -155,7 +155,8 @@ impl Queue {
     /// A record of what an `il1_purge` cancelled: see `Journal`.
     pub fn replay_purged<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new("purged", args);
-        let mut budget = self.scheduler.allowance(cx.now);
+        self.begin(cx);
+        let mut budget = self.budget;
         while from.more() {
             let id = from.number(format_args!("id"))?;
             let Some(body) = self.scheduler.cancel_within(id, &mut budget) else {
@@ -192,10 +193,17 @@ impl Queue {
             false => keys.into_iter().map(Some).collect(),
         };
         reply::array(out, all.len());
+        let mut budget = self.budget;
         for key in all {
-            let new = match pauses {
-                true => self.scheduler.pause(cx.now, key),
-                false => self.scheduler.resume(cx.now, key),
+            let new = match key {
+                Some(key) if !pauses => self.scheduler.resume_key(key, &mut budget),
+                key => {
+                    self.scheduler.carry(budget);
+                    match pauses {
+                        true => self.scheduler.pause(cx.now, key),
+                        false => self.scheduler.resume(cx.now, key),
+                    }
+                }
             };
             reply::text(out, if new { b"1" } else { b"0" });
         }
@@ -224,6 +232,9 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         let (s, now) = (&mut self.scheduler, cx.now);
+        if function != Function::Requeue {
+            s.carry(self.budget);
+        }
         let (body, end) = match function {
             Function::Requeue => return self.requeue(id, cx, out),
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
@@ -258,6 +269,7 @@ impl Queue {
         if dead.payload.weight() > cx.free() {
             return Err(out_of_memory());
         }
+        self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
         reply::array(out, 1);
         reply::number(out, new);

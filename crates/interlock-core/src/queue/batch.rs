@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::queue::lease::{Failure, Lease};
 use crate::queue::message::KEYED;
-use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler};
+use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
 use crate::queue::slab::{Record, Slab, NONE};
 use crate::queue::timers::{Due, Timers};
 use crate::queue::types::{Kind, State, Time};
@@ -83,6 +83,12 @@ impl Batches {
     }
 }
 
+/// What a call for many messages may still take, and set aside (clause 21).
+struct Room {
+    keys: usize,
+    parks: u32,
+}
+
 /// What a call for many messages got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
@@ -103,7 +109,7 @@ impl<P> Scheduler<P> {
         grants: &mut Vec<Grant>,
     ) -> Option<Handed> {
         let from = grants.len();
-        let mut left = keys;
+        let mut left = Room { keys, parks: CALL_LIMIT };
         let mut first = self.pick(kind, &mut left, true)?;
         let token = self.now.max(self.last_token + 1);
         self.last_token = token;
@@ -141,8 +147,10 @@ impl<P> Scheduler<P> {
         Some(Handed { token, deadline })
     }
 
-    /// Takes the first ready message out, if it has no more than `keys` keys or is the first of its call.
-    fn pick(&mut self, kind: Kind, keys: &mut usize, first: bool) -> Option<u32> {
+    /// Takes the first ready message out, if there is room for its keys or it is the first of its call.
+    /// What is paused is set aside, so many of it that a call may: then `ready` still says that there is
+    /// something.
+    fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
         if self.pauses.queue {
             return None;
         }
@@ -156,10 +164,16 @@ impl<P> Scheduler<P> {
             };
             if paused.is_none() {
                 let count = self.lanes.edges_of(edges).count();
-                if count > *keys && !first {
+                if count > room.keys && !first {
                     return None;
                 }
-                *keys = keys.saturating_sub(count);
+                room.keys = room.keys.saturating_sub(count);
+            }
+            if paused.is_some() {
+                if room.parks == 0 {
+                    return None;
+                }
+                room.parks -= 1;
             }
             if keyed { &mut self.keyed } else { &mut self.unkeyed }.pop(ticket);
             match paused {
@@ -213,8 +227,12 @@ impl<P> Scheduler<P> {
             let mut out = Vec::new();
             self.batches.deadlines.each_until(deadline, |due| {
                 let batch = &self.batches.slab[due.owner];
-                let held = batch.members.iter().filter(|&&at| self.leases[at].token == batch.token);
-                out.extend(held.map(|&at| (self.messages[self.leases[at].message].id, at)));
+                // The place of one that is no longer out may be gone, or another lease's.
+                let held = batch.members.iter().filter_map(|&at| {
+                    let lease = self.leases.get(at).filter(|lease| lease.token == batch.token)?;
+                    Some((self.messages[lease.message].id, at))
+                });
+                out.extend(held);
             });
             out.sort_unstable();
             for (_, place) in out.into_iter().take(left as usize) {
@@ -233,7 +251,7 @@ mod tests {
     use super::*;
     use crate::key::KeyRef;
     use crate::queue::lease::Failed;
-    use crate::queue::scheduler::{Put, CALL_LIMIT};
+    use crate::queue::scheduler::Put;
     use crate::queue::types::{Options, Retry, RetryPart, Then};
 
     const START: Time = 1_000_000_000_000_000;
@@ -279,16 +297,16 @@ mod tests {
         let (lease, ids) = lease(&mut s, START, 3, 50);
         let held = |s: &Scheduler<u64>, n: usize| s.held(lease.token, ids[n]).is_some();
         assert!(held(&s, 0) && s.held(lease.token + 1, ids[0]).is_none());
-        let mut budget = s.allowance(START + 1);
+        let mut budget = Budget::ONE_CALL;
         let handle = s.held(lease.token, ids[0]).unwrap();
         assert_eq!(s.ack_within(handle, &mut budget), Ok(Some(3)));
         assert!(!held(&s, 0) && held(&s, 1));
         s.start(START + 49);
         assert_eq!(s.extend_batch(lease.token, 10), Some(START + 59));
         // Not yet applied, as where more is due than one call may apply.
-        s.allowance(START + 58);
+        s.pass(START + 58);
         assert!(held(&s, 1));
-        s.allowance(START + 59);
+        s.pass(START + 59);
         assert!(!held(&s, 1), "it is over at its deadline");
         assert_eq!(s.extend_batch(lease.token, 10), None);
         s.start(START + 59);
@@ -340,7 +358,7 @@ mod tests {
         }
         let (leased, ids) = lease(&mut s, START, 3, 50);
         let mut fail = |n: usize| {
-            let mut budget = s.allowance(START);
+            let mut budget = Budget::ONE_CALL;
             s.nack_within(s.held(leased.token, ids[n]).unwrap(), None, "broken", &mut budget)
         };
         assert_eq!(fail(0), Ok(Failed::Again { attempt: 2, after: 10 }));
@@ -348,7 +366,7 @@ mod tests {
         assert_eq!(fail(2), Ok(Failed::Held));
         s.redeclare(Options { retry: Retry { longest: 9, ..plain }, ..Options::default() });
         let (leased, ids) = lease(&mut s, START + 10, 3, 50);
-        let mut budget = s.allowance(START + 10);
+        let mut budget = Budget::ONE_CALL;
         let handle = s.held(leased.token, ids[1]).unwrap();
         let failed = s.nack_within(handle, None, "broken", &mut budget);
         assert_eq!(
@@ -356,6 +374,35 @@ mod tests {
             Ok(Failed::Again { attempt: 3, after: 9 }),
             "7 times 1.5, but at most 9"
         );
-        assert!(s.start(START + 19));
+        assert!(s.start(START + 19).0);
+    }
+    #[test]
+    fn a_lease_may_run_out_after_the_places_of_others_were_given_back() {
+        let mut s = queue(Retry::default());
+        for _ in 0..2_000 {
+            put(&mut s, START, &Put::default());
+        }
+        let (leased, ids) = lease(&mut s, START, 2_000, 50);
+        let mut budget = Budget::ONE_CALL;
+        for &id in &ids[1..] {
+            let handle = s.held(leased.token, id).unwrap();
+            assert!(s.ack_within(handle, &mut budget).is_ok());
+        }
+        s.start(START + 50);
+        assert_eq!((s.counts().expired, s.counts().leased), (1, 0));
+    }
+
+    #[test]
+    fn one_call_sets_a_thousand_of_what_is_paused_aside() {
+        let mut s = queue(Retry::default());
+        let key = [KeyRef::new(b"a")];
+        for _ in 0..1_500 {
+            put(&mut s, START, &Put { shared: &key, ..Put::default() });
+        }
+        s.pause(START, Some(key[0]));
+        for left in [500, 0] {
+            assert!(s.lease_batch(Kind::Any, 1, 4096, 50, 1, &mut Vec::new()).is_none());
+            assert_eq!(s.ready(Kind::Any), left);
+        }
     }
 }
