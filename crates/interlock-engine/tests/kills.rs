@@ -83,7 +83,7 @@ fn work(durable: &Durable, engine: &Engine, thread: u64, now: &impl Fn() -> u64)
 
         let mut args =
             vec!["".to_owned(), "0".into(), "0".into(), "2".into(), "900000".into(), "any".into()];
-        let settled: Vec<(String, String)> = held.drain(..).collect();
+        let settled: Vec<(String, String)> = std::mem::take(&mut held);
         let mut tries = String::new();
         for (token, id) in &settled {
             args.extend(["ACK".to_owned(), token.clone(), id.clone()]);
