@@ -43,7 +43,7 @@ def unfenced(statement: str) -> str:
 
 @app.task(keys="account:{name}")
 def deposit(name: str, cents: int, fenced: bool, gate: str) -> None:
-    """Writes an account. With a gate its first attempt waits, before it does, until that is there."""
+    """Writes an account; its first attempt waits before that until the gate is there, if any."""
     lease = current_lease()
     shop.note("begun", cents)
     while gate and lease.attempt == 1 and not os.path.exists(gate):

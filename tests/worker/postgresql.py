@@ -36,15 +36,15 @@ def postgresql() -> Iterator[str]:
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
         port = str(free_port())
+        serve: list[str | Path] = [programs / "postgres", "-D", folder / "data", "-p", port]
+        ready: list[str | Path] = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", port]
         log = folder / "log"
         with log.open("w") as output:
             server = subprocess.Popen(
-                [*who, programs / "postgres", "-D", folder / "data", "-p", port]
-                + ["-h", "127.0.0.1", "-k", folder],
+                [*who, *serve, "-h", "127.0.0.1", "-k", folder],
                 stdout=output, stderr=output, cwd=folder,
             )  # fmt: skip
         try:
-            ready = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", port]
             until = time.monotonic() + PATIENCE
             while subprocess.run(ready).returncode:
                 assert server.poll() is None and time.monotonic() < until, log.read_text()
