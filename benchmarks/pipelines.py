@@ -6,6 +6,7 @@ redis-py with hiredis on both sides, and no more: what a client of ours adds is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -103,20 +104,23 @@ def _measure(server: Server, turn: Turn, batch: int, turns: int) -> Sample:
 
 
 def _ours(connection: Any, keys: int, batch: int) -> Turn:
-    queue = f"il:{{load-{id(connection):x}-{keys}-{batch}}}"
+    queue = f"il:{{load-{next(_queues)}}}"
     settlements: list[bytes] = []
+    calls = itertools.count(1)
     width = 6 + keys
     names = [b"account:%d" % number for number in range(KEYS)]
 
     def turn(first: int) -> list[bytes]:
         words = []
+        # Numbered, so that the server keeps the replies of this producer and this consumer.
+        call = next(calls)
         for number in range(first, first + batch):
             base = number * keys
             words += _message(number, [names[(base + place) % KEYS] for place in range(keys)])
         pipeline = connection.pipeline(transaction=False)
-        pipeline.execute_command("FCALL", "il1_put", 1, queue, "", 0, 0, *words)
+        pipeline.execute_command("FCALL", "il1_put", 1, queue, "producer", call, 0, *words)
         pipeline.execute_command(
-            "FCALL", "il1_next", 1, queue, "", 0, 0, batch, FOREVER, "any", *settlements
+            "FCALL", "il1_next", 1, queue, "consumer", call, 0, batch, FOREVER, "any", *settlements
         )
         reply = pipeline.execute()[1]
         settled = int(reply[0])
@@ -170,3 +174,7 @@ def _growing() -> Iterator[tuple[Any, Callable[[], float]]]:
             return (after - before) / PENDING
 
         yield connection, grown
+
+
+_queues = itertools.count(1)
+"""A new one for each sample: numbers of calls begin anew."""

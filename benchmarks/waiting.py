@@ -3,7 +3,8 @@ is worth asking and then leases, and BLPOP alone.
 
     python -m benchmarks.waiting ours|peer PORT COUNT
 
-is the process that waits. It prints for each message how many ns it took.
+is the process that waits. It prints for each message how many ns it took; the next one is put a
+moment later, when the process waits again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ WAIT = 1_000_000
 """µs."""
 
 PACE = 0.001
-"""Seconds between two puts: the one that waits is asleep again."""
+"""Seconds until the next put: the one that waits is asleep again."""
 
 
 def put_to_leased(messages: int) -> Sample:
@@ -55,6 +56,7 @@ def _measure(side: str, messages: int) -> Sample:
         assert waiting.stdout is not None
         if waiting.stdout.readline() != "ready\n":
             raise RuntimeError(f"{side} did not start to wait")
+        took: list[float] = []
         for _ in range(messages):
             time.sleep(PACE)
             stamp = b"%-100d" % time.monotonic_ns()
@@ -64,9 +66,11 @@ def _measure(side: str, messages: int) -> Sample:
                 )
             else:
                 connection.execute_command("LPUSH", LIST, stamp)
-        took = sorted(int(line) / 1e3 for line in waiting.stdout)
-    if len(took) != messages:
-        raise RuntimeError(f"{side}: {len(took)} of {messages} came")
+            line = waiting.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{side}: {len(took)} of {messages} came")
+            took.append(int(line) / 1e3)
+    took.sort()
     part = {f"p{part}_us": took[len(took) * part // 100] for part in (90, 99)}
     return Sample(took[len(took) // 2], messages, details=part)
 
@@ -75,8 +79,8 @@ def _main(side: str, port: str, count: str) -> None:
     connection: Any = redis.Redis(port=int(port), protocol=2)
     arrivals = _leased(connection) if side == "ours" else _popped(connection)
     print("ready", flush=True)
-    took = [next(arrivals) for _ in range(int(count))]
-    print("\n".join(map(str, took)))
+    for _ in range(int(count)):
+        print(next(arrivals), flush=True)
 
 
 def _popped(connection: Any) -> Iterator[int]:

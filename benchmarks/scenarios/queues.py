@@ -18,6 +18,9 @@ DURABLE = "Hub: journal"
 WAIT = 100_000
 """µs for which a lease waits where messages are few."""
 
+DECLARED: dict[Sync, float] = {"no": 0, "everysec": 1, "always": 2}
+"""What a queue of the hub is declared to be."""
+
 Options = dict[str, float]
 
 
@@ -111,7 +114,7 @@ def _durable(sync: Sync, connections: int, batch: int, bar: float, prototype: fl
         prototype=prototype,
         unseen=False,
         pair=alternating(
-            partial(closed, "hub", "interlock", options, sync),
+            partial(closed, "hub", "interlock", options | {"durable": DECLARED[sync]}, sync),
             partial(closed, "redis", "streams", options, sync),
         ),
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock import _core
-from interlock.explanation import from_native, key_text
+from interlock.explanation import Explanation, from_native, key_text
 
 __all__ = ["follow", "report"]
 
@@ -66,7 +66,7 @@ def _slow_wait(queue: str, id: int, waited: float, others: int, explained: Any) 
         id,
         waited,
         f" (and {others} more too long)" if others else "",
-        from_native(explained) if explained else "settled meanwhile",
+        _drawn(explained),
         extra={"queue": queue, "id": id, "waited": waited, "others": others},
     )
 
@@ -77,9 +77,16 @@ def _slow_lease(queue: str, id: int, consumer: int, held: float, explained: Any)
         queue,
         id,
         held,
-        from_native(explained) if explained else "settled meanwhile",
+        _drawn(explained),
         extra={"queue": queue, "id": id, "consumer": consumer, "held": held},
     )
+
+
+def _drawn(explained: Any) -> Any:
+    """An explanation, of the core or of an engine; None: there is nothing to explain any more."""
+    if explained is None:
+        return "settled meanwhile"
+    return explained if isinstance(explained, Explanation) else from_native(explained)
 
 
 def _failed(queue: str, id: int, attempt: int, outcome: tuple[str, int, float], error: str) -> None:

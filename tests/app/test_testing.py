@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,11 +68,10 @@ def test_what_is_sent_is_handled_with_its_arguments_encoded_and_decoded(worker: 
     order = Order(3)
     job = ship.send(order, note="x")
     assert worker.run_until_idle() == 1
-    ((handled, note),) = seen  # type: ignore[misc]
-    assert handled == order and handled is not order and note == "x"
-    keys = {"keys": frozenset({b"order:3"}), "shared": frozenset({b"rates"})}
-    sent = TestCall("ship", (order,), {"note": "x"}, "default", job.id, **keys)
-    done = TestCall("ship", (order,), {"note": "x"}, "default", job.id, **keys, attempt=1)
+    assert seen == [(order, "x")] and seen[0] is not order
+    keys, shared = frozenset({b"order:3"}), frozenset({b"rates"})
+    sent = TestCall("ship", (order,), {"note": "x"}, "default", job.id, keys, shared)
+    done = dataclasses.replace(sent, attempt=1)
     assert (worker.sent, worker.done, worker.dead) == ([sent], [done], [])
 
 

@@ -35,7 +35,12 @@ def hub_url() -> Iterator[str]:
         yield f"interlock://127.0.0.1:{hub.port}"
 
 
-@pytest.fixture(params=["redis", "hub"])
+@pytest.fixture
+def memory_url() -> str:
+    return f"memory://{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["redis", "hub", "memory"])
 def url(request: pytest.FixtureRequest) -> str:
     """Of each engine."""
     found = request.getfixturevalue(f"{request.param}_url")

@@ -15,7 +15,7 @@ from interlock.errors import LeaseLost
 from interlock.retry import Retry
 from tests.cli.conftest import Command
 
-CHAINS = [("redis", "hub"), ("hub", "redis"), ("redis", "hub", "redis")]
+CHAINS = [("memory", "redis", "hub"), ("hub", "redis"), ("redis", "hub", "memory")]
 # What a put gives anew, or cannot say.
 OWN = {"id", "sequence", "time", "due", "error", "state", "dead", "attempts", "attempt"}
 

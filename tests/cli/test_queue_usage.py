@@ -114,6 +114,7 @@ def test_wrong_usage_is_2_and_says_what_is_allowed(
     assert complaint in said.err
 
 
+@pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
 def test_a_host_and_a_port_are_those_of_a_hub_as_for_its_own_commands(
     url: str, queue: RemoteQueue[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,6 +212,7 @@ def terminal(*words: str) -> Iterator[Terminal]:
         opened.close()
 
 
+@pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
 @pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 1), ("", 1, 1)])
 def test_on_a_terminal_it_asks_before_something_is_lost(
     url: str, queue: RemoteQueue[bytes], answer: str, code: int, left: int
@@ -224,6 +226,7 @@ def test_on_a_terminal_it_asks_before_something_is_lost(
     assert queue.stats().unsettled == left
 
 
+@pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
 def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[bytes]) -> None:
     queue.put_many([b"a", b"b", b"c"], keys="hot")
     lease = queue.get()

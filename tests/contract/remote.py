@@ -38,6 +38,9 @@ CAPABILITIES: dict[int | str, str] = {
     "15_shutdown_may_be_repeated_and_made_immediate": _CLOSE,
     "20_stats_show_what_is_due_as_applied": _READING,
     "20_expiries_are_applied_by_deadline_then_id": _READING,
+    "20_thousands_that_fall_due_at_once_keep_their_order": (
+        "a call applies at most 1,000 of what is due, and the clock's step makes none by itself"
+    ),
     "20_a_recorded_schedule_gets_the_same_answers_again": (
         "ids follow the time, so that none comes again (clause 8)"
     ),

@@ -22,7 +22,8 @@ class MemoryUrlHarness:
     capabilities: Mapping[int | str, str] = CAPABILITIES
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        # As on a real engine ids are times, so the clock does not begin at 0.
+        self.clock = ManualClock(1_000_000_000)
         self._client = Client(Engine(parse("memory://"), memory=MemoryEngine(self.clock)))
         self._names = (f"q{n}" for n in itertools.count())
 

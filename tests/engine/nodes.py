@@ -28,7 +28,7 @@ def cluster(folder: Path) -> Iterator[list[int]]:
             bus = ("--cluster-port", str(free_port()))
             _, taken = stack.enter_context(redis_server(own, *FLAGS, *bus, wanted=port))
             ports.append(taken)
-        nodes = [stack.enter_context(redis.Redis(port=port)) for port in ports]
+        nodes: list[Any] = [stack.enter_context(redis.Redis(port=port)) for port in ports]
         ids: list[Any] = [node.execute_command("CLUSTER", "MYID") for node in nodes]
         bounds = (0, 5461, 10923, 16384)
         for n in range(3):
@@ -46,7 +46,7 @@ def cluster(folder: Path) -> Iterator[list[int]]:
         yield ports
 
 
-def meet(node: redis.Redis, other: redis.Redis) -> None:
+def meet(node: Any, other: Any) -> None:
     port = other.get_connection_kwargs()["port"]
     bus: Any = other.config_get("cluster-port")
     node.execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus["cluster-port"])
@@ -63,16 +63,16 @@ def eventually(true: Callable[[], bool], limit: float = 30) -> None:
         time.sleep(0.05)
 
 
-def _known(node: redis.Redis) -> int:
+def _known(node: Any) -> int:
     told: Any = node.execute_command("CLUSTER", "NODES")
     return sum(b"handshake" not in line for line in told.splitlines())
 
 
-def _works(node: redis.Redis) -> bool:
+def _works(node: Any) -> bool:
     told: Any = node.execute_command("CLUSTER", "INFO")
     return b"cluster_state:ok" in told
 
 
-def _linked(node: redis.Redis) -> bool:
+def _linked(node: Any) -> bool:
     info: Any = node.info("replication")
     return bool(info["role"] == "slave" and info["master_link_status"] == "up")

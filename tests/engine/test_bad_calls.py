@@ -105,6 +105,64 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("put", (*PUT, *message("p", dedup="d" * 1_025)), "BADARG il1_put: messages[1].DEDUP has"),
     ("put", ("c" * 1_025, 0, 0, *message("p")), "BADARG il1_put: consumer has 1025 bytes"),
     ("settle", (*SETTLE, "REJECT", 5, 6, "r" * 1_025), "BADARG il1_settle: settlements[1].reason"),
+    (
+        "put",
+        (*PUT, *message("p", ["a"], barrier=1)),
+        "BADARG il1_put: messages[1].BARRIER is 1",
+    ),
+    ("put", (*PUT, *message("p", barrier=2)), "BADARG il1_put: messages[1].BARRIER is '2'"),
+    (
+        "put",
+        (*PUT, *message("p", then="x")),
+        "BADARG il1_put: messages[1].THEN is not dead",
+    ),
+    ("put", (*PUT, *message("p", factor=999)), "BADARG il1_put: messages[1].FACTOR is '999'"),
+    (
+        "put",
+        (*PUT, "p", 0, 0, 2, "DELAY", 1, "DELAY", 1),
+        "BADARG il1_put: messages[1].options name DELAY twice",
+    ),
+    # What the other functions take.
+    ("put", ("c", 0, -1, *message("p")), "BADARG il1_put: wait is '-1'"),
+    ("settle", (*SETTLE, "DONE", 5, 6), "BADARG il1_settle: settlements[1].result is missing"),
+    (
+        "configure",
+        ("SIZE", 1),
+        "BADARG il1_configure: options[1] is not REPLACE, MAXSIZE,",
+    ),
+    ("configure", ("MAXSIZE",), "BADARG il1_configure: MAXSIZE is missing"),
+    ("configure", ("MAXSIZE", -1), "BADARG il1_configure: MAXSIZE is '-1'; a whole number from 0"),
+    (
+        "configure",
+        ("FIRST", 1, "FIRST", 1),
+        "BADARG il1_configure: options[2] is FIRST, named",
+    ),
+    ("configure", ("DURABILITY", "x"), "BADARG il1_configure: DURABILITY is not always, everysec"),
+    (
+        "configure",
+        ("DURABILITY", "always"),
+        "NOTSUPPORTED il1_configure: DURABILITY is 'always'; here it is the server's",
+    ),
+    ("result", (5,), "BADARG il1_result: wait is missing"),
+    ("cancel", (), "BADARG il1_cancel: id is missing"),
+    ("cancel", (5, 6), "BADARG il1_cancel: 1 arguments too many"),
+    ("revoke", (5, "kill"), "BADARG il1_revoke: then is not retry, hold, dead or skip"),
+    ("retry", ("x",), "BADARG il1_retry: id is no number that this queue gives"),
+    ("purge", ("all",), "BADARG il1_purge: what is not pending or dead"),
+    ("purge", ("told",), "BADARG il1_purge: what is not pending or dead"),
+    ("pause", ("a", ""), "BADARG il1_pause: keys[2] is empty"),
+    ("resume", ("k" * 1_025,), "BADARG il1_resume: keys[1] has 1025 bytes; at most 1024"),
+    ("pause", tuple(MANY), "TOOBIG il1_pause: more than 1024 keys"),
+    ("seal", (1,), "BADARG il1_seal: 1 arguments too many"),
+    ("scan", ("x", 5), "BADARG il1_scan: cursor is no cursor that this queue gives"),
+    ("scan", (0, 1_025), "BADARG il1_scan: count is '1025'"),
+    ("hot", (), "BADARG il1_hot: cursor is missing"),
+    ("dead_letters", (5,), "BADARG il1_dead_letters: after is missing"),
+    ("dead_letters", (5, "x"), "BADARG il1_dead_letters: after is no number"),
+    ("dead_letters", (5, "", ""), "BADARG il1_dead_letters: key is empty"),
+    ("explain", ("name", 5, 5), "BADARG il1_explain: what is not id or key"),
+    ("explain", ("id", 5, 0), "BADARG il1_explain: limit is '0'; a whole number from 1 to 1000"),
+    ("explain", ("key", "", 5), "BADARG il1_explain: key is empty"),
     # What this library does not know.
     ("put", (*PUT, *message("p", color=1)), "BADARG il1_put: messages[1].options holds a name"),
     # The second of two is wrong: nothing of the first is done.
@@ -137,7 +195,8 @@ def contents(queue: Queue) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "keys", [[], ["il:{a}", "il:{b}"], ["a"], ["il:a"], ["il:{}"], ["il:{a{}"]]
+    "keys",
+    [[], ["il:{a}", "il:{b}"], ["a"], ["il:a"], ["il:{}"], ["il:{a{}"]],
 )
 def test_a_function_takes_the_one_key_of_a_queue(connection: redis.Redis, keys: list[str]) -> None:
     words = "BADARG il1_stats: takes one key, il:{name}"
@@ -181,3 +240,38 @@ def test_what_is_just_allowed_is_taken(queue: Queue) -> None:
     assert [len(one.exclusive) for one in got] == [256] * 4 + [1]
     queue.ack_all(got)
     assert [len(one.exclusive) for one in queue.lease().messages] == [1_024]
+
+
+def test_a_name_has_at_most_512_bytes(connection: redis.Redis) -> None:
+    assert Queue(connection, "n" * 512).stats()["unsettled"] == 0
+    with pytest.raises(ResponseError, match="il1_stats: the name has 513 bytes; at most 512"):
+        Queue(connection, "n" * 513).stats()
+
+
+def test_what_the_queue_refuses_is_told_with_its_bound(queue: Queue) -> None:
+    queue.call("configure", "MAXSIZE", 2, "MAXBYTES", 10)
+    refused: list[tuple[str, list[Argument]]] = [
+        ("TOOBIG il1_put: 3 messages; MAXSIZE is 2", [*message("a"), *message("b"), *message("c")]),
+        ("TOOBIG il1_put: 11 bytes; MAXBYTES is 10", message("p" * 11)),
+    ]
+    for words, arguments in refused:
+        with pytest.raises(ResponseError, match=words):
+            queue.call("put", *PUT, *arguments)
+    queue.put(message("p" * 6))
+    with pytest.raises(ResponseError, match="FULL il1_put: 6 bytes are unsettled; MAXBYTES is 10"):
+        queue.put(message("p" * 5))
+    queue.put(message("p"))
+    with pytest.raises(ResponseError, match="FULL il1_put: 2 messages are unsettled; MAXSIZE is 2"):
+        queue.put(message(""))
+    with pytest.raises(
+        ResponseError,
+        match="OPTIONSMISMATCH il1_configure: MAXSIZE is '3'; the queue was declared with '2'",
+    ):
+        queue.call("configure", "MAXSIZE", 3, "MAXBYTES", 10)
+    assert queue.call("configure", "REPLACE", "MAXSIZE", 3)[:4] == ["MAXSIZE", "3", "MAXBYTES", "0"]
+    queue.put(message("three"))
+    queue.call("seal")
+    words = "SEALED il1_put: the queue takes no messages until il1_reopen"
+    with pytest.raises(ResponseError, match=words):
+        queue.put(message("four"))
+    assert queue.stats()["unsettled"] == 3

@@ -209,14 +209,14 @@ def test_a_server_that_was_restarted_is_found_again(name: str, tmp_path: Path) -
         putting.join()
         assert lease.id == id
         lease.ack()
-        assert queue.get().ack() is None
+        queue.get().ack()
         assert queue.stats().acks == 2
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     with (
         connect(f"unix://{tmp_path}/none?timeout=0.2") as client,
-        pytest.raises(EngineUnavailable, match="none.*0.2 s"),
+        pytest.raises(EngineUnavailable, match=r"none.*0\.2 s"),
     ):
         client.queue("orders").put(1)
 

@@ -9,7 +9,7 @@ import redis
 from redis.exceptions import OutOfMemoryError
 
 from interlock.engine.library import Library, load
-from tests.engine.calls import LONG, Queue, leased, message
+from tests.engine.calls import LONG, Argument, Queue, leased, message
 from tests.hub.servers import redis_server
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -62,4 +62,33 @@ def test_a_full_server_takes_nothing_new_and_drains(tmp_path: Path) -> None:
             handled.append(got.payload)
             assert queue.settle(got.ack()) == ["ACKED"]
         assert handled == ["0", "1", "2"]
+        assert queue.parts() == {"c"}
+
+
+def test_a_full_server_is_operated_and_takes_nothing_new(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as (_, port), redis.Redis(port=port) as connection:
+        load(connection)
+        queue = Queue(connection)
+        ids = queue.put(*[message(str(n), ["a"]) for n in range(5)])
+        (first,) = queue.lease(1).messages
+        assert queue.settle(first.reject()) == ["DEAD"]
+        connection.config_set("maxmemory", 1)
+        with pytest.raises(OutOfMemoryError):
+            queue.call("requeue", ids[0])
+        with pytest.raises(OutOfMemoryError):
+            queue.put(message("more"))
+        queue.lease(1)
+        operated: list[list[Argument]] = [
+            ["revoke", ids[1], "hold"],
+            ["retry", ids[1]],
+            ["pause", "a"],
+            ["resume", "a"],
+            ["seal"],
+            ["reopen"],
+            ["cancel", ids[1]],
+        ]
+        for name, *arguments in operated:
+            assert queue.call(str(name), *arguments) == ["1"], name
+        assert queue.call("purge", "pending") == ["3"]
+        assert queue.call("purge", "dead") == ["1"]
         assert queue.parts() == {"c"}

@@ -134,3 +134,67 @@ def test_what_falls_due_together_is_applied_a_thousand_a_call(timed: TimedQueue)
     while got := timed.lease(1_024, LONG).messages:
         timed.ack_all(got)
     assert timed.parts() == {"c", "clock"}
+
+
+def test_gates_open_a_thousand_a_call(queue: Queue) -> None:
+    queue.put(message("alone", barrier=1))
+    for n in range(3):
+        queue.put(*[message("behind", [f"{n} {key}"]) for key in KEYS[:700]])
+    (barrier,) = queue.lease(1_024).messages
+    queue.settle(barrier.ack())
+    assert queue.stats()["ready"] == 1_000
+    queue.put(message("late"))
+    assert queue.stats()["ready"] == 2_001
+    seen = 0
+    while got := queue.lease(1_024).messages:
+        queue.ack_all(got)
+        seen += len(got)
+    assert seen == 2_101
+    assert queue.parts() == {"c"}
+
+
+def test_what_a_paused_key_held_returns_a_thousand_a_call(queue: Queue) -> None:
+    queue.call("pause", "a")
+    for _ in range(2):
+        queue.put(*[message("reads", [], ["a"]) for _ in range(900)])
+    assert (queue.stats()["ready"], queue.stats()["waiting"]) == (0, 1_800)
+    while queue.lease(1).next == "0":
+        pass
+    assert queue.call("resume", "a") == ["1"]
+    assert queue.stats()["ready"] == 1_000
+    assert queue.lease(1, kind="unkeyed").messages == []
+    assert queue.stats()["ready"] == 1_800
+
+
+def test_one_settlement_readies_a_thousand_and_the_next_calls_the_rest(queue: Queue) -> None:
+    for n in range(2):
+        keys = [f"{n} {key}" for key in KEYS[:700]]
+        queue.put(message("all", keys), *[message("one", [key]) for key in keys])
+    got = queue.lease(2).messages
+    assert [one.payload for one in got] == ["all", "all"]
+    queue.ack_all(got)
+    assert queue.stats()["ready"] == 1_000
+    seen = 0
+    while got := queue.lease(1_024).messages:
+        queue.ack_all(got)
+        seen += len(got)
+    assert seen == 1_400
+    assert queue.parts() == {"c"}
+
+
+def test_stale_entries_of_the_ready_are_swept(queue: Queue) -> None:
+    ids = queue.put(*[message("x") for _ in range(300)])
+    for id in ids[1:]:
+        assert queue.call("cancel", id) == ["1"]
+    entries: int = queue.connection.llen(f"{queue.key}:fu")
+    assert entries < 100
+    assert [one.id for one in queue.lease().messages] == ids[:1]
+
+
+def test_all_that_is_pending_is_purged_a_thousand_a_call(queue: Queue) -> None:
+    for n in range(2):
+        queue.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
+    out = queue.lease(10).messages
+    assert [queue.call("purge", "pending") for _ in range(3)] == [["1000"], ["390"], ["0"]]
+    queue.ack_all(out)
+    assert queue.parts() == {"c"}

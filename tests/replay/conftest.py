@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,11 @@ from tests.hub.servers import needs_hub, redis_server
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("replay")) as (host, port):
         yield f"redis://{host}:{port}"
+
+
+@pytest.fixture
+def memory_url() -> str:
+    return f"memory://{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from tests.hub.servers import free_port
 from tests.replay.traces import random_trace
 
 
-@pytest.fixture(params=["redis", "hub"])
+@pytest.fixture(params=["redis", "hub", "memory"])
 def url(request: pytest.FixtureRequest) -> str:
     found = request.getfixturevalue(f"{request.param}_url")
     assert isinstance(found, str)

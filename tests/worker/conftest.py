@@ -1,15 +1,17 @@
-"""One Redis for the tests of workers; each test finds it empty."""
+"""The engines for the tests of workers; each test finds its own empty."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
+import interlock
 from interlock.app import App
-from tests.hub.servers import redis_server
+from tests.hub.servers import needs_hub, redis_server
 from tests.worker.workers import Workers
 
 
@@ -20,15 +22,30 @@ def worker_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture
-def url(worker_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of an empty Redis; INTERLOCK_URL names it too, for processes."""
-    with redis.Redis(port=worker_port) as server:
-        server.flushall()
-    found = f"redis://127.0.0.1:{worker_port}"
-    monkeypatch.setenv("INTERLOCK_URL", found)
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an empty engine: ``redis``, unless a test is parametrised by it: ``hub``, or
+    ``memory``, which is this process's own."""
+    kind = getattr(request, "param", "redis")
+    if kind == "memory":
+        yield f"memory://{uuid.uuid4().hex}"
+    elif kind == "hub":
+        needs_hub()
+        with interlock.Hub(port=0, workers=2) as hub:
+            yield f"interlock://{hub.addresses[0]}"
+    else:
+        port = request.getfixturevalue("worker_port")
+        with redis.Redis(port=port) as server:
+            server.flushall()
+        yield f"redis://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def url(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of the engine; INTERLOCK_URL names it too, for processes."""
+    monkeypatch.setenv("INTERLOCK_URL", engine)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     (tmp_path / "runtime").mkdir()
-    return found
+    return engine
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -216,6 +217,19 @@ def test_the_file_is_emptied_when_it_is_long(
     assert [audit.violations for audit in audits] == [0, 0]
     for audit in audits:
         audit.close()
+
+
+def test_a_file_that_cannot_be_written_is_no_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    audit, journal = Audit("w"), Journal(tmp_path / "journal")
+    audit.follow("q", Answering("leased"), journal)
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), journal._descriptor)
+    audit.begun(held(1, 1))
+    assert audit.violations == 1
+    assert "the auditor cannot tell the others" in caplog.text
+    audit.close()
 
 
 def _append(path: Path, name: str, count: int) -> None:

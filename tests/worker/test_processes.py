@@ -20,6 +20,7 @@ from tests.worker.workers import PATIENCE, ROOT, Workers, wait_for
 
 LEASE = 30.0
 """What a worker's leases last."""
+SERVERS = pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,7 @@ def test_it_handles_says_when_it_is_ready_and_ends_with_0(
     assert (worker.process.pid in pids) == (pool != "process")
 
 
+@SERVERS
 def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_the_rest(
     workers: Workers, tmp_path: Path
 ) -> None:
@@ -89,6 +91,7 @@ def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
     assert (stats.unsettled, stats.leased, stats.retries) == (1, 0, 1)
 
 
+@SERVERS
 @pytest.mark.watchdog(120)
 def test_a_killed_worker_s_message_is_handled_by_another(workers: Workers, tmp_path: Path) -> None:
     # Its lease has to run out; how soon after that is for the benchmarks.
@@ -107,6 +110,7 @@ def test_a_killed_worker_s_message_is_handled_by_another(workers: Workers, tmp_p
     assert rows == [(second.process.pid, 2)]
 
 
+@SERVERS
 @pytest.mark.watchdog(120)
 def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     workers: Workers, tmp_path: Path
@@ -119,15 +123,21 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     frozen.signal(signal.SIGSTOP)
     other = workers.start(*lease).ready()
     drained()
-    assert workers.rows("select cents from account") == [(502,)]
+    # A call of the frozen one that waits at the hub may have been given it once more meanwhile.
+    ((attempt,),) = workers.rows("select attempt from done")
+    assert attempt == 2 or (attempt == 3 and "interlock:" in os.environ["INTERLOCK_URL"])
+    written = [(500 + int(str(attempt)),)]
+    assert workers.rows("select cents from account") == written
     gate.touch()
     frozen.signal(signal.SIGCONT)
     # It ends its handler, writes in vain and is told that its lease is gone.
     wait_for(lambda: len(workers.rows("select * from done")) == 2, "the handler did not go on")
     assert frozen.stopped() == 0, frozen.output
     assert other.stopped() == 0, other.output
-    assert "lost" in frozen.output
-    assert workers.rows("select cents from account") == [(502,)]
+    # By the engine's answer, or before that by its client, which had tried to renew it.
+    said = ("was lost before it was settled", "ran out or was revoked; nothing was changed")
+    assert any(text in frozen.output for text in said), frozen.output
+    assert workers.rows("select cents from account") == written
     assert shop.app._queue("default").stats().acks == 1
 
 
@@ -198,6 +208,7 @@ def asked(*flags: str, code: int = 0) -> str:
         ("json:dumps", (), "is function, no App; it has none at all"),
         ("tests.worker.shop:app", ("--queues", "a,default"), "--queues names 'a', and no task"),
         ("tests.worker.shop:app", ("--url", "nonsense"), "connect(): url is 'nonsense'"),
+        ("tests.worker.shop:app", ("--url", "memory://x"), "nobody could send to it; give --url"),
         ("tests.worker.shop:app", ("--pool", "fork"), "invalid choice: 'fork'"),
         ("tests.worker.shop:app", ("--watch", "--processes", "2"), "--watch is for one process"),
         ("broken:app", (), "the module 'broken' cannot be imported: ZeroDivisionError"),
@@ -269,6 +280,7 @@ def test_a_change_of_a_module_starts_it_again(workers: Workers, tmp_path: Path) 
     assert worker.stopped() == 0, worker.output
 
 
+@SERVERS
 @pytest.mark.watchdog(180)
 def test_money_is_conserved_while_workers_are_killed(workers: Workers) -> None:
     seed = random.randrange(10**6)

@@ -1,8 +1,9 @@
-"""A worker in the process of the test, on Redis, in all pools: handling, judging, settling."""
+"""A worker in the process of the test, on each engine: handling, judging, settling, ending."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
 import time
@@ -17,6 +18,7 @@ from interlock.retry import Retry
 from interlock.worker.worker import Worker
 from tests.worker.workers import wait_for
 
+pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 THREADED = ["thread", "asyncio"]
 
 
@@ -460,21 +462,6 @@ def test_order_and_exclusion_hold_under_load(app: App) -> None:
     assert worker.figures().violations == 0 and worker.figures().failed == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"threads": 0}, "threads is 0"),
-        ({"pool": "fork"}, "pool is 'fork'; allowed: thread, asyncio, process"),
-        ({"queues": ()}, "queues is"),
-        ({"queues": ("a", "a")}, "names one twice"),
-        ({"pool": "process"}, "no global name of a module"),
-    ],
-)
-def test_a_wrong_option_is_named(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        App().worker(**options)
-
-
 def test_a_worker_is_started_once(app: App) -> None:
     with app.worker() as worker, pytest.raises(RuntimeError, match="was started before"):
         worker.start()
@@ -511,3 +498,51 @@ def test_a_known_dedup_string_sends_nothing(app: App) -> None:
     second = f.options(dedup="d").send()
     assert (first.known, second.known) == (False, True) and second.id == first.id
     assert queue_of(app).qsize() == 1
+
+
+def test_a_result_that_is_too_large_is_a_dead_letter(app: App) -> None:
+    @app.task(result_ttl=60)
+    def large() -> str:
+        return "x" * 2_000_000
+
+    with app.worker():
+        with pytest.raises(JobFailed, match=r"large\(\) returned is 20000\d\d bytes"):
+            large.send().result(30)
+        assert queue_of(app).stats().dead == 1
+
+
+def test_what_a_hook_sets_is_not_seen_by_the_next_message(app: App) -> None:
+    tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="none")
+    seen = []
+
+    @app.before_handle
+    def set_tenant(handling: Handling) -> None:
+        seen.append(tenant.get())
+        tenant.set("ada")
+
+    @app.task()
+    def f() -> None:
+        seen.append(tenant.get())
+
+    with app.worker(threads=1):
+        f.send()
+        f.send()
+        drained(app)
+    assert seen == ["none", "ada", "none", "ada"]
+
+
+def test_more_than_a_call_may_settle_is_settled_by_several(app: App) -> None:
+    gate = asyncio.Event()
+    count = 1500
+
+    @app.task()
+    async def waits(number: int) -> None:
+        if number == count - 1:
+            gate.set()
+        await gate.wait()
+
+    with app.worker(threads=count, pool="asyncio") as worker:
+        for number in range(count):
+            waits.send(number)
+        drained(app)
+    assert (worker.figures().handled, worker.figures().lost) == (count, 0)

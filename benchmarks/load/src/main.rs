@@ -38,6 +38,7 @@
 //! | `payload` | 64 | bytes |
 //! | `wait` | 0 | µs for which a lease may wait for messages |
 //! | `numbered` | 1 | calls have numbers, so that the server keeps the last reply of each consumer |
+//! | `durable` | 0 | a queue of `interlock` is declared to be on the disk once a second (1), or before the answer (2) |
 //! | `backlog` | 0 | messages put before, which stay pending; in `levels-SIDE`, the highest level |
 
 mod closed;

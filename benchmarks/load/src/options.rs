@@ -29,6 +29,8 @@ pub struct Options {
     pub wait: u64,
     pub numbered: bool,
     pub backlog: u64,
+    /// 0: as the server has it; 1: on the disk once a second; 2: on the disk before the answer.
+    pub durable: u8,
 }
 
 impl Options {
@@ -56,6 +58,7 @@ impl Options {
             wait: 0,
             numbered: true,
             backlog: 0,
+            durable: 0,
         };
         for argument in arguments {
             let (name, value) = argument.split_once('=').ok_or("an option is NAME=VALUE")?;
@@ -82,6 +85,7 @@ impl Options {
                 "wait" => options.wait = number(name, value)?,
                 "numbered" => options.numbered = number::<u8>(name, value)? != 0,
                 "backlog" => options.backlog = number(name, value)?,
+                "durable" => options.durable = number(name, value)?,
                 _ => return Err(format!("no option {name}").into()),
             }
         }

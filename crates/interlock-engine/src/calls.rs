@@ -123,7 +123,7 @@ impl Queue {
             return Ok(Outcome::Done);
         };
         self.begin(cx);
-        let mut budget = self.scheduler.allowance(cx.now);
+        let mut budget = self.budget;
         let answers = self.settle(list, &mut budget);
         let from = out.len();
         reply::array(out, answers.len());
@@ -148,7 +148,7 @@ impl Queue {
         self.begin(cx);
         let again = half.is_some();
         let answers = half.unwrap_or_else(|| {
-            let mut budget = self.scheduler.allowance(cx.now);
+            let mut budget = self.budget;
             self.settle(list, &mut budget)
         });
         if !self.waiting.is_empty() && !again {
@@ -172,7 +172,7 @@ impl Queue {
             self.note_half(&caller, &answers, args, cx);
             return Ok(self.park(caller, Want::Lease(wanted, Some(answers)), cx));
         }
-        self.nothing(Some(&answers), out);
+        self.nothing(wanted.kind, Some(&answers), out);
         self.keep(&caller, cx, &out[from..]);
         cx.record_call(self, "next", args);
         Ok(Outcome::Done)
@@ -194,6 +194,7 @@ impl Queue {
         if caller.call > 0 || !answers.is_empty() {
             let named = [0, 1].into_iter().chain(6..args.len());
             let args: Vec<&[u8]> = named.map(|i| args.get(i)).collect();
+            cx.record_budget(self);
             cx.record(self, "parked", &args);
         }
     }
@@ -214,7 +215,7 @@ impl Queue {
             if self.waits(&caller, cx) {
                 return self.park(caller, Want::Lease(wanted, settled), cx);
             }
-            self.nothing(settled.as_deref(), out);
+            self.nothing(wanted.kind, settled.as_deref(), out);
         }
         self.keep(&caller, cx, &out[from..]);
         if granted || caller.call > 0 {
@@ -297,7 +298,10 @@ impl Queue {
             if call == last {
                 caller.place = Some(place);
             } else {
-                let text = format!("STALECALL il1_{}: call {last} comes after call {call}", waiter.function.name());
+                let text = format!(
+                    "STALECALL il1_{}: call {last} comes after call {call}",
+                    waiter.function.name()
+                );
                 answer_error(cx, waiter.ticket, &Refused(text));
             }
         }
@@ -344,14 +348,21 @@ impl Queue {
             if self.grant(wanted, number, settled.as_deref(), &mut out) {
                 self.answer_lease(&waiter, wanted, out, cx);
             } else {
-                // What is ready is paused, all of it.
+                // What is ready is paused, as far as one call looks; if that is not all, the next goes on.
                 dry[crate::waiting::line_of(wanted.kind)] = true;
+                self.restless |= self.scheduler.ready(wanted.kind) > 0;
                 self.waiting.insert(order, waiter);
             }
         }
     }
 
-    fn answer_lease(&mut self, waiter: &Waiter, wanted: Wanted, out: Vec<u8>, cx: &mut Context<'_>) {
+    fn answer_lease(
+        &mut self,
+        waiter: &Waiter,
+        wanted: Wanted,
+        out: Vec<u8>,
+        cx: &mut Context<'_>,
+    ) {
         let Waiter { function, consumer, call, ticket, .. } = waiter;
         if *call > 0 {
             let number = self.consumer(consumer);
@@ -415,7 +426,7 @@ impl Queue {
         let mut out = Vec::new();
         match &waiter.want {
             Want::Lease(wanted, settled) => {
-                self.nothing(settled.as_deref(), &mut out);
+                self.nothing(wanted.kind, settled.as_deref(), &mut out);
                 if waiter.call > 0 {
                     let wanted = *wanted;
                     return self.answer_lease(&waiter, wanted, out, cx);
@@ -450,7 +461,9 @@ impl Queue {
         let wanted = lease::read(&mut from)?;
         let caller = Caller { function, consumer, call, wait: 0, place: None };
         let mut out = Vec::new();
-        let Repeat::Goes(caller, half) = self.repeated(caller, cx, &mut out)? else { return Ok(()) };
+        let Repeat::Goes(caller, half) = self.repeated(caller, cx, &mut out)? else {
+            return Ok(());
+        };
         self.begin(cx);
         // An unnumbered `il1_next` keeps nothing, so that what it answered need not be known.
         self.lease_call(caller, wanted, half, cx, &mut out);
@@ -463,7 +476,7 @@ impl Queue {
         let (consumer, call) = from.caller()?;
         let list = settle::read(&mut from)?;
         self.begin(cx);
-        let mut budget = self.scheduler.allowance(cx.now);
+        let mut budget = self.budget;
         let answers = self.settle(&list, &mut budget);
         if call > 0 {
             let number = self.consumer(consumer);

@@ -107,7 +107,8 @@ impl Consumers {
         let (all, free) = (&mut self.all, &mut self.free);
         self.by_name.retain(|_, &mut at| {
             let consumer = &mut all[at as usize];
-            let stays = !matches!(consumer.kept, Kept::Nothing) || holders.contains(&(u64::from(at) + 1));
+            let stays =
+                !matches!(consumer.kept, Kept::Nothing) || holders.contains(&(u64::from(at) + 1));
             if !stays {
                 consumer.name = Box::default();
                 free.push(at);
@@ -126,7 +127,11 @@ impl Consumers {
         }
         let (called, last) = (function.name(), consumer.call);
         if call < last {
-            return refuse("STALECALL", called, format_args!("call {call} comes after call {last}"));
+            return refuse(
+                "STALECALL",
+                called,
+                format_args!("call {call} comes after call {last}"),
+            );
         }
         if consumer.function != function {
             let of = consumer.function.name();
@@ -136,9 +141,11 @@ impl Consumers {
             Kept::Nothing => Ok(Known::New),
             Kept::Reply(_) => Ok(Known::Reply),
             Kept::Half(answers) => Ok(Known::Half(answers.clone())),
-            Kept::Dropped => {
-                refuse("STALECALL", called, format_args!("the reply of call {call} was too large to keep"))
-            }
+            Kept::Dropped => refuse(
+                "STALECALL",
+                called,
+                format_args!("the reply of call {call} was too large to keep"),
+            ),
         }
     }
 
@@ -181,7 +188,8 @@ impl Consumers {
     fn set(&mut self, at: u32, call: u64, function: Function, now: Time, kept: Kept) {
         self.unlink(at);
         let consumer = &mut self.all[at as usize];
-        (consumer.call, consumer.function, consumer.at, consumer.kept) = (call, function, now, kept);
+        (consumer.call, consumer.function, consumer.at, consumer.kept) =
+            (call, function, now, kept);
         self.link(at);
         while let Some(first) = self.first {
             let over = self.all[first as usize].at + KEPT <= now;

@@ -161,10 +161,19 @@ pub fn read_policy<A: Args + ?Sized>(
     })
 }
 
-
 const NAMES: [&str; 12] = [
-    "MAXSIZE", "MAXBYTES", "MAXDEAD", "WINDOW", "ATTEMPTS", "FIRST", "FACTOR", "LONGEST", "JITTER",
-    "THEN", "RESULTS", "DURABILITY",
+    "MAXSIZE",
+    "MAXBYTES",
+    "MAXDEAD",
+    "WINDOW",
+    "ATTEMPTS",
+    "FIRST",
+    "FACTOR",
+    "LONGEST",
+    "JITTER",
+    "THEN",
+    "RESULTS",
+    "DURABILITY",
 ];
 
 /// What a call declares; `None`: it only asks.
@@ -190,7 +199,8 @@ pub fn read<A: Args + ?Sized>(
         i += 1;
         let name = from.take(format_args!("options[{i}]"))?;
         let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
-            let text = "is not REPLACE, MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, \
+            let text =
+                "is not REPLACE, MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, \
                         LONGEST, JITTER, THEN, RESULTS or DURABILITY";
             return from.bad(format_args!("options[{i}]"), text);
         };
@@ -233,7 +243,8 @@ fn durability<A: Args + ?Sized>(from: &mut Reader<'_, A>, journal: bool) -> Read
         _ => return from.bad(what, "is not always, everysec, none or server"),
     };
     if durability != Durability::None && !journal {
-        let text = format_args!("DURABILITY is '{}'; this server has no journal", durability.name());
+        let text =
+            format_args!("DURABILITY is '{}'; this server has no journal", durability.name());
         return refuse("NOTSUPPORTED", from.called, text);
     }
     Ok(durability)

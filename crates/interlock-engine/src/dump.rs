@@ -74,6 +74,9 @@ impl Engine {
         meanwhile: impl FnOnce() -> R,
     ) -> Option<R> {
         let cell = self.queues.read().get(name).cloned()?;
+        // Room beforehand, or growing would copy it over and over while the queue is held.
+        let weight = cell.lock_arc().total_weight();
+        out.reserve(weight as usize);
         let queue = cell.lock_arc();
         if !queue.is_durable() {
             return None;

@@ -42,6 +42,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use hashbrown::HashMap;
@@ -58,7 +59,7 @@ use crate::{Durability, Engine, Journal};
 pub use interlock_journal::{OpenError, Repair, Report};
 
 /// The numbers of functions in records, which stay what they are; what is recorded most comes first.
-const FUNCTIONS: [(u8, &str); 23] = [
+const FUNCTIONS: [(u8, &str); 24] = [
     (19, "next"),
     (16, "put"),
     (18, "settle"),
@@ -69,6 +70,7 @@ const FUNCTIONS: [(u8, &str); 23] = [
     (4, "purged"),
     (5, "state"),
     (6, FORGOTTEN),
+    (7, "budget"),
     (20, "extend"),
     (21, "configure"),
     (22, "cancel"),
@@ -83,6 +85,8 @@ const FUNCTIONS: [(u8, &str); 23] = [
     (31, "seal"),
     (32, "reopen"),
 ];
+/// Bytes of records after which a snapshot is taken, if the last one was smaller than half of that.
+const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// The record that gives a queue its number.
 const NAME: u8 = 0;
 const FORGOTTEN: &str = "forgotten";
@@ -91,6 +95,9 @@ const FORGOTTEN: &str = "forgotten";
 pub struct Durable<S: Storage = Disk> {
     journal: OnceLock<interlock_journal::Journal<S>>,
     numbers: RwLock<Numbers>,
+    /// Time of the last tick, and bytes of the last snapshot.
+    ticked: AtomicU64,
+    snapshot_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -115,7 +122,8 @@ struct Turn {
 
 impl<S: Storage> Default for Durable<S> {
     fn default() -> Self {
-        Durable { journal: OnceLock::new(), numbers: RwLock::default() }
+        let (ticked, snapshot_bytes) = Default::default();
+        Durable { journal: OnceLock::new(), numbers: RwLock::default(), ticked, snapshot_bytes }
     }
 }
 
@@ -152,6 +160,8 @@ impl<S: Storage> Durable<S> {
         numbers.last = replayer.last;
         numbers.of = replayer.names.into_iter().map(|(number, name)| (name, number)).collect();
         drop(numbers);
+        let found = report.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes);
+        self.snapshot_bytes.store(found, Ordering::Relaxed);
         assert!(self.journal.set(journal).is_ok(), "a journal is opened once");
         Ok(report)
     }
@@ -202,6 +212,42 @@ impl<S: Storage> Durable<S> {
             }
         }
         snapshot.finish()
+    }
+
+    /// What has to be done beside the calls, by a thread that may wait for the disk: to be called about
+    /// ten times a second with the time, µs. Syncs once a second, makes the next segment in good time,
+    /// and takes a snapshot when the journal has grown enough, or has no room. Answers the snapshot.
+    ///
+    /// # Errors
+    ///
+    /// Why calls are refused meanwhile, as [`commit`](Self::commit) says it. To be said once, for each
+    /// call of this function comes to it anew.
+    pub fn upkeep(&self, engine: &Engine, now: Time) -> Result<Option<Made>, Refused> {
+        let Some(journal) = self.journal.get() else { return Ok(None) };
+        // Relaxed: one thread does this.
+        let second = now.saturating_sub(self.ticked.load(Ordering::Relaxed)) >= 1_000_000;
+        let mut done = Ok(());
+        if second {
+            self.ticked.store(now, Ordering::Relaxed);
+            done = journal.tick();
+        }
+        if done.is_ok() && journal.wants_segment() {
+            done = journal.prepare().map(drop);
+        }
+        let full = matches!(done, Err(Refused::Short(_) | Refused::Full(_)));
+        let enough = SNAPSHOT_AFTER.max(2 * self.snapshot_bytes.load(Ordering::Relaxed));
+        let wanted = journal.bytes() >= enough || (full && second && journal.bytes() > 0);
+        if !wanted {
+            return done.map(|()| None);
+        }
+        match self.snapshot(engine) {
+            Ok(made) => {
+                self.snapshot_bytes.store(made.bytes, Ordering::Relaxed);
+                Ok(Some(made))
+            }
+            // The journal goes on without it; that it has no room, or failed, it says itself.
+            Err(_) => done.map(|()| None),
+        }
     }
 
     fn append(

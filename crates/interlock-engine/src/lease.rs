@@ -48,7 +48,8 @@ impl Queue {
             let mut keys = std::mem::take(&mut self.counts);
             keys.clear();
             keys.extend(grants.iter().map(|grant| self.scheduler.key_counts(grant)));
-            let strings: usize = keys.iter().map(|(exclusive, shared)| 6 + exclusive + shared).sum();
+            let strings: usize =
+                keys.iter().map(|(exclusive, shared)| 6 + exclusive + shared).sum();
             begin(settled, strings + 4, out);
             reply::number(out, handed.token);
             reply::number(out, handed.deadline);
@@ -73,15 +74,19 @@ impl Queue {
     }
 
     /// Tells that nothing is ready, and when it may be worth asking again.
-    pub fn nothing(&self, settled: Option<&[Answer]>, out: &mut Vec<u8>) {
+    pub fn nothing(&self, kind: Kind, settled: Option<&[Answer]>, out: &mut Vec<u8>) {
         begin(settled, 4, out);
         reply::text(out, b"");
         reply::text(out, b"");
         match self.scheduler.next_due() {
             Some(0) => reply::text(out, b"0"),
+            // What is ready but paused is set aside, so much of it at a call.
+            _ if self.scheduler.ready(kind) > 0 => reply::text(out, b"0"),
             _ if self.is_over() => reply::text(out, b"sealed"),
             // A duration: the caller does not know this clock.
-            due => reply::optional(out, due.map(|due| due.saturating_sub(self.scheduler.last_time()))),
+            due => {
+                reply::optional(out, due.map(|due| due.saturating_sub(self.scheduler.last_time())))
+            }
         }
         reply::text(out, b"0");
     }

@@ -67,6 +67,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
@@ -147,7 +148,10 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Outcome {
         if key.is_some() {
-            return Outcome::Refused(Refused(format!("BADARG il1_{}: takes no key", function.name())));
+            return Outcome::Refused(Refused(format!(
+                "BADARG il1_{}: takes no key",
+                function.name()
+            )));
         }
         if let Err(refused) = args::Reader::new(function.name(), args).end() {
             return Outcome::Refused(refused);
@@ -158,8 +162,13 @@ impl Engine {
             reply::texts(out, &names);
         } else {
             let settings = &self.shared.settings;
-            let mut told: Vec<&[u8]> =
-                vec![WIRE.as_bytes(), settings.version.as_bytes(), b"keys=4096", b"parks", b"queues"];
+            let mut told: Vec<&[u8]> = vec![
+                WIRE.as_bytes(),
+                settings.version.as_bytes(),
+                b"keys=4096",
+                b"parks",
+                b"queues",
+            ];
             if settings.journal.is_some() {
                 told.push(b"journal");
             }
@@ -188,7 +197,9 @@ impl Engine {
             return refuse("BADARG", function.name(), text);
         }
         let cell = match function.class() {
-            Class::Read => self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name)),
+            Class::Read => {
+                self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name))
+            }
             _ => self.cell(name),
         };
         let queue = cell.lock_arc();
@@ -215,7 +226,11 @@ impl Engine {
     pub fn tick(&self, now: Time, served: &mut Vec<Served>) {
         let due: Vec<Box<[u8]>> = {
             let alarms = self.shared.alarms.lock();
-            alarms.iter().take_while(|(time, _)| *time <= now).map(|(_, name)| name.clone()).collect()
+            alarms
+                .iter()
+                .take_while(|(time, _)| *time <= now)
+                .map(|(_, name)| name.clone())
+                .collect()
         };
         for name in due {
             let cell = self.cell(&name);
@@ -250,6 +265,11 @@ impl Engine {
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
         let done = match function {
+            "budget" => {
+                let part = |i: usize| args::integer(args.get(i)).unwrap_or_default() as u32;
+                queue.budget = Budget { ready: part(0), steps: part(1) };
+                return Ok(());
+            }
             "tick" => {
                 queue.scheduler.start(now);
                 queue.results.forget_old(now, 1000);
@@ -269,6 +289,7 @@ impl Engine {
                 None => refuse("BADARG", function, "is no function"),
             },
         };
+        queue.budget = Budget::ONE_CALL;
         self.after(&mut queue);
         done
     }
@@ -359,7 +380,9 @@ impl Held<'_> {
             let mut tickets = shared.tickets.lock();
             served[from..].iter().for_each(|served| drop(tickets.remove(&served.ticket)));
         }
-        if let Some(ticket) = caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some()) {
+        if let Some(ticket) =
+            caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some())
+        {
             shared.tickets.lock().insert(ticket, self.cell.clone());
         }
         self.engine.after(&mut self.queue);

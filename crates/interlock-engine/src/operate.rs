@@ -52,7 +52,6 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         reply::array(out, 1);
-        self.scheduler.allowance(cx.now);
         match self.scheduler.extend_batch(token, duration) {
             Some(deadline) => reply::number(out, deadline),
             None => reply::text(out, b"LEASELOST"),
@@ -73,7 +72,9 @@ impl Queue {
         self.begin(cx);
         if let Some(declaration) = declaration {
             let other = declaration.declared.differs(&self.declared);
-            if let (true, Some((name, new, old))) = (self.is_declared && !declaration.replace, other) {
+            if let (true, Some((name, new, old))) =
+                (self.is_declared && !declaration.replace, other)
+            {
                 let text = format_args!("{name} is '{new}'; the queue was declared with '{old}'");
                 return refuse("OPTIONSMISMATCH", from.called, text);
             }
@@ -128,13 +129,15 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         let count = if pending {
-            let mut budget = self.scheduler.allowance(cx.now);
+            let mut budget = self.budget;
             let cancelled = self.scheduler.cancel_some(MAX_PURGED, &mut budget);
             let count = cancelled.len();
             // Which ones, for they come in the order in which they lie.
             let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();
             let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
-            cx.record(self, "purged", &ids);
+            if count > 0 {
+                cx.record(self, "purged", &ids);
+            }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
             count
         } else {
@@ -151,7 +154,8 @@ impl Queue {
     /// A record of what an `il1_purge` cancelled: see `Journal`.
     pub fn replay_purged<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new("purged", args);
-        let mut budget = self.scheduler.allowance(cx.now);
+        self.begin(cx);
+        let mut budget = self.budget;
         while from.more() {
             let id = from.number(format_args!("id"))?;
             let Some(body) = self.scheduler.cancel_within(id, &mut budget) else {
@@ -173,7 +177,11 @@ impl Queue {
         while from.more() {
             let i = keys.len() + 1;
             if keys.len() == MAX_BATCH_KEYS {
-                return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH_KEYS} keys"));
+                return refuse(
+                    "TOOBIG",
+                    from.called,
+                    format_args!("more than {MAX_BATCH_KEYS} keys"),
+                );
             }
             keys.push(key(from, format_args!("keys[{i}]"))?);
         }
@@ -184,10 +192,17 @@ impl Queue {
             false => keys.into_iter().map(Some).collect(),
         };
         reply::array(out, all.len());
+        let mut budget = self.budget;
         for key in all {
-            let new = match pauses {
-                true => self.scheduler.pause(cx.now, key),
-                false => self.scheduler.resume(cx.now, key),
+            let new = match key {
+                Some(key) if !pauses => self.scheduler.resume_key(key, &mut budget),
+                key => {
+                    self.scheduler.carry(budget);
+                    match pauses {
+                        true => self.scheduler.pause(cx.now, key),
+                        false => self.scheduler.resume(cx.now, key),
+                    }
+                }
             };
             reply::text(out, if new { b"1" } else { b"0" });
         }
@@ -216,16 +231,19 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         let (s, now) = (&mut self.scheduler, cx.now);
+        if function != Function::Requeue {
+            s.carry(self.budget);
+        }
         let (body, end) = match function {
             Function::Requeue => return self.requeue(id, cx, out),
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
             Function::Skip => (s.skip(now, id), End::Skipped),
             Function::Revoke => match s.revoke(now, id, then) {
-                Some(None) => return Ok(tell(out, true)),
+                Some(None) => return told(out, true),
                 revoked => (revoked.flatten(), End::Skipped),
             },
-            Function::Retry => return Ok(tell(out, s.retry(now, id))),
-            _ => return Ok(tell(out, s.bury(now, id))),
+            Function::Retry => return told(out, s.retry(now, id)),
+            _ => return told(out, s.bury(now, id)),
         };
         tell(out, body.is_some());
         if let Some(body) = body {
@@ -250,6 +268,7 @@ impl Queue {
         if dead.payload.weight() > cx.free() {
             return Err(out_of_memory());
         }
+        self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
         reply::array(out, 1);
         reply::number(out, new);
@@ -261,6 +280,11 @@ impl Queue {
 fn tell(out: &mut Vec<u8>, yes: bool) {
     reply::array(out, 1);
     reply::text(out, if yes { b"1" } else { b"0" });
+}
+
+fn told(out: &mut Vec<u8>, yes: bool) -> Read<()> {
+    tell(out, yes);
+    Ok(())
 }
 
 /// A key that is not empty and not too long.

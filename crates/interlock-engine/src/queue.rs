@@ -1,6 +1,6 @@
 //! One queue: the scheduler, and what the wire keeps beside it.
 
-use interlock_core::queue::scheduler::{Grant, Scheduler};
+use interlock_core::queue::scheduler::{Budget, Grant, Scheduler};
 use interlock_core::queue::types::Time;
 
 use crate::consumers::Consumers;
@@ -37,6 +37,8 @@ pub struct Queue {
     pub waiting: Waiting,
     /// Bytes of all messages and dead letters, about.
     pub weight: u64,
+    /// What the call under way may ready, beside what was due (clause 21).
+    pub budget: Budget,
     /// Somebody who waited has gone, and those behind may be served.
     pub restless: bool,
     /// When this queue asks to be ticked; `Time::MAX`: never.
@@ -61,6 +63,7 @@ impl Queue {
             consumers: Consumers::default(),
             waiting: Waiting::default(),
             weight: 0,
+            budget: Budget::ONE_CALL,
             restless: false,
             alarm: Time::MAX,
             counted: 0,
@@ -100,11 +103,12 @@ impl Queue {
     #[inline]
     pub fn begin(&mut self, cx: &mut Context<'_>) {
         if cx.replays {
-            self.scheduler.allowance(cx.now);
+            self.scheduler.pass(cx.now);
             self.results.forget_old(cx.now, 1000);
             return;
         }
-        let due = self.scheduler.start(cx.now);
+        let (due, budget) = self.scheduler.start(cx.now);
+        self.budget = budget;
         if self.results.forget_old(cx.now, 1000) || due {
             cx.record(self, "tick", &[]);
         }

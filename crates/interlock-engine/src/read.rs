@@ -157,7 +157,11 @@ impl Queue {
             key.is_none_or(|key| dead.keys.iter().any(|(one, _)| one.as_bytes() == key.bytes))
         };
         let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
-            letters.take(MAX_LOOKED_AT).filter(carries).take(count).for_each(|dead| tell_dead(dead, &mut told));
+            letters
+                .take(MAX_LOOKED_AT)
+                .filter(carries)
+                .take(count)
+                .for_each(|dead| tell_dead(dead, &mut told));
         };
         match after {
             None => tell(&mut self.scheduler.all_dead()),

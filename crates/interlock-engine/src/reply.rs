@@ -8,6 +8,7 @@ pub fn array(out: &mut Vec<u8>, length: usize) {
 
 #[inline]
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.reserve(bytes.len() + 32);
     line(out, b'$', bytes.len() as u64);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
@@ -51,20 +52,40 @@ fn line(out: &mut Vec<u8>, kind: u8, value: u64) {
 #[inline]
 pub fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return &digits[at..];
-        }
+    while value >= 100 {
+        // Two at a time: ids and tokens have sixteen, and a reply has many of them.
+        let two = (value % 100) as usize * 2;
+        value /= 100;
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[two..two + 2]);
     }
+    if value >= 10 {
+        at -= 2;
+        let two = value as usize * 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[two..two + 2]);
+    } else {
+        at -= 1;
+        digits[at] = b'0' + value as u8;
+    }
+    &digits[at..]
 }
+
+/// The digits of 00 to 99.
+const PAIRS: [u8; 200] = {
+    let mut pairs = [0; 200];
+    let mut n = 0;
+    while n < 100 {
+        pairs[2 * n] = b'0' + (n / 10) as u8;
+        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        n += 1;
+    }
+    pairs
+};
 
 /// A reply taken apart again: its strings, or the text of the error.
 pub fn parse(reply: &[u8]) -> Result<Vec<&[u8]>, String> {
     let end_of = |from: usize| {
-        let at = reply[from..].windows(2).position(|two| two == b"\r\n");
+        let at = reply[from..].iter().position(|&byte| byte == b'\r');
         from + at.expect("a line of our own ends")
     };
     let whole = |bytes: &[u8]| -> usize {
@@ -84,4 +105,29 @@ pub fn parse(reply: &[u8]) -> Result<Vec<&[u8]>, String> {
         at = end + 2 + length;
     }
     Ok(strings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let edges = [0, 9, 10, 99, 100, 101, 999, 1000, u64::MAX];
+        let random = (0..10_000).map(|_| rng.u64(..) >> rng.u32(..64));
+        for value in edges.into_iter().chain(random.collect::<Vec<_>>()) {
+            assert_eq!(decimal(value, &mut [0; 20]), value.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_reply_is_taken_apart_whatever_its_strings_are() {
+        let mut out = Vec::new();
+        texts(&mut out, &[b"", b"\r\n$3\r\n", b"\xff", b"plain"]);
+        assert_eq!(parse(&out).unwrap(), [&b""[..], b"\r\n$3\r\n", b"\xff", b"plain"]);
+        let mut out = Vec::new();
+        error(&mut out, "FULL il1_put: no\r\nroom");
+        assert_eq!(parse(&out).unwrap_err(), "FULL il1_put: no  room");
+    }
 }

@@ -53,7 +53,11 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Vec<Settleme
     let mut list = Vec::new();
     while from.more() {
         if list.len() == MAX_BATCH {
-            return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH} settlements"));
+            return refuse(
+                "TOOBIG",
+                from.called,
+                format_args!("more than {MAX_BATCH} settlements"),
+            );
         }
         list.push(settlement(from, list.len() + 1)?);
     }

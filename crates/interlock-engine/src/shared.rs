@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::Mutex;
 
@@ -46,13 +47,21 @@ impl Default for Settings {
 /// | word | says |
 /// |---|---|
 /// | `tick` | what was due was applied |
+/// | `budget READY STEPS` | so much the next call may ready, for what was due took the rest |
 /// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
 /// | `purged ID...` | an `il1_purge` has cancelled these |
 /// | `state BYTES` | the queue has become durable, as it was dumped |
 /// | `forgotten` | it is not durable any more |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {
-    fn record(&self, queue: &[u8], durability: Durability, now: Time, function: &str, args: &[&[u8]]);
+    fn record(
+        &self,
+        queue: &[u8],
+        durability: Durability,
+        now: Time,
+        function: &str,
+        args: &[&[u8]],
+    );
 
     /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
     /// it makes the queue larger. The text says why not.
@@ -106,11 +115,21 @@ impl Context<'_> {
         }
     }
 
+    /// Says what the call recorded next may ready, unless it is all that a call may.
+    pub fn record_budget(&self, queue: &Queue) {
+        let Budget { ready, steps } = queue.budget;
+        if queue.budget != Budget::ONE_CALL {
+            let [ready, steps] = [ready, steps].map(|count| count.to_string());
+            self.record(queue, "budget", &[ready.as_bytes(), steps.as_bytes()]);
+        }
+    }
+
     /// Records a call as one that does not wait.
     pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: &str, args: &A) {
         if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {
             return;
         }
+        self.record_budget(queue);
         let waits = matches!(function, "put" | "lease" | "next");
         let plain = |i: usize| if waits && i == 2 { &b"0"[..] } else { args.get(i) };
         let args: Vec<&[u8]> = (0..args.len()).map(plain).collect();

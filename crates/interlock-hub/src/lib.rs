@@ -9,6 +9,7 @@
 //! | [`events`] | what the server says to, and asks of, its controller |
 //! | [`counters`] | what is counted since the start |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
+//! | `keeping` | the thread that keeps the journal |
 //! | [`queues`] | the keyed queues, and whom an answer that was waited for goes to |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`command`] | one declaration per command, and what each does |
@@ -37,6 +38,7 @@ pub mod events;
 pub mod glob;
 pub mod info;
 mod inherited;
+mod keeping;
 mod listening;
 pub mod memory;
 pub mod queues;

@@ -1,23 +1,54 @@
 //! The keyed queues of a hub: one engine for all workers, and who is told when a call that waited is
 //! answered.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use interlock_engine::{Args, Engine, Function, Outcome, Served, Settings, Ticket};
+use interlock_engine::durable::{Durable, Repair};
+use interlock_engine::{
+    reply, Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket,
+};
+use interlock_journal::storage::disk::Disk;
+use interlock_journal::Refused;
 
 use crate::events::Answer;
 use crate::reactor::mailbox::Mail;
 use crate::registry::Time;
 use crate::resp::parse::Arguments;
-use crate::shared::Shared;
+use crate::shared::{Core, Shared};
 
 pub struct Queues {
     pub engine: Engine,
+    /// What makes them durable, if the hub has a journal.
+    pub durable: Option<Arc<Durable>>,
 }
 
 impl Queues {
     pub fn new(memory: u64) -> Self {
-        Queues { engine: Engine::new(Settings { memory, ..Settings::default() }) }
+        let engine = Engine::new(Settings { memory, ..Settings::default() });
+        Queues { engine, durable: None }
+    }
+
+    /// As `new`, with the journal in a folder: the queues are as they were. And what was found there.
+    pub fn open(
+        memory: u64,
+        folder: &Path,
+        durability: Durability,
+        repair: Repair,
+    ) -> Result<(Self, String), String> {
+        let durable = Arc::new(Durable::new());
+        let journal: Option<Arc<dyn interlock_engine::Journal>> = Some(durable.clone());
+        let settings = Settings { memory, durability, journal, ..Settings::default() };
+        let engine = Engine::new(settings);
+        let place = folder.display();
+        let disk = Disk::open(folder).map_err(|error| format!("journal {place}: {error}"))?;
+        let report = durable
+            .open(&engine, disk, interlock_journal::Settings::default(), repair)
+            .map_err(|error| format!("journal {place}: {error}"))?;
+        // A line of the log.
+        let report = report.to_string().replace('\n', "; ");
+        Ok((Queues { engine, durable: Some(durable) }, format!("journal {place}: {report}")))
     }
 
     /// How long a worker may sleep, ms; -1: nobody waits.
@@ -28,20 +59,22 @@ impl Queues {
     }
 
     /// Answers those whose wait is over. Any worker may; the others then find nothing to do.
-    pub fn tick(&self, shared: &Shared, worker: usize) {
+    pub fn tick(&self, served: &mut Vec<Served>) {
         let now = time();
         if self.engine.next_due().is_some_and(|due| due <= now) {
-            let mut served = Vec::new();
-            self.engine.tick(now, &mut served);
-            tell(shared, worker, served);
+            self.engine.tick(now, served);
         }
+    }
+
+    /// What this worker's calls have answered is as safe as their queues promise, or must not be told.
+    pub fn commit(&self) -> Result<(), Refused> {
+        self.durable.as_ref().map_or(Ok(()), |durable| durable.commit())
     }
 }
 
-/// Makes a call of a connection's; whom it serves beside is told.
+/// Makes a call of a connection's. Whom it serves beside is told when the turn is committed.
 pub fn call(
-    shared: &Shared,
-    worker: usize,
+    core: &mut Core<'_>,
     token: u64,
     function: Function,
     arguments: Arguments<'_>,
@@ -51,12 +84,13 @@ pub fn call(
         true => (arguments.get(3), Behind { arguments, first: 4 }),
         false => (None, Behind { arguments, first: 3 }),
     };
-    let mut served = Vec::new();
-    let ticket = Some(ticket(worker, token));
-    let engine = &shared.queues.engine;
-    let outcome = engine.call(function, key, &args, time(), ticket, out, &mut served);
-    tell(shared, worker, served);
-    outcome
+    let queues = &core.shared.queues;
+    let local = &mut *core.local;
+    if queues.durable.is_some() && local.callers.last() != Some(&token) {
+        local.callers.push(token);
+    }
+    let ticket = Some(ticket(local.worker, token));
+    queues.engine.call(function, key, &args, time(), ticket, out, &mut local.served)
 }
 
 /// A ticket names the worker in bits that no slot reaches.
@@ -64,10 +98,16 @@ pub fn ticket(worker: usize, token: u64) -> Ticket {
     token | (worker as u64) << WORKER
 }
 
-fn tell(shared: &Shared, from: usize, served: Vec<Served>) {
+/// Answers those who waited; with `refused` by that.
+pub fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Refused>) {
     for Served { ticket, reply } in served {
         let worker = (ticket >> WORKER) as usize & MOST_WORKERS;
         let token = ticket & !((MOST_WORKERS as u64) << WORKER);
+        let reply = refused.map_or(reply, |refused| {
+            let mut error = Vec::new();
+            reply::error(&mut error, &format!("MISCONF {refused}"));
+            error
+        });
         let mail = Mail::Answer(token, Answer::Reply(reply));
         // Its own mailbox a worker looks into before it sleeps.
         if worker == from {

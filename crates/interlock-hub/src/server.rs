@@ -8,8 +8,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use interlock_engine::durable::Repair;
+
 use crate::accepting;
+use crate::events::Level;
+use crate::keeping::{keep, Stop};
 use crate::listening::{Listening, SocketFile};
+use crate::queues::Queues;
 use crate::reactor::mailbox::{Mail, Mailbox};
 use crate::reactor::worker::{now, Worker};
 use crate::settings::Settings;
@@ -23,6 +28,8 @@ pub struct Server {
     /// Ends the accept thread.
     stop: Arc<Mailbox>,
     accept: Option<JoinHandle<()>>,
+    /// Of the journal.
+    keeper: Option<(Arc<Stop>, JoinHandle<()>)>,
     workers: Vec<JoinHandle<()>>,
     running: Arc<Running>,
 }
@@ -39,14 +46,19 @@ impl Server {
         let mut listening = Listening::open(&mut settings)?;
         let count = settings.workers();
         let mailboxes: io::Result<Vec<_>> = (0..count).map(|_| Mailbox::new()).collect();
-        let shared = Arc::new(Shared::new(settings, mailboxes?, now())?);
+        let (queues, found) = queues_of(&settings)?;
+        let shared = Arc::new(Shared::with_queues(settings, queues, mailboxes?, now())?);
+        if let Some(found) = found {
+            shared.events.log(Level::Info, found);
+        }
         let workers: io::Result<Vec<_>> =
             (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
         let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
         let (addresses, stop) = (listening.addresses.clone(), Arc::new(Mailbox::new()?));
-        let (accept, workers) = (None, workers?);
+        let (accept, keeper, workers) = (None, None, workers?);
+        let (unix, none) = (None, Vec::new());
         let mut server =
-            Server { shared, addresses, unix: None, stop, accept, workers: Vec::new(), running };
+            Server { shared, addresses, unix, stop, accept, keeper, workers: none, running };
         // Signals are for the thread that started the hub.
         let signals = BlockedSignals::block();
         for (index, worker) in workers.into_iter().enumerate() {
@@ -57,6 +69,12 @@ impl Server {
                 running.ended.notify_all();
             };
             server.workers.push(spawn(format!("hub-worker-{index}"), body)?);
+        }
+        if let Some(durable) = server.shared.queues.durable.clone() {
+            let (shared, stop) = (server.shared.clone(), Arc::new(Stop::default()));
+            let stops = stop.clone();
+            let thread = spawn("hub-journal".into(), move || keep(&shared, &durable, &stops))?;
+            server.keeper = Some((stop, thread));
         }
         let (shared, stop) = (server.shared.clone(), server.stop.clone());
         let (listeners, unix) = listening.take();
@@ -110,6 +128,11 @@ impl Server {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
+        // Last: what the workers have answered is recorded.
+        if let Some((stop, keeper)) = self.keeper.take() {
+            stop.stop();
+            let _ = keeper.join();
+        }
         self.shared.counters.connections_cut.load(std::sync::atomic::Ordering::Relaxed)
     }
 
@@ -118,6 +141,15 @@ impl Server {
             self.shared.send(worker, mail());
         }
     }
+}
+
+/// The queues, as they are in the journal if there is one; and what was found there.
+fn queues_of(settings: &Settings) -> io::Result<(Queues, Option<String>)> {
+    let memory = settings.live.queues_memory;
+    let Some(folder) = &settings.journal else { return Ok((Queues::new(memory), None)) };
+    let repair = if settings.repair { Repair::SetAside } else { Repair::Refuse };
+    let opened = Queues::open(memory, folder, settings.durability, repair);
+    opened.map(|(queues, found)| (queues, Some(found))).map_err(io::Error::other)
 }
 
 impl Drop for Server {

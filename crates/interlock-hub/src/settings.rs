@@ -1,8 +1,10 @@
 //! What a hub is told at its start, and what it may be told anew. Files, flags and their checks are
 //! Python's.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use interlock_engine::Durability;
 use rustls::ServerConfig;
 
 use crate::users::Users;
@@ -22,6 +24,12 @@ pub struct Settings {
     pub inherited: Vec<i32>,
     /// 0: as many as there are cores, at most four.
     pub workers: usize,
+    /// The folder of the journal; `None`: no queue is durable.
+    pub journal: Option<PathBuf>,
+    /// Of queues that declare nothing else, where there is a journal.
+    pub durability: Durability,
+    /// What of the journal cannot be read is set aside; otherwise the hub does not start.
+    pub repair: bool,
     /// Someone takes the server's events and answers what it asks. Without, it does not ask.
     pub controlled: bool,
     pub live: Live,
@@ -81,6 +89,9 @@ impl Default for Settings {
             unix: String::new(),
             inherited: Vec::new(),
             workers: 0,
+            journal: None,
+            durability: Durability::Always,
+            repair: false,
             controlled: false,
             live: Live::default(),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use interlock_engine::Served;
 use parking_lot::{Mutex, RwLock};
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -65,6 +66,10 @@ pub struct Local {
     /// Slots of connections that are shown all commands.
     pub monitors: Vec<u32>,
     pub chunk: Builder,
+    /// Answers of queues that may be told once the turn is committed.
+    pub served: Vec<Served>,
+    /// Whose replies wait for that, where the hub has a journal.
+    pub callers: Vec<u64>,
     /// Counted here, and told once a turn: workers that count every request in one place spend more
     /// on that than on the request.
     pub commands: u64,
@@ -86,10 +91,20 @@ pub struct Core<'a> {
 
 impl Shared {
     pub fn new(settings: Settings, mailboxes: Vec<Mailbox>, now: Time) -> std::io::Result<Self> {
+        let queues = Queues::new(settings.live.queues_memory);
+        Shared::with_queues(settings, queues, mailboxes, now)
+    }
+
+    pub fn with_queues(
+        settings: Settings,
+        queues: Queues,
+        mailboxes: Vec<Mailbox>,
+        now: Time,
+    ) -> std::io::Result<Self> {
         let events = Events::new()?;
         Ok(Shared {
             live: RwLock::new(Arc::new(settings.live.clone())),
-            queues: Queues::new(settings.live.queues_memory),
+            queues,
             settings,
             events,
             directory: Directory::default(),
@@ -250,6 +265,7 @@ impl Shared {
 impl Local {
     pub fn new(worker: usize, live: Arc<Live>) -> Self {
         let (subscribers, monitors, chunk) = Default::default();
+        let (served, callers) = Default::default();
         let (commands, published, delivered, dropped) = Default::default();
         let (received_bytes, sent_bytes) = Default::default();
         Local {
@@ -258,6 +274,8 @@ impl Local {
             subscribers,
             monitors,
             chunk,
+            served,
+            callers,
             commands,
             published,
             delivered,

@@ -1,5 +1,6 @@
 //! A hub's settings from the mapping that Python has checked.
 
+use interlock_engine::Durability;
 use interlock_hub::settings::{Live, OutputLimit, Settings, SlowLog};
 use interlock_hub::tls;
 use interlock_hub::users::{Commands, Patterns, User, Users};
@@ -19,6 +20,9 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "tls_port" => settings.tls_port = value.extract().map_err(at)?,
             "unix" => settings.unix = value.extract().map_err(at)?,
             "inherited" => settings.inherited = value.extract().map_err(at)?,
+            "journal" => settings.journal = value.extract().map_err(at)?,
+            "durability" => settings.durability = durability(&value).map_err(at)?,
+            "repair" => settings.repair = value.extract().map_err(at)?,
             "workers" => settings.workers = value.extract().map_err(at)?,
             "controlled" => settings.controlled = value.extract().map_err(at)?,
             key if LIVE.contains(&key) => {}
@@ -62,6 +66,15 @@ pub fn read_live(given: &Bound<'_, PyDict>) -> PyResult<Live> {
     live.frame_limit = live.frame_limit.min(longest);
     live.query_limit = live.query_limit.min(longest as usize);
     Ok(live)
+}
+
+fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
+    match value.extract()? {
+        "always" => Ok(Durability::Always),
+        "everysec" => Ok(Durability::EverySecond),
+        "none" => Ok(Durability::None),
+        other => Err(PyValueError::new_err(format!("{other:?} is no durability"))),
+    }
 }
 
 /// `[soft, soft_seconds, hard]`.

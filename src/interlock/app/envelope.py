@@ -21,6 +21,7 @@ from interlock.errors import PayloadError
 __all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
 
 VERSION = 1
+LONGEST_RESULT = 1024 * 1024
 Raw = msgspec.Raw
 
 
@@ -147,11 +148,17 @@ def read(payload: bytes) -> Envelope:
 def encode_result(task: str, value: Any) -> bytes:
     """What a handler returned. Raises PayloadError."""
     try:
-        return _encoder.encode(value)
+        found = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise PayloadError(
             f"what {task}() returned is {type(value).__name__}, which cannot be encoded: {error}"
         ) from error
+    if len(found) > LONGEST_RESULT:
+        raise PayloadError(
+            f"what {task}() returned is {len(found)} bytes when encoded; allowed: up to "
+            f"{LONGEST_RESULT}"
+        )
+    return found
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

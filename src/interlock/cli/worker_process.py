@@ -48,6 +48,12 @@ class WorkerProcess:
             app.url = given.url
         if not app.tasks:
             raise NoApp(f"{given.app} has no tasks; are the modules that declare them imported?")
+        url = app.url or os.environ.get("INTERLOCK_URL") or "memory://"
+        if url.startswith("memory:"):
+            raise NoApp(
+                f"the engine of {given.app} is {url}, which is in this process: nobody could send "
+                f"to it; give --url, or set INTERLOCK_URL"
+            )
         known = {task.declared.queue for task in app.tasks.values()}
         wanted = [name.strip() for name in (given.queues or "").split(",") if name.strip()]
         for name in wanted:

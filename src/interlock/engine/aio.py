@@ -422,7 +422,9 @@ class AsyncRemoteQueue(Generic[T]):
         until = self._handle.until(call, block, timeout)
         if not messages:
             return []
-        return await self._run(lambda seat: self._handle.operations.put(seat, messages, until))
+        done = await self._run(lambda seat: self._handle.operations.put(seat, messages, until))
+        self._keeper.noted(self._handle.watch, done[-1].id)
+        return done
 
     async def _get(
         self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind

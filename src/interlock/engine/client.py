@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from interlock.engine import url as urls
 from interlock.engine.calling import Engine
 from interlock.engine.codec import Codec
-from interlock.engine.declaration import Declaration
+from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.flow import Abandoned, Flow
 from interlock.engine.handle import Handle
 from interlock.engine.operations import Operations
@@ -19,6 +19,7 @@ from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.seat import Seat, finish, run
 from interlock.engine.tending import Tender
+from interlock.engine.watching import Watch
 from interlock.errors import ShutDown
 from interlock.retry import Retry, seconds
 
@@ -93,6 +94,8 @@ class Client:
             keys, shared: the keys of a payload whose put names none.
             lease: seconds after which a lease runs out that is not renewed; a lease that is held is
                 renewed at a third of it. Default 30.
+            slow_wait, warn_depth, warn_lane_depth: as for ``KeyedQueue``, of what this client puts
+                and leases; 0 switches each off.
             codec: ``"msgpack"`` (default), ``"json"`` or ``"pickle"``. Whoever can put into a queue
                 of pickles can run code in its consumers.
 
@@ -173,10 +176,15 @@ class Client:
         length = seconds(given.pop("lease", LEASE), "queue(): lease")
         if not length:
             raise ValueError("queue(): lease is 0; allowed: more than 0")
+        slow_wait = seconds(given.pop("slow_wait", 60), "queue(): slow_wait")
+        deep = check_count("warn_depth", given.pop("warn_depth", 1000))
+        deep_lane = check_count("warn_lane_depth", given.pop("warn_lane_depth", 100))
         codec = Codec(type, given.pop("codec", "msgpack"))
         declaration = Declaration(**given)
         operations = Operations(self._engine, name, declaration, length)
-        return Handle(operations, codec, given.get("retry") or _DEFAULT_RETRY, keys, shared)
+        watch = Watch(operations, slow_wait, deep, deep_lane)
+        retry = given.get("retry") or _DEFAULT_RETRY
+        return Handle(operations, codec, retry, keys, shared, watch)
 
     def _close_handle(self, handle: Handle) -> None:
         handle.operations.closed = True

@@ -35,7 +35,7 @@ class Declaration:
             ("MAXDEAD", maxdead),
         ):
             if number is not None:
-                found += [name, _count(name.lower(), number)]
+                found += [name, check_count(name.lower(), number)]
         if dedup_window is not None:
             window = seconds(dedup_window, "queue(): dedup_window")
             found += ["WINDOW", wire.micros(window)]
@@ -63,7 +63,8 @@ class Declaration:
         self._told = losses
 
 
-def _count(argument: str, number: object) -> int:
+def check_count(argument: str, number: object) -> int:
+    """A bound of a queue."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"queue(): {argument} is {type(number).__name__}; allowed: int")
     if not 0 <= number < 2**32:

@@ -18,6 +18,7 @@ from interlock.engine import wire
 from interlock.engine.codec import Codec
 from interlock.engine.keeping import Grant
 from interlock.engine.operations import Operations
+from interlock.engine.watching import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, Key, Keys, batch_options
@@ -37,7 +38,9 @@ class Handle:
         retry: Retry,
         keys: Callable[[Any], Keys] | None,
         shared: Callable[[Any], Keys] | None,
+        watch: Watch,
     ) -> None:
+        self.watch = watch
         self.operations = operations
         self.name = operations.name
         self.codec = codec
@@ -48,7 +51,8 @@ class Handle:
     def again(self) -> Handle:
         """Another handle of the same queue, to be closed for itself."""
         operations = copy.copy(self.operations)
-        return Handle(operations, self.codec, self.retry, self._keys, self._shared)
+        watch = self.watch
+        return Handle(operations, self.codec, self.retry, self._keys, self._shared, watch)
 
     # -- Puts ---------------------------------------------------------------------------------
 
@@ -132,6 +136,8 @@ class Handle:
         if not leased.messages:
             return good, spoilt
         grant = Grant(self.operations, leased, started)
+        if self.watch.slow_wait:
+            grant.slow_after = self.watch.slow_wait
         of._keeper.hold(grant)
         for message in leased.messages:
             if message.attempt > 1:

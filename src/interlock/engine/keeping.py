@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from interlock import watch as watching
 from interlock.engine import wire
 from interlock.engine.flow import Flow
 from interlock.engine.seat import Seat
@@ -20,7 +21,9 @@ from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.operations import Operations
+    from interlock.engine.watching import Watch
 
+_EXPLAINED = 20
 _log = logging.getLogger("interlock.queue")
 
 
@@ -36,6 +39,8 @@ class Grant:
         "pid",
         "renew",
         "seconds",
+        "slow_after",
+        "started",
         "token",
     )
 
@@ -44,6 +49,9 @@ class Grant:
         self.token = leased.token
         self.out = {message.id for message in leased.messages}
         self.seconds = operations.lease
+        self.started = started
+        self.slow_after: float | None = None
+        """Seconds after which it is said that it is held so long; None: it is not, or was said."""
         self.deadline = started + self.seconds
         """By time.monotonic(), at the earliest."""
         self.lost = False
@@ -73,6 +81,8 @@ class Keeper:
         self._ring = ring
         self._held: dict[int, weakref.ref[Grant]] = {}
         self._abandoned: collections.deque[tuple[Operations, wire.Settlement]] = collections.deque()
+        self._watches: dict[int, Watch] = {}
+        """By the put that began it, those that have a look to come."""
         self._next: float | None = None
         """When `tend` is run next; None: when it is rung."""
 
@@ -84,6 +94,15 @@ class Keeper:
         if self._next is None or grant.due < self._next:
             self._next = grant.due
             self._ring()
+
+    def noted(self, watch: Watch, id: int) -> None:
+        """A message was put into a queue that is watched."""
+        if watch.noted(id):
+            self._watches[id] = watch
+            due = watch.due
+            if self._next is None or (due is not None and due < self._next):
+                self._next = due
+                self._ring()
 
     def lose(self, queue: str, id: int, token: int | None = None) -> None:
         """What is leased of a message, by another token than this one, is known to be lost."""
@@ -138,6 +157,7 @@ class Keeper:
                 yield from self._renew(seat, grant)
             # No name may keep it from being garbage while the keeper sleeps.
             del grant
+        yield from self._look(seat)
         # Before the look: what is held from here on rings, even if it is not seen.
         self._next = None
         self._next = min(
@@ -148,7 +168,32 @@ class Keeper:
             ),
             default=None,
         )
+        looks = [watch.due for watch in list(self._watches.values()) if watch.due is not None]
+        if looks:
+            first = min(looks)
+            self._next = first if self._next is None else min(self._next, first)
         return None if self._next is None else max(self._next - time.monotonic(), 0.01)
+
+    def _look(self, seat: Seat[Any]) -> Flow[None]:
+        """What has become slow, or deep."""
+        now = time.monotonic()
+        for key, watch in list(self._watches.items()):
+            if watch.due is not None and watch.due <= now:
+                yield from watch.look(seat)
+            if watch.due is None:
+                self._watches.pop(key, None)
+        for reference in list(self._held.values()):
+            grant = reference()
+            if grant is None or grant.slow_after is None or not grant.out:
+                continue
+            if now - grant.started >= grant.slow_after:
+                grant.slow_after = None
+                id = min(grant.out)
+                reply = yield from grant.operations.explain(seat, "id", id, _EXPLAINED)
+                explained = wire.explanation(reply) if reply else None
+                held = now - grant.started
+                watching.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
+            del grant
 
     def _renew(self, seat: Seat[Any], grant: Grant) -> Flow[None]:
         operations = grant.operations

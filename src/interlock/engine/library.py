@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ SHARED = (
     "sealing",
     "register",
 )
+WORD = re.compile(r"\w+")
+DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 FUNCTIONS = (
     "put",
@@ -90,11 +93,25 @@ class Library:
         """`instead` gives the text of some files, by name; tests replace the clock."""
         self.wire = wire
         self.name = f"il{wire}"
-        files = {name: (instead or {}).get(name) or _file("shared", name) for name in SHARED}
+        self._instead = instead or {}
+
+    # Put together when it is wanted: a client of a hub never asks.
+    @cached_property
+    def _body(self) -> str:
+        files = {name: self._instead.get(name) or _file("shared", name) for name in SHARED}
         files |= {f"il_{name}": _file("functions", name) for name in FUNCTIONS}
-        body = "\n".join(_scoped(name, files) for name in files)
-        self.hash = hashlib.sha256(f"{wire}\n{body}".encode()).hexdigest()
-        self.text = f"#!lua name={self.name}\nlocal WIRE, HASH = '{wire}', '{self.hash}'\n{body}"
+        return _joined(files)
+
+    @cached_property
+    def hash(self) -> str:
+        """By which a server's library is known to be this one."""
+        return hashlib.sha256(f"{self.wire}\n{self._body}".encode()).hexdigest()
+
+    @cached_property
+    def text(self) -> str:
+        """As FUNCTION LOAD takes it."""
+        head = f"#!lua name={self.name}\nlocal WIRE, HASH = '{self.wire}', '{self.hash}'"
+        return f"{head}\n{self._body}"
 
     def installed(self, connection: redis.Redis) -> str | None:
         """The hash of what the server has under this wire version; None if it has nothing."""
@@ -129,19 +146,25 @@ def load(connection: redis.Redis) -> bool:
     return Library().load(connection)
 
 
-def _scoped(name: str, files: Mapping[str, str]) -> str:
-    """A file whose locals are its own but for those that others name.
+def _joined(files: Mapping[str, str]) -> str:
+    """One text, in which a file's locals are its own but for those that another file names.
 
     Lua knows at most 200 locals at a time. What others name is declared before the file's block.
     """
-    text = files[name]
-    others = "\n".join(other for key, other in files.items() if key != name)
-    words = set(re.findall(r"\w+", others))
-    named = [local for local in LOCAL.findall(text) if local in words]
-    for local in named:
-        text = re.sub(rf"^local (function )?{local}\b", rf"\g<1>{local}", text, flags=re.MULTILINE)
-    declared = f"local {', '.join(named)}\n" if named else ""
-    return f"{declared}do\n{text}\nend"
+    words = {name: set(WORD.findall(text)) for name, text in files.items()}
+    parts = []
+    for name, text in files.items():
+        others = [known for other, known in words.items() if other != name]
+        named = {local for local in LOCAL.findall(text) if any(local in known for known in others)}
+
+        def declared_before(found: re.Match[str], named: set[str] = named) -> str:
+            function, local = found.group(1) or "", found.group(2)
+            return function + local if local in named else found.group()
+
+        if named:
+            parts.append(f"local {', '.join(sorted(named))}")
+        parts.append(f"do\n{DECLARED.sub(declared_before, text)}\nend")
+    return "\n".join(parts)
 
 
 def _file(folder: str, name: str) -> str:

@@ -22,4 +22,7 @@ class QueueOptions(TypedDict, total=False):
     keys: Callable[[Any], Keys]
     shared: Callable[[Any], Keys]
     lease: Seconds
+    slow_wait: Seconds
+    warn_depth: int
+    warn_lane_depth: int
     codec: CodecName

@@ -262,6 +262,22 @@ SETTINGS = (
         live=True, redis="maxmemory",
     ),
     Setting(
+        "queues.journal", "", file, "the path of a folder",
+        'the folder of the journal that makes queues durable; "" for none',
+        protected=True,
+    ),
+    Setting(
+        "queues.durability", "always", one_of("always", "everysec", "none"),
+        "always, everysec, none",
+        "what a queue that declares nothing is with a journal: on disk before an answer, each "
+        "second, or when a segment is full",
+    ),
+    Setting(
+        "queues.repair", False, truth, "true, false",
+        "set aside what of the journal cannot be read, and start without it",
+        protected=True,
+    ),
+    Setting(
         "tls.cert", "", file, "the path of a file",
         "a PEM file with the certificate and those up to its authority; the port then speaks TLS",
         live=True, protected=True,

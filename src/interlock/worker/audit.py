@@ -18,6 +18,7 @@ other message is leased at this moment too.
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import threading
 from collections.abc import Iterable
@@ -195,13 +196,18 @@ class Audit:
             what, self._worker, held.id, held.sequence, held.attempt, held.token, keys, shared
         )
         queue, table, journal = self._queues[held.queue]
-        with self._lock, journal.exchange(_encode(event)) as others:
-            for line in others:
-                try:
-                    table.note(_decode(line))
-                except msgspec.MsgspecError:
-                    continue  # a process died while it wrote this line
-            found = table.note(event)
+        found = []
+        try:
+            with self._lock, journal.exchange(_encode(event)) as others:
+                for line in others:
+                    with contextlib.suppress(msgspec.MsgspecError):
+                        # If not that, a process died while it wrote this line.
+                        table.note(_decode(line))
+                found = table.note(event)
+        except OSError as error:
+            # Messages are handled all the same, but nobody may believe that they are checked.
+            self.violations += 1
+            _log.error("the auditor cannot tell the others: %s", error, extra=details(held))
         for finding in found:
             if finding.kind != "overlap" or self._both_leased(queue, table, finding):
                 self.violations += 1

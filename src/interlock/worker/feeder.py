@@ -34,10 +34,12 @@ class Feeder:
         name: str,
         queue: Any,
         slots: Slots,
-        dispatch: Callable[[Feeder, Sequence[Any]], int],
+        dispatch: Callable[[Feeder, Sequence[Any], bool], int],
         broken: Callable[[BaseException], None],
+        lease: float,
     ) -> None:
-        """``dispatch`` is given leases, and answers how many of them take no place in the pool."""
+        """``dispatch`` is given leases, and whether they are to be given back unbegun; it answers
+        how many of them take no place in the pool. ``lease``: how many seconds they last."""
         self.name = name
         self.handed = 0
         """Messages that were leased."""
@@ -47,6 +49,7 @@ class Feeder:
         self._queue = queue
         self._slots = slots
         self._dispatch = dispatch
+        self._lease = lease
         self._broken = broken
         self._bell = threading.Condition(slots.lock)
         self._settler_bell = threading.Condition(slots.lock)
@@ -115,8 +118,9 @@ class Feeder:
     def _feed(self) -> None:
         while (work := self._next_call()) is not None:
             pending, places = work
+            began = time.monotonic()
             leases = self._exchange(pending, places)
-            self._handed_out(leases, places)
+            self._handed_out(leases, places, began)
             if not leases and not self._stopping:
                 self._wait_for_work()
 
@@ -125,8 +129,7 @@ class Feeder:
             while not self._stopping:
                 places = 0 if self.full() else self._slots.take(self._bell)
                 if places or self._pending:
-                    pending, self._pending = self._pending, []
-                    return pending, places
+                    return self._taken(), places
                 self._bell.wait()
             return None
 
@@ -155,8 +158,9 @@ class Feeder:
                 return
             self._parked = True
         leases: Sequence[Any] = ()
+        began = time.monotonic()
         try:
-            wait = TIGHT_WAIT if self._slots.tight else LONGEST_WAIT
+            wait = TIGHT_WAIT if self._slots.tight else min(LONGEST_WAIT, self._lease / 3)
             _, leases = self._queue.exchange((), places, True, wait)
             self._reached()
         except ShutDown:
@@ -167,13 +171,15 @@ class Feeder:
         finally:
             with self._slots.lock:
                 self._parked = False
-            self._handed_out(leases, places)
+            self._handed_out(leases, places, began)
 
-    def _handed_out(self, leases: Sequence[Any], places: int) -> None:
+    def _handed_out(self, leases: Sequence[Any], places: int, began: float) -> None:
         self.handed += len(leases)
         unused = places - len(leases)
         if leases:
-            unused += self._dispatch(self, leases)
+            # No call waits so long: this process was frozen, and so are these leases perhaps over.
+            late = time.monotonic() - began > self._lease
+            unused += self._dispatch(self, leases, late)
         with self._slots.lock:
             self._slots.give(unused)
 
@@ -189,7 +195,7 @@ class Feeder:
                         break
                     # The other thread's end rings no bell.
                     self._settler_bell.wait(0.05 if self._ended else None)
-                pending, self._pending = self._pending, []
+                pending = self._taken()
             try:
                 answers = self._queue.settle([settlement for _, _, settlement in pending])
             except ShutDown:
@@ -200,6 +206,11 @@ class Feeder:
                     return
                 continue
             self._told(pending, answers)
+
+    def _taken(self) -> list[tuple[Any, Outcome, Any]]:
+        """As many settlements as one call takes; with the lock held."""
+        pending, self._pending = self._pending[:MOST_SETTLED], self._pending[MOST_SETTLED:]
+        return pending
 
     def _mine(self) -> bool:
         return bool(self._pending) and (self._parked or self._stopping)
@@ -260,4 +271,5 @@ LONGEST_WAIT = 10.0
 TIGHT_WAIT = 0.05
 """The same where other queues wait for the place that it keeps."""
 SEALED_WAIT = 1.0
+MOST_SETTLED = 1024
 LONGEST_NAP = 5.0

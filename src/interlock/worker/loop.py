@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from interlock.aio import stack_of
 from interlock.worker import threads
 from interlock.worker.handle import Outcome, ahandle, handle
-from interlock.worker.running import Done, Running
+from interlock.worker.running import Done, Running, finish
 
 __all__ = ["LoopPool"]
 
@@ -91,7 +91,7 @@ class LoopPool:
             outcome = await ahandle(running.invocation, running.held)
         else:
             outcome = await self._on_thread(running)
-        self._done(running, outcome)
+        finish(self._done, running, outcome)
 
     async def _on_thread(self, running: Running) -> Outcome:
         assert self._loop is not None

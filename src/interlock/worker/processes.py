@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from interlock.worker.handle import Outcome, failure
-from interlock.worker.running import Done, Running
+from interlock.worker.running import Done, Running, finish
 from interlock.worker.work import details
 
 __all__ = ["ProcessPool"]
@@ -96,7 +96,7 @@ class ProcessPool:
 
     def ended(self, running: Running, outcome: Outcome) -> None:
         """What came of a message."""
-        self._done(running, outcome)
+        finish(self._done, running, outcome)
 
     @property
     def closed(self) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from interlock.worker.handle import Outcome
-from interlock.worker.work import Invocation, TaskLease
+from interlock.worker.work import Invocation, TaskLease, details
 
-__all__ = ["Done", "Pool", "Running"]
+__all__ = ["Done", "Pool", "Running", "finish"]
+
+_log = logging.getLogger("interlock.worker")
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +51,15 @@ class Running:
 
 Done = Callable[[Running, Outcome], None]
 """Called by a pool, on any thread, when a handler has ended."""
+
+
+def finish(done: Done, running: Running, outcome: Outcome) -> None:
+    """Calls ``done``. Whatever that raises, the place in the pool goes on."""
+    try:
+        done(running, outcome)
+    except Exception:
+        text = "message %d in queue %r could not be settled; its lease will run out"
+        _log.exception(text, running.held.id, running.held.queue, extra=details(running.held))
 
 
 class Pool(Protocol):

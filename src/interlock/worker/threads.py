@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import contextvars
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
 
 from interlock.worker.handle import Outcome, ahandle, handle
-from interlock.worker.running import Done, Running
+from interlock.worker.running import Done, Running, finish
 
 __all__ = ["ThreadPool"]
 
@@ -75,7 +76,9 @@ class ThreadPool:
             while (running := self._next()) is not None:
                 if running.invocation.is_async and runner is None:
                     runner = ending.enter_context(asyncio.Runner())
-                self._done(running, _handled(running, runner))
+                # In a context of its own: what a hook sets is not for the next message.
+                outcome = contextvars.copy_context().run(_handled, running, runner)
+                finish(self._done, running, outcome)
                 # No name holds the last message while the next is awaited.
                 del running
 

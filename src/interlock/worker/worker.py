@@ -118,7 +118,8 @@ class Worker:
         self._keeper.start()
         for name in self.settings.queues:
             queue = self._open_queue(name, lease=self.settings.lease)
-            feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke)
+            length = self.settings.lease
+            feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
             feeder.full = self._keeper.full
             if self._audit is not None:
                 self._audit.follow(name, queue, Journal.of(self._url, name))
@@ -228,11 +229,11 @@ class Worker:
 
     # -- From lease to settlement -----------------------------------------------------------------
 
-    def _dispatch(self, feeder: Feeder, leases: Sequence[Any]) -> int:
+    def _dispatch(self, feeder: Feeder, leases: Sequence[Any], refuse: bool) -> int:
         """Gives leased messages to the pool. Answers how many take no place in it."""
         batch = []
         for lease in leases:
-            if self._stopped:
+            if self._stopped or refuse:
                 self._refused(feeder, lease)
                 continue
             running = self._prepared(feeder, lease)
@@ -253,7 +254,7 @@ class Worker:
         return len(leases) - len(batch)
 
     def _refused(self, feeder: Feeder, lease: Any) -> None:
-        """Leased while the worker was told to stop: nobody begins it."""
+        """Leased while the worker was told to stop, or was frozen: nobody begins it."""
         feeder.settle(lease, self._held(feeder, lease), RELEASED)
 
     def _held(self, feeder: Feeder, lease: Any) -> TaskLease:
@@ -295,21 +296,18 @@ class Worker:
 
     def _done(self, running: Running, outcome: Outcome) -> None:
         """A handler has ended: called by the pool, on the thread of the handler."""
-        if outcome.how == "ack":
-            self._handled += 1
-        else:
-            self._failed += 1
         if self._audit is not None:
             self._audit.ended(running.held)
-        mine = self._take(running)
-        if mine:
-            running.feeder.settle(running.lease, running.held, outcome)
-        else:
-            _log.warning(
-                "the handler of message %d in queue %r ended after its lease was revoked",
-                running.held.id, running.held.queue, extra=details(running.held),
-            )  # fmt: skip
-        self._free(running)
+        try:
+            if self._take(running):
+                running.feeder.settle(running.lease, running.held, outcome)
+            else:
+                _log.warning(
+                    "the handler of message %d in queue %r ended after its lease was revoked",
+                    running.held.id, running.held.queue, extra=details(running.held),
+                )  # fmt: skip
+        finally:
+            self._free(running, outcome)
 
     def _take(self, running: Running) -> bool:
         """Whoever settles a message takes it first: it is settled once."""
@@ -318,8 +316,10 @@ class Worker:
             running.over = True
             return mine
 
-    def _free(self, running: Running) -> None:
+    def _free(self, running: Running, outcome: Outcome = RELEASED) -> None:
         with self._slots.lock:
+            self._handled += outcome.how == "ack"
+            self._failed += outcome.how in ("nack", "reject")
             if self._running.pop(id(running), None) is None:
                 return
             self._slots.give(1)

@@ -9,6 +9,7 @@ use std::process;
 
 use crate::connection::Connection;
 use crate::net;
+use crate::options::Options;
 use crate::queue::book::{Book, Shape};
 use crate::queue::frame::{name, Frame};
 use crate::queue::side::{number, word, words, Side, Take};
@@ -19,6 +20,8 @@ pub struct Interlock {
     clients: Vec<Client>,
     /// Calls have numbers, so that the server keeps their replies for a repeat.
     numbered: bool,
+    /// What the queue is declared to be; `None`: nothing.
+    durability: Option<&'static [u8]>,
     /// A message of a put.
     put: Frame,
     /// A message of a lease, behind its id.
@@ -50,7 +53,7 @@ enum Reply {
 }
 
 impl Interlock {
-    pub fn new(shape: Shape, clients: usize, numbered: bool) -> Self {
+    pub fn new(shape: Shape, clients: usize, options: &Options) -> Self {
         let run = format!("{:x}-{:x}", process::id(), net::now());
         let client = |number| Client {
             producer: format!("producer-{run}-{number}").into_bytes(),
@@ -63,14 +66,19 @@ impl Interlock {
         let mut keys = Vec::new();
         number(&mut keys, shape.each as u64);
         number(&mut keys, 0);
-        let mut options = keys.clone();
-        number(&mut options, 0);
+        let mut counts = keys.clone();
+        number(&mut counts, 0);
         Interlock {
-            put: Frame::new(shape, b"", &options),
+            put: Frame::new(shape, b"", &counts),
             lease: Frame::new(shape, b"$0\r\n\r\n$1\r\n1\r\n", &keys),
             key: format!("il:{{load-{run}}}").into_bytes(),
             clients: (0..clients).map(client).collect(),
-            numbered,
+            numbered: options.numbered,
+            durability: match options.durable {
+                0 => None,
+                1 => Some(b"everysec"),
+                _ => Some(b"always"),
+            },
         }
     }
 }
@@ -93,10 +101,17 @@ impl Side for Interlock {
         let reply = connection.ask(&request)?;
         let mut reader = Reader::new(&reply)?;
         reader.array()?;
-        match reader.text()? {
-            b"1" => Ok(()),
-            _ => Err(wrong(&reply)),
+        if reader.text()? != b"1" {
+            return Err(wrong(&reply));
         }
+        if let Some(durability) = self.durability {
+            let mut request = Vec::new();
+            call(&mut request, b"il1_configure", &self.key, 2);
+            word(&mut request, b"DURABILITY");
+            word(&mut request, durability);
+            Reader::new(&connection.ask(&request)?)?;
+        }
+        Ok(())
     }
 
     fn put(

@@ -30,11 +30,8 @@ pub fn run(task: &str, side: &str, options: &Options) -> Option<Result<String, B
     };
     // The one that puts at a rate does not consume.
     let clients = options.clients + usize::from(task == "handled");
-    let numbered = options.numbered;
     match side {
-        "interlock" => {
-            load(task, options, shape, clients, Interlock::new(shape, clients, numbered))
-        }
+        "interlock" => load(task, options, shape, clients, Interlock::new(shape, clients, options)),
         "streams" => load(task, options, shape, clients, Streams::new(clients)),
         "lists" => load(task, options, shape, clients, Lists::new(clients)),
         _ => None,
@@ -72,6 +69,9 @@ fn check(options: &Options) -> Result<Shape, Box<dyn Error>> {
     }
     if options.clients == 0 || options.batch == 0 || options.batch > 1_024 {
         return Err("clients are at least 1, a batch is 1 to 1,024".into());
+    }
+    if options.durable > 2 {
+        return Err("durable is 0, 1 or 2".into());
     }
     Ok(shape)
 }

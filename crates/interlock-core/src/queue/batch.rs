@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::queue::lease::{Failure, Lease};
 use crate::queue::message::KEYED;
-use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler};
+use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
 use crate::queue::slab::{Record, Slab, NONE};
 use crate::queue::timers::{Due, Timers};
 use crate::queue::types::{Kind, State, Time};
@@ -83,6 +83,12 @@ impl Batches {
     }
 }
 
+/// What a call for many messages may still take, and set aside (clause 21).
+struct Room {
+    keys: usize,
+    parks: u32,
+}
+
 /// What a call for many messages got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
@@ -103,7 +109,7 @@ impl<P> Scheduler<P> {
         grants: &mut Vec<Grant>,
     ) -> Option<Handed> {
         let from = grants.len();
-        let mut left = keys;
+        let mut left = Room { keys, parks: CALL_LIMIT };
         let mut first = self.pick(kind, &mut left, true)?;
         let token = self.now.max(self.last_token + 1);
         self.last_token = token;
@@ -141,8 +147,10 @@ impl<P> Scheduler<P> {
         Some(Handed { token, deadline })
     }
 
-    /// Takes the first ready message out, if it has no more than `keys` keys or is the first of its call.
-    fn pick(&mut self, kind: Kind, keys: &mut usize, first: bool) -> Option<u32> {
+    /// Takes the first ready message out, if there is room for its keys or it is the first of its call.
+    /// What is paused is set aside, so many of it that a call may: then `ready` still says that there is
+    /// something.
+    fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
         if self.pauses.queue {
             return None;
         }
@@ -156,10 +164,16 @@ impl<P> Scheduler<P> {
             };
             if paused.is_none() {
                 let count = self.lanes.edges_of(edges).count();
-                if count > *keys && !first {
+                if count > room.keys && !first {
                     return None;
                 }
-                *keys = keys.saturating_sub(count);
+                room.keys = room.keys.saturating_sub(count);
+            }
+            if paused.is_some() {
+                if room.parks == 0 {
+                    return None;
+                }
+                room.parks -= 1;
             }
             if keyed { &mut self.keyed } else { &mut self.unkeyed }.pop(ticket);
             match paused {
@@ -213,8 +227,12 @@ impl<P> Scheduler<P> {
             let mut out = Vec::new();
             self.batches.deadlines.each_until(deadline, |due| {
                 let batch = &self.batches.slab[due.owner];
-                let held = batch.members.iter().filter(|&&at| self.leases[at].token == batch.token);
-                out.extend(held.map(|&at| (self.messages[self.leases[at].message].id, at)));
+                // The place of one that is no longer out may be gone, or another lease's.
+                let held = batch.members.iter().filter_map(|&at| {
+                    let lease = self.leases.get(at).filter(|lease| lease.token == batch.token)?;
+                    Some((self.messages[lease.message].id, at))
+                });
+                out.extend(held);
             });
             out.sort_unstable();
             for (_, place) in out.into_iter().take(left as usize) {
@@ -225,5 +243,166 @@ impl<P> Scheduler<P> {
             }
         }
         left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyRef;
+    use crate::queue::lease::Failed;
+    use crate::queue::scheduler::Put;
+    use crate::queue::types::{Options, Retry, RetryPart, Then};
+
+    const START: Time = 1_000_000_000_000_000;
+
+    fn queue(retry: Retry) -> Scheduler<u64> {
+        Scheduler::by_time(Options { retry, ..Options::default() }, |bytes| *bytes)
+    }
+
+    fn put(s: &mut Scheduler<u64>, now: Time, put: &Put<'_>) -> u64 {
+        s.start(now);
+        s.put_new(put, 3).id
+    }
+
+    fn lease(s: &mut Scheduler<u64>, now: Time, limit: usize, length: u64) -> (Handed, Vec<u64>) {
+        s.start(now);
+        let mut grants = Vec::new();
+        let handed = s.lease_batch(Kind::Any, limit, 4096, length, 1, &mut grants).unwrap();
+        (handed, grants.iter().map(|grant| grant.id).collect())
+    }
+
+    #[test]
+    fn numbers_are_times_where_time_is_ahead_and_the_bytes_are_the_payloads() {
+        let mut s = queue(Retry::default());
+        let ids = [(0, 0), (0, 1), (5, 5), (4, 6), (5, 7)];
+        for (now, id) in ids {
+            assert_eq!(put(&mut s, START + now, &Put::default()), START + id);
+        }
+        assert_eq!(s.bytes(), 15);
+        let (first, _) = lease(&mut s, START + 5, 1, 50);
+        let (second, handed) = lease(&mut s, START + 5, 2, 50);
+        assert_eq!((first.token, second.token, handed.len()), (START + 5, START + 6, 2));
+        let delayed = put(&mut s, START + 6, &Put { delay: 3, ..Put::default() });
+        s.start(START + 9);
+        assert_eq!((delayed, s.seen(delayed).unwrap().sequence), (START + 8, START + 9));
+    }
+
+    #[test]
+    fn a_lease_holds_what_is_out_until_its_deadline_and_an_extension_is_for_all_of_it() {
+        let mut s = queue(Retry::default());
+        for _ in 0..3 {
+            put(&mut s, START, &Put::default());
+        }
+        let (lease, ids) = lease(&mut s, START, 3, 50);
+        let held = |s: &Scheduler<u64>, n: usize| s.held(lease.token, ids[n]).is_some();
+        assert!(held(&s, 0) && s.held(lease.token + 1, ids[0]).is_none());
+        let mut budget = Budget::ONE_CALL;
+        let handle = s.held(lease.token, ids[0]).unwrap();
+        assert_eq!(s.ack_within(handle, &mut budget), Ok(Some(3)));
+        assert!(!held(&s, 0) && held(&s, 1));
+        s.start(START + 49);
+        assert_eq!(s.extend_batch(lease.token, 10), Some(START + 59));
+        // Not yet applied, as where more is due than one call may apply.
+        s.pass(START + 58);
+        assert!(held(&s, 1));
+        s.pass(START + 59);
+        assert!(!held(&s, 1), "it is over at its deadline");
+        assert_eq!(s.extend_batch(lease.token, 10), None);
+        s.start(START + 59);
+        assert_eq!((s.counts().expired, s.counts().leased, s.next_due().is_some()), (2, 0, true));
+    }
+
+    #[test]
+    fn what_runs_out_together_comes_back_by_id_a_thousand_at_a_call() {
+        let mut s = queue(Retry { attempts: Some(1), ..Retry::default() });
+        let (low, plain) = (Put { priority: -1, ..Put::default() }, Put::default());
+        let many = CALL_LIMIT as u64 + 200;
+        for n in 0..many {
+            put(&mut s, START, if n % 3 == 0 { &low } else { &plain });
+        }
+        // By priority: two leases whose ids lie between each other's.
+        lease(&mut s, START, many as usize / 2, 50);
+        lease(&mut s, START, many as usize, 50);
+        s.start(START + 50);
+        let dead: Vec<u64> = s.all_dead().map(|dead| dead.id).collect();
+        assert_eq!(dead, (START..START + u64::from(CALL_LIMIT)).collect::<Vec<_>>());
+        assert_eq!(s.next_due(), Some(START + 50), "the rest is for the next call");
+        s.start(START + 50);
+        assert_eq!((s.has_dead_letters() as u64, s.unsettled()), (many, 0));
+    }
+
+    #[test]
+    fn a_lease_hands_out_fewer_messages_than_asked_where_they_have_many_keys() {
+        let mut s = queue(Retry::default());
+        let names: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+        let keys: Vec<KeyRef<'_>> = names.iter().map(|name| KeyRef::new(name.as_bytes())).collect();
+        for part in [&keys[..4], &keys[4..6], &keys[6..]] {
+            put(&mut s, START, &Put { keys: part, ..Put::default() });
+        }
+        let mut grants = Vec::new();
+        s.lease_batch(Kind::Any, 9, 6, 50, 1, &mut grants);
+        assert_eq!(grants.len(), 2);
+        s.lease_batch(Kind::Any, 9, 2, 50, 1, &mut grants);
+        assert_eq!(grants.len(), 3, "the first is handed out however many it has");
+    }
+
+    #[test]
+    fn a_message_fails_by_its_own_policy_and_the_rest_of_the_queues() {
+        let plain = Retry { jitter: false, first: 10, longest: 35, ..Retry::default() };
+        let mut s = queue(plain.clone());
+        let own = RetryPart { first: Some(7), factor: Some(1.5), ..RetryPart::default() };
+        let bounded = RetryPart { attempts: Some(Some(1)), then: Some(Then::Hold), ..own.clone() };
+        for retry in [None, Some(&own), Some(&bounded)] {
+            put(&mut s, START, &Put { retry, ..Put::default() });
+        }
+        let (leased, ids) = lease(&mut s, START, 3, 50);
+        let mut fail = |n: usize| {
+            let mut budget = Budget::ONE_CALL;
+            s.nack_within(s.held(leased.token, ids[n]).unwrap(), None, "broken", &mut budget)
+        };
+        assert_eq!(fail(0), Ok(Failed::Again { attempt: 2, after: 10 }));
+        assert_eq!(fail(1), Ok(Failed::Again { attempt: 2, after: 7 }));
+        assert_eq!(fail(2), Ok(Failed::Held));
+        s.redeclare(Options { retry: Retry { longest: 9, ..plain }, ..Options::default() });
+        let (leased, ids) = lease(&mut s, START + 10, 3, 50);
+        let mut budget = Budget::ONE_CALL;
+        let handle = s.held(leased.token, ids[1]).unwrap();
+        let failed = s.nack_within(handle, None, "broken", &mut budget);
+        assert_eq!(
+            failed,
+            Ok(Failed::Again { attempt: 3, after: 9 }),
+            "7 times 1.5, but at most 9"
+        );
+        assert!(s.start(START + 19).0);
+    }
+    #[test]
+    fn a_lease_may_run_out_after_the_places_of_others_were_given_back() {
+        let mut s = queue(Retry::default());
+        for _ in 0..2_000 {
+            put(&mut s, START, &Put::default());
+        }
+        let (leased, ids) = lease(&mut s, START, 2_000, 50);
+        let mut budget = Budget::ONE_CALL;
+        for &id in &ids[1..] {
+            let handle = s.held(leased.token, id).unwrap();
+            assert!(s.ack_within(handle, &mut budget).is_ok());
+        }
+        s.start(START + 50);
+        assert_eq!((s.counts().expired, s.counts().leased), (1, 0));
+    }
+
+    #[test]
+    fn one_call_sets_a_thousand_of_what_is_paused_aside() {
+        let mut s = queue(Retry::default());
+        let key = [KeyRef::new(b"a")];
+        for _ in 0..1_500 {
+            put(&mut s, START, &Put { shared: &key, ..Put::default() });
+        }
+        s.pause(START, Some(key[0]));
+        for left in [500, 0] {
+            assert!(s.lease_batch(Kind::Any, 1, 4096, 50, 1, &mut Vec::new()).is_none());
+            assert_eq!(s.ready(Kind::Any), left);
+        }
     }
 }

@@ -142,3 +142,27 @@ impl Dedup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_with_windows_of_their_own_are_known_as_long_as_those_and_then_forgotten() {
+        let mut dedup = Dedup::new(100);
+        let windows = [None, Some(0), Some(30), Some(500), None, Some(20)];
+        let names: Vec<String> = (0..6).map(|n| n.to_string()).collect();
+        for (n, name) in names.iter().enumerate() {
+            let known = dedup.insert(name, n as u64, windows[n], 10);
+            dedup.settled(known, 10);
+        }
+        for (n, window) in windows.iter().enumerate() {
+            let until = 10 + window.unwrap_or(100);
+            assert_eq!(dedup.find(&names[n], until), None);
+            assert_eq!(dedup.find(&names[n], until - 1).is_some(), until > 10);
+        }
+        dedup.forget(600);
+        dedup.forget(600);
+        assert!(dedup.is_empty() && dedup.sooner.is_empty() && dedup.leaving.is_empty());
+    }
+}

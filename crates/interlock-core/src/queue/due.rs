@@ -28,6 +28,9 @@ impl<P> Scheduler<P> {
         if let Some(recorder) = &mut self.recorder {
             recorder.note(self.now, call());
         }
+        if let Some(budget) = self.carried.take() {
+            return budget;
+        }
         let mut budget = Budget::ONE_CALL;
         if self.next_due().is_some_and(|due| due <= self.now) {
             self.catch_up(&mut budget);

@@ -24,20 +24,23 @@ impl<P> Scheduler<P> {
         self.weigh.map(|weigh| weigh(payload))
     }
 
-    /// Begins a call: applies what is due. Answers whether there was anything.
+    /// Begins a call: applies what is due. Answers whether there was anything, and what the rest of the
+    /// call may still ready.
     #[inline]
-    pub fn start(&mut self, now: Time) -> bool {
+    pub fn start(&mut self, now: Time) -> (bool, Budget) {
         let due = self.next_due().is_some_and(|due| due <= self.now.max(now));
-        self.begin(now, || Call::Tick);
-        due
+        (due, self.begin(now, || Call::Tick))
     }
 
-    /// What a call may ready beside what was due. A call that is replayed begins here, for what was due
-    /// at its time was recorded by itself.
+    /// The time of a call for which nothing that is due is applied: one that is replayed.
     #[inline]
-    pub fn allowance(&mut self, now: Time) -> Budget {
+    pub fn pass(&mut self, now: Time) {
         self.now = self.now.max(now);
-        Budget::ONE_CALL
+    }
+
+    /// The next call (`cancel`, `skip`, ...) is a part of one that `start` began, and may ready so much.
+    pub fn carry(&mut self, budget: Budget) {
+        self.carried = Some(budget);
     }
 
     /// The message of a dedup string that is known (clause 13).
@@ -58,7 +61,11 @@ impl<P> Scheduler<P> {
     }
 
     #[inline]
-    pub fn ack_within(&mut self, handle: Handle, budget: &mut Budget) -> Result<Option<P>, LeaseLost> {
+    pub fn ack_within(
+        &mut self,
+        handle: Handle,
+        budget: &mut Budget,
+    ) -> Result<Option<P>, LeaseLost> {
         let at = self.leased(handle)?;
         self.end_lease(handle.place);
         self.stats.acks += 1;

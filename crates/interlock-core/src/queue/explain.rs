@@ -245,7 +245,8 @@ impl<P> Scheduler<P> {
             let message = &self.messages[at];
             let placed = message.state.is_some_and(|state| state != State::Delayed);
             if placed && self.sequence(at) < sequence {
-                let list = if message.state == Some(State::Leased) { &mut leased } else { &mut others };
+                let list =
+                    if message.state == Some(State::Leased) { &mut leased } else { &mut others };
                 list.push((message.id, at));
             }
         };
@@ -259,7 +260,8 @@ impl<P> Scheduler<P> {
         others.sort_unstable();
         leased.truncate(walk.limit);
         let more = walk.limit.min(SHOWN_BEFORE_BARRIER).saturating_sub(leased.len());
-        let holders: Vec<(u64, u32)> = leased.into_iter().chain(others.into_iter().take(more)).collect();
+        let holders: Vec<(u64, u32)> =
+            leased.into_iter().chain(others.into_iter().take(more)).collect();
         holders.iter().for_each(|&(_, at)| walk.add(at));
         let holders = holders.into_iter().map(|(id, _)| id).collect();
         let ahead = self.barriers.messages_before(sequence);

@@ -214,6 +214,28 @@ mod tests {
     }
 
     #[test]
+    fn ids_with_gaps_between_are_found_too() {
+        let mut rng = fastrand::Rng::with_seed(8);
+        let mut index = Index::new();
+        let (mut ids, mut live): (Vec<u64>, Vec<u32>) = Default::default();
+        let mut id = 1_000_000_000_000_000;
+        for place in 0..50_000u32 {
+            id += if rng.bool() { 1 } else { rng.u64(1..3_000) };
+            ids.push(id);
+            index.insert(id, place, |p| ids[p as usize]);
+            live.push(place);
+            while live.len() > if place % 9_000 < 5_000 { 3_000 } else { 10 } {
+                let place = live.swap_remove(rng.usize(..live.len()));
+                index.remove(ids[place as usize], place, |p| ids[p as usize]);
+            }
+        }
+        for &place in &live {
+            assert_eq!(index.get(ids[place as usize], |p| ids[p as usize]), Some(place));
+        }
+        assert_eq!((index.get(id + 1, |p| ids[p as usize]), index.len), (None, live.len()));
+    }
+
+    #[test]
     fn put_times_are_exact_to_a_tenth_of_a_millisecond() {
         let mut times = PutTimes::default();
         for number in 1..1000 {

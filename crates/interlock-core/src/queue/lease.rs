@@ -310,7 +310,9 @@ impl<P> Scheduler<P> {
         match self.messages[at].extra {
             NONE => queue.clone(),
             extra => match &self.extras[extra].failing {
-                Some(failing) => failing.retry.as_ref().map_or_else(|| queue.clone(), |own| own.over(queue)),
+                Some(failing) => {
+                    failing.retry.as_ref().map_or_else(|| queue.clone(), |own| own.over(queue))
+                }
                 None => queue.clone(),
             },
         }
@@ -320,7 +322,9 @@ impl<P> Scheduler<P> {
         let message = &self.messages[at];
         let error = match message.extra {
             NONE => None,
-            extra => self.extras[extra].failing.as_ref().and_then(|failing| failing.error.as_deref()),
+            extra => {
+                self.extras[extra].failing.as_ref().and_then(|failing| failing.error.as_deref())
+            }
         };
         let (id, error) = (message.id, error.unwrap_or_default().to_owned());
         self.watch.push(Event::Failed { id, attempt, failed, error });
@@ -330,7 +334,18 @@ impl<P> Scheduler<P> {
 impl Dead<()> {
     pub(super) fn with<P>(self, payload: P) -> Dead<P> {
         let Dead {
-            id, keys, attempts, error, retry, priority, barrier, quiet, size, put_at, died_at, ..
+            id,
+            keys,
+            attempts,
+            error,
+            retry,
+            priority,
+            barrier,
+            quiet,
+            size,
+            put_at,
+            died_at,
+            ..
         } = self;
         Dead {
             id,
@@ -388,5 +403,10 @@ mod tests {
         }
         let none = Retry { first: 0, ..Retry::default() };
         assert_eq!(backoff(&none, 1, 2_000_000), 0);
+        // Worked out by hand from the page of the wire: half, and j of the other half.
+        let id = 1_000_000_000_000_000;
+        let j = (id % 16_777_213 * 40_503 + 3 * 9_973) % 65_536;
+        assert_eq!(backoff(&jittered, id, 3), 2_000_000 + 2_000_000 * j / 65_536);
+        assert_eq!(j, 41_386);
     }
 }

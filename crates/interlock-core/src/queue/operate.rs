@@ -254,12 +254,17 @@ impl<P> Scheduler<P> {
         let Some(key) = key else {
             return std::mem::replace(&mut self.pauses.queue, false);
         };
+        self.resume_key(key, &mut budget)
+    }
+
+    /// As `resume`, within a call that has begun.
+    pub fn resume_key(&mut self, key: KeyRef<'_>, budget: &mut Budget) -> bool {
         let Some(lane) = self.lanes.set_paused(key, false) else {
             return false;
         };
         if let Some(parked) = self.pauses.parked.remove(&lane) {
             self.pauses.returning.extend(parked);
-            self.unpark(&mut budget);
+            self.unpark(budget);
         }
         true
     }

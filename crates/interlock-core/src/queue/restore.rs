@@ -4,8 +4,6 @@
 //! ready sets and barriers stand as they stood. Places are new ones, and handles name places: whoever
 //! kept handles asks [`handle_of`](Scheduler::handle_of) for them anew.
 
-use hashbrown::HashMap;
-
 use crate::key::{Key, KeyRef};
 use crate::queue::bytes::{Damaged, Reader};
 use crate::queue::dead::Dead;
@@ -22,8 +20,6 @@ use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::timers::Due;
 use crate::queue::types::{Options, Retry, RetryPart, State, Then};
-
-type Places = HashMap<u64, u32, foldhash::fast::RandomState>;
 
 /// A message that has a place, on its way back to it.
 struct Placed<'a> {
@@ -72,9 +68,7 @@ impl<P> Scheduler<P> {
             s.restore_message(&mut reader, &mut placed, &mut payload)?;
         }
         placed.sort_unstable_by_key(|message: &Placed<'_>| message.sequence);
-        let mut places = Places::default();
         for message in &mut placed {
-            places.insert(message.sequence, message.at);
             s.restore_place(message, &lanes)?;
         }
         s.restore_batches(&mut reader)?;
@@ -85,7 +79,7 @@ impl<P> Scheduler<P> {
                 s.late.push_back((at, id));
             }
         }
-        s.restore_pauses(&mut reader, &lanes, &places)?;
+        s.restore_pauses(&mut reader, &lanes, &placed)?;
         s.restore_dedup(&mut reader)?;
         for _ in 0..reader.number("count of dead letters")? {
             let dead = read_dead(&mut reader)?;
@@ -341,15 +335,15 @@ impl<P> Scheduler<P> {
         &mut self,
         reader: &mut Reader<'_>,
         lanes: &[u32],
-        places: &Places,
+        placed: &[Placed<'_>],
     ) -> Result<(), Damaged> {
         self.pauses.queue = reader.byte("pause")? != 0;
         for _ in 0..reader.number("count of paused keys")? {
             let lane = known(reader, lanes)?;
-            let tickets = self.read_tickets(reader, places)?;
+            let tickets = self.read_tickets(reader, placed)?;
             self.pauses.parked.insert(lane, tickets);
         }
-        let returning = self.read_tickets(reader, places)?;
+        let returning = self.read_tickets(reader, placed)?;
         self.pauses.returning.extend(returning);
         Ok(())
     }
@@ -357,12 +351,13 @@ impl<P> Scheduler<P> {
     fn read_tickets(
         &self,
         reader: &mut Reader<'_>,
-        places: &Places,
+        placed: &[Placed<'_>],
     ) -> Result<Vec<Ticket>, Damaged> {
         let mut tickets = Vec::new();
         for _ in 0..reader.number("count of messages set aside")? {
             let sequence = reader.number("message set aside")?;
-            let at = places.get(&sequence).copied().unwrap_or(NONE);
+            let found = placed.binary_search_by_key(&sequence, |message| message.sequence);
+            let at = found.map_or(NONE, |found| placed[found].at);
             let priority = self.messages.get(at).map_or(0, |message| message.priority);
             tickets.push(Ticket::new(priority, sequence, at));
         }

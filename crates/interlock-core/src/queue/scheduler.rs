@@ -65,16 +65,16 @@ pub const CALL_LIMIT: u32 = 1000;
 const FLOOD: u64 = 1 << 16;
 
 /// What one call may still do (clause 21).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Successors made ready.
-    pub(super) ready: u32,
+    pub ready: u32,
     /// Readers granted beyond the first of a lane, gates opened, tickets returned.
-    pub(super) steps: u32,
+    pub steps: u32,
 }
 
 impl Budget {
-    pub(super) const ONE_CALL: Budget = Budget { ready: CALL_LIMIT, steps: CALL_LIMIT };
+    pub const ONE_CALL: Budget = Budget { ready: CALL_LIMIT, steps: CALL_LIMIT };
     pub(super) const NO_LIMIT: Budget = Budget { ready: u32::MAX, steps: u32::MAX };
 }
 
@@ -125,6 +125,8 @@ pub struct Scheduler<P> {
     /// Whether somebody waits for messages to be settled, and which were.
     pub(super) notes_ended: bool,
     pub(super) ended: Vec<u64>,
+    /// The next call is a part of one that has begun: what is due was applied, and this is left to it.
+    pub(super) carried: Option<Budget>,
 }
 
 /// What a put names.
@@ -217,6 +219,7 @@ impl<P> Scheduler<P> {
             weigh: None,
             notes_ended: false,
             ended: Vec::new(),
+            carried: None,
         }
     }
 

@@ -6,12 +6,60 @@ use crate::{Bench, KEY, START};
 
 /// Words that mean something to some function, and some that mean nothing.
 const WORDS: [&[u8]; 54] = [
-    b"", b"0", b"1", b"2", b"3", b"-1", b"-0", b"00", b"007", b"1024", b"1025", b"4096", b"4097", b"16",
-    b"9007199254740991", b"9007199254740992", b"99999999999999999", b"999999999999999999", b"1000000000000000",
-    b"1000000000000001", b"any", b"keyed", b"unkeyed", b"ACK", b"DONE", b"NACK", b"REJECT", b"RELEASE", b"c",
-    b"\xff\xfe", b"\0", b"\r\n", b"a", b"b", b"PRIORITY", b"DELAY", b"DEDUP", b"WINDOW", b"BARRIER", b"RESULT",
-    b"ATTEMPTS", b"FIRST", b"FACTOR", b"THEN", b"REPLACE", b"MAXSIZE", b"MAXDEAD", b"DURABILITY", b"none",
-    b"pending", b"dead", b"id", b"key", b"hold",
+    b"",
+    b"0",
+    b"1",
+    b"2",
+    b"3",
+    b"-1",
+    b"-0",
+    b"00",
+    b"007",
+    b"1024",
+    b"1025",
+    b"4096",
+    b"4097",
+    b"16",
+    b"9007199254740991",
+    b"9007199254740992",
+    b"99999999999999999",
+    b"999999999999999999",
+    b"1000000000000000",
+    b"1000000000000001",
+    b"any",
+    b"keyed",
+    b"unkeyed",
+    b"ACK",
+    b"DONE",
+    b"NACK",
+    b"REJECT",
+    b"RELEASE",
+    b"c",
+    b"\xff\xfe",
+    b"\0",
+    b"\r\n",
+    b"a",
+    b"b",
+    b"PRIORITY",
+    b"DELAY",
+    b"DEDUP",
+    b"WINDOW",
+    b"BARRIER",
+    b"RESULT",
+    b"ATTEMPTS",
+    b"FIRST",
+    b"FACTOR",
+    b"THEN",
+    b"REPLACE",
+    b"MAXSIZE",
+    b"MAXDEAD",
+    b"DURABILITY",
+    b"none",
+    b"pending",
+    b"dead",
+    b"id",
+    b"key",
+    b"hold",
 ];
 
 #[test]
@@ -62,7 +110,12 @@ fn begin(rng: &mut fastrand::Rng, function: Function) -> Vec<Vec<u8>> {
         Function::Put => {
             args.push(b"20".to_vec());
             let keys = rng.usize(..3);
-            args.extend([b"p".to_vec(), keys.to_string().into_bytes(), b"0".to_vec(), b"0".to_vec()]);
+            args.extend([
+                b"p".to_vec(),
+                keys.to_string().into_bytes(),
+                b"0".to_vec(),
+                b"0".to_vec(),
+            ]);
             args.extend((0..keys).map(|_| vec![b'a' + rng.u8(..4)]));
         }
         Function::Lease | Function::Next => {
@@ -96,17 +149,32 @@ fn a_refused_call_changes_nothing() {
     for (call, refused) in [
         ("put c 2 0 p 1 0 0 - x 0 0 0", "BADARG il1_put: messages[1].exclusive[1] is empty"),
         ("put c 2 0 p 0 0 0 q 1", "BADARG il1_put: messages[2].shared is missing"),
-        ("put c 2 0 p 0 0 1 COLOR 1", "BADARG il1_put: messages[1].options holds a name that is not"),
-        ("put c 2 0 p 0 0 2 DELAY 1 DELAY 2", "BADARG il1_put: messages[1].options name DELAY twice"),
-        ("put c 2 0 p 1 0 1 k BARRIER 1", "BADARG il1_put: messages[1].BARRIER is 1, but the message has keys"),
+        (
+            "put c 2 0 p 0 0 1 COLOR 1",
+            "BADARG il1_put: messages[1].options holds a name that is not",
+        ),
+        (
+            "put c 2 0 p 0 0 2 DELAY 1 DELAY 2",
+            "BADARG il1_put: messages[1].options name DELAY twice",
+        ),
+        (
+            "put c 2 0 p 1 0 1 k BARRIER 1",
+            "BADARG il1_put: messages[1].BARRIER is 1, but the message has keys",
+        ),
         ("put c x 0 p", "BADARG il1_put: call is 'x'; a whole number from 0 to 9007199254740991"),
         ("put - 1 0 p", "BADARG il1_put: consumer is empty, which only call 0 may have"),
         ("lease c 2 0 0 9 any", "BADARG il1_lease: count is '0'; a whole number from 1 to 1024"),
         ("lease c 2 0 1 9 all", "BADARG il1_lease: kind is not any, keyed or unkeyed"),
         ("lease c 2 0 1 9 any x y", "BADARG il1_lease: 2 arguments too many"),
         ("settle c 2", "BADARG il1_settle: settlements are missing"),
-        ("settle c 2 ACK 05 6", "BADARG il1_settle: settlements[1].token is no number that this queue gives"),
-        ("settle c 2 ack 5 6", "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT or RELEASE"),
+        (
+            "settle c 2 ACK 05 6",
+            "BADARG il1_settle: settlements[1].token is no number that this queue gives",
+        ),
+        (
+            "settle c 2 ack 5 6",
+            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT or RELEASE",
+        ),
         ("next c 2 0 1 9 any REJECT 5 6", "BADARG il1_next: settlements[1].reason is missing"),
         ("configure DURABILITY always", "NOTSUPPORTED il1_configure: DURABILITY is 'always'"),
         ("configure COLOR 1", "BADARG il1_configure: options[1] is not REPLACE, MAXSIZE"),

@@ -18,9 +18,15 @@ pub struct Bench {
 pub const START: u64 = 1_000_000_000_000_000;
 pub const KEY: &[u8] = b"il:{q}";
 
+impl Default for Bench {
+    fn default() -> Self {
+        Bench::with(Settings::default())
+    }
+}
+
 impl Bench {
     pub fn new() -> Self {
-        Bench::with(Settings::default())
+        Bench::default()
     }
 
     pub fn with(settings: Settings) -> Self {
@@ -28,8 +34,13 @@ impl Bench {
     }
 
     /// A call that may be parked under a ticket: its reply's strings, the text of its refusal, or nothing.
-    pub fn parks(&mut self, call: &str, ticket: Option<Ticket>) -> Option<Result<Vec<String>, String>> {
-        let words: Vec<&str> = call.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+    pub fn parks(
+        &mut self,
+        call: &str,
+        ticket: Option<Ticket>,
+    ) -> Option<Result<Vec<String>, String>> {
+        let words: Vec<&str> =
+            call.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
         let function = Function::named(format!("il1_{}", words[0]).as_bytes()).expect("a function");
         let mut out = Vec::new();
         let args = &words[1..];
@@ -91,5 +102,6 @@ impl Bench {
 }
 
 pub fn strings(reply: &[u8]) -> Result<Vec<String>, String> {
-    reply::parse(reply).map(|all| all.into_iter().map(|one| String::from_utf8_lossy(one).into_owned()).collect())
+    reply::parse(reply)
+        .map(|all| all.into_iter().map(|one| String::from_utf8_lossy(one).into_owned()).collect())
 }

@@ -34,7 +34,10 @@ fn a_wait_ends_with_what_falls_due_and_at_last_with_nothing() {
     bench.tick(400);
     let served = bench.answers();
     let strings = served[0].1.as_ref().unwrap();
-    assert_eq!((served[0].0, &strings[..2], &strings[3]), (2, &["".into(), "".into()][..], &"0".into()));
+    assert_eq!(
+        (served[0].0, &strings[..2], &strings[3]),
+        (2, &["".into(), "".into()][..], &"0".into())
+    );
     assert_eq!(&bench.call("lease a 2 500 1 100 any"), strings, "it is kept as any reply is");
 }
 

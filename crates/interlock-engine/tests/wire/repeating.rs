@@ -26,7 +26,10 @@ fn the_last_reply_of_each_consumer_is_kept_for_five_minutes() {
 fn a_call_that_came_before_or_was_another_function_is_stale() {
     let mut bench = Bench::new();
     bench.call("put a 7 0 one 0 0 0");
-    assert_eq!(bench.refused("put a 6 0 one 0 0 0"), "STALECALL il1_put: call 6 comes after call 7");
+    assert_eq!(
+        bench.refused("put a 6 0 one 0 0 0"),
+        "STALECALL il1_put: call 6 comes after call 7"
+    );
     assert_eq!(bench.refused("lease a 7 0 1 9 any"), "STALECALL il1_lease: call 7 was il1_put");
     assert_eq!(bench.count("puts"), 1);
 }

@@ -60,8 +60,14 @@ pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<Strin
         }
     }
     // And then the numbers that come next.
-    ask(Function::Put, vec!["".into(), "0".into(), "0".into(), "new".into(), "0".into(), "0".into(), "0".into()]);
-    ask(Function::Lease, vec!["".into(), "0".into(), "0".into(), "1000".into(), "50".into(), "any".into()]);
+    ask(
+        Function::Put,
+        vec!["".into(), "0".into(), "0".into(), "new".into(), "0".into(), "0".into(), "0".into()],
+    );
+    ask(
+        Function::Lease,
+        vec!["".into(), "0".into(), "0".into(), "1000".into(), "50".into(), "any".into()],
+    );
     told
 }
 
@@ -134,7 +140,13 @@ pub fn random_call(
     let wait = [0, 0, 15, 40][rng.usize(..4)].to_string();
     let (token, id) = leased[rng.usize(..leased.len())].clone();
     let settlement = match rng.u8(..6) {
-        0 => vec!["NACK".to_owned(), token, id.clone(), ["", "0", "9"][rng.usize(..3)].to_owned(), "e".into()],
+        0 => vec![
+            "NACK".to_owned(),
+            token,
+            id.clone(),
+            ["", "0", "9"][rng.usize(..3)].to_owned(),
+            "e".into(),
+        ],
         1 => vec!["REJECT".to_owned(), token, id.clone(), "bad".into()],
         2 => vec!["RELEASE".to_owned(), token, id.clone()],
         3 => vec!["DONE".to_owned(), token, id.clone(), "result".into()],
@@ -145,7 +157,9 @@ pub fn random_call(
         0..=5 => {
             args.push(wait);
             for _ in 0..rng.usize(1..3) {
-                args.extend(words(["p 1 0 0 a", "p 1 1 0 a b", "p 0 0 0", "p 0 1 0 a"][rng.usize(..4)]));
+                args.extend(words(
+                    ["p 1 0 0 a", "p 1 1 0 a b", "p 0 0 0", "p 0 1 0 a"][rng.usize(..4)],
+                ));
                 if rng.u8(..) < 100 {
                     args.extend(words(
                         [
@@ -174,13 +188,19 @@ pub fn random_call(
         }
         16 => (Function::Extend, vec![leased[0].0.clone(), "30".into()]),
         17 => match rng.u8(..4) {
-            0 => (Function::Configure, words(["MAXSIZE 6", "REPLACE MAXSIZE 4 MAXDEAD 1", "REPLACE"][rng.usize(..3)])),
+            0 => (
+                Function::Configure,
+                words(["MAXSIZE 6", "REPLACE MAXSIZE 4 MAXDEAD 1", "REPLACE"][rng.usize(..3)]),
+            ),
             1 => (Function::Pause, if rng.bool() { vec![] } else { words("a") }),
             2 => (Function::Resume, if rng.bool() { vec![] } else { words("a") }),
             _ => (if rng.bool() { Function::Seal } else { Function::Reopen }, vec![]),
         },
         18 => match rng.u8(..3) {
-            0 => (Function::Revoke, vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()]),
+            0 => (
+                Function::Revoke,
+                vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()],
+            ),
             1 => (Function::Cancel, vec![id]),
             _ => (Function::Requeue, vec![id]),
         },

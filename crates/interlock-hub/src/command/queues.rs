@@ -20,11 +20,8 @@ pub fn call(call: &mut Call<'_, '_>) {
         let text = format!("NOPERM this user has no permissions to run the '{name}' command");
         return call.error(&format!("{text} with REPLACE"));
     }
-    let card = &call.state.card;
-    let (worker, token) = (card.worker, card.token);
-    let shared = call.core.shared;
-    let arguments = call.arguments;
-    match queues::call(shared, worker, token, function, arguments, call.reply.out) {
+    let (token, arguments) = (call.state.card.token, call.arguments);
+    match queues::call(call.core, token, function, arguments, call.reply.out) {
         Outcome::Done => {}
         Outcome::Parked => call.state.waiting = Some(Box::new(Waiting::Queue)),
         Outcome::Refused(refused) => call.error(&refused.0),

@@ -8,6 +8,7 @@ use super::poll::{self, Wants, PARTS};
 use super::worker::{Connection, Worker};
 use crate::counters::add;
 use crate::events::Level;
+use crate::queues;
 use crate::settings::{Live, OutputLimit};
 
 impl Worker {
@@ -24,8 +25,38 @@ impl Worker {
         }
     }
 
+    /// Before anything is sent: what queues have answered is as safe as they promise. If it cannot be,
+    /// nobody learns of it.
+    pub(super) fn commit(&mut self) {
+        if self.local.served.is_empty() && self.local.callers.is_empty() {
+            return;
+        }
+        let served = std::mem::take(&mut self.local.served);
+        let mut callers = std::mem::take(&mut self.local.callers);
+        let worker = self.local.worker;
+        match self.shared.queues.commit() {
+            Ok(()) => {
+                callers.clear();
+                // For its room.
+                self.local.callers = callers;
+                queues::tell(&self.shared, worker, served, None);
+            }
+            Err(refused) => {
+                let text = format!("disconnected {} clients: journal: {refused}", callers.len());
+                self.shared.events.log(Level::Warning, text);
+                for token in callers {
+                    if self.connection(token).is_some() {
+                        self.close(token as u32);
+                    }
+                }
+                queues::tell(&self.shared, worker, served, Some(&refused));
+            }
+        }
+    }
+
     /// One send, of a bounded part: then the next connection has its turn.
     pub(super) fn flush(&mut self, slot: u32, pushes: bool) {
+        self.commit();
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         connection.dirty = false;
         match connection.send() {

@@ -140,13 +140,14 @@ impl Worker {
         for (token, answer) in std::mem::take(&mut self.answers) {
             self.answered(token, answer);
         }
-        self.shared.queues.tick(&self.shared, self.local.worker);
+        self.shared.queues.tick(&mut self.local.served);
         self.publish();
         if std::mem::take(&mut self.must_drain) {
             self.drain();
         }
         // Before the answers: who has one finds itself counted.
         self.local.count(&self.shared.counters);
+        self.commit();
         self.flush_replies();
     }
 

@@ -69,7 +69,11 @@ impl Life {
                     let last = journal.last();
                     snapshot.queue(queue, last, &state).map_err(|error| error.to_string())?;
                     // A call that comes while the snapshot is made.
-                    append(journal, &mut self.queues, queue, b"meanwhile").map_err(said)?;
+                    let sequence =
+                        append(journal, &mut self.queues, queue, b"meanwhile").map_err(said)?;
+                    if self.rng.bool() {
+                        journal.commit(sequence, Durability::None).map_err(said)?;
+                    }
                 }
                 snapshot.finish().map_err(|error| error.to_string())?;
                 self.snapshots += 1;

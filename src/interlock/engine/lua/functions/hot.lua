@@ -7,8 +7,10 @@ register('hot', { 'no-writes' }, function(q, from)
   local found = redis.call('HSCAN', q.l, cursor, 'COUNT', MAX_BATCH)
   local reply = { found[1] }
   for i = 1, #found[2], 2 do
-    reply[#reply + 1] = found[2][i]
-    reply[#reply + 1] = digits(lane_of(found[2][i + 1]).depth)
+    if found[2][i] ~= '' then
+      reply[#reply + 1] = found[2][i]
+      reply[#reply + 1] = digits(lane_of(found[2][i + 1]).depth)
+    end
   end
   return reply
 end)

@@ -68,6 +68,24 @@ local function take_own(from, i, m, given)
   end
 end
 
+-- A few keys without anything wrong about them, each named once; nil if it is not as simple as that.
+local function few_keys(args, at, count)
+  local keys = {}
+  for k = 1, count do
+    local key = args[at + k]
+    if not key or key == '' or #key > MAX_KEY_BYTES then
+      return nil
+    end
+    for j = 1, k - 1 do
+      if keys[j] == key then
+        return nil
+      end
+    end
+    keys[k] = key
+  end
+  return keys
+end
+
 local function take_message(from, i)
   local args, at = from.args, from.at
   local given, count, key = args[at + 1], args[at + 2], args[at + 5]
@@ -75,10 +93,18 @@ local function take_message(from, i)
     -- One exclusive key and no options, or no key at all, as most have.
     if count == '1' and key and key ~= '' and #key <= MAX_KEY_BYTES then
       from.at = at + 5
-      return new_message(given, { key }), 1
+      return plain_message(given, { key }), 1
     elseif count == '0' then
       from.at = at + 4
-      return new_message(given, NONE), 0
+      return plain_message(given, NONE), 0
+    end
+  end
+  local few = SMALL[count]
+  if few and few > 1 and args[at + 3] == '0' and args[at + 4] == '0' and #given <= MAX_PAYLOAD then
+    local keys = few_keys(args, at + 4, few)
+    if keys then
+      from.at = at + 4 + few
+      return plain_message(given, keys), few
     end
   end
   local m = new_message(take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i), NONE)
@@ -89,6 +115,7 @@ local function take_message(from, i)
     bad(from, 'messages[%d]', i,
       string.format('has %d keys; at most %d', exclusive + shared, MAX_KEYS))
   end
+  m.plain = shared + options == 0
   local seen = exclusive + shared > 0 and {}
   if exclusive > 0 then
     m.exclusive = {}
@@ -172,9 +199,13 @@ register('put', {}, function(q, from)
     end
     refuse_now(q, 'FULL', '%s: %s', from.called, text)
   end
+  widen(q)
   look_at_lanes(q, fresh)
   for i = 1, #fresh do
-    enter(q, fresh[i])
+    local m = fresh[i]
+    if not enter_plain(q, m) then
+      enter(q, m)
+    end
   end
   reply = {}
   for i = 1, #list do

@@ -23,7 +23,7 @@ register('stats', { 'no-writes' }, function(q, from)
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  local now = { ready = ready, lanes = redis.call('HLEN', q.l) }
+  local now = { ready = ready, lanes = redis.call('HLEN', q.l) - c[N.wide] }
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
   now.paused = c[N.paused] + c[N.halted]
   local reply = {}

@@ -23,6 +23,7 @@ local function commit(q)
   for _, h in ipairs(q.used) do
     flush(h)
   end
+  narrow(q)
   wake_all(q)
   save_counters(q)
 end

@@ -9,7 +9,7 @@ local COUNTERS = {
   'su', 'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked',
   'buried', 'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed',
   'declared', 'barriers', 'open', 'opening', 'late', 'unfinished', 'returning', 'moved',
-  'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until', 'aliases',
+  'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until', 'aliases', 'wide',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.

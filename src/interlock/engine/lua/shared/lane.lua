@@ -9,6 +9,12 @@
 -- | `X` head tail depth | an exclusive node in front; all behind it wait |
 -- | `S` head tail first active depth | so many shared nodes in front; first is the first that waits |
 
+-- Up to 128 small fields the server keeps as a list, in which every lookup goes through all before it. One
+-- long value makes a table of it: once more than a few messages are unsettled, l has one, under the key
+-- that no message can have, and the counter `wide` is 1.
+local FILLER = '-----------------------------------------------------------------'
+local WIDE = 16
+
 local NOBODY = '-----------------'
 
 local function lane_of(text)
@@ -36,4 +42,20 @@ local function lane_text(lane)
     return 'X' .. lane.head .. lane.tail .. lane.depth
   end
   return string.format('S%s%s%s%010d%d', lane.head, lane.tail, lane.first or NOBODY, lane.active, lane.depth)
+end
+
+local function widen(q)
+  local c = q.counters
+  if c[N.wide] == 0 and c[N.unsettled] > WIDE then
+    redis.call('HSET', q.l, '', FILLER)
+    c[N.wide] = 1
+  end
+end
+
+local function narrow(q)
+  local c = q.counters
+  if c[N.wide] == 1 and c[N.unsettled] == 0 then
+    redis.call('DEL', q.l)
+    c[N.wide] = 0
+  end
 end

@@ -33,6 +33,11 @@ end
 -- Nothing is ever put into this one: most messages lack some list, and a table costs.
 local NONE = {}
 
+-- As a put makes one of which nothing else was named.
+local function plain_message(payload, exclusive)
+  return { payload = payload, tail = payload, exclusive = exclusive, shared = NONE, delay = 0, plain = true }
+end
+
 -- As a put makes one. All fields are named at once: a table that grows costs more than what is in it.
 local function new_message(payload, exclusive)
   return {

@@ -1,0 +1,82 @@
+//! How long a queue is held for a snapshot, and how long a restart takes: `cargo run --release -p
+//! interlock-engine --example restart [messages] [folder]`. Payloads of 100 bytes, two keys a message of
+//! 100,000. The figures are of the machine and of the moment.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use interlock_engine::durable::{Durable, Repair};
+use interlock_engine::{Durability, Engine, Function, Outcome, Settings};
+use interlock_journal::storage::disk::Disk;
+
+const START: u64 = 1_000_000_000_000_000;
+
+fn start(folder: &Path) -> (Arc<Durable>, Engine) {
+    let durable = Arc::new(Durable::new());
+    let journal: Arc<dyn interlock_engine::Journal> = durable.clone();
+    let durability = Durability::EverySecond;
+    let settings = Settings { durability, journal: Some(journal), ..Settings::default() };
+    let engine = Engine::new(settings);
+    let disk = Disk::open(folder).expect("a folder that can be written");
+    let report =
+        durable.open(&engine, disk, Default::default(), Repair::Refuse).expect("a journal");
+    println!("{report}");
+    (durable, engine)
+}
+
+fn call(engine: &Engine, function: Function, args: &[&[u8]], now: u64) {
+    let (mut out, mut served) = (Vec::new(), Vec::new());
+    let key = Some(&b"il:{q}"[..]);
+    let outcome = engine.call(function, key, args, now, None, &mut out, &mut served);
+    assert_eq!(outcome, Outcome::Done);
+}
+
+fn main() {
+    let mut args = std::env::args_os().skip(1);
+    let count: u64 = args.next().map_or(1_000_000, |count| {
+        count.to_str().and_then(|count| count.parse().ok()).expect("a number of messages")
+    });
+    let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = folder.join(format!("interlock-restart-{}", std::process::id()));
+    let (durable, engine) = start(&folder);
+    let began = Instant::now();
+    for n in 0..count {
+        let keys = [n % 100_000, n * 7 % 100_000].map(|key| format!("key:{key}"));
+        let [a, b] = keys.each_ref().map(String::as_bytes);
+        let args: [&[u8]; 9] = [b"", b"0", b"0", &[9; 100], b"2", b"0", b"0", a, b];
+        call(&engine, Function::Put, &args, START + n);
+        if n % 100 == 99 {
+            durable.commit().expect("a disk");
+        }
+    }
+    durable.commit().expect("a disk");
+    println!("{count} puts, 100 a commit: {:.3} s", began.elapsed().as_secs_f64());
+    durable.journal().expect("open").tick().expect("a disk");
+    drop((durable, engine));
+
+    println!("from records:");
+    let (durable, engine) = start(&folder);
+    let mut state = Vec::new();
+    for _ in 0..3 {
+        state.clear();
+        let began = Instant::now();
+        engine.dump(b"q", &mut state, || ()).expect("a durable queue");
+        let took = began.elapsed().as_secs_f64() * 1e3;
+        println!("a dump holds the queue for {took:.1} ms, {} bytes", state.len());
+    }
+    let began = Instant::now();
+    let made = durable.snapshot(&engine).expect("a disk");
+    let took = began.elapsed().as_secs_f64();
+    println!(
+        "a snapshot in {took:.3} s: {}, {} bytes, {} files removed",
+        made.name,
+        made.bytes,
+        made.removed.len()
+    );
+    drop((durable, engine));
+
+    println!("from a snapshot:");
+    drop(start(&folder));
+    std::fs::remove_dir_all(folder).expect("what was written can be removed");
+}

@@ -1,0 +1,76 @@
+//! The thread that keeps the journal: what is to be on disk each second, the next segment before it is
+//! needed, and snapshots, so that old records can go. No worker waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_engine::durable::Durable;
+use parking_lot::{Condvar, Mutex};
+
+use crate::events::Level;
+use crate::shared::Shared;
+
+/// Ends the thread.
+#[derive(Default)]
+pub struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    pub fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether it was stopped within that time.
+    fn within(&self, time: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.changed.wait_for(&mut stopped, time);
+        }
+        *stopped
+    }
+}
+
+/// Until it is stopped; then all is on disk, and nothing is recorded any more.
+pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {
+    let Some(journal) = durable.journal() else { return };
+    let log = |level, text: String| shared.events.log(level, format!("journal: {text}"));
+    let mut troubled = false;
+    let mut limit = SNAPSHOT;
+    while !stop.within(TICK) {
+        let kept = journal.tick().and_then(|()| match journal.wants_segment() {
+            true => journal.prepare().map(drop),
+            false => Ok(()),
+        });
+        match &kept {
+            Ok(()) if troubled => log(Level::Info, "it takes records again".into()),
+            // Said once: it lasts until somebody does something.
+            Err(refused) if !troubled => log(Level::Warning, refused.to_string()),
+            _ => {}
+        }
+        troubled = kept.is_err();
+        if journal.bytes() >= limit && !troubled {
+            match durable.snapshot(&shared.queues.engine) {
+                Ok(made) => {
+                    // Or a queue that stays large would be written again and again.
+                    limit = SNAPSHOT.max(made.bytes);
+                    let (queues, bytes) = (made.queues, made.bytes);
+                    log(Level::Info, format!("a snapshot of {queues} queues, {bytes} bytes"));
+                }
+                Err(error) => {
+                    limit = journal.bytes() + SNAPSHOT;
+                    log(Level::Warning, format!("no snapshot could be made: {error}"));
+                }
+            }
+        }
+    }
+    if let Err(refused) = journal.close() {
+        log(Level::Warning, format!("at the end: {refused}"));
+    }
+}
+
+const TICK: Duration = Duration::from_secs(1);
+/// Bytes of records after which a snapshot is made, at least.
+const SNAPSHOT: u64 = 256 << 20;

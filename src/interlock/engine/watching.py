@@ -1,0 +1,105 @@
+"""What a client says unasked of its queues: that they are deep, or that something waits too long.
+
+In process the scheduler sees every message. Here a client looks at what it put itself: of one
+message in each quarter of `slow_wait` it remembers the id, and asks after it when that is over.
+A key that is stuck is stuck for all that stands on it, so one of them is enough. A look costs one
+il1_stats, one il1_explain of each message remembered so long, and where the queue is deep one
+il1_hot; there is none while nothing is put.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import Any
+
+from interlock import watch as log
+from interlock.engine import wire
+from interlock.engine.flow import Flow
+from interlock.engine.operations import Operations
+from interlock.engine.seat import Seat
+
+LONGEST = 15.0
+"""Seconds between two looks at most."""
+_EXPLAINED = 20
+_WAITS = {"waiting", "ready", "backing_off", "held"}
+
+
+class Watch:
+    """What one handle of a queue has put and not yet asked after."""
+
+    def __init__(
+        self, operations: Operations, slow_wait: float, warn_depth: int, warn_lane_depth: int
+    ) -> None:
+        self._operations = operations
+        self.slow_wait = slow_wait
+        self._warn_depth = warn_depth
+        self._warn_lane_depth = warn_lane_depth
+        self._depth_told = 0
+        self._lanes_told: dict[bytes, int] = {}
+        self._put: collections.deque[tuple[int, float]] = collections.deque(maxlen=8)
+        self._every = min(slow_wait / 4, LONGEST) if slow_wait else LONGEST
+        self._next_put = 0.0
+        self.off = not (slow_wait or warn_depth or warn_lane_depth)
+        self.due: float | None = None
+        """When to look, by time.monotonic(); None: not before the next put."""
+
+    def noted(self, id: int) -> bool:
+        """A message was put. Answers whether there is a look to come that there was not before."""
+        now = time.monotonic()
+        if now < self._next_put or self.off:
+            return False
+        self._next_put = now + self._every
+        self._put.append((id, now))
+        if self.due is not None:
+            return False
+        self.due = now + self._every
+        return True
+
+    def look(self, seat: Seat[Any]) -> Flow[None]:
+        """Says what there is to say."""
+        self.due = None
+        events: list[tuple[Any, ...]] = []
+        counted = yield from self._operations.stats(seat)
+        yield from self._depths(seat, counted["unsettled"], events)
+        now = time.monotonic()
+        while self._put and self.slow_wait and now - self._put[0][1] >= self.slow_wait:
+            id, _ = self._put.popleft()
+            reply = yield from self._operations.explain(seat, "id", id, _EXPLAINED)
+            if reply:
+                explained = wire.explanation(reply)
+                if explained.nodes[0].state in _WAITS:
+                    events.append(("slow_wait", id, explained.nodes[0].age, 0, explained))
+        if not counted["unsettled"]:
+            self._put.clear()
+        elif self._put:
+            self.due = now + self._every
+        if events:
+            log.report(self._operations.name, events)
+
+    def _depths(self, seat: Seat[Any], depth: int, events: list[tuple[Any, ...]]) -> Flow[None]:
+        if self._warn_depth and depth < self._warn_depth // 2:
+            self._depth_told = 0
+        deep = self._warn_depth and depth >= max(self._warn_depth, 2 * self._depth_told)
+        lanes = self._warn_lane_depth and depth >= self._warn_lane_depth
+        if not deep and not lanes:
+            self._lanes_told.clear()
+            return
+        # One step of il1_hot, not all of it: some lanes, of thousands.
+        _, *found = yield from self._operations.call(seat, "hot", "0")
+        depths = dict(zip(found[::2], map(int, found[1::2]), strict=True))
+        if deep:
+            self._depth_told = depth
+            key = max(depths, key=lambda one: depths[one], default=None)
+            nearly_all = key is not None and depths[key] >= 0.9 * depth
+            events.append(("depth", depth, key if nearly_all else None))
+        for key, stand in depths.items():
+            told = self._lanes_told.get(key, 0)
+            deep = lanes and stand >= max(self._warn_lane_depth, 2 * told)
+            if deep and len(self._lanes_told) < _LANES:
+                self._lanes_told[key] = stand
+                events.append(("lane_depth", key, stand))
+
+
+_LANES = 100
+"""Keys that are named at most, until the queue is not deep any more."""

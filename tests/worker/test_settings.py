@@ -1,0 +1,24 @@
+"""What a worker may be told. Nothing connects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.app import App
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"threads": 0}, "threads is 0"),
+        ({"pool": "fork"}, "pool is 'fork'; allowed: thread, asyncio, process"),
+        ({"queues": ()}, "queues is"),
+        ({"queues": ("a", "a")}, "names one twice"),
+        ({"pool": "process"}, "no global name of a module"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        App().worker(**options)
