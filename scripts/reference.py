@@ -184,7 +184,7 @@ Once the engine has answered it prints `interlock worker: ready, ...`.
 | 0 | stopped by TERM or INT, and all it held was settled as its handlers said |
 | 1 | something was handed back while its handler ran, the auditor found a violation, or it broke; of `stacks`: no worker answers |
 | 2 | wrong usage, no such app or queue: the line says what there is |
-"""
+"""  # noqa: E501
 
 QUEUE = """\
 <!-- Made by scripts/reference.py from the parser and the flags' declarations: change those. -->

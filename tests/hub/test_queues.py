@@ -199,9 +199,8 @@ def test_puts_are_refused_at_the_memory_limit_and_all_else_goes_on(
     hub: interlock.Hub, client: Client
 ) -> None:
     hub.set({"queues.memory": 1 << 20})
-    with pytest.raises(ReplyError, match="^OOM "):
-        for number in range(2000):
-            put(client, "x" * 10_000, f"key {number}")
+    with pytest.raises(ReplyError, match=r"^OOM "):
+        [put(client, "x" * 10_000, f"key {number}") for number in range(2000)]
     call = 0
     while payload(held := lease(client, "me", call=(call := call + 1))) is not None:
         call += 1
@@ -239,7 +238,7 @@ def test_a_right_to_a_queue_is_by_its_name(guarded: interlock.Hub) -> None:
         for allowed in ("orders", "mail.fast"):
             assert fcall(client, "put", "", 0, 0, "x", 0, 0, 0, queue=allowed)
         for refused in ("orders.eu", "payments", "mail"):
-            with pytest.raises(ReplyError, match="NOPERM .* one of the keys"):
+            with pytest.raises(ReplyError, match=r"NOPERM .* one of the keys"):
                 fcall(client, "put", "", 0, 0, "x", 0, 0, 0, queue=refused)
         with pytest.raises(ReplyError, match="BADARG il1_put: takes one key"):
             client.call("FCALL", "il1_put", 1, "orders", "", 0, 0, "x", 0, 0, 0)
