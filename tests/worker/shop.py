@@ -15,6 +15,7 @@ app = App(audit=True, retry=Retry(first=0.01))
 SCHEMA = """
 create table if not exists begun (task, number, process, attempt, token);
 create table if not exists done (task, number, process, attempt, token);
+create table if not exists refused (task, number, process, attempt, token);
 create table if not exists account (name primary key, cents, token);
 create table if not exists moved (number primary key);
 """
