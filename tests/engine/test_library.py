@@ -83,7 +83,15 @@ def test_the_version_tells_wire_hash_and_features(connection: redis.Redis) -> No
 def test_reading_functions_write_nothing(queue: Queue) -> None:
     queue.put(message("one", ["a"]))
     id = queue.lease().messages[0].id
-    for name, *arguments in (["stats"], ["peek", id], ["dead_letters", 5, ""]):
+    for name, *arguments in (
+        ["stats"],
+        ["peek", id],
+        ["dead_letters", 5, ""],
+        ["scan", 0, 9],
+        ["hot", 0],
+        ["result", id, 0],
+        ["explain", "id", id, 9],
+    ):
         reply: Any = queue.connection.fcall_ro(f"il1_{name}", 1, queue.key, *arguments)
         assert isinstance(reply, list)
 
