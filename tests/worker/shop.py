@@ -100,6 +100,15 @@ def move(number: int, source: str, target: str, cents: int) -> None:
 
 
 @app.task(keys="key:{number}")
+def until_lost(number: int) -> None:
+    """Ends when it has lost its lease, at its first attempt."""
+    note("begun", number)
+    while current_lease().attempt == 1 and not current_lease().lost:
+        time.sleep(0.01)
+    note("done", number)
+
+
+@app.task(keys="key:{number}")
 def die(number: int) -> None:
     """Ends its own process, at its first attempt."""
     note("begun", number)
