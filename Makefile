@@ -108,7 +108,8 @@ CARGO_TEST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=
 test-rust: ## the core: unit tests, ten million operations of random schedules, thread schedules
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
-	@$(CARGO_TEST) --package interlock-core --package interlock-engine --package interlock-hub
+	@$(CARGO_TEST) --package interlock-core --package interlock-engine \
+		--package interlock-hub --package interlock-journal
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
 	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
 

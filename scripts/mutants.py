@@ -86,7 +86,7 @@ class Fault:
     @property
     def package(self) -> str:
         """Whose tests `cargo` runs: the fault's own."""
-        found = re.match(r"crates/(interlock-core|interlock-engine|interlock-hub)/", self.file)
+        found = re.match(r"crates/(interlock-(?:core|engine|hub|journal))/", self.file)
         return found[1] if found else "interlock-core"
 
     @property

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -174,25 +176,33 @@ def test_it_must_be_entered() -> None:
         worker.__enter__()
 
 
-def test_the_fixture_is_found_by_pytest_and_costs_its_start_little(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makepyfile(
-        """
-        from interlock import App
-        app = App()
+PROGRAM = """
+from interlock import App
 
-        @app.task()
-        def f() -> None: ...
+app = App()
 
-        def test_it(interlock_testing, interlock_clock):
-            worker = interlock_testing(app)
-            f.send()
-            assert worker.run_until_idle() == 1
-            interlock_clock.advance(3)
-        """
-    )
-    pytester.runpytest_subprocess("-p", "interlock.testing.plugin").assert_outcomes(passed=1)
+@app.task()
+def f() -> None: ...
+
+def test_it(interlock_testing, interlock_clock):
+    worker = interlock_testing(app)
+    f.send()
+    assert worker.run_until_idle() == 1
+    interlock_clock.advance(3)
+"""
+
+
+def test_its_fixture_is_found_by_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"]
+    if not entry_points(group="pytest11", name="interlock"):
+        # Not installed, as in a tree that was only checked out.
+        command += ["-p", "interlock.testing.plugin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_pytest_s_start_loads_little_for_it() -> None:
     program = "import interlock.testing.plugin, sys; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from interlock.engine.operating import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.errors import Empty, LeaseLost
 from tests.cli.conftest import Command, Said
+from tests.cli.terminal import terminal
 
 
 class Running:
@@ -164,6 +166,31 @@ def test_that_somebody_else_settled_it_is_told(
     said = running.end()
     assert said.code == 1
     assert "settled by somebody else" in said.err
+
+
+@pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
+def test_ctrl_c_takes_it_back(url: str, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    with terminal("barrier", queue.name, "--url", url) as opened:
+        opened.until("waiting: 1 before it")
+        opened.process.send_signal(signal.SIGINT)
+        assert opened.rest() == 130
+        assert "Traceback" not in opened.shown
+    assert (queue.stats().unsettled, queue.stats().cancelled) == (1, 1)
+    lease.ack()
+
+
+def test_it_says_what_it_waits_for(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"before", keys="k")
+    lease = queue.get()
+    said = cli("barrier", queue.name, "--wait", "0.01")
+    assert f"waiting: 1 before it; what for: interlock queue explain {queue.name} " in said.err
+    lease.ack()
+    queue.pause()
+    said = cli("barrier", queue.name, "--wait", "0.01")
+    assert "waiting: something is paused: interlock queue explain" in said.err
+    assert queue.stats().unsettled == 0
 
 
 @pytest.mark.parametrize("words", [("--wait", "0"), ("--wait", "soon")])

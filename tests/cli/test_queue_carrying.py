@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from interlock.cli.queue.importing import Burial
 from interlock.engine.client import Client
+from interlock.engine.lease import RemoteLease
 from interlock.engine.queue import RemoteQueue
+from interlock.engine.records import Letter
 from interlock.errors import LeaseLost, ShutDown
 from interlock.retry import Retry
 from tests.cli.conftest import Command, Said
@@ -129,6 +132,18 @@ def test_dead_letters_arrive_as_dead_letters(
     assert other.stats().unsettled == 0
 
 
+def test_dead_letters_keep_the_order_in_which_they_died(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    for number in range(30):
+        queue.put(b"%d" % number, keys=f"k{number % 7}", priority=number % 5)
+        queue.get().reject("bad")
+    moved(cli, queue, file)
+    assert cli("import", other.name, "--file", file).code == 0
+    letters = cli("dead-letters", other.name, "--limit", 100, "--json").lines
+    assert [letter["payload"] for letter in letters] == [str(number) for number in range(30)]
+
+
 def test_dead_letters_are_not_put_where_a_worker_could_take_them(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
@@ -143,6 +158,49 @@ def test_dead_letters_are_not_put_where_a_worker_could_take_them(
     assert other.stats().unsettled == 1
     assert cli("import", other.name, "--file", file, "--skip-dead").code == 0
     assert (other.stats().unsettled, other.stats().dead) == (2, 0)
+
+
+def test_dead_letters_are_not_put_where_they_would_stay_alive(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"dead", keys="k")
+    queue.get().reject("bad")
+    moved(cli, queue, file)
+    other.pause("k")
+    said = cli("import", other.name, "--file", file)
+    assert said.code == 1
+    assert "is paused, or some of its keys" in said.err
+    assert other.stats().puts == 0
+
+
+def test_a_worker_that_took_a_dead_letter_is_told_of(
+    cli: Command,
+    queue: RemoteQueue[bytes],
+    other: RemoteQueue[bytes],
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for payload in (b"first", b"second"):
+        queue.put(payload, keys="k")
+        queue.get().reject("bad")
+    moved(cli, queue, file)
+    taken: list[RemoteLease[bytes]] = []
+    reject = Burial._reject
+
+    def late(burial: Burial, left: dict[int, Letter]) -> bool:
+        taken.append(other.get())
+        return reject(burial, left)
+
+    monkeypatch.setattr(Burial, "_reject", late)
+    said = cli("import", other.name, "--file", file)
+    assert said.code == 1
+    assert f"a worker serves {other.name} and took what was a dead letter" in said.err
+    # What nobody had taken is no message there.
+    assert other.stats().unsettled == 1
+    taken[0].ack()
+    monkeypatch.undo()
+    assert cli("import", other.name, "--file", file).code == 0
+    assert other.stats().dead == 2
 
 
 def test_attempts_that_were_made_are_not_given_again(
@@ -188,6 +246,13 @@ def test_a_queue_in_use_is_refused_unless_a_copy_is_wanted(
     assert cli("export", queue.name, "--live").lines[-1]["messages"] == 1
     queue.pause()
     assert cli("export", queue.name).code == 0
+    queue.resume()
+    # A key that is paused is not the queue.
+    assert queue.reopen()
+    queue.put(b"b", keys="k")
+    queue.pause("k")
+    queue.seal()
+    assert "is not paused" in cli("export", queue.name).err
     both = cli("export", queue.name, "--live", "--move")
     assert both.code == 2
 

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -20,6 +13,7 @@ from interlock.cli.queue import GROUPS
 from interlock.cli.queue.asking import SHARED
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
+from tests.cli.terminal import terminal
 from tests.hub.servers import free_port
 
 WORDS = """
@@ -122,6 +116,15 @@ def test_a_host_and_a_port_are_those_of_a_hub_as_for_its_own_commands(
     assert main(["queue", "stats", queue.name, "--url", url.partition("://")[2]]) == 0
 
 
+def test_that_memory_is_the_process_own_is_told_where_it_is_empty(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["queue", "list", "--url", "memory://"]) == 0
+    assert "no queues; memory:// has the queues of this process alone" in capsys.readouterr().out
+    assert main(["queue", "stats", "orders", "--url", "memory://"]) == 1
+    assert "there are none; memory:// has" in capsys.readouterr().err
+
+
 def test_a_url_that_is_none_is_2_and_shows_no_password(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -155,61 +158,6 @@ def test_a_queue_that_is_not_there_is_1_and_those_that_are_are_named(
 
 
 # -- On a terminal --------------------------------------------------------------------------------
-
-
-class Terminal:
-    """The command on a terminal of its own: all that it shows, and what is typed."""
-
-    def __init__(self, *words: str) -> None:
-        self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "interlock", "queue", *words],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TERM": "xterm"},
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.shown = ""
-
-    def until(self, text: str) -> None:
-        """Reads until this was shown."""
-        end = time.monotonic() + 30
-        while text not in self.shown:
-            assert time.monotonic() < end, self.shown
-            ready, _, _ = select.select([self._master], [], [], 1)
-            if ready:
-                self.shown += os.read(self._master, 4096).decode()
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def rest(self) -> int:
-        """Reads to the end, and gives the exit code."""
-        while True:
-            try:
-                some = os.read(self._master, 4096)
-            except OSError:  # Linux says so when the last one has closed it
-                break
-            if not some:
-                break
-            self.shown += some.decode()
-        return self.process.wait(30)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._master)
-
-
-@contextmanager
-def terminal(*words: str) -> Iterator[Terminal]:
-    opened = Terminal(*words)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)

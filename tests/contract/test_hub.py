@@ -1,7 +1,7 @@
 """The contract suite, mounted on a hub through the client, sync and asyncio.
 
-A hub has the system's clock. So cases that move time are left out here; the hub's functions are those
-of memory://, where they run.
+A hub has the system's clock. So cases that move time are left out here; the hub's functions are
+those of memory://, where they run.
 """
 
 import uuid
@@ -37,7 +37,11 @@ class HubHarness:
     """One client of a running hub."""
 
     name = "hub"
-    capabilities: Mapping[int | str, str] = CAPABILITIES
+    # Left out before it starts: it would leave a handler that hangs.
+    capabilities: Mapping[int | str, str] = {
+        **CAPABILITIES,
+        "24_a_handlers_own_timeout_revokes_its_lease": "no test moves the clock of a hub",
+    }
 
     def __init__(self, address: str) -> None:
         self.clock = SystemClock()

@@ -233,7 +233,7 @@ class Model:
             if self.sealed and not self.unsettled():
                 return ["", "", "sealed", "0"]
             waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
-            return ["", "", str(min(waits)) if waits else "", "0"]
+            return ["", "", str(max(min(waits) - self.now, 0)) if waits else "", "0"]
         self.fence = max(self.fence + 1, self.now)
         deadline = self.now + duration
         reply = [str(self.fence), str(deadline), "", str(len(taken))]

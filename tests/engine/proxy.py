@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -93,6 +94,19 @@ def cutting(word: bytes, times: int = 1, keep: int = 0) -> Spoil:
         if word in data and left[0] > 0:
             left[0] -= 1
             return data[:keep] if keep else None
+        return data
+
+    return spoil
+
+
+def delaying(seconds: float, times: int = 1) -> Spoil:
+    """Holds data back for so long, so many times."""
+    left = [times]
+
+    def spoil(data: bytes) -> bytes:
+        if left[0] > 0:
+            left[0] -= 1
+            time.sleep(seconds)
         return data
 
     return spoil

@@ -297,7 +297,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
 LEFT = {"c", "o", "clock"} | {f"k:{consumer}" for consumer in (*CONSUMERS, "last")}
 # Who waits, and what would wake them: they leave when their wait is over, by the server's clock.
-WAITING = ("w:", "wake:", "room")
+WAITING = ("w:", "told:", "wake:", "room")
 
 
 def in_order(name: str, reply: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import threading
 import uuid
 import warnings
@@ -32,7 +33,8 @@ from interlock.engine.client import Client
 from interlock.engine.keeping import Grant
 from interlock.engine.library import Library
 from interlock.engine.queue import RemoteQueue
-from tests.hub.servers import redis_server
+from tests.hub.certificates import Authority
+from tests.hub.servers import needs_hub, redis_server
 
 AT_ONCE = Retry(attempts=None, first=0)
 
@@ -420,3 +422,64 @@ def test_an_interrupted_get_gives_back_what_it_leased(client: Client, name: str)
         await client.aio.close()
 
     asyncio.run(main())
+
+
+def test_a_get_that_a_signal_interrupts_gives_back_what_it_leased(queue: RemoteQueue[Any]) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        for n in range(5):
+            main = threading.main_thread().ident
+            assert main is not None
+            timer = threading.Timer(0.02, signal.pthread_kill, (main, signal.SIGUSR1))
+            timer.start()
+            with pytest.raises(Interrupted):
+                queue.get()
+            timer.join()
+            queue.put(n)
+            lease = queue.get(timeout=20)
+            assert (lease.payload, lease.attempt) == (n, 1)
+            lease.ack()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_full_server_takes_nothing_and_drains(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as (host, port), connect(f"redis://{host}:{port}") as client:
+        queue = client.queue("orders", bytes)
+        queue.put(b"x" * 1000)
+        with redis.Redis(host=host, port=port) as server:
+            server.config_set("maxmemory", "1")
+            with pytest.raises(interlock.Full, match="memory limit"):
+                queue.put(b"y")
+            with queue.get() as payload:
+                assert len(payload) == 1000
+            server.config_set("maxmemory", "0")
+        assert queue.put(b"y")
+        assert queue.stats().acks == 1
+
+
+def test_a_connection_with_tls_trusts_the_authority_that_is_named_and_no_other(
+    tmp_path: Path,
+) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "other")
+    signed = authority.sign("localhost")
+    needs_hub()
+    tls = {"port": 0, "cert": str(signed.cert), "key": str(signed.key)}
+
+    async def aio(url: str) -> None:
+        async with connect(url) as client:
+            assert await client.queue("orders").put(1)
+
+    with interlock.Hub(port=0, workers=1, tls=tls) as hub:
+        url = f"rediss://localhost:{hub.tls_port}?timeout=1&ca="
+        with connect(url + str(authority.cert)) as client:
+            assert client.queue("orders").put(1)
+        asyncio.run(aio(url + str(authority.cert)))
+        with connect(url + str(stranger.cert)) as client, pytest.raises(EngineUnavailable):
+            client.queue("orders").put(1)

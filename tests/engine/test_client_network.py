@@ -12,7 +12,7 @@ import pytest
 from interlock import EngineUnavailable, LeaseLost, connect
 from interlock.engine.client import Client
 from interlock.engine.queue import RemoteQueue
-from tests.engine.proxy import Proxy, cutting, proxied
+from tests.engine.proxy import Proxy, cutting, delaying, proxied
 
 REPLY = b"*"
 """Every reply of a function is an array."""
@@ -152,6 +152,18 @@ def test_a_change_that_never_left_is_made_again(queue: RemoteQueue[Any], proxy: 
         queue.cancel(id)
     proxy.heal()
     assert queue.cancel(id)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.6])
+def test_a_delay_doubles_nothing(queue: RemoteQueue[Any], proxy: Proxy, seconds: float) -> None:
+    # The longer one is beyond what one attempt waits of the 2 s: the call is repeated meanwhile.
+    for way in ("requests", "replies"):
+        setattr(proxy, way, delaying(seconds))
+        queue.put(way)
+        with queue.get_nowait() as payload:
+            assert payload == way
+    stats = queue.stats()
+    assert (stats.puts, stats.leases, stats.acks) == (2, 2, 2)
 
 
 def test_replies_split_into_bytes_are_put_together(queue: RemoteQueue[Any], proxy: Proxy) -> None:

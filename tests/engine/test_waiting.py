@@ -195,3 +195,28 @@ def test_who_does_not_wait_leaves_nothing(connection: redis.Redis) -> None:
     queue = Queue(connection, uuid.uuid4().hex)
     queue.lease()
     assert queue.parts() <= {"c"}
+
+
+def test_one_is_told_of_what_falls_due_before_anybody_would_ask(queue: Queue) -> None:
+    for name in "ab":
+        wait(queue, name)
+    queue.put(message("later", delay=LONG))
+    assert elements(queue, "wake:any") == 1
+    queue.connection.lpop(f"{queue.key}:wake:any")
+    asked = queue.call("lease", "a", 0, WAIT, 1, LONG, "any")
+    assert asked[2] != ""
+    # One that waits knows now: nobody is woken for what falls due after that.
+    queue.put(message("even later", delay=2 * LONG))
+    assert elements(queue, "wake:any") == 0
+    queue.put(message("sooner", delay=LONG // 2))
+    assert elements(queue, "wake:any") == 1
+
+
+def test_who_waits_is_told_of_the_end_of_anothers_lease(queue: Queue) -> None:
+    wait(queue, "w")
+    queue.put(message("one"))
+    queue.connection.delete(f"{queue.key}:wake:any")
+    # Another consumer is quicker, and may die with it.
+    assert queue.payloads() == ["one"]
+    assert elements(queue, "wake:any") == 1
+    assert queue.call("lease", "w", 0, WAIT, 1, LONG, "any")[2] != ""

@@ -12,6 +12,7 @@ from typing import Any, assert_type
 from interlock import (
     AsyncLease,
     AsyncQueue,
+    AsyncRemoteLease,
     Consumer,
     DeadLetter,
     Explanation,
@@ -24,9 +25,12 @@ from interlock import (
     Message,
     NotDrained,
     Reject,
+    RemoteLease,
+    RemoteQueue,
     Retry,
     RetryAfter,
     Stats,
+    connect,
     current_lease,
 )
 from interlock.hub.client import Client, Published
@@ -135,3 +139,23 @@ def hubs() -> None:
             assert_type(client.publish("a", b"x"), int)
             assert_type(client.message(timeout=1), Published | None)
         assert_type(hub.stop(0.5), int)
+
+
+async def engines() -> None:
+    with connect("memory://") as client:
+        queue = client.queue("orders", Order, maxsize=5, retry=Retry())
+        assert_type(queue, RemoteQueue[Order])
+        assert_type(client.queue("any"), RemoteQueue[Any])
+        assert_type(queue.put(Order(1, "a", 5), keys="a", result_ttl=5), int)
+        lease = queue.get(timeout=1)
+        assert_type(lease, RemoteLease[Order])
+        with lease as order:
+            assert_type(order, Order)
+        answers, leases = queue.exchange([], 5)
+        assert_type(answers, list[str])
+        assert_type(leases, list[RemoteLease[Order]])
+    async with connect("memory://") as aio:
+        remote = aio.queue("orders", Order)
+        assert_type(await remote.get(), AsyncRemoteLease[Order])
+        async with await remote.get() as order:
+            assert_type(order, Order)

@@ -15,6 +15,7 @@ app = App(audit=True, retry=Retry(first=0.01))
 SCHEMA = """
 create table if not exists begun (task, number, process, attempt, token);
 create table if not exists done (task, number, process, attempt, token);
+create table if not exists refused (task, number, process, attempt, token);
 create table if not exists account (name primary key, cents, token);
 create table if not exists moved (number primary key);
 """
@@ -95,6 +96,15 @@ def move(number: int, source: str, target: str, cents: int) -> None:
             )
     opened.execute("commit")
     opened.close()
+    note("done", number)
+
+
+@app.task(keys="key:{number}")
+def until_lost(number: int) -> None:
+    """Ends when it has lost its lease, at its first attempt."""
+    note("begun", number)
+    while current_lease().attempt == 1 and not current_lease().lost:
+        time.sleep(0.01)
     note("done", number)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
@@ -334,3 +335,34 @@ def descendants(pid: int) -> list[int]:
         children += (task / "children").read_text().split()
     found = {int(child) for child in children}
     return sorted(found | {one for child in found for one in descendants(child)})
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_a_handler_sees_that_its_lease_was_revoked(workers: Workers, pool: str) -> None:
+    worker = workers.start("--pool", pool, "--concurrency", "2", "--lease", "1").ready()
+    job = shop.until_lost.send(1)
+    wait_for(lambda: bool(begun(workers)), "not begun")
+    assert shop.app._queue("default").revoke(job.id)
+    drained()
+    wait_for(lambda: len(workers.rows("select * from done")) == 2, "it did not see it")
+    assert worker.stopped() == 0, worker.output
+
+
+def test_a_violation_ends_in_an_error_and_1(workers: Workers, tmp_path: Path) -> None:
+    # What a worker on this machine would have noted, had it been given a message behind this one.
+    worker = workers.start().ready()
+    (journal,) = (tmp_path / "runtime" / "interlock" / "audit").iterdir()
+    behind = 2**52
+    key = base64.b64encode(b"slow:1").decode()
+    with journal.open("a") as file:
+        for what in ("begun", "ended"):
+            event = [what, "other:1", behind, behind, 1, 1, [key], []]
+            file.write("\n" + json.dumps(event, separators=(",", ":")))
+    job = shop.slow.send(1, 0.0)
+    drained()
+    assert worker.stopped() == 1, worker.output
+    assert f"the auditor: message {job.id} (sequence {job.id}, attempt 1, token" in worker.output
+    assert f"began after one that stands behind it on key 'slow:1': message {behind}" in (
+        worker.output
+    )
+    assert "the auditor found 1 violations" in worker.output

@@ -104,6 +104,10 @@ impl Queue {
             }
             Err(No::Refused(refused)) => Err(refused),
             Err(No::Full(_)) if waits => {
+                let bytes: u64 = (0..args.len()).map(|i| args.get(i).len() as u64 + 16).sum();
+                if bytes > cx.free() {
+                    return Err(put::out_of_memory());
+                }
                 let owned = (0..args.len()).map(|i| args.get(i).into()).collect();
                 Ok(self.park(caller, Want::Room(owned), cx))
             }

@@ -1,4 +1,4 @@
-//! Durable queues: what a [`Journal`](crate::Journal) records, in the journal of `interlock-journal`.
+//! Durable queues: what a [`Journal`] records, in the journal of `interlock-journal`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -364,5 +364,24 @@ impl Replay for Replayer<'_> {
             self.names.remove(&record.queue);
         }
         made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Function};
+
+    #[test]
+    fn every_function_that_changes_something_has_a_number_of_its_own() {
+        for function in Function::ALL.iter().filter(|function| function.class() != Class::Read) {
+            let mut named = FUNCTIONS.iter().filter(|(_, name)| *name == function.name());
+            assert!(named.next().is_some(), "{}", function.name());
+        }
+        let mut codes: Vec<u8> = FUNCTIONS.iter().map(|(code, _)| *code).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), FUNCTIONS.len());
+        assert!(!codes.contains(&NAME));
     }
 }

@@ -47,6 +47,7 @@ mod calls;
 mod consumers;
 mod declare;
 mod dump;
+#[cfg(target_os = "linux")]
 pub mod durable;
 mod explain;
 mod function;

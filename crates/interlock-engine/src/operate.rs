@@ -136,6 +136,7 @@ impl Queue {
             let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();
             let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
             if count > 0 {
+                cx.record_budget(self);
                 cx.record(self, "purged", &ids);
             }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));

@@ -25,6 +25,10 @@ impl Body {
     }
 }
 
+/// Bytes that a queue takes without anything in it, and that a result or a dedup string takes, about.
+const EMPTY: u64 = 4096;
+const KEPT_OVERHEAD: u64 = 200;
+
 pub struct Queue {
     pub name: Box<[u8]>,
     pub scheduler: Scheduler<Body>,
@@ -91,7 +95,9 @@ impl Queue {
 
     /// Bytes it takes, about.
     pub fn total_weight(&self) -> u64 {
-        self.weight + self.results.bytes + self.consumers.weight() + 4096
+        let kept = (self.results.len() + self.scheduler.dedup_strings()) as u64 * KEPT_OVERHEAD;
+        let told = self.results.bytes + self.consumers.weight() + self.waiting.bytes;
+        self.weight + told + kept + EMPTY
     }
 
     #[inline]

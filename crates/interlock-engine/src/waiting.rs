@@ -42,6 +42,8 @@ pub enum Want {
 pub struct Waiting {
     all: BTreeMap<u64, Waiter>,
     next: u64,
+    /// Of the puts that wait.
+    pub bytes: u64,
     /// For any work, for keyed, for unkeyed; for room.
     lines: [BTreeSet<u64>; 4],
     for_results: HashMap<u64, Vec<u64>, foldhash::fast::RandomState>,
@@ -59,6 +61,10 @@ pub fn line_of(kind: Kind) -> usize {
         Kind::Keyed => 1,
         Kind::Unkeyed => 2,
     }
+}
+
+fn bytes_of(args: &[Box<[u8]>]) -> u64 {
+    args.iter().map(|arg| arg.len() as u64 + 16).sum()
 }
 
 impl Waiting {
@@ -86,7 +92,10 @@ impl Waiting {
     pub fn insert(&mut self, order: u64, waiter: Waiter) {
         match &waiter.want {
             Want::Lease(wanted, _) => drop(self.lines[line_of(wanted.kind)].insert(order)),
-            Want::Room(_) => drop(self.lines[ROOM].insert(order)),
+            Want::Room(args) => {
+                self.bytes += bytes_of(args);
+                self.lines[ROOM].insert(order);
+            }
             Want::Result(id) => self.for_results.entry(*id).or_default().push(order),
         }
         self.until.insert((waiter.until, order));
@@ -101,7 +110,10 @@ impl Waiting {
         let waiter = self.all.remove(&order)?;
         match &waiter.want {
             Want::Lease(wanted, _) => drop(self.lines[line_of(wanted.kind)].remove(&order)),
-            Want::Room(_) => drop(self.lines[ROOM].remove(&order)),
+            Want::Room(args) => {
+                self.bytes -= bytes_of(args);
+                self.lines[ROOM].remove(&order);
+            }
             Want::Result(id) => {
                 if let Some(orders) = self.for_results.get_mut(id) {
                     orders.retain(|&one| one != order);

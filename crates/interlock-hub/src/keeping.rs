@@ -8,6 +8,7 @@ use interlock_engine::durable::Durable;
 use parking_lot::{Condvar, Mutex};
 
 use crate::events::Level;
+use crate::reactor::worker::now;
 use crate::shared::Shared;
 
 /// Ends the thread.
@@ -35,42 +36,26 @@ impl Stop {
 
 /// Until it is stopped; then all is on disk, and nothing is recorded any more.
 pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {
-    let Some(journal) = durable.journal() else { return };
     let log = |level, text: String| shared.events.log(level, format!("journal: {text}"));
     let mut troubled = false;
-    let mut limit = SNAPSHOT;
     while !stop.within(TICK) {
-        let kept = journal.tick().and_then(|()| match journal.wants_segment() {
-            true => journal.prepare().map(drop),
-            false => Ok(()),
-        });
+        let kept = durable.upkeep(&shared.queues.engine, now());
         match &kept {
-            Ok(()) if troubled => log(Level::Info, "it takes records again".into()),
+            Ok(Some(made)) => {
+                let (queues, bytes) = (made.queues, made.bytes);
+                log(Level::Info, format!("a snapshot of {queues} queues, {bytes} bytes"));
+            }
+            Ok(None) if troubled => log(Level::Info, "it takes records again".into()),
             // Said once: it lasts until somebody does something.
             Err(refused) if !troubled => log(Level::Warning, refused.to_string()),
             _ => {}
         }
         troubled = kept.is_err();
-        if journal.bytes() >= limit && !troubled {
-            match durable.snapshot(&shared.queues.engine) {
-                Ok(made) => {
-                    // Or a queue that stays large would be written again and again.
-                    limit = SNAPSHOT.max(made.bytes);
-                    let (queues, bytes) = (made.queues, made.bytes);
-                    log(Level::Info, format!("a snapshot of {queues} queues, {bytes} bytes"));
-                }
-                Err(error) => {
-                    limit = journal.bytes() + SNAPSHOT;
-                    log(Level::Warning, format!("no snapshot could be made: {error}"));
-                }
-            }
-        }
     }
-    if let Err(refused) = journal.close() {
+    let closed = durable.journal().map_or(Ok(()), |journal| journal.close());
+    if let Err(refused) = closed {
         log(Level::Warning, format!("at the end: {refused}"));
     }
 }
 
-const TICK: Duration = Duration::from_secs(1);
-/// Bytes of records after which a snapshot is made, at least.
-const SNAPSHOT: u64 = 256 << 20;
+const TICK: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`storage`] | what a journal asks of a disk; the real one, and one that fails as a seed says |
 //! | [`record`] | one call as bytes, with its checksum |
-//! | [`file`] | names and heads of segments and snapshots |
+//! | [`mod@file`] | names and heads of segments and snapshots |
 //! | [`journal`] | appending, group commit, rotation, and what happens when the disk fails or is full |
 //! | [`snapshot`] | writing the state of all queues, so that old segments can go |
 //! | [`recovery`] | reading it all again: what is whole, what is torn, what is damaged |

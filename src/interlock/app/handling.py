@@ -55,12 +55,16 @@ class Invoked:
 
     def run(self) -> bytes | None:
         """Calls the function between the hooks."""
+        if not self._hooks.handling:
+            return self._kept(self._task.function(*self.call.args, **self.call.kwargs))
         with self._hooked() as handling:
             result = self._task.function(*handling.args, **handling.kwargs)
             return self._ended(handling, result)
 
     async def arun(self) -> bytes | None:
         """Calls and awaits it between the hooks."""
+        if not self._hooks.handling:
+            return self._kept(await self._task.function(*self.call.args, **self.call.kwargs))
         with self._hooked() as handling:
             result = await self._task.function(*handling.args, **handling.kwargs)
             return self._ended(handling, result)
@@ -83,8 +87,11 @@ class Invoked:
             raise
 
     def _ended(self, handling: Handling, result: Any) -> bytes | None:
-        kept = None
-        if self._task.declared.result_ttl > 0:
-            kept = envelope.encode_result(self.task, result)
+        kept = self._kept(result)
         self._hooks.after("after_handle", handling, result)
         return kept
+
+    def _kept(self, result: Any) -> bytes | None:
+        if self._task.declared.result_ttl > 0:
+            return envelope.encode_result(self.task, result)
+        return None

@@ -77,16 +77,23 @@ class Hooks:
 
     def __init__(self) -> None:
         self._of: dict[str, list[Callable[..., object]]] = {name: [] for name in HOOKS}
+        self.handling = False
+        """There are hooks around handlers."""
 
     def add(self, name: str, hook: Callable[..., object]) -> None:
         """One more of that name."""
         if not callable(hook):
             raise TypeError(f"{name}(): {type(hook).__name__} is given; allowed: a function")
         self._of[name].append(hook)
+        self._look()
 
     def remove(self, name: str, hook: Callable[..., object]) -> None:
         """One that was added."""
         self._of[name].remove(hook)
+        self._look()
+
+    def _look(self) -> None:
+        self.handling = any(self._of[name] for name in HOOKS if not name.endswith("_send"))
 
     def use(self, middleware: object) -> None:
         """All methods of an object that are named as hooks are. Raises TypeError where none is."""

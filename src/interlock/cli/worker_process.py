@@ -39,6 +39,10 @@ class WorkerProcess:
             signal.signal(number, lambda *_: self._events.put(word))
         self._ready = tell_supervisor(self._events.put)
         self._worker: Worker | None = None
+        self._changes: Changes | None = None
+        if given.watch:
+            # Before the app is imported: what is changed from then on is noticed.
+            self._changes = Changes(self._changed, likely(given.app))
 
     def prepare(self, app: App) -> None:
         """Makes the worker. Raises NoApp and ValueError where the flags do not fit the app."""
@@ -77,14 +81,13 @@ class WorkerProcess:
         """Until a signal, a change or a fault."""
         assert self._worker is not None
         worker, given = self._worker, self._given
-        changes = Changes(self._changed)
         try:
             worker.start()
         except (ValueError, OSError) as error:
             print(f"interlock: {error}", file=sys.stderr, flush=True)
             return 2
-        if given.watch:
-            changes.start()
+        if self._changes is not None:
+            self._changes.start()
         with Answering(self._tell), ReadyFile(given.ready_file) as ready_file:
             threading.Thread(target=self._say_when_ready, args=(ready_file,), daemon=True).start()
             what = self._events.get()
@@ -92,7 +95,8 @@ class WorkerProcess:
             if what != "broken":
                 print("interlock worker: stopping", file=sys.stderr, flush=True)
             code = self._end(worker, what)
-        changes.stop()
+        if self._changes is not None:
+            self._changes.stop()
         self._app.close()
         if what.startswith("changed") and code is not None:
             self._again()
@@ -110,14 +114,9 @@ class WorkerProcess:
 
     def wait_for_change(self) -> int:
         """The app cannot be imported: begins again when its files are changed."""
+        assert self._changes is not None
+        self._changes.start()
         print("interlock worker: waiting for a change", file=sys.stderr, flush=True)
-        module = self._given.app.partition(":")[0].replace(".", os.sep)
-        likely = {
-            os.path.join(folder or os.getcwd(), file)
-            for folder in sys.path
-            for file in (f"{module}.py", os.path.join(module, "__init__.py"))
-        }
-        Changes(self._changed, likely).start()
         if self._events.get().startswith("changed"):
             self._again()
         return 0
@@ -193,6 +192,16 @@ class WorkerProcess:
         sys.stdout.flush()
         sys.stderr.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environment)
+
+
+def likely(reference: str) -> set[str]:
+    """The files that the app's module would be, wherever it is looked for."""
+    module = reference.partition(":")[0].replace(".", os.sep)
+    return {
+        os.path.join(folder or os.getcwd(), file)
+        for folder in sys.path
+        for file in (f"{module}.py", os.path.join(module, "__init__.py"))
+    }
 
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"

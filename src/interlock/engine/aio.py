@@ -459,9 +459,6 @@ class AsyncRemoteQueue(Generic[T]):
                 await lease.nack(None, error)
         return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
 
-    async def _revoke_token(self, token: int, id: int) -> bool:
-        return await self.revoke(id)
-
     def _encode_result(self, result: Any) -> bytes:
         return self._handle.encode_result(result)
 

@@ -160,6 +160,16 @@ class Handle:
             extra={"queue": self.name, "id": lease.id, "attempt": lease.attempt},
         )
 
+    def log_unrevoked(self, id: int, error: Exception) -> None:
+        """A handler ran too long, and its lease could not be revoked: it runs out by itself."""
+        _log.warning(
+            "queue %r: the lease of message %d could not be revoked: %s",
+            self.name,
+            id,
+            error,
+            extra={"queue": self.name, "id": id},
+        )
+
     def settling(self, leases: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Those that are open, and those that were settled before."""
         return [one for one in leases if one._state == 0], [one for one in leases if one._state]

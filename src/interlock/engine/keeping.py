@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from interlock.engine.watching import Watch
 
 _EXPLAINED = 20
+_IDLE = 5.0
+"""Seconds after which a keeper that holds nothing looks again, if it held something before."""
 _log = logging.getLogger("interlock.queue")
 
 
@@ -81,6 +83,8 @@ class Keeper:
         self._ring = ring
         self._held: dict[int, weakref.ref[Grant]] = {}
         self._abandoned: collections.deque[tuple[Operations, wire.Settlement]] = collections.deque()
+        self._used = False
+        """Something was held since the last look."""
         self._watches: dict[int, Watch] = {}
         """By the put that began it, those that have a look to come."""
         self._next: float | None = None
@@ -90,6 +94,7 @@ class Keeper:
         """Renews it until it is let go, settled, or garbage."""
         key = id(grant)
         held = self._held
+        self._used = True
         held[key] = weakref.ref(grant, lambda _: held.pop(key, None))
         if self._next is None or grant.due < self._next:
             self._next = grant.due
@@ -168,6 +173,10 @@ class Keeper:
             ),
             default=None,
         )
+        if self._next is None and self._used:
+            # Somebody holds one for a moment and will hold the next: to be rung for each is dear.
+            self._next = time.monotonic() + _IDLE
+        self._used = False
         looks = [watch.due for watch in list(self._watches.values()) if watch.due is not None]
         if looks:
             first = min(looks)

@@ -17,6 +17,9 @@ from interlock.errors import EngineUnavailable, ShutDown
 
 R = TypeVar("R")
 _log = logging.getLogger("interlock.queue")
+_FAREWELL = 1.0
+"""Seconds for which a cancelled call waits until what it leased is given back; then that goes on
+without it."""
 _AGAIN = 0.5
 """Seconds after which an engine that was not there is tried again."""
 
@@ -39,7 +42,7 @@ class Home:
         self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None, shown: str
     ) -> R:
         """Runs a flow on a seat of its own."""
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._tend(), name="interlock-leases")
         seat = (
             self._free.pop()
@@ -48,19 +51,28 @@ class Home:
         )
         self._busy[seat] = handle
         left: list[Flow[Any]] = []
+        mine = True
         try:
             if self.keeper.has_abandoned:
                 await self._settle_abandoned(seat)
             return await run_async(make(seat), seat, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {shown} is closed") from None
-        finally:
+        except asyncio.CancelledError:
             if left:
-                # Cancelled: the caller does not wait for the engine.
-                task = self._loop.create_task(self._finish(left[0], seat))
+                task = self._loop.create_task(self._finish(left.pop(), seat))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            else:
+                mine = False
+                # So that what was leased is there again when the cancelled call has ended.
+                until = self._loop.time() + _FAREWELL
+                while not task.done() and (left_over := until - self._loop.time()) > 0:
+                    # Cancelled again, as a task group does: it ends soon enough.
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.wait([task], timeout=left_over)
+            raise
+        finally:
+            if mine:
                 self._give(seat)
 
     def ring(self) -> None:
@@ -93,7 +105,11 @@ class Home:
     def _give(self, seat: Seat[Any]) -> None:
         self._busy.pop(seat, None)
         seat.rest()
-        self._free.append(seat)
+        if self._task is None or self._task.done():
+            # The loop ends, or this was closed.
+            seat.close()
+        else:
+            self._free.append(seat)
 
     async def _finish(self, flow: Flow[Any], seat: Seat[Any]) -> None:
         await finish_async(flow, seat)
@@ -109,9 +125,8 @@ class Home:
                     async with asyncio.timeout(left):
                         await self._bell.wait()
         finally:
-            seat.close()
-            # Without a word the loop ends: asyncio.run cancels this task, and nobody else closes.
-            for other in self._free:
+            # asyncio.run cancels this task when the loop ends without a word: nobody else closes.
+            for other in [seat, *self._free]:
                 other.close()
 
     async def _settle_abandoned(self, seat: Seat[Any]) -> None:

@@ -20,6 +20,11 @@ Word = str | bytes | int
 class Caller(Protocol):
     """How the functions of a server are called."""
 
+    @property
+    def is_local(self) -> bool:
+        """The queues are those of this process alone."""
+        ...
+
     def call(self, function: str, queue: str, *arguments: Word) -> Sequence[bytes]:
         """Calls `il1_` and `function` on a queue, and gives the reply. Raises InterlockError for
         what the server refuses, and for a server that does not answer."""
@@ -45,6 +50,8 @@ class Operator:
         self.call = caller.call
         self.numbered = caller.numbered
         self._caller = caller
+        self.note = NOTE if caller.is_local else ""
+        """What has to be said where nothing was found."""
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
@@ -144,6 +151,8 @@ class Operator:
 
     def remove(self, queue: str) -> None:
         """Drops a queue that nobody uses any more, with all that is in it."""
+        # A put whose caller has gone may be on its way yet.
+        self.call("seal", queue)
         for what in ("pending", "dead"):
             while self.call("purge", queue, what) != [b"0"]:
                 pass
@@ -158,6 +167,7 @@ class Operator:
         return [(int(id), known == b"1") for id, known in reply]
 
 
+NOTE = "; memory:// has the queues of this process alone"
 MANY = 100_000
 PAGE = 512
 """Messages, dead letters or keys of one round trip."""

@@ -11,12 +11,15 @@ from interlock.engine import wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow, Nap
+from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
 from interlock.errors import EngineUnavailable, Full, NotDrained, ShutDown
 from interlock.message import HotKey, Kind
 
 R = TypeVar("R")
 
+_LOOKS = 1000
+"""How often who does not wait asks again for what is due at once."""
 _ROOM = 1.0
 """Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
 without any call."""
@@ -47,6 +50,8 @@ class Operations:
                 asked = (wire.micros(seconds), *arguments)
                 reply = yield from self._numbered(seat, seat.number(), seconds, "put", *asked)
                 return wire.puts(reply)
+            except OutOfMemory:
+                raise
             except Full:
                 if wait.over(until):
                     raise
@@ -68,7 +73,7 @@ class Operations:
         """
         lease = (min(limit, wire.MAX_BATCH), wire.micros(self.lease), kind)
         answers: list[bytes] = []
-        call = 0
+        call = looks = 0
         try:
             while True:
                 if not settlements:
@@ -86,9 +91,13 @@ class Operations:
                     leased = wire.leased(reply)
                 if leased.sealed and not settlements:
                     raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
-                if leased.messages or leased.sealed or wait.over(until):
+                # What one call does not finish is due at once: then even who does not wait asks
+                # again, or would be told that nothing is ready where something is.
+                unfinished = leased.due == 0 and looks < _LOOKS
+                if leased.messages or leased.sealed or (wait.over(until) and not unfinished):
                     return answers, leased
                 settlements, call = (), 0
+                looks += 1
                 suffix = f"wake:{kind}"
                 yield from wait.doze(self.engine, seat, self.key, suffix, seconds, leased.due)
         except Abandoned:

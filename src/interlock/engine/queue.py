@@ -15,7 +15,7 @@ from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
 from interlock.engine.lease import RemoteLease
 from interlock.engine.seat import Seat
-from interlock.errors import Empty, LeaseLost
+from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Stats
 from interlock.retry import Retry, Seconds
@@ -457,7 +457,12 @@ class RemoteQueue(Generic[T]):
         return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
 
     def _revoke_token(self, token: int, id: int) -> bool:
-        return self.revoke(id)
+        """For the thread that watches over handlers, which has nobody to raise to."""
+        try:
+            return self.revoke(id)
+        except InterlockError as error:
+            self._handle.log_unrevoked(id, error)
+            return False
 
     def _encode_result(self, result: Any) -> bytes:
         return self._handle.encode_result(result)

@@ -12,6 +12,10 @@ from interlock.errors import (
 )
 
 
+class OutOfMemory(Full):
+    """The server is at its memory limit; other than for room in a queue, nobody waits for that."""
+
+
 def error_of(error: Refused, function: str, key: str, address: str) -> Exception:
     """The exception for an error reply that will not pass."""
     code, text = error.code, str(error).partition(" ")[2] or str(error)
@@ -19,7 +23,7 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
     if code == "FULL":
         return Full(f"queue {name!r} is full: {text}")
     if code == "OOM":
-        return Full(
+        return OutOfMemory(
             f"{address} is at its memory limit and takes no puts until messages are settled "
             f"(queue {name!r})"
         )

@@ -19,6 +19,7 @@ class Server:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._engine = client._engine
+        self.is_local = client._engine.target.kind == "memory"
 
     def call(self, function: str, queue: str, *arguments: Argument) -> Sequence[bytes]:
         """Calls `il1_` and `function` on a queue; asked again if the reply is lost."""

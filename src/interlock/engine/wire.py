@@ -171,13 +171,8 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
         )
         at = end
     sealed = due == b"sealed"
-    left = None if sealed or not due else _left(int(due))
+    left = None if sealed or not due else int(due) / 1e6
     return Leased(int(token or 0), messages, left, sealed)
-
-
-def _left(due: int) -> float:
-    # A library of before it was a duration tells a time, by a clock that is not known here.
-    return due / 1e6 if due < MAX_SPAN else 1.0
 
 
 def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
@@ -284,8 +279,6 @@ def pairs(reply: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     return ((name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True))
 
 
-MAX_SPAN = 10**15
-"""No duration is longer, in µs."""
 MAX_TEXT = 1024
 MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096

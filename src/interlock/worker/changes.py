@@ -37,11 +37,11 @@ class Changes:
         self._more = more or set()
         self._seen: dict[str, int] = {}
         self._stop = threading.Event()
+        self._look()
         self._thread = threading.Thread(target=self._run, name="interlock-watch-files", daemon=True)
 
     def start(self) -> None:
-        """Begins to look. What was changed before is not noticed."""
-        self._look()
+        """Begins to look, at what was there when this was made, and at what was imported since."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -49,10 +49,10 @@ class Changes:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY):
-            if (path := self._look()) is not None:
-                self._changed(path)
+        while (path := self._look()) is None:
+            if self._stop.wait(EVERY):
                 return
+        self._changed(path)
 
     def _look(self) -> str | None:
         """The first that is not as it was when it was first seen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import json
 import logging
@@ -47,6 +48,8 @@ class _Link:
         self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._main = threading.get_ident()
         self._task: asyncio.Task[Any] | None = None
+        self._lost: tuple[int, int] | None = None
+        """Id and token of the lease of which the worker said so last."""
         root = logging.getLogger()
         root.handlers[:] = [_Records(self)]
         root.setLevel(level)
@@ -64,6 +67,7 @@ class _Link:
             runner: asyncio.Runner | None = None
             while (message := self._work.get()) is not None:
                 lease = TaskLease(**message)
+                lease._is_lost = functools.partial(self._is_lost, lease)
                 try:
                     invocation = tasks.prepare(lease)
                 except Exception as error:
@@ -104,11 +108,16 @@ class _Link:
                 os._exit(1)
             if what == "handle":
                 self._work.put(value)
+            elif what == "lost":
+                self._lost = value
             elif what == "stack":
                 self.send("stack", self._stack())
             else:
                 self._work.put(None)
                 return
+
+    def _is_lost(self, lease: TaskLease) -> bool:
+        return self._lost == (lease.id, lease.token)
 
     def _stack(self) -> str:
         if (task := self._task) is not None:

@@ -42,9 +42,11 @@ class Keeper:
         give_back: Callable[[Running], None],
         revoke: Callable[[Running, float], None],
         put_back: Callable[[Aside], None],
+        tell_lost: Callable[[Running], None],
     ) -> None:
         self._running = running
         self._give_back, self._revoke, self._put_back = give_back, revoke, put_back
+        self._tell_lost = tell_lost
         self._bell = threading.Condition()
         self._asleep = False
         self._stopped = False
@@ -124,7 +126,10 @@ class Keeper:
             if each.started is None:
                 if now - each.offered > LONGEST_UNSTARTED:
                     self._give_back(each)
-            elif (limit := each.invocation.timeout) is not None and now - each.started >= limit:
+                continue
+            if each.held.lost:
+                self._tell_lost(each)
+            if (limit := each.invocation.timeout) is not None and now - each.started >= limit:
                 self._revoke(each, limit)
         with self._bell:
             due = [aside for aside in self._aside if aside.until <= now]

@@ -61,6 +61,9 @@ class LoopPool:
         if isinstance(running.at, asyncio.Task) and self._loop is not None:
             self._loop.call_soon_threadsafe(running.at.cancel)
 
+    def tell_lost(self, running: Running) -> None:
+        """See ``Pool``: the handler's lease knows by itself."""
+
     def close(self) -> None:
         """See ``Pool``."""
         if self._loop is not None:

@@ -73,6 +73,11 @@ class ProcessPool:
         if isinstance(running.at, _Child):
             running.at.kill(running)
 
+    def tell_lost(self, running: Running) -> None:
+        """See ``Pool``."""
+        if isinstance(running.at, _Child):
+            running.at.tell_lost(running)
+
     def close(self) -> None:
         """See ``Pool``."""
         with self.lock:
@@ -118,6 +123,7 @@ class _Child:
         self.busy: Running | None = None
         self._failures = 0
         self._killed_for: Running | None = None
+        self._told_lost: Running | None = None
         self._stack: collections.deque[str] = collections.deque()
         self._stack_bell = threading.Semaphore(0)
         self._sending = threading.Lock()
@@ -146,6 +152,12 @@ class _Child:
             self._stack.popleft()
         self._send(("stack", None))
         return self._stack.popleft() if self._stack_bell.acquire(timeout=2.0) else ""
+
+    def tell_lost(self, running: Running) -> None:
+        """Tells it once, if it still handles this."""
+        if self.busy is running and self._told_lost is not running:
+            self._told_lost = running
+            self._send(("lost", (running.held.id, running.held.token)))
 
     def kill(self, running: Running) -> None:
         """Ends the process, if it still handles this."""

@@ -80,5 +80,8 @@ class Pool(Protocol):
     def stop(self, running: Running) -> None:
         """End a handler whose lease is revoked, where that can be done."""
 
+    def tell_lost(self, running: Running) -> None:
+        """Its lease is lost, in case its handler asks. Told again and again."""
+
     def close(self) -> None:
         """All messages are settled: end. Does not wait for a handler that hangs."""

@@ -26,6 +26,9 @@ class ThreadPool:
         self._bell = threading.Condition(self._lock)
         self._waiting: collections.deque[Running] = collections.deque()
         self._idle = 0
+        """How many threads sleep."""
+        self._waking = False
+        """One was woken and has not come yet."""
         self._closed = False
         self._threads: list[threading.Thread] = []
 
@@ -43,9 +46,7 @@ class ThreadPool:
         """See ``Pool``."""
         with self._lock:
             self._waiting.extend(batch)
-            # One is woken, and each that finds more wakes the next: handlers that take no time are
-            # then run by one thread, without a switch between threads for each message.
-            self._bell.notify()
+            self._wake()
 
     def withdraw(self, running: Running) -> bool:
         """See ``Pool``."""
@@ -63,6 +64,9 @@ class ThreadPool:
 
     def stop(self, running: Running) -> None:
         """A thread cannot be ended: it keeps its place until the handler returns."""
+
+    def tell_lost(self, running: Running) -> None:
+        """See ``Pool``: the handler's lease knows by itself."""
 
     def close(self) -> None:
         """See ``Pool``."""
@@ -87,12 +91,23 @@ class ThreadPool:
             while not self._waiting:
                 if self._closed:
                     return None
+                self._idle += 1
                 self._bell.wait()
+                self._idle -= 1
+                self._waking = False
             running = self._waiting.popleft()
             running.begin(threading.get_ident())
             if self._waiting:
-                self._bell.notify()
+                self._wake()
             return running
+
+    def _wake(self) -> None:
+        # One at a time, and each that comes and finds more wakes the next: handlers that take no
+        # time are then run by one thread, without a switch between threads for each message.
+        # Whoever does not sleep looks for itself before it does.
+        if self._idle and not self._waking:
+            self._waking = True
+            self._bell.notify()
 
 
 def _handled(running: Running, runner: asyncio.Runner | None) -> Outcome:

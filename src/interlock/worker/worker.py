@@ -96,7 +96,9 @@ class Worker:
         self._running: dict[int, Running] = {}
         self._empty = threading.Condition(self._slots.lock)
         self._pool = _pool(settings)
-        self._keeper = Keeper(self.holding, self._give_back, self._revoke, self._put_back)
+        self._keeper = Keeper(
+            self.holding, self._give_back, self._revoke, self._put_back, self._pool.tell_lost
+        )
         self._feeders: list[Feeder] = []
         self._audit: Audit | None = None
         self._handled = self._failed = 0

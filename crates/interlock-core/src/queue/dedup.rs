@@ -51,6 +51,11 @@ impl Dedup {
         self.known.get(name)?.window
     }
 
+    /// Strings that are kept.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()

@@ -156,6 +156,12 @@ impl<P> Scheduler<P> {
         self.options = options;
     }
 
+    /// Dedup strings that are kept, those whose window is over too until they are forgotten.
+    #[inline]
+    pub fn dedup_strings(&self) -> usize {
+        self.dedup.len()
+    }
+
     /// Bytes of the unsettled messages.
     #[inline]
     pub fn bytes(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 mod bad_bytes;
 mod parking;
+#[cfg(target_os = "linux")]
 mod recovering;
 mod repeating;
 mod replaying;

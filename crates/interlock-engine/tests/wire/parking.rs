@@ -188,3 +188,20 @@ fn what_leaves_the_queue_is_counted_no_more() {
         assert_eq!(bench.engine.used(), empty, "after {way}");
     }
 }
+
+#[test]
+fn puts_that_wait_are_counted_too() {
+    let mut bench = Bench::with(Settings { memory: 100 << 10, ..Settings::default() });
+    bench.call("configure MAXSIZE 1");
+    bench.call("put - 0 0 one 0 0 0");
+    let put = format!("put - 0 500 {} 0 0 0", "p".repeat(40 << 10));
+    bench.park(&put, 1);
+    bench.park(&put, 2);
+    let refused = bench.parks(&put, Some(3)).expect("it is not parked");
+    assert!(refused.unwrap_err().starts_with("OOM "));
+    bench.engine.forget(1);
+    bench.park(&put, 4);
+    bench.engine.forget(2);
+    bench.engine.forget(4);
+    assert!(bench.engine.used() < 10 << 10);
+}

@@ -90,7 +90,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
     except BrokenPipeError:  # standard output's reader went away
         raise
     except ImportError as error:
-        return failed(f"{error}; `pip install 'interlock[redis]'` brings what an engine needs")
+        return failed(f"{error}; `pip install interlock` brings what it needs")
     except ValueError as error:
         print(f"interlock: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -124,7 +124,7 @@ def existing(operator: Operator, queue: str) -> bool:
     names = operator.queues()
     if queue in names:
         return True
-    there = f"there are: {', '.join(names[:20])}" if names else "there are none"
+    there = f"there are: {', '.join(names[:20])}" if names else f"there are none{operator.note}"
     if len(names) > 20:
         there += f", and {len(names) - 20} more"
     failed(f"no queue {queue!r} on this server; {there}")

@@ -103,12 +103,17 @@ class Turn:
             elif node.blocked:
                 ahead = node.blocked[0]
                 more = "" if ahead.exact else "at least "
-                self._say(f"waiting: {more}{ahead.ahead:,} before it")
+                self._say(f"waiting: {more}{ahead.ahead:,} before it; what for: {self._why()}")
+            elif node.paused:
+                self._say(f"waiting: something is paused: {self._why()}")
             if until is not None and time.monotonic() >= until:
                 return "late"
             left = pause if until is None else min(pause, max(until - time.monotonic(), 0))
             time.sleep(left)
             pause = min(pause * 1.5, LONGEST)
+
+    def _why(self) -> str:
+        return show.command(self._given, "explain", self._queue, str(self._id))
 
     def _lease(self) -> bool:
         reply = self._operator.numbered("lease", self._queue, 0, 1, LEASE * 1_000_000, "keyed")

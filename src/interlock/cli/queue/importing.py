@@ -17,7 +17,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.cli.flags import Flag
@@ -71,7 +71,7 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     source, options = str(head["queue"]), dict(head["options"])
     buried, code = 0, 0
     if letters and not given.skip_dead:
-        buried, code = Burial(operator, given.queue, source).run(letters)
+        buried, code = Burial(operator, given.queue).run(letters)
         if code:
             return code
     put = Puts(operator, given.queue, source, options)
@@ -167,10 +167,9 @@ class Puts:
 class Burial:
     """Dead letters on their way: put, leased and rejected, some at a time."""
 
-    def __init__(self, operator: Operator, queue: str, source: str) -> None:
+    def __init__(self, operator: Operator, queue: str) -> None:
         self._operator = operator
         self._queue = queue
-        self._source = source
 
     def run(self, letters: list[Letter]) -> tuple[int, int]:
         """How many became dead letters, and the exit code."""
@@ -178,26 +177,21 @@ class Burial:
         letters = self._missing(letters)
         if letters and (fault := self._served()):
             return 0, failed(fault)
-        for some in batches(letters):
-            names = [f"import/{self._source}/dead/{letter.id}" for letter in some]
+        for some in apart(letters):
             batch = [
-                as_put(letter.payload, letter.keys, letter.shared,
-                       {"DEDUP": name, "WINDOW": DAY, "PRIORITY": letter.priority})
-                for name, letter in zip(names, some, strict=True)
-            ]  # fmt: skip
+                as_put(one.payload, one.keys, one.shared, {"PRIORITY": one.priority})
+                for one in some
+            ]
             answers = self._operator.put(self._queue, batch)
-            # One that is known may have been put, and not rejected, when an import broke off.
-            left = {
-                id: letter
-                for (id, known), letter in zip(answers, some, strict=True)
-                if not known or self._operator.peek(self._queue, id) is not None
-            }
-            done += len(left)
-            if not self._reject(left):
+            put = {id: letter for (id, _), letter in zip(answers, some, strict=True)}
+            if not self._reject(put):
+                for id in put:
+                    self._operator.change("cancel", self._queue, id)
                 return done, failed(
                     f"a worker serves {self._queue} and took what was a dead letter; stop the "
                     "workers and import again, or leave the dead letters out by --skip-dead"
                 )
+            done += len(put)
         return done, 0
 
     def _missing(self, letters: list[Letter]) -> list[Letter]:
@@ -213,6 +207,11 @@ class Burial:
 
     def _served(self) -> str:
         counts = self._operator.stats(self._queue)
+        if counts["paused"]:
+            return (
+                f"{self._queue} is paused, or some of its keys: dead letters cannot be put there; "
+                "resume it for as long, or leave them out by --skip-dead"
+            )
         if not counts["unsettled"]:
             return ""
         return (
@@ -220,28 +219,51 @@ class Burial:
             "imported into an empty queue only; leave them out by --skip-dead"
         )
 
-    def _reject(self, left: dict[int, Letter]) -> bool:
-        """Lease and reject them all; False if somebody else had one."""
-        while left:
+    def _reject(self, put: dict[int, Letter]) -> bool:
+        """Lease them all, then reject them in their order; False if somebody else had one."""
+        tokens: dict[int, bytes] = {}
+        while tokens.keys() != put.keys():
+            missing = len(put) - len(tokens)
             reply = self._operator.numbered(
-                "lease", self._queue, 0, len(left), LEASE * 1_000_000, "any"
+                "lease", self._queue, 0, missing, LEASE * 1_000_000, "any"
             )
-            token, _, _, number = reply[:4]
-            if number == b"0":
+            leased = dict.fromkeys(ids_of(reply), reply[0])
+            tokens |= leased
+            if not leased or not leased.keys() <= put.keys():
+                back = [part for id, token in tokens.items() for part in ("RELEASE", token, id)]
+                if back:
+                    self._operator.numbered("settle", self._queue, *back)
                 return False
-            settlements: list[Word] = []
-            at = 4
-            for _ in range(int(number)):
-                id, exclusive, shared = int(reply[at]), int(reply[at + 4]), int(reply[at + 5])
-                at += 6 + exclusive + shared
-                letter = left.pop(id, None)
-                if letter is None:
-                    settlements += ["RELEASE", token, id]
-                    self._operator.numbered("settle", self._queue, *settlements)
-                    return False
-                settlements += ["REJECT", token, id, letter.error.encode()[:1024]]
-            self._operator.numbered("settle", self._queue, *settlements)
+        settlements = [
+            part
+            for id, letter in put.items()
+            for part in ("REJECT", tokens[id], id, letter.error.encode()[:1024])
+        ]
+        self._operator.numbered("settle", self._queue, *settlements)
         return True
+
+
+def ids_of(reply: Sequence[bytes]) -> Iterator[int]:
+    """Of the messages that il1_lease answered."""
+    at = 4
+    for _ in range(int(reply[3])):
+        yield int(reply[at])
+        at += 6 + int(reply[at + 4]) + int(reply[at + 5])
+
+
+def apart(letters: list[Letter]) -> Iterator[list[Letter]]:
+    """As many at a time as can be leased together: those of a batch share no key."""
+    for batch in batches(letters):
+        some: list[Letter] = []
+        held: set[bytes] = set()
+        for letter in batch:
+            keys = {*letter.keys, *letter.shared}
+            if held & keys:
+                yield some
+                some, held = [], set()
+            some.append(letter)
+            held |= keys
+        yield some
 
 
 def substance(letter: Letter) -> tuple[Any, ...]:

@@ -46,7 +46,7 @@ def _list(operator: Operator, *, as_json: bool) -> int:
         emit_all({"queue": name, **counts} for name, counts in found.items())
         return 0
     if not found:
-        print("no queues")
+        print(f"no queues{operator.note}")
         return 0
     rows: list[tuple[str | int, ...]] = [
         (name, *(counts[column] for column in LISTED), gates_text(counts))

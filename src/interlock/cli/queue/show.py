@@ -115,10 +115,8 @@ def command(given: Namespace, *words: str) -> str:
 
 
 def _msgpack(payload: bytes) -> tuple[Any] | None:
-    try:
-        import msgspec
-    except ImportError:
-        return None
+    import msgspec
+
     try:
         return (msgspec.msgpack.decode(payload),)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Reply
@@ -55,7 +56,7 @@ class AsyncLink:
         self.interrupted = True
         writer = self._made._writer
         if writer is not None:
-            writer.transport.abort()
+            _abort(writer)
 
     def close(self) -> None:
         """Closes the connection at once; asking opens it again."""
@@ -63,7 +64,7 @@ class AsyncLink:
         made._parser.on_disconnect()
         writer, made._writer, made._reader = made._writer, None, None
         if writer is not None:
-            writer.transport.abort()
+            _abort(writer)
 
     def forget(self) -> None:
         """Drops what a fork has copied, or what belongs to a loop that is closed."""
@@ -71,3 +72,9 @@ class AsyncLink:
         writer, made._writer, made._reader = made._writer, None, None
         if writer is not None and (opened := writer.get_extra_info("socket")) is not None:
             opened._sock.close() if hasattr(opened, "_sock") else None
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    # Its loop may be closed: then nobody waits for its end.
+    with contextlib.suppress(RuntimeError):
+        writer.transport.abort()

@@ -58,6 +58,7 @@ local function take_own(from, i, m, given)
     bad(from, 'messages[%d].options', i, 'holds a name that is not ' .. OWN_NAMES)
   end
   given[name] = true
+  from.names = from.names or name == 'DEDUP'
   if name == 'DELAY' then
     m.delay = value
   elseif name == 'BARRIER' then
@@ -155,10 +156,16 @@ local function take_messages(from)
   return list
 end
 
--- The messages that are new; the others learn whose id they are told: that of a message of before, or of
+-- The messages that are new, and their bytes; the others learn whose id they are told: that of a message of before, or of
 -- one of the same batch.
-local function new_ones(q, list)
+local function new_ones(q, list, names)
   local fresh, named, bytes = {}, {}, 0
+  if not names then
+    for i = 1, #list do
+      bytes = bytes + #list[i].payload
+    end
+    return list, bytes
+  end
   for i = 1, #list do
     local m = list[i]
     local text = m.extras and m.extras.DEDUP
@@ -186,7 +193,7 @@ register('put', {}, function(q, from)
   local c = begin(q)
   refuse_sealed(q, from)
   woken(q, consumer, 'room')
-  local fresh, bytes = new_ones(q, list)
+  local fresh, bytes = new_ones(q, list, from.names)
   local bounded = c[N.declared] > 0 and #fresh > 0
   local text = bounded and too_large(q, #fresh, bytes)
   if text then

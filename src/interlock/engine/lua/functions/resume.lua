@@ -6,12 +6,12 @@ local function resume_key(q, key)
   if not get(hash(q, 'pk'), key) then
     return false
   end
-  local c, parked = q.counters, q['park:' .. key]
+  local c, parked = q.counters, name_of(q, 'park:' .. key)
   set(hash(q, 'pk'), key, false)
   c[N.paused] = c[N.paused] - 1
   if redis.call('EXISTS', parked) == 1 then
     c[N.moved] = c[N.moved] + 1
-    redis.call('RENAME', parked, q['back:' .. c[N.moved]])
+    redis.call('RENAME', parked, name_of(q, 'back:' .. c[N.moved]))
     redis.call('RPUSH', q.back, c[N.moved])
     c[N.returning] = c[N.returning] + 1
     unpark(q)

@@ -17,7 +17,7 @@ end
 local function gate(q, m)
   local last = redis.call('ZRANGE', q.ba, -1, -1)[1]
   redis.call('HINCRBY', q.bn, last, 1)
-  redis.call('RPUSH', q['g:' .. last], m.place)
+  redis.call('RPUSH', name_of(q, 'g:' .. last), m.place)
   return true
 end
 
@@ -57,7 +57,7 @@ end
 local function open_gates(q)
   local c = q.counters
   while q.steps > 0 and c[N.opening] > 0 do
-    local list = q['g:' .. redis.call('LINDEX', q.opening, 0)]
+    local list = name_of(q, 'g:' .. redis.call('LINDEX', q.opening, 0))
     local places = redis.call('LRANGE', list, 0, q.steps - 1)
     local used, nested = 0, nil
     for _, place in ipairs(places) do
@@ -96,14 +96,14 @@ local function barrier_settled(q, m)
   redis.call('HDEL', q.bn, m.place)
   q.first = false
   c[N.barriers] = c[N.barriers] - 1
-  local gates = redis.call('EXISTS', q['g:' .. m.place]) == 1
+  local gates = redis.call('EXISTS', name_of(q, 'g:' .. m.place)) == 1
   if previous then
     -- Cancelled in the middle: what stood on both sides joins.
     if behind > 0 then
       redis.call('HINCRBY', q.bn, previous, behind)
     end
     if gates then
-      redis.call('RPUSH', q['g:' .. previous], '>' .. m.place)
+      redis.call('RPUSH', name_of(q, 'g:' .. previous), '>' .. m.place)
     end
     return
   end

@@ -112,7 +112,7 @@ end
 local function unpark(q)
   local c = q.counters
   while q.steps > 0 and c[N.returning] > 0 do
-    local list = q['back:' .. redis.call('LINDEX', q.back, 0)]
+    local list = name_of(q, 'back:' .. redis.call('LINDEX', q.back, 0))
     local places = redis.call('LPOP', list, q.steps)
     for _, m in ipairs(messages_at(q, places or {})) do
       q.steps = q.steps - 1

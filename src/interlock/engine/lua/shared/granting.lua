@@ -1,16 +1,18 @@
 -- Handing out: the lease that a call gets, and what it is told.
 
--- When there is something to do that no call from outside causes; '' for never.
+-- In how many µs there is something to do that no call from outside causes; '' for never.
 local function next_due(q, kind)
   local c = q.counters
-  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
+  local left = c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning]
+  if left > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
     return '0'
   elseif c[N.sealed] > 0 and c[N.unsettled] == 0 then
     return 'sealed'
   end
   local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
   c[N.due] = first and tonumber(first) or NEVER
-  return first or ''
+  -- A duration, for who asks does not know this clock.
+  return first and digits(math.max(0, tonumber(first) - q.now)) or ''
 end
 
 -- Hands a message out: its part of the reply behind `at`. Answers where that ends.
@@ -54,7 +56,7 @@ local function grant(q, consumer, wanted, reply)
       at = lease_one(q, m, token, reply, at)
     end
   end
-  set(hash(q, 't'), token, string.format('%016.0f%s%04d%04d', q.now, deadline, count, #consumer)
+  set(hash(q, 't'), token, string.format('%d%s%04d%04d', q.now, deadline, count, #consumer)
     .. consumer .. table.concat(places))
   fall_due_at(q, q.now + wanted.duration, 'a' .. token)
   c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count

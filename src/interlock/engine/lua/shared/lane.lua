@@ -13,7 +13,7 @@
 -- long value makes a table of it: once more than a few messages are unsettled, l has one, under the key
 -- that no message can have, and the counter `wide` is 1.
 local FILLER = '-----------------------------------------------------------------'
-local WIDE = 16
+local WIDE = 8
 
 local NOBODY = '-----------------'
 
@@ -22,7 +22,9 @@ local function lane_of(text)
     local shared = string.byte(text) == 115 -- 's'
     return { kind = shared and 'S' or 'X', head = text, tail = text, active = 1, depth = 1 }
   end
-  local lane = { kind = string.sub(text, 1, 1), head = string.sub(text, 2, 18), tail = string.sub(text, 19, 35) }
+  local lane = {
+    kind = string.sub(text, 1, 1), head = string.sub(text, 2, 18), tail = string.sub(text, 19, 35),
+  }
   if lane.kind == 'X' then
     lane.active, lane.depth = 1, tonumber(string.sub(text, 36))
   else

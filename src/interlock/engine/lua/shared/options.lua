@@ -2,6 +2,11 @@
 
 local THEN = { dead = true, hold = true, told = 'dead or hold' }
 
+local DURABILITY = {
+  always = true, everysec = true, none = true, server = true,
+  told = 'always, everysec, none or server',
+}
+
 local OPTIONS = {
   { name = 'MAXSIZE', least = 0, most = MAX_COUNT, default = 0 },
   { name = 'MAXBYTES', least = 0, most = MAX_SPAN, default = 0 },
@@ -14,8 +19,7 @@ local OPTIONS = {
   { name = 'JITTER', least = 0, most = 1, default = 1 },
   { name = 'THEN', words = THEN, default = 'dead' },
   { name = 'RESULTS', least = 0, most = MAX_SPAN, default = 67108864 },
-  { name = 'DURABILITY', default = 'server',
-    words = { always = true, everysec = true, none = true, server = true, told = 'always, everysec, none or server' } },
+  { name = 'DURABILITY', words = DURABILITY, default = 'server' },
 }
 local OPTION = {}
 for i = 1, #OPTIONS do

@@ -39,7 +39,7 @@ end
 
 -- Sets a ready message aside. What was cancelled since is swept when it is the greater part.
 local function park(q, m, key)
-  local name = q['park:' .. key]
+  local name = name_of(q, 'park:' .. key)
   m.state = 'P'
   changed(q, m)
   local count = redis.call('RPUSH', name, m.place)

@@ -15,7 +15,8 @@
 -- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
--- | w:KIND, wake:KIND, w:room, room | who waits until when; what wakes them |
+-- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
+-- | w:room, room | the same of those who wait for room |
 -- | k:CONSUMER | the consumer's last reply |
 local NAMES = {
   __index = function(q, part)
@@ -25,12 +26,36 @@ local NAMES = {
   end,
 }
 
+-- A name that is put together each time: there may be any number of these.
+local function name_of(q, part)
+  return q[1] .. ':' .. part
+end
+
+-- Tables of queues stay from call to call for their names. What else is in them begins anew with look().
+local QUEUES = {}
+local KNOWN = { count = 0, most = 100 }
+
+-- At the end of a call: messages are large.
+local function let_go(q)
+  q.counters, q.loaded, q.hashes, q.used, q.messages = false, false, false, false, false
+  q.changed, q.granted, q.written, q.gone, q.pushed, q.options = false, false, false, false, false, false
+end
+
 local function queue_of(called, keys)
   local name = keys[1]
+  local q = #keys == 1 and QUEUES[name]
+  if q then
+    return q
+  end
   if #keys ~= 1 or not string.find(name, '^il:{[^{}]+}$') then
     refuse('BADARG', '%s: takes one key, il:{name}, without other braces', called)
   elseif #name - 5 > MAX_NAME then
     refuse('BADARG', '%s: the name has %d bytes; at most %d', called, #name - 5, MAX_NAME)
   end
-  return setmetatable({ name }, NAMES)
+  if KNOWN.count == KNOWN.most then
+    QUEUES, KNOWN.count = {}, 0
+  end
+  q = setmetatable({ name }, NAMES)
+  QUEUES[name], KNOWN.count = q, KNOWN.count + 1
+  return q
 end

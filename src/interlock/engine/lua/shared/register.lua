@@ -2,7 +2,13 @@
 -- versions stand side by side.
 
 local function run(called, body, keys, args)
-  return body(queue_of(called, keys), reader(called, args))
+  local q = queue_of(called, keys)
+  local done, reply = pcall(body, q, reader(called, args))
+  let_go(q)
+  if not done then
+    error(reply, 0)
+  end
+  return reply
 end
 
 local function register(name, flags, body)

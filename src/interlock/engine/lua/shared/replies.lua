@@ -6,7 +6,7 @@ local function kept_reply(q, called, consumer, call)
   if call == 0 then
     return nil
   end
-  local kept = redis.call('GET', q['k:' .. consumer])
+  local kept = redis.call('GET', name_of(q, 'k:' .. consumer))
   if not kept then
     return nil
   end
@@ -28,7 +28,7 @@ local function answer(q, called, consumer, call, reply)
   commit(q)
   if call > 0 then
     local kept = cmsgpack.pack(call, called, reply)
-    redis.call('SET', q['k:' .. consumer], kept, 'PX', KEPT_REPLY_MS)
+    redis.call('SET', name_of(q, 'k:' .. consumer), kept, 'PX', KEPT_REPLY_MS)
   end
   return reply
 end

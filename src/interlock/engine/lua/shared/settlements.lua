@@ -20,7 +20,7 @@ local function take_settlements(from)
       id = take_number(from, 'settlements[%d].id', i)
       last = token
     end
-    local one = { verb = verb, token = token, id = id }
+    local one = { verb = verb, token = token, id = id, text = false, answer = false, payload = false }
     if verb == 'NACK' then
       -- Empty: the backoff of the policy.
       if from.args[from.at + 1] == '' then

@@ -3,6 +3,9 @@
 -- sleeps in BLPOP on wake:KIND or room. A call that leaves something for them pushes as many elements
 -- as there is to have and as wait, less those that nobody took yet. The counters wake_until and room_until
 -- say how long there may be anybody, so that nobody costs nothing.
+--
+-- Who waits for work sleeps no longer than until what it was told falls due; told:KIND has when that is.
+-- Something may be entered that is due before: then one is woken, to ask again and be told.
 
 -- What is there for whom was just looked at and is none: old elements say nothing.
 local function wait_for(q, kind, consumer, wait)
@@ -12,6 +15,7 @@ local function wait_for(q, kind, consumer, wait)
     c[N.room_until] = math.max(c[N.room_until], ends)
   else
     redis.call('DEL', q['wake:' .. kind])
+    redis.call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
     c[N.wake_until] = math.max(c[N.wake_until], ends)
   end
 end
@@ -21,15 +25,36 @@ local function woken(q, consumer, kind)
   local c = q.counters
   if (kind == 'room' and c[N.room_until] or c[N.wake_until]) > q.now then
     redis.call('ZREM', q['w:' .. kind], consumer)
+    if kind ~= 'room' then
+      redis.call('ZREM', q['told:' .. kind], consumer)
+    end
   end
 end
 
-local function wake(q, kind, list, most)
-  if most <= 0 then
-    return
+-- Those whose wait is over leave; answers how many are left.
+local function still_waiting(q, kind)
+  local over = redis.call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
+  bulk('ZREM', q['w:' .. kind], over)
+  bulk('ZREM', q['told:' .. kind], over)
+  return redis.call('ZCARD', q['w:' .. kind])
+end
+
+-- Whether nobody who waits would ask by the time that something falls due.
+local function untold(q, kind)
+  local due = q.counters[N.due]
+  if due == NEVER then
+    return false
   end
-  redis.call('ZREMRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now))
-  local count = math.min(redis.call('ZCARD', q['w:' .. kind]), most) - redis.call('LLEN', list)
+  local first = redis.call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
+  return first and tonumber(first) > due
+end
+
+local function wake(q, kind, list, most)
+  local waiting = still_waiting(q, kind)
+  if most == 0 and kind ~= 'room' and untold(q, kind) then
+    most = 1
+  end
+  local count = math.min(waiting, most) - redis.call('LLEN', list)
   if count <= 0 then
     return
   end

@@ -1,6 +1,4 @@
-//! How long a queue is held for a snapshot, and how long a restart takes: `cargo run --release -p
-//! interlock-engine --example restart [messages] [folder]`. Payloads of 100 bytes, two keys a message of
-//! 100,000. The figures are of the machine and of the moment.
+//! The measuring itself: a journal is for Linux.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +30,7 @@ fn call(engine: &Engine, function: Function, args: &[&[u8]], now: u64) {
     assert_eq!(outcome, Outcome::Done);
 }
 
-fn main() {
+pub fn run() {
     let mut args = std::env::args_os().skip(1);
     let count: u64 = args.next().map_or(1_000_000, |count| {
         count.to_str().and_then(|count| count.parse().ok()).expect("a number of messages")

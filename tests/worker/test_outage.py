@@ -1,0 +1,50 @@
+"""An engine that goes away and comes back: a worker waits for it and goes on."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from interlock import current_lease
+from interlock.app import App
+from interlock.errors import EngineUnavailable
+from tests.hub.servers import redis_server
+from tests.worker.workers import wait_for
+
+STORED = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def test_a_worker_outlives_its_engine_and_settles_what_it_did_meanwhile(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate, begun = threading.Event(), threading.Event()
+    attempts: list[tuple[int, int]] = []
+    app = App(send_timeout=1, audit=True)
+
+    @app.task(keys="{number}")
+    def f(number: int) -> None:
+        begun.set()
+        gate.wait(30)
+        attempts.append((number, current_lease().attempt))
+
+    with redis_server(tmp_path, *STORED) as (_, port):
+        app.url = f"redis://127.0.0.1:{port}?timeout=1"
+        worker = app.worker(threads=2).start()
+        f.send(1)
+        assert begun.wait(30)
+    # It is gone; the handler ends meanwhile.
+    gate.set()
+    wait_for(lambda: "trying again in" in caplog.text, "it was not missed")
+    with pytest.raises(EngineUnavailable):
+        f.send(2)
+    with redis_server(tmp_path, *STORED, wanted=port):
+        wait_for(lambda: "the engine is there again" in caplog.text, "it did not come back")
+        f.send(2)
+        app._queue("default").join(30)
+        assert worker.stop(30) is True
+        assert app._queue("default").stats().acks == 2
+    assert attempts == [(1, 1), (2, 1)]
+    assert worker.figures().violations == 0 and worker.broken is None
+    app.close()
