@@ -44,24 +44,22 @@ def started(journal: Path) -> Iterator[Callable[[], interlock.Hub]]:
 
 
 def test_what_was_answered_is_there_after_a_kill(journal: Path) -> None:
-    with hub_process("--port", "0", "--journal", str(journal)) as hub:
-        with asked(hub) as client:
-            first = put(client, "first", "a")
-            put(client, "second", "a")
-            held = lease(client, "me")
-            fcall(client, "settle", "me", 2, "ACK", held[0].decode(), held[4].decode())
-            out = lease(client, "me", call=3)
-            hub.process.kill()
-            hub.process.wait()
-    with hub_process("--port", "0", "--journal", str(journal)) as again:
-        with asked(again) as client:
-            assert (stat(client, "unsettled"), stat(client, "leased")) == (1, 1)
-            # Whoever held it before still does.
-            settle = ("settle", "me", 4, "ACK", out[0].decode(), out[4].decode())
-            assert fcall(client, *settle) == [b"ACKED"]
-            third = put(client, "third", "a")
-            assert int(third) > int(out[4]) > int(first)
-            assert int(lease(client, "you")[0]) > int(out[0])
+    with hub_process("--port", "0", "--journal", str(journal)) as hub, asked(hub) as client:
+        first = put(client, "first", "a")
+        put(client, "second", "a")
+        held = lease(client, "me")
+        fcall(client, "settle", "me", 2, "ACK", held[0].decode(), held[4].decode())
+        out = lease(client, "me", call=3)
+        hub.process.kill()
+        hub.process.wait()
+    with hub_process("--port", "0", "--journal", str(journal)) as again, asked(again) as client:
+        assert (stat(client, "unsettled"), stat(client, "leased")) == (1, 1)
+        # Whoever held it before still does.
+        settle = ("settle", "me", 4, "ACK", out[0].decode(), out[4].decode())
+        assert fcall(client, *settle) == [b"ACKED"]
+        third = put(client, "third", "a")
+        assert int(third) > int(out[4]) > int(first)
+        assert int(lease(client, "you")[0]) > int(out[0])
 
 
 def test_a_stop_and_a_start_lose_nothing(started: Callable[[], interlock.Hub]) -> None:
@@ -92,9 +90,9 @@ def test_a_queue_says_for_itself_how_durable_it_is(
 
 
 def test_without_a_journal_durability_is_refused_and_says_what_to_do() -> None:
-    with interlock.Hub(port=0, workers=1) as hub, asked(hub) as client:
-        with pytest.raises(ReplyError, match="NOTSUPPORTED il1_configure"):
-            fcall(client, "configure", "DURABILITY", "always")
+    refused = pytest.raises(ReplyError, match="NOTSUPPORTED il1_configure")
+    with interlock.Hub(port=0, workers=1) as hub, asked(hub) as client, refused:
+        fcall(client, "configure", "DURABILITY", "always")
 
 
 def test_two_hubs_do_not_share_a_journal(

@@ -55,8 +55,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "hub",
         help="serve topics and keyed queues over the Redis protocol, or ask a hub that runs",
         usage="interlock hub [FLAG ...]\n       interlock hub {info,topics,clients} [FLAG ...]",
-        description="Serve topics (publish and subscribe) and keyed queues over the Redis protocol, "
-        "on 127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
+        description="Serve topics (publish and subscribe) and keyed queues over the Redis "
+        "protocol, on 127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
         "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
         "clients to read what they are owed; a second signal ends it at once. HUP reads the "
