@@ -90,7 +90,12 @@ def test_a_full_server_is_operated_and_takes_nothing_new(tmp_path: Path) -> None
         for name, *arguments in operated:
             assert queue.call(str(name), *arguments) == ["1"], name
         assert queue.stats()["unsettled"] == 3
-        for name, *arguments in (["peek", ids[2]], ["scan", 0, 9], ["explain", "key", "a", 9]):
+        read: list[list[Argument]] = [
+            ["peek", ids[2]],
+            ["scan", 0, 9],
+            ["explain", "key", "a", 9],
+        ]
+        for name, *arguments in read:
             assert len(queue.call(str(name), *arguments)) > 3
         assert queue.call("result", ids[0], 0) == ["failed", "bad"]
         assert queue.call("purge", "pending") == ["3"]
