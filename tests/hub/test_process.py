@@ -225,12 +225,13 @@ def test_a_bad_configuration_is_2_with_a_line_for_each_fault(
     assert "none: No such file or directory" in capsys.readouterr().err
 
 
-# Every flag has a test here or above, or in test_daemon.py, or the first of these fails.
+# Every flag has a test here or above, or in test_daemon.py or test_journal.py, or the first of these fails.
 
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
 def test_every_flag_is_used_by_a_test(flag: object) -> None:
-    files = (Path(__file__), Path(__file__).with_name("test_daemon.py"))
+    here = Path(__file__)
+    files = (here, here.with_name("test_daemon.py"), here.with_name("test_journal.py"))
     source = "".join(file.read_text(encoding="utf-8") for file in files)
     assert f'"{flag.name}"' in source  # type: ignore[attr-defined]
 

@@ -82,7 +82,7 @@ def test_a_write_of_a_worker_that_was_frozen_does_harm_only_without_a_fence(
     name = uuid.uuid4().hex
     gate = tmp_path / "gate"
     # With one handler it asks for no second message, which would then be frozen with it.
-    flags = ("--lease", "1", "--concurrency", "1")
+    flags = ("--lease", "2", "--concurrency", "1")
     frozen = workers.start(*flags, app="tests.worker.bank:app", BANK=store).ready()
     bank.deposit.send(name, 100, fenced, str(gate))
     wait_for(lambda: rows(workers, "begun") == [(100, 1)], "not begun")
@@ -91,8 +91,11 @@ def test_a_write_of_a_worker_that_was_frozen_does_harm_only_without_a_fence(
     bank.deposit.send(name, 250, fenced, "")
     queue = bank.app._queue("default")
     queue.join(PATIENCE)
-    # The message came again, at its place, and the next one behind it.
-    assert rows(workers, "done") == [(100, 2), (250, 1)]
+    # The message came again, at its place, and the next one behind it. (On a machine that is too
+    # busy a lease of the other one may run out as well, so neither is counted.)
+    done = rows(workers, "done")
+    assert list(dict.fromkeys(cents for cents, _ in done)) == [100, 250]
+    assert (100, 1) not in done
     written = account(store, name)
     assert written[0] == 250
     gate.touch()

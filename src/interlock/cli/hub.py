@@ -33,6 +33,7 @@ FLAGS = (
     Flag("--port", "the TCP port (6399); 0 takes a free one, which the ready line tells", "N"),
     Flag("--unix", "listen on this unix socket as well", "PATH"),
     Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
+    Flag("--journal", "make keyed queues durable, with a journal in this folder", "FOLDER"),
     Flag("--hash-password", "ask for a password (or read a line of standard input), print its hash "
          "for the passwords of a [[user]], and end"),
     Flag("--daemon", "go to the background once it is ready, or say why it could not start"),
@@ -44,14 +45,18 @@ FLAGS = (
 )  # fmt: skip
 
 
+# Which key of the configuration a flag sets.
+SET = {"port": "port", "unix": "unix", "workers": "workers", "journal": "queues.journal"}
+
+
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the subcommand."""
     parser = commands.add_parser(
         "hub",
-        help="serve topics over the Redis protocol, or ask a hub that runs",
+        help="serve topics and keyed queues over the Redis protocol, or ask a hub that runs",
         usage="interlock hub [FLAG ...]\n       interlock hub {info,topics,clients} [FLAG ...]",
-        description="Serve topics (publish and subscribe) over the Redis protocol, on "
-        "127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
+        description="Serve topics (publish and subscribe) and keyed queues over the Redis "
+        "protocol, on 127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
         "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
         "clients to read what they are owed; a second signal ends it at once. HUP reads the "
@@ -74,9 +79,9 @@ def run(given: argparse.Namespace) -> int:
     if given.hash_password:
         return hash_password()
     flags = {
-        key: config.Raw(BY_KEY[key].parse(text), f"flag --{key}")
-        for key in ("port", "unix", "workers")
-        if (text := getattr(given, key)) is not None
+        key: config.Raw(BY_KEY[key].parse(text), f"flag --{flag}")
+        for flag, key in SET.items()
+        if (text := getattr(given, flag)) is not None
     }
     try:
         checked = config.read(given.config, environment=os.environ, given=flags)

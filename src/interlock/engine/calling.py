@@ -226,4 +226,8 @@ class _Patience:
 
 
 # A server that is starting, or being replaced, says these; they pass.
-_PASSING = {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY", "UNKILLABLE"}
+_PASSING = {
+    *("LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY", "UNKILLABLE"),
+    # Its disk is full or failed.
+    "MISCONF",
+}

@@ -269,8 +269,8 @@ SETTINGS = (
     Setting(
         "queues.durability", "always", one_of("always", "everysec", "none"),
         "always, everysec, none",
-        "what a queue that declares nothing is with a journal: on disk before an answer, each "
-        "second, or when a segment is full",
+        "what a queue that declares nothing is where there is a journal: on disk before an answer, "
+        "within a second, or not stored",
     ),
     Setting(
         "queues.repair", False, truth, "true, false",
