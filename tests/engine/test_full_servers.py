@@ -1,10 +1,9 @@
-"""A server at its memory limit, through the public client: puts are refused by name, all else goes on,
-and what was answered is there."""
+"""A server at its memory limit, through the public client: puts are refused by name, all else goes
+on, and what was answered is there."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,10 +63,13 @@ def queue(server: Server) -> Iterator[RemoteQueue[bytes]]:
 def filled(queue: RemoteQueue[bytes]) -> list[int]:
     """Until it is refused; the ids of what was taken."""
     ids: list[int] = []
-    with pytest.raises(Full, match="at its memory limit and takes no puts until messages are"):
-        while len(ids) < 1_000:
+    while len(ids) < 1_000:
+        try:
             ids.append(queue.put(LARGE, block=False, keys=[f"account-{len(ids) % 7}", "all"]))
-    return ids
+        except Full as error:
+            assert "at its memory limit and takes no puts until messages are" in str(error)
+            return ids
+    raise AssertionError("there is no limit")
 
 
 def test_a_full_server_refuses_puts_and_drains_and_takes_puts_again(
@@ -102,21 +104,12 @@ def test_a_batch_that_does_not_fit_is_refused_whole(queue: RemoteQueue[bytes]) -
     assert queue.stats().unsettled == len(ids)
 
 
-def test_a_put_that_waits_at_the_limit_asks_now_and_then_and_gets_room(
+def test_a_put_that_would_wait_is_refused_at_the_limit_too(
     server: Server, queue: RemoteQueue[bytes]
 ) -> None:
     filled(queue)
     before = server.figure("total_commands_processed")
     with pytest.raises(Full):
-        queue.put(LARGE, timeout=1.0, keys="late")
-    # It was asked without a pause once, ten thousand times a second.
-    assert server.figure("total_commands_processed") - before < 50
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(queue.put(LARGE, timeout=30)))
-    thread.start()
-    freed: Callable[[], bool] = lambda: not thread.is_alive()
-    while not freed():
-        for lease in queue.get_many(1, timeout=20):
-            lease.ack()
-            thread.join(0.2)
-    assert found
+        queue.put(LARGE, keys="late")
+    # It was asked again and again once, ten thousand times a second.
+    assert server.figure("total_commands_processed") - before < 5

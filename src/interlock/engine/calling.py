@@ -135,12 +135,17 @@ class Engine:
                     if error.code == "READONLY":
                         # A primary no longer; what has taken its place may have its address.
                         seat.drop(address)
+                elif error.code == "MISCONF" and patience.sent:
+                    # A hub whose disk became full with this call cannot answer it, has done it, and
+                    # refuses the repeat.
+                    raise patience.unknown(str(error)) from None
                 else:
                     raise refusals.error_of(error, function, key, address) from None
                 patience.failed(address, str(error))
             except Broken as error:
                 self.nodes.doubt()
                 patience.failed(address, str(error))
+                patience.sent = patience.sent or error.sent
                 if error.sent and not again:
                     raise patience.unknown() from None
             if seat.interrupted:
@@ -184,6 +189,8 @@ class _Patience:
         self.redirected = False
         self.installed = False
         """The library was missing once."""
+        self.sent = False
+        """It may have been done, and the answer was lost."""
 
     def left(self) -> float:
         return self._until - time.monotonic()
@@ -217,10 +224,11 @@ class _Patience:
             )
         return seconds
 
-    def unknown(self) -> EngineUnavailable:
+    def unknown(self, refusal: str = "") -> EngineUnavailable:
+        reasons = [*self._reasons, *([refusal] if refusal else [])]
         return EngineUnavailable(
             f"{self._target.shown} was lost before it answered il1_{self._function}; whether that "
-            f"was done is not known: {'; '.join(self._reasons)}",
+            f"was done is not known: {'; '.join(reasons)}",
             unknown=True,
         )
 
