@@ -226,11 +226,15 @@ impl<S: Storage> Durable<S> {
         let Some(journal) = self.journal.get() else { return Ok(None) };
         // Relaxed: one thread does this.
         let second = now.saturating_sub(self.ticked.load(Ordering::Relaxed)) >= 1_000_000;
-        let mut done = Ok(());
-        if second {
-            self.ticked.store(now, Ordering::Relaxed);
-            done = journal.tick();
-        }
+        let mut done = match second {
+            true => {
+                self.ticked.store(now, Ordering::Relaxed);
+                journal.tick()
+            }
+            // What is wrong is so between two ticks too. And where there was no room, it is tried once a
+            // second: to try takes what there is left of it.
+            false => journal.accepts(true),
+        };
         if done.is_ok() && journal.wants_segment() {
             done = journal.prepare().map(drop);
         }

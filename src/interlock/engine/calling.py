@@ -110,6 +110,7 @@ class Engine:
             if seat.interrupted:
                 raise Abandoned
             address = asking or (yield from self.nodes.of(key, seat, patience.left()))
+            called = False
             try:
                 if address not in self.servers:
                     yield from self._prepare(seat, address, patience)
@@ -118,6 +119,7 @@ class Engine:
                     asking = ""
                 if wait and self.servers[address].parks:
                     patience.allow(wait)
+                called = True
                 reply: list[bytes] = yield Ask(address, command, patience.share())
                 return reply
             except Refused as error:
@@ -135,18 +137,14 @@ class Engine:
                     if error.code == "READONLY":
                         # A primary no longer; what has taken its place may have its address.
                         seat.drop(address)
-                elif error.code == "MISCONF" and patience.sent:
-                    # A hub whose disk became full with this call cannot answer it, has done it, and
-                    # refuses the repeat.
-                    raise patience.unknown(str(error)) from None
                 else:
                     raise refusals.error_of(error, function, key, address) from None
                 patience.failed(address, str(error))
             except Broken as error:
                 self.nodes.doubt()
                 patience.failed(address, str(error))
-                patience.sent = patience.sent or error.sent
-                if error.sent and not again:
+                patience.sent = patience.sent or (called and error.sent)
+                if patience.sent and not again:
                     raise patience.unknown() from None
             if seat.interrupted:
                 raise Abandoned
@@ -220,15 +218,15 @@ class _Patience:
         if self.left() <= seconds:
             raise EngineUnavailable(
                 f"{self._target.shown} did not answer il1_{self._function} in "
-                f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}"
+                f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}",
+                unknown=self.sent,
             )
         return seconds
 
-    def unknown(self, refusal: str = "") -> EngineUnavailable:
-        reasons = [*self._reasons, *([refusal] if refusal else [])]
+    def unknown(self) -> EngineUnavailable:
         return EngineUnavailable(
             f"{self._target.shown} was lost before it answered il1_{self._function}; whether that "
-            f"was done is not known: {'; '.join(reasons)}",
+            f"was done is not known: {'; '.join(self._reasons)}",
             unknown=True,
         )
 

@@ -171,6 +171,18 @@ fn a_put_that_cannot_be_recorded_is_refused_before_it_is_made() {
 }
 
 #[test]
+fn a_journal_that_failed_is_not_called_well_between_two_ticks() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    disk.set_faults(Faults { fail_sync_in: Some(0), ..Faults::default() });
+    call(&engine, "put", "- 0 0 lost 0 0 0", START).unwrap();
+    durable.commit().unwrap_err();
+    for tenths in 10..30 {
+        durable.upkeep(&engine, START + tenths * 100_000).unwrap_err();
+    }
+}
+
+#[test]
 fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
