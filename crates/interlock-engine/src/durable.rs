@@ -295,11 +295,7 @@ impl<S: Storage> Journal for Durable<S> {
         function: &str,
         args: &[&[u8]],
     ) {
-        let durability = match durability {
-            Durability::Always => journal::Durability::Always,
-            Durability::EverySecond => journal::Durability::EverySecond,
-            Durability::None => journal::Durability::None,
-        };
+        let durability = promise(durability);
         let code = FUNCTIONS.iter().find(|(_, name)| *name == function).map(|(code, _)| *code);
         let code = code.expect("every function that is recorded has a number");
         let recorded = self.number(queue, durability, now).and_then(|number| {
@@ -312,11 +308,27 @@ impl<S: Storage> Journal for Durable<S> {
         }
     }
 
+    fn repeated(&self, durability: Durability) {
+        if let Some(journal) = self.journal.get() {
+            let turn = TURN.get();
+            let durability = turn.durability.max(promise(durability));
+            TURN.set(Turn { last: turn.last.max(journal.last()), durability });
+        }
+    }
+
     fn accepts(&self, growing: bool) -> Result<(), String> {
         match self.journal.get() {
             Some(journal) => journal.accepts(growing).map_err(|refused| refused.to_string()),
             None => Err("the journal is not open".to_owned()),
         }
+    }
+}
+
+fn promise(durability: Durability) -> journal::Durability {
+    match durability {
+        Durability::Always => journal::Durability::Always,
+        Durability::EverySecond => journal::Durability::EverySecond,
+        Durability::None => journal::Durability::None,
     }
 }
 
