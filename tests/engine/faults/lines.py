@@ -54,6 +54,19 @@ class Log:
         os.close(self._file)
 
 
+def begun(lease: Any) -> dict[str, Any]:
+    """What is said of a lease that was given."""
+    return {
+        "id": lease.id,
+        "token": lease.token,
+        "attempt": lease.attempt,
+        "sequence": lease.sequence,
+        "what": lease.payload,
+        "keys": [key.decode() for key in lease.keys],
+        "shared": [key.decode() for key in lease.shared],
+    }
+
+
 def read(folder: Path) -> dict[str, list[Line]]:
     """The lines of each process."""
     found: dict[str, list[Line]] = {}

@@ -7,47 +7,17 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import interlock
-from interlock import EngineUnavailable, LeaseLost, Retry
+from interlock import EngineUnavailable, LeaseLost
 from interlock.engine.lease import RemoteLease
 from interlock.engine.queue import RemoteQueue
 from tests.engine.faults.bank import Bank, Operation, Stale, names, operation
-from tests.engine.faults.lines import Line, Log, read
-
-QUEUE = "transfers"
-RETRY = Retry(attempts=None, first=0.02, factor=1.5, longest=0.2)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all processes of a run are told."""
-
-    url: str
-    folder: Path
-    seed: int
-    lease: float
-    """Seconds."""
-    timeout: float
-    """Of a client's calls, seconds: a server that is stopped for longer is one that is gone."""
-    maxsize: int
-    messages: int
-    """Of each producer."""
-    mutant: str = ""
-    """A fault that the checks must find: early-ack, unfenced, or one of the server's."""
-
-    @property
-    def bank(self) -> Path:
-        return self.folder / "bank.sqlite"
-
-    def queue(self) -> RemoteQueue[dict[str, Any]]:
-        client = interlock.connect(f"{self.url}?timeout={self.timeout}")
-        return client.queue(
-            QUEUE, dict[str, Any], lease=self.lease, retry=RETRY, maxsize=self.maxsize
-        )
+from tests.engine.faults.job import Job
+from tests.engine.faults.lines import Line, Log, begun, read
+from tests.engine.faults.looped import looped
 
 
 def producer(job: Job, who: str, life: int) -> None:
@@ -136,8 +106,6 @@ class Worker:
 
     def run(self) -> None:
         """Until the queue is sealed and drained."""
-        # What an unanswered settlement leaves is dropped, as any program may.
-        warnings.simplefilter("ignore", ResourceWarning)
         self.log.say("life", number=self.life)
         mode: Callable[[], None]
         mode = self.chance.choice([self.one, self.some, self.exchanging])
@@ -199,17 +167,7 @@ class Worker:
         return leases
 
     def begin(self, lease: RemoteLease[dict[str, Any]]) -> None:
-        self.log.say(
-            "begin",
-            get=self.gets,
-            id=lease.id,
-            token=lease.token,
-            attempt=lease.attempt,
-            sequence=lease.sequence,
-            what=lease.payload,
-            keys=[key.decode() for key in lease.keys],
-            shared=[key.decode() for key in lease.shared],
-        )
+        self.log.say("begin", get=self.gets, **begun(lease))
 
     def handle(self, lease: RemoteLease[dict[str, Any]]) -> bool:
         """Whether it is to be acknowledged still."""
@@ -277,7 +235,13 @@ def sealer(job: Job, who: str, life: int) -> None:
 
 
 def worker(job: Job, who: str, life: int) -> None:
-    Worker(job, who, life).run()
+    """On threads, or, in some of its lives, on an event loop."""
+    # What an unanswered settlement leaves is dropped, as any program may.
+    warnings.simplefilter("ignore", ResourceWarning)
+    if random.Random(f"{job.seed} {who} {life}").random() < 0.25 and not job.mutant:
+        looped(job, who, life)
+    else:
+        Worker(job, who, life).run()
 
 
 ROLES: dict[str, Callable[[Job, str, int], None]] = {

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from tests.engine.faults import bank, checks
 from tests.engine.faults.checks import Violation
+from tests.engine.faults.job import Job
 from tests.engine.faults.lines import read
-from tests.engine.faults.roles import ROLES, Job
+from tests.engine.faults.roles import ROLES
 from tests.engine.faults.servers import Server, die_with_parent
 from tests.engine.faults.story import Story
 from tests.hub.servers import free_port
