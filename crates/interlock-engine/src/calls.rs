@@ -315,6 +315,7 @@ impl Queue {
             Known::Half(answers) => Repeat::Goes(caller, Some(answers)),
             Known::Reply => {
                 out.extend_from_slice(self.consumers.reply(caller.consumer));
+                cx.repeated(self);
                 Repeat::Answered
             }
         })

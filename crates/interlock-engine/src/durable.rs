@@ -226,11 +226,15 @@ impl<S: Storage> Durable<S> {
         let Some(journal) = self.journal.get() else { return Ok(None) };
         // Relaxed: one thread does this.
         let second = now.saturating_sub(self.ticked.load(Ordering::Relaxed)) >= 1_000_000;
-        let mut done = Ok(());
-        if second {
-            self.ticked.store(now, Ordering::Relaxed);
-            done = journal.tick();
-        }
+        let mut done = match second {
+            true => {
+                self.ticked.store(now, Ordering::Relaxed);
+                journal.tick()
+            }
+            // What is wrong is so between two ticks too. And where there was no room, it is tried once a
+            // second: to try takes what there is left of it.
+            false => journal.accepts(true),
+        };
         if done.is_ok() && journal.wants_segment() {
             done = journal.prepare().map(drop);
         }
@@ -291,11 +295,7 @@ impl<S: Storage> Journal for Durable<S> {
         function: &str,
         args: &[&[u8]],
     ) {
-        let durability = match durability {
-            Durability::Always => journal::Durability::Always,
-            Durability::EverySecond => journal::Durability::EverySecond,
-            Durability::None => journal::Durability::None,
-        };
+        let durability = promise(durability);
         let code = FUNCTIONS.iter().find(|(_, name)| *name == function).map(|(code, _)| *code);
         let code = code.expect("every function that is recorded has a number");
         let recorded = self.number(queue, durability, now).and_then(|number| {
@@ -308,11 +308,27 @@ impl<S: Storage> Journal for Durable<S> {
         }
     }
 
+    fn repeated(&self, durability: Durability) {
+        if let Some(journal) = self.journal.get() {
+            let turn = TURN.get();
+            let durability = turn.durability.max(promise(durability));
+            TURN.set(Turn { last: turn.last.max(journal.last()), durability });
+        }
+    }
+
     fn accepts(&self, growing: bool) -> Result<(), String> {
         match self.journal.get() {
             Some(journal) => journal.accepts(growing).map_err(|refused| refused.to_string()),
             None => Err("the journal is not open".to_owned()),
         }
+    }
+}
+
+fn promise(durability: Durability) -> journal::Durability {
+    match durability {
+        Durability::Always => journal::Durability::Always,
+        Durability::EverySecond => journal::Durability::EverySecond,
+        Durability::None => journal::Durability::None,
     }
 }
 

@@ -63,6 +63,10 @@ pub trait Journal: Send + Sync {
         args: &[&[u8]],
     );
 
+    /// A call was answered again, with the reply to one that was recorded: that must be as safe before
+    /// this answer leaves, for the first one may still be on its way to the disk.
+    fn repeated(&self, _durability: Durability) {}
+
     /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
     /// it makes the queue larger. The text says why not.
     fn accepts(&self, _growing: bool) -> Result<(), String> {
@@ -112,6 +116,15 @@ impl Context<'_> {
         if queue.is_durable() {
             let (durability, now) = (queue.declared.durability, queue.scheduler.last_time());
             journal.record(&queue.name, durability, now, function, args);
+        }
+    }
+
+    /// Of a reply that is given again.
+    pub fn repeated(&self, queue: &Queue) {
+        if let Some(journal) = &self.shared.settings.journal {
+            if queue.is_durable() && !self.replays {
+                journal.repeated(queue.declared.durability);
+            }
         }
     }
 

@@ -110,6 +110,7 @@ class Engine:
             if seat.interrupted:
                 raise Abandoned
             address = asking or (yield from self.nodes.of(key, seat, patience.left()))
+            called = False
             try:
                 if address not in self.servers:
                     yield from self._prepare(seat, address, patience)
@@ -118,6 +119,7 @@ class Engine:
                     asking = ""
                 if wait and self.servers[address].parks:
                     patience.allow(wait)
+                called = True
                 reply: list[bytes] = yield Ask(address, command, patience.share())
                 return reply
             except Refused as error:
@@ -141,7 +143,8 @@ class Engine:
             except Broken as error:
                 self.nodes.doubt()
                 patience.failed(address, str(error))
-                if error.sent and not again:
+                patience.sent = patience.sent or (called and error.sent)
+                if patience.sent and not again:
                     raise patience.unknown() from None
             if seat.interrupted:
                 raise Abandoned
@@ -184,6 +187,8 @@ class _Patience:
         self.redirected = False
         self.installed = False
         """The library was missing once."""
+        self.sent = False
+        """It may have been done, and the answer was lost."""
 
     def left(self) -> float:
         return self._until - time.monotonic()
@@ -213,7 +218,8 @@ class _Patience:
         if self.left() <= seconds:
             raise EngineUnavailable(
                 f"{self._target.shown} did not answer il1_{self._function} in "
-                f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}"
+                f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}",
+                unknown=self.sent,
             )
         return seconds
 

@@ -171,6 +171,31 @@ fn a_put_that_cannot_be_recorded_is_refused_before_it_is_made() {
 }
 
 #[test]
+fn a_journal_that_failed_is_not_called_well_between_two_ticks() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    disk.set_faults(Faults { fail_sync_in: Some(0), ..Faults::default() });
+    call(&engine, "put", "- 0 0 lost 0 0 0", START).unwrap();
+    durable.commit().unwrap_err();
+    for tenths in 10..30 {
+        durable.upkeep(&engine, START + tenths * 100_000).unwrap_err();
+    }
+}
+
+/// The first reply may have been lost with its connection while its record was on its way to the disk.
+#[test]
+fn a_reply_that_is_given_again_is_as_safe_as_the_first() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    let put = || call(&engine, "put", "me 1 0 kept 0 0 0", START).unwrap();
+    let first = std::thread::scope(|scope| scope.spawn(put).join().unwrap());
+    assert_eq!(put(), first);
+    durable.commit().unwrap();
+    let (_, engine, _) = start(&disk.restart()).unwrap();
+    assert_eq!(call(&engine, "stats", "", START).unwrap()[1], "1");
+}
+
+#[test]
 fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();

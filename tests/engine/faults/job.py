@@ -1,0 +1,42 @@
+"""What all processes of a run are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import interlock
+from interlock import Retry
+from interlock.engine.queue import RemoteQueue
+
+QUEUE = "transfers"
+RETRY = Retry(attempts=None, first=0.02, factor=1.5, longest=0.2)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all processes of a run are told."""
+
+    url: str
+    folder: Path
+    seed: int
+    lease: float
+    """Seconds."""
+    timeout: float
+    """Of a client's calls, seconds: a server that is stopped for longer is one that is gone."""
+    maxsize: int
+    messages: int
+    """Of each producer."""
+    mutant: str = ""
+    """A fault that the checks must find: early-ack, unfenced, or one of the server's."""
+
+    @property
+    def bank(self) -> Path:
+        return self.folder / "bank.sqlite"
+
+    def queue(self) -> RemoteQueue[dict[str, Any]]:
+        client = interlock.connect(f"{self.url}?timeout={self.timeout}")
+        return client.queue(
+            QUEUE, dict[str, Any], lease=self.lease, retry=RETRY, maxsize=self.maxsize
+        )
