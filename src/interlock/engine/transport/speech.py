@@ -6,6 +6,7 @@ two calls cost more than the calls. Without hiredis redis-py does all of it.
 
 from __future__ import annotations
 
+import importlib
 import socket
 import struct
 import sys
@@ -13,10 +14,11 @@ from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Refused, Reply
 
+hiredis: Any
 try:
-    import hiredis
+    hiredis = importlib.import_module("hiredis")
 except ImportError:
-    hiredis = None  # type: ignore[assignment]
+    hiredis = None
 
 
 class Speech:
