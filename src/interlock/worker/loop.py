@@ -42,6 +42,9 @@ class LoopPool:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._begin, tuple(batch))
 
+    def work(self) -> None:
+        """See ``Pool``: nothing, handlers run elsewhere."""
+
     def withdraw(self, running: Running) -> bool:
         """What the loop was told begins with its next turn: whoever blocks the loop holds it up."""
         with self._lock:

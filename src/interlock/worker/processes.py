@@ -54,6 +54,9 @@ class ProcessPool:
             for child in idle[: len(self._waiting)]:
                 self._give(child)
 
+    def work(self) -> None:
+        """See ``Pool``: nothing, handlers run elsewhere."""
+
     def withdraw(self, running: Running) -> bool:
         """See ``Pool``."""
         with self.lock:

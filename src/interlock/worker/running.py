@@ -71,6 +71,10 @@ class Pool(Protocol):
     def offer(self, batch: Sequence[Running]) -> None:
         """Handle these, each at once."""
 
+    def work(self) -> None:
+        """Called by the thread that offered, when it would lease again: it handles what waits, in
+        a pool that has no other thread for that."""
+
     def withdraw(self, running: Running) -> bool:
         """Take back a message that no handler has begun; False: one has."""
 

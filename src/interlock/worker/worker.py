@@ -123,6 +123,7 @@ class Worker:
             length = self.settings.lease
             feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
             feeder.full = self._keeper.full
+            feeder.work = self._pool.work
             if self._audit is not None:
                 self._audit.follow(name, queue, Journal.of(self._url, name))
             self._feeders.append(feeder)
@@ -385,9 +386,9 @@ def _pool(settings: Settings) -> Pool:
         from interlock.worker.processes import ProcessPool
 
         return ProcessPool(settings.concurrency, settings.reference)
-    from interlock.worker.threads import ThreadPool
+    from interlock.worker.threads import SinglePool, ThreadPool
 
-    return ThreadPool(settings.concurrency)
+    return SinglePool() if settings.concurrency == 1 else ThreadPool(settings.concurrency)
 
 
 POOLS = ("thread", "asyncio", "process")
