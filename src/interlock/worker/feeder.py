@@ -75,9 +75,9 @@ class Feeder:
         for thread in self._threads:
             thread.start()
 
-    def settle(self, lease: Any, held: Any, outcome: Outcome) -> None:
+    def settle(self, lease: Any, held: Any, outcome: Outcome, ring: bool = True) -> None:
         """Queues a settlement: it goes out with the next call, or at once while the feeder waits
-        for work."""
+        for work. Without ``ring`` whoever settles sees to that with ``ring_to_settle``."""
         try:
             settlement = outcome.settlement(lease)
         except LeaseLost as lost:
@@ -87,7 +87,14 @@ class Feeder:
             return
         with self._slots.lock:
             self._pending.append((held, outcome, settlement))
-            self._ring()
+            if ring:
+                self._ring()
+
+    def ring_to_settle(self) -> None:
+        """What was queued without a ring goes out."""
+        if self._pending:
+            with self._slots.lock:
+                self._ring()
 
     def _ring(self) -> None:
         elsewhere = self._parked or self._away or self._stopping

@@ -9,7 +9,7 @@ import contextvars
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from interlock.worker.handle import Outcome, ahandle, handle
 from interlock.worker.running import Done, Running, finish
@@ -32,6 +32,12 @@ class ThreadPool:
         """One was woken and has not come yet."""
         self._closed = False
         self._threads: list[threading.Thread] = []
+        self.emptied: Callable[[], None] = lambda: None
+
+    @property
+    def is_empty(self) -> bool:
+        """See ``Pool``."""
+        return not self._waiting
 
     def start(self, done: Done) -> None:
         """See ``Pool``."""
@@ -82,8 +88,13 @@ class ThreadPool:
         with contextlib.ExitStack() as ending:
             runners = Runners(ending)
             while (running := self._next()) is not None:
+                if not self._waiting:
+                    self.emptied()
                 outcome = runners.handled(running)
                 finish(self._done, running, outcome)
+                if not self._waiting:
+                    # Again: the last one may have begun on another thread just before.
+                    self.emptied()
                 # No name holds the last message while the next is awaited.
                 del running
 
