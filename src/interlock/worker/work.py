@@ -18,8 +18,8 @@ class TaskLease:
     """
 
     __slots__ = (
-        "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence", "shared", "task",
-        "token",
+        "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence", "shared",
+        "task", "token",
     )  # fmt: skip
 
     def __init__(

@@ -36,6 +36,12 @@ class Speech:
         self._made.send_command(*command, check_health=False)
         return self._made.read_response(disable_decoding=True)
 
+    def ask_and_nudge(self, command: tuple[Argument, ...], timeout: float, nudge: float) -> Reply:
+        """The same with `timeout`, and a PING behind it after `nudge` seconds. By redis-py without
+        one, for a connection that it was too late for it closes: the wait ends a little later."""
+        self.limit(timeout)
+        return self.ask(command)
+
 
 class Packed(Speech):
     """By hiredis, on the socket."""
@@ -53,9 +59,9 @@ class Packed(Speech):
         if self._by_kernel:
             self._sock.settimeout(None)
 
-    def limit(self, seconds: float) -> None:
+    def limit(self, seconds: float, exactly: bool = False) -> None:
         """See ``Speech``. A limit that is nearly the one before is left as it is."""
-        if self._limit * 0.9 <= seconds <= self._limit * 1.1:
+        if self._limit * 0.9 <= seconds <= self._limit * 1.1 and not exactly:
             return
         self._limit = seconds
         if self._by_kernel:
@@ -68,22 +74,49 @@ class Packed(Speech):
 
     def ask(self, command: tuple[Argument, ...]) -> Reply:
         """See ``Speech``."""
-        sock, buffer, reader = self._sock, self._buffer, self._reader
         try:
-            sock.sendall(hiredis.pack_command(command))
-            while True:
-                size = sock.recv_into(buffer)
-                if not size:
-                    raise Broken("Connection closed by server.", sent=True)
-                reader.feed(buffer, 0, size)
-                reply = reader.gets()
-                if reply is not False:
-                    break
+            self._sock.sendall(hiredis.pack_command(command))
+            reply = self._received()
         except (BlockingIOError, TimeoutError):
             raise Broken(f"no answer in {self._limit:.3g} s", sent=True) from None
         if isinstance(reply, Refused):
             raise reply
         return reply
+
+    def ask_and_nudge(self, command: tuple[Argument, ...], timeout: float, nudge: float) -> Reply:
+        """See ``Speech``."""
+        nudged = False
+        try:
+            self.limit(nudge, exactly=True)
+            self._sock.sendall(hiredis.pack_command(command))
+            try:
+                reply = self._received()
+            except (BlockingIOError, TimeoutError):
+                nudged = True
+                self.limit(max(timeout - nudge, 0.001))
+                self._sock.sendall(hiredis.pack_command(("PING",)))
+                reply = self._received()
+            if nudged:
+                # What the PING is answered.
+                found = self._reader.gets()
+                if found is False:
+                    self._received()
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {timeout:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def _received(self) -> Reply:
+        sock, buffer, reader = self._sock, self._buffer, self._reader
+        while True:
+            size = sock.recv_into(buffer)
+            if not size:
+                raise Broken("Connection closed by server.", sent=True)
+            reader.feed(buffer, 0, size)
+            reply = reader.gets()
+            if reply is not False:
+                return reply
 
 
 def speech(made: Any) -> Speech:

@@ -25,8 +25,8 @@ class Link:
         self._speech: Speech | None = None
         self.interrupted = False
 
-    def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
-        """Sends a command and gives its reply.
+    def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
+        """Sends a command and gives its reply; see `Ask`.
 
         Raises:
             Broken: none came in `timeout` seconds, or the connection was lost.
@@ -41,8 +41,10 @@ class Link:
                 timeout = max(until - time.monotonic(), 0.001)
             if self.interrupted:
                 raise Broken("interrupted", sent=False)
-            spoken.limit(timeout)
             sent = True
+            if nudge:
+                return spoken.ask_and_nudge(command, timeout, nudge)
+            spoken.limit(timeout)
             return spoken.ask(command)
         except Refused:
             raise
