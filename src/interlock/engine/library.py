@@ -45,6 +45,7 @@ SHARED = (
     "granting",
     "due",
     "settlements",
+    "quick",
     "waiting",
     "telling",
     "calls",

@@ -6,14 +6,14 @@ register('next', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local wanted = take_wanted(from)
-  local list = take_settlements(from)
+  local token, ids, joined = plain_acks(from.args, from.at)
+  local list = not token and take_settlements(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
   end
-  reply = { tostring(#list) }
   begin(q)
-  settle_all(q, list, reply)
+  reply = settle_given(q, from, list, token, ids, joined, { tostring(#(ids or list)) })
   lease(q, consumer, wait, wanted, reply)
   return answer(q, from.called, consumer, call, reply)
 end)

@@ -182,10 +182,19 @@ local function new_ones(q, list, names)
   return fresh, bytes
 end
 
+local function put_reply(ids)
+  local reply = {}
+  for i = 1, #ids do
+    reply[2 * i - 1], reply[2 * i] = ids[i], '0'
+  end
+  return reply
+end
+
 register('put', {}, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
-  local list = take_messages(from)
+  local payloads, counts, keys, plain_bytes = plain_arguments(from.args, from.at)
+  local list = not payloads and take_messages(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
@@ -193,6 +202,13 @@ register('put', {}, function(q, from)
   local c = begin(q)
   refuse_sealed(q, from)
   woken(q, consumer, 'room')
+  if payloads then
+    local ids = c[N.declared] == 0 and untouched(q) and put_quickly(q, payloads, counts, keys, plain_bytes)
+    if ids then
+      return answer(q, from.called, consumer, call, put_reply(ids))
+    end
+    list = take_messages(from)
+  end
   local fresh, bytes = new_ones(q, list, from.names)
   local bounded = c[N.declared] > 0 and #fresh > 0
   local text = bounded and too_large(q, #fresh, bytes)
