@@ -41,6 +41,8 @@ SHARED = (
     "placing",
     "settling",
     "leases",
+    "forms",
+    "ending",
     "plain",
     "granting",
     "due",

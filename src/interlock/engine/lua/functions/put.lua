@@ -182,14 +182,6 @@ local function new_ones(q, list, names)
   return fresh, bytes
 end
 
-local function put_reply(ids)
-  local reply = {}
-  for i = 1, #ids do
-    reply[2 * i - 1], reply[2 * i] = ids[i], '0'
-  end
-  return reply
-end
-
 register('put', {}, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
@@ -205,7 +197,7 @@ register('put', {}, function(q, from)
   if payloads then
     local ids = c[N.declared] == 0 and untouched(q) and put_quickly(q, payloads, counts, keys, plain_bytes)
     if ids then
-      return answer(q, from.called, consumer, call, put_reply(ids))
+      return answer(q, from.called, consumer, call, put_reply(ids), 'p' .. ids[1] .. ' ' .. #ids)
     end
     list = take_messages(from)
   end

@@ -15,6 +15,7 @@ register('settle', { 'allow-oom' }, function(q, from)
     return reply
   end
   begin(q)
-  reply = settle_given(q, from, list, token, ids, joined, {})
+  q.caller, reply = call > 0 and consumer, {}
+  settle_given(q, from, list, token, ids, joined, reply)
   return answer(q, from.called, consumer, call, reply)
 end)

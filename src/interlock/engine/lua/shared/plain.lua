@@ -2,9 +2,6 @@
 -- and no barrier is pending, they are leased and settled from their records, without a table for each.
 -- What this file does is what the general way does, in half the time; anything else is left to that.
 
--- The strings of small numbers.
-local COUNT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8' }
-
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
   local high, low, long, short = string.byte(text, from + 1, from + 4)
@@ -95,16 +92,8 @@ end
 
 -- Hands a plain message out: its part of the reply, and its record with the token.
 local function lease_plain(q, place, text, token, reply, at)
-  local keys, payload = plain_keys(text, 2)
-  local written, count = q.written, #keys
+  local written = q.written
   written[#written + 1] = place
   written[#written + 1] = 'L' .. token .. string.sub(text, 2)
-  reply[at + 1], reply[at + 2], reply[at + 3] = place, '', '1'
-  reply[at + 4] = string.sub(text, payload)
-  reply[at + 5], reply[at + 6] = COUNT[count] or tostring(count), '0'
-  at = at + 6
-  for k = 1, count do
-    reply[at + k] = keys[k]
-  end
-  return at + count
+  return tell_plain(place, text, reply, at)
 end

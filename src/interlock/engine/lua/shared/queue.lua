@@ -37,6 +37,7 @@ local KNOWN = { count = 0, most = 100 }
 
 -- At the end of a call: messages are large.
 local function let_go(q)
+  q.caller = false
   q.counters, q.loaded, q.hashes, q.used, q.messages = false, false, false, false, false
   q.changed, q.granted, q.written, q.gone, q.pushed, q.options = false, false, false, false, false, false
 end

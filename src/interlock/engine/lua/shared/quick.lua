@@ -3,27 +3,6 @@
 -- written without a table for each message. Each function here looks before it writes, and answers nil
 -- where anything is not as simple as that: the general way begins anew then.
 
--- Numbers that follow each other, as text: all digits but the last two are made once a hundred.
-local LAST_DIGITS = {}
-
-local function series(first, count)
-  local texts, last, head = {}, first % 100, nil
-  if not LAST_DIGITS[0] then
-    for i = 0, 99 do
-      LAST_DIGITS[i] = string.format('%02d', i)
-    end
-  end
-  head = string.format('%d', (first - last) / 100)
-  for i = 1, count do
-    if last == 100 then
-      last, head = 0, string.format('%d', (first + i - 1) / 100)
-    end
-    texts[i] = head .. LAST_DIGITS[last]
-    last = last + 1
-  end
-  return texts
-end
-
 -- Whether this call has not read or changed anything that is written at its end.
 local function untouched(q)
   return #q.used == 0 and #q.changed == 0 and next(q.messages) == nil
@@ -197,6 +176,7 @@ local function settle_quickly(q, token, ids, joined)
       return false
     end
   end
+  fix_reply(q, token, string.sub(text, 41, 40 + string.sub(text, 37, 40)))
   bulk('HDEL', q.l, keys)
   bulk('HDEL', q.p, ids)
   redis.call('HDEL', q.t, token)
@@ -206,15 +186,17 @@ local function settle_quickly(q, token, ids, joined)
   return true
 end
 
--- What a call settles, read in either way; answers the reply with its answers.
+-- What a call settles, read in either way: appends the answers. Answers whether all were acknowledged the
+-- quick way, or there was nothing.
 local function settle_given(q, from, list, token, ids, joined, reply)
-  if token and untouched(q) and settle_quickly(q, token, ids, joined) then
-    local at = #reply
-    for i = 1, #ids do
-      reply[at + i] = 'ACKED'
-    end
-  else
-    settle_all(q, list or take_settlements(from), reply)
+  if not token or not untouched(q) or not settle_quickly(q, token, ids, joined) then
+    list = list or take_settlements(from)
+    settle_all(q, list, reply)
+    return #list == 0
   end
-  return reply
+  local at = #reply
+  for i = 1, #ids do
+    reply[at + i] = 'ACKED'
+  end
+  return true
 end
