@@ -60,9 +60,17 @@ local function pop_plainly(q, wanted)
   if c[N.halted] + c[N.paused] + c[N.rk] + c[N.ru] > 0 or next(q.messages) ~= nil then
     return nil
   end
-  local sources = sources_of(c, wanted.kind)
-  local only = sources[1]
-  if #sources ~= 1 then
+  local only, halves = nil, KINDS[wanted.kind]
+  for i = 1, #halves do
+    local half = halves[i]
+    if c[half.lists] > 0 then
+      if only then
+        return nil
+      end
+      only = half.listed
+    end
+  end
+  if not only then
     return nil
   end
   local places = redis.call('LPOP', q[only.name], wanted.count)
@@ -97,7 +105,9 @@ end
 
 -- Answers whether there was anything, and if it was all plain the reply in its short form.
 local function grant(q, consumer, wanted, reply)
-  flush_ready(q)
+  if not untouched(q) then
+    flush_ready(q)
+  end
   local popped, records, only = pop_plainly(q, wanted)
   if popped and all_plain(records) then
     return true, grant_plainly(q, consumer, wanted, popped, records, reply)

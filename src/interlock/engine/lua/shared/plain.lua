@@ -61,7 +61,7 @@ local function settle_plain(q, list, reply)
     local one, keys = list[i], plain[i]
     local alone = keys
     if keys then
-      local node = 'x' .. one.id
+      local node = short_node(one.id)
       for k = 1, #keys do
         alone = alone and values[keys[k]] == node
       end

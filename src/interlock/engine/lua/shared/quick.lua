@@ -3,11 +3,6 @@
 -- written without a table for each message. Each function here looks before it writes, and answers nil
 -- where anything is not as simple as that: the general way begins anew then.
 
--- Whether this call has not read or changed anything that is written at its end.
-local function untouched(q)
-  return #q.used == 0 and #q.changed == 0 and next(q.messages) == nil
-end
-
 -- From the messages of a put: payloads, how many keys each has, all keys; and all bytes.
 local function plain_arguments(args, at)
   local payloads, counts, keys, n, k, bytes = {}, {}, {}, 0, 0, 0
@@ -44,7 +39,7 @@ local function take_lanes(q, keys, counts, ids)
   local found = fetch(q.l, keys)
   local lanes, k = {}, 0
   for i = 1, #ids do
-    local node = 'x' .. ids[i]
+    local node = short_node(ids[i])
     for _ = 1, counts[i] do
       k = k + 1
       if found[k] then
@@ -170,9 +165,13 @@ local function settle_quickly(q, token, ids, joined)
   if not keys then
     return false
   end
-  local found = fetch(q.l, keys)
+  local found, owner, node = fetch(q.l, keys), 0, nil
   for k = 1, #keys do
-    if found[k] ~= 'x' .. ids[owners[k]] then
+    if owners[k] ~= owner then
+      owner = owners[k]
+      node = short_node(ids[owner])
+    end
+    if found[k] ~= node then
       return false
     end
   end

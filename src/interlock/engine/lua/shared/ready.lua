@@ -8,6 +8,11 @@
 
 local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk }
 local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su }
+for i = 1, 2 do
+  local half = i == 1 and WITH_KEYS or WITHOUT
+  half.listed = { half = half, listed = true, name = half.list, count = half.lists }
+  half.sorted = { half = half, listed = false, name = half.set, count = half.sets }
+end
 local KINDS = {
   any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT },
   told = 'any, keyed or unkeyed',
@@ -103,10 +108,10 @@ local function sources_of(c, kind)
   for i = 1, #halves do
     local half = halves[i]
     if c[half.lists] > 0 then
-      found[#found + 1] = { half = half, listed = true, name = half.list, count = half.lists }
+      found[#found + 1] = half.listed
     end
     if c[half.sets] > 0 then
-      found[#found + 1] = { half = half, listed = false, name = half.set, count = half.sets }
+      found[#found + 1] = half.sorted
     end
   end
   return found

@@ -9,7 +9,10 @@ local function kept_reply(q, called, consumer, call)
   if call == 0 then
     return nil
   end
-  local kept = redis.call('GET', q[1] .. ':k:' .. consumer)
+  -- And the counters, which are asked for next.
+  local found = redis.call('MGET', q[1] .. ':k:' .. consumer, q.c)
+  local kept = found[1]
+  q.ahead = found[2] or ''
   if not kept then
     return nil
   end
