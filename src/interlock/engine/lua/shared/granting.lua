@@ -93,13 +93,13 @@ end
 -- Hands out plain messages. Answers the reply in its short form.
 local function grant_plainly(q, consumer, wanted, places, records, reply)
   local token, deadline = enter_lease(q, consumer, wanted, places, reply)
-  local at, written, head = #reply, {}, 'L' .. token
+  local at, marks = #reply, {}
   for i = 1, #places do
-    local place, text = places[i], records[i]
-    written[2 * i - 1], written[2 * i] = place, head .. string.sub(text, 2)
-    at = tell_plain(place, text, reply, at)
+    local place = places[i]
+    marks[2 * i - 1], marks[2 * i] = place, token
+    at = tell_plain(place, records[i], reply, at)
   end
-  bulk('HSET', q.p, written)
+  bulk('HSET', q.lt, marks)
   return 'l' .. token .. ' ' .. deadline .. ' '
 end
 

@@ -11,8 +11,8 @@
 -- | `S` head tail first active depth | so many shared nodes in front; first is the first that waits |
 
 -- Up to 128 small fields the server keeps as a list, in which every lookup goes through all before it. One
--- long value makes a table of it: once more than a few messages are unsettled, l has one, under the key
--- that no message can have, and the counter `wide` is 1.
+-- long value makes a table of it: once more than a few messages are unsettled, l and lt have one, under the
+-- key that no message can have, and the counter `wide` is 1.
 local FILLER = '-----------------------------------------------------------------'
 local WIDE = 8
 
@@ -69,6 +69,7 @@ local function widen(q)
   local c = q.counters
   if c[N.wide] == 0 and c[N.unsettled] > WIDE then
     redis.call('HSET', q.l, '', FILLER)
+    redis.call('HSET', q.lt, '', FILLER)
     c[N.wide] = 1
   end
 end
@@ -76,7 +77,7 @@ end
 local function narrow(q)
   local c = q.counters
   if c[N.wide] == 1 and c[N.unsettled] == 0 then
-    redis.call('DEL', q.l)
+    redis.call('DEL', q.l, q.lt)
     c[N.wide] = 0
   end
 end

@@ -14,27 +14,29 @@ end
 
 -- Which of these acknowledgements are of plain messages whose lease stands: their keys, false for others.
 local function plain_ones(q, list, texts)
-  local seen, living, all, plain = {}, {}, {}, {}
+  local seen, living, all, plain, marks = {}, {}, {}, {}, hash(q, 'lt').values
   for i = 1, #list do
     local one, text = list[i], texts[i]
     local keys = false
     if not seen[one.id] and text then
       seen[one.id] = true
-      -- 'L', and flags of 0.
-      local state = string.byte(text)
-      if state == 76 and string.byte(text, 18) == 48 and string.sub(text, 2, 17) == one.token
-        and (one.verb == 'ACK' or one.verb == 'DONE') then
+      -- Marked, or 'L'; and flags of 0.
+      local from, token = 2, marks[one.id]
+      if not token and string.byte(text) == 76 then
+        from, token = 18, string.sub(text, 2, 17)
+      end
+      if token == one.token and string.byte(text, from) == 48 and (one.verb == 'ACK' or one.verb == 'DONE') then
         if living[one.token] == nil then
           living[one.token] = alive(q, one.token) or false
         end
         if living[one.token] then
-          keys, one.payload = plain_keys(text, 18)
+          keys, one.payload = plain_keys(text, from)
           for k = 1, #keys do
             all[#all + 1] = keys[k]
           end
         end
       else
-        q.messages[one.id] = unpack_record(one.id, text)
+        q.messages[one.id] = open_record(q, one.id, text)
       end
     end
     plain[i] = keys
@@ -53,7 +55,8 @@ local function settle_plain(q, list, reply)
   for i = 1, #list do
     ids[i] = list[i].id
   end
-  local texts = unknown_records(q, ids)
+  local texts, marks = unknown_records(q, ids), hash(q, 'lt')
+  prefetch(marks, ids)
   local plain = plain_ones(q, list, texts)
   local l = hash(q, 'l')
   local values, written, bytes, count = l.values, l.changed, 0, 0
@@ -66,13 +69,16 @@ local function settle_plain(q, list, reply)
         alone = alone and values[keys[k]] == node
       end
       if not alone then
-        q.messages[one.id] = unpack_record(one.id, texts[i])
+        q.messages[one.id] = open_record(q, one.id, texts[i])
       end
     end
     if alone then
       for k = 1, #keys do
         values[keys[k]] = false
         written[#written + 1] = keys[k]
+      end
+      if marks.values[one.id] then
+        set(marks, one.id, false)
       end
       q.messages[one.id] = false
       q.gone[#q.gone + 1] = one.id

@@ -5,6 +5,7 @@
 -- |---|---|
 -- | c, o | the counters, in one string; the options, if any were declared |
 -- | p, y | unsettled messages by their place; payloads that are long, by id |
+-- | lt | of leased messages whose records do not say so: the token |
 -- | al | of messages that were delayed: the place of an id |
 -- | l, n, v | lanes by key; the node behind and the node before a place on a key |
 -- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |

@@ -133,11 +133,13 @@ local function leased_keys(records)
   local keys, owners, k, bytes = {}, {}, 0, 0
   for i = 1, #records do
     local record = records[i]
-    local flags, high, low, long, short = string.byte(record, 18, 22)
+    -- 'L': the token is in between.
+    local from = string.byte(record) == 76 and 18 or 2
+    local flags, high, low, long, short = string.byte(record, from, from + 4)
     if flags ~= 48 then
       return nil
     end
-    local at = 21
+    local at = from + 3
     for j = 1, high * 256 + low do
       if j > 1 then
         long, short = string.byte(record, at, at + 1)
@@ -178,6 +180,7 @@ local function settle_quickly(q, token, ids, joined)
   fix_reply(q, token, string.sub(text, 41, 40 + string.sub(text, 37, 40)))
   bulk('HDEL', q.l, keys)
   bulk('HDEL', q.p, ids)
+  bulk('HDEL', q.lt, ids)
   redis.call('HDEL', q.t, token)
   redis.call('ZREM', q.due, 'a' .. token)
   c[N.leased], c[N.acks] = c[N.leased] - count, c[N.acks] + count
