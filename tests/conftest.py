@@ -8,6 +8,7 @@ nobody's cooperation. The order of the tests is random: pytest-randomly prints i
 """
 
 import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ RUNNING = Path(os.environ.get("INTERLOCK_RUNNING_TEST", os.devnull)).absolute()
 def pytest_configure(config: pytest.Config) -> None:
     # Output is captured while a test runs, and would be lost with the process.
     config.stash[STDERR] = os.dup(2)
+
+
+def pytest_collection_finish() -> None:
+    # What was imported stays to the end: a test that collects garbage need not go through it.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,7 +1,6 @@
 """The contract suite, mounted on a hub through the client, sync and asyncio.
 
-A hub has the system's clock. So cases that move time are left out here; the hub's functions are
-those of memory://, where they run.
+The hub is real, and so are its sockets and threads; only the time of its queues is the test's.
 """
 
 import uuid
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.testing import ManualClock
 from interlock.testing.contract import Case, Face, NotHeld, cases, run
 from tests.contract.remote import CAPABILITIES, Queue
 from tests.hub.servers import needs_hub
@@ -19,33 +19,23 @@ from tests.hub.servers import needs_hub
 @pytest.fixture(scope="module")
 def hub() -> Iterator[interlock.Hub]:
     needs_hub()
-    with interlock.Hub(port=0, workers=2) as running:
+    hub = interlock.Hub(port=0, workers=2)
+    # As on a real one ids are times, so the clock does not begin at 0.
+    hub._clock = ManualClock(1_000_000_000)
+    with hub as running:
         yield running
-
-
-class SystemClock:
-    """Nobody moves it."""
-
-    def now(self) -> float:
-        return 0
-
-    def advance(self, seconds: float) -> None:
-        raise NotHeld("no test moves the clock of a hub")
 
 
 class HubHarness:
     """One client of a running hub."""
 
     name = "hub"
-    # Left out before it starts: it would leave a handler that hangs.
-    capabilities: Mapping[int | str, str] = {
-        **CAPABILITIES,
-        "24_a_handlers_own_timeout_revokes_its_lease": "no test moves the clock of a hub",
-    }
+    capabilities: Mapping[int | str, str] = CAPABILITIES
 
-    def __init__(self, address: str) -> None:
-        self.clock = SystemClock()
-        self._client = interlock.connect(f"interlock://{address}")
+    def __init__(self, hub: interlock.Hub) -> None:
+        assert hub._clock is not None
+        self.clock = hub._clock
+        self._client = interlock.connect(f"interlock://{hub.addresses[0]}")
 
     def queue(self, **options: Any) -> Queue:
         return Queue(self._client, uuid.uuid4().hex, options)
@@ -63,6 +53,6 @@ class HubHarness:
 )
 def test_hub(case: Case, face: Face, hub: interlock.Hub) -> None:
     try:
-        run(case, HubHarness(hub.addresses[0]), face)
+        run(case, HubHarness(hub), face)
     except NotHeld as reason:
         pytest.skip(str(reason))

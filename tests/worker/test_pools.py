@@ -34,7 +34,7 @@ def running(gate: threading.Event | None = None) -> Running:
         payload=b"",
     )  # fmt: skip
     invocation: Any = Calls(gate)
-    return Running(None, held, invocation, None)
+    return Running(None, held, invocation, None, 0.0)
 
 
 @pytest.fixture

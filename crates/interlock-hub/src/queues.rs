@@ -3,8 +3,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use interlock_core::clock::Clock;
 use interlock_engine::durable::{Durable, Repair};
 use interlock_engine::{
     reply, Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket,
@@ -14,7 +14,6 @@ use interlock_journal::Refused;
 
 use crate::events::Answer;
 use crate::reactor::mailbox::Mail;
-use crate::registry::Time;
 use crate::resp::parse::Arguments;
 use crate::shared::{Core, Shared};
 
@@ -22,17 +21,19 @@ pub struct Queues {
     pub engine: Engine,
     /// What makes them durable, if the hub has a journal.
     pub durable: Option<Arc<Durable>>,
+    clock: Clock,
 }
 
 impl Queues {
-    pub fn new(memory: u64) -> Self {
+    pub fn new(memory: u64, clock: Clock) -> Self {
         let engine = Engine::new(Settings { memory, ..Settings::default() });
-        Queues { engine, durable: None }
+        Queues { engine, durable: None, clock }
     }
 
     /// As `new`, with the journal in a folder: the queues are as they were. And what was found there.
     pub fn open(
         memory: u64,
+        clock: Clock,
         folder: &Path,
         durability: Durability,
         repair: Repair,
@@ -48,19 +49,23 @@ impl Queues {
             .map_err(|error| format!("journal {place}: {error}"))?;
         // A line of the log.
         let report = report.to_string().replace('\n', "; ");
-        Ok((Queues { engine, durable: Some(durable) }, format!("journal {place}: {report}")))
+        Ok((Queues { engine, durable: Some(durable), clock }, format!("journal {place}: {report}")))
     }
 
     /// How long a worker may sleep, ms; -1: nobody waits.
     pub fn timeout(&self) -> i32 {
         let Some(due) = self.engine.next_due() else { return -1 };
+        if self.clock.is_manual() {
+            // Who moves it wakes nobody.
+            return 1;
+        }
         // Rounded up, or it would wake a moment too early, again and again.
-        i32::try_from(due.saturating_sub(time()).div_ceil(1000)).unwrap_or(i32::MAX)
+        i32::try_from(due.saturating_sub(self.clock.now()).div_ceil(1000)).unwrap_or(i32::MAX)
     }
 
     /// Answers those whose wait is over. Any worker may; the others then find nothing to do.
     pub fn tick(&self, served: &mut Vec<Served>) {
-        let now = time();
+        let now = self.clock.now();
         if self.engine.next_due().is_some_and(|due| due <= now) {
             self.engine.tick(now, served);
         }
@@ -90,7 +95,7 @@ pub fn call(
         local.callers.push(token);
     }
     let ticket = Some(ticket(local.worker, token));
-    queues.engine.call(function, key, &args, time(), ticket, out, &mut local.served)
+    queues.engine.call(function, key, &args, queues.clock.now(), ticket, out, &mut local.served)
 }
 
 /// A ticket names the worker in bits that no slot reaches.
@@ -116,12 +121,6 @@ pub fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&
             shared.send(worker, mail);
         }
     }
-}
-
-/// µs since 1970.
-fn time() -> Time {
-    // A clock before 1970 is none; ids and tokens rise all the same.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as Time)
 }
 
 /// The arguments of a function, behind those of FCALL.

@@ -145,10 +145,10 @@ impl Server {
 
 /// The queues, as they are in the journal if there is one; and what was found there.
 fn queues_of(settings: &Settings) -> io::Result<(Queues, Option<String>)> {
-    let memory = settings.live.queues_memory;
-    let Some(folder) = &settings.journal else { return Ok((Queues::new(memory), None)) };
+    let (memory, clock) = (settings.live.queues_memory, settings.clock.clone());
+    let Some(folder) = &settings.journal else { return Ok((Queues::new(memory, clock), None)) };
     let repair = if settings.repair { Repair::SetAside } else { Repair::Refuse };
-    let opened = Queues::open(memory, folder, settings.durability, repair);
+    let opened = Queues::open(memory, clock, folder, settings.durability, repair);
     opened.map(|(queues, found)| (queues, Some(found))).map_err(io::Error::other)
 }
 

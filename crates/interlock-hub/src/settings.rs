@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use interlock_core::clock::Clock;
 use interlock_engine::Durability;
 use rustls::ServerConfig;
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub durability: Durability,
     /// What of the journal cannot be read is set aside; otherwise the hub does not start.
     pub repair: bool,
+    /// The time of the queues; tests move it by hand.
+    pub clock: Clock,
     /// Someone takes the server's events and answers what it asks. Without, it does not ask.
     pub controlled: bool,
     pub live: Live,
@@ -92,6 +95,7 @@ impl Default for Settings {
             journal: None,
             durability: Durability::Always,
             repair: false,
+            clock: Clock::System,
             controlled: false,
             live: Live::default(),
         }

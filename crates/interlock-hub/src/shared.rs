@@ -91,7 +91,7 @@ pub struct Core<'a> {
 
 impl Shared {
     pub fn new(settings: Settings, mailboxes: Vec<Mailbox>, now: Time) -> std::io::Result<Self> {
-        let queues = Queues::new(settings.live.queues_memory);
+        let queues = Queues::new(settings.live.queues_memory, settings.clock.clone());
         Shared::with_queues(settings, queues, mailboxes, now)
     }
 

@@ -1,5 +1,6 @@
 //! A hub's settings from the mapping that Python has checked.
 
+use interlock_core::clock::Clock;
 use interlock_engine::Durability;
 use interlock_hub::settings::{Live, OutputLimit, Settings, SlowLog};
 use interlock_hub::tls;
@@ -7,6 +8,8 @@ use interlock_hub::users::{Commands, Patterns, User, Users};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::clock::ManualClock;
 
 pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
     let mut settings = Settings { live: read_live(given)?, ..Settings::default() };
@@ -22,6 +25,7 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "inherited" => settings.inherited = value.extract().map_err(at)?,
             "journal" => settings.journal = value.extract().map_err(at)?,
             "durability" => settings.durability = durability(&value).map_err(at)?,
+            "clock" => settings.clock = clock_of(&value).map_err(at)?,
             "repair" => settings.repair = value.extract().map_err(at)?,
             "workers" => settings.workers = value.extract().map_err(at)?,
             "controlled" => settings.controlled = value.extract().map_err(at)?,
@@ -66,6 +70,12 @@ pub fn read_live(given: &Bound<'_, PyDict>) -> PyResult<Live> {
     live.frame_limit = live.frame_limit.min(longest);
     live.query_limit = live.query_limit.min(longest as usize);
     Ok(live)
+}
+
+/// A `ManualClock`, or `None` for the system's.
+fn clock_of(value: &Bound<'_, PyAny>) -> PyResult<Clock> {
+    let given: Option<Bound<'_, ManualClock>> = value.extract()?;
+    Ok(given.map_or(Clock::System, |clock| clock.get().clock.clone()))
 }
 
 fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,8 @@ class AppTasks:
 class Invoked:
     """One call of a task."""
 
+    __slots__ = ("_hooks", "_lease", "_read", "_task", "is_async", "retry", "task", "timeout")
+
     def __init__(
         self,
         task: Task[Any, Any] | AsyncTask[Any, Any],
@@ -56,7 +57,8 @@ class Invoked:
     def run(self) -> bytes | None:
         """Calls the function between the hooks."""
         if not self._hooks.handling:
-            return self._kept(self._task.function(*self.call.args, **self.call.kwargs))
+            call = self.call
+            return self._kept(self._task.function(*call.args, **call.kwargs))
         with self._hooked() as handling:
             result = self._task.function(*handling.args, **handling.kwargs)
             return self._ended(handling, result)
@@ -64,14 +66,15 @@ class Invoked:
     async def arun(self) -> bytes | None:
         """Calls and awaits it between the hooks."""
         if not self._hooks.handling:
-            return self._kept(await self._task.function(*self.call.args, **self.call.kwargs))
+            call = self.call
+            return self._kept(await self._task.function(*call.args, **call.kwargs))
         with self._hooked() as handling:
             result = await self._task.function(*handling.args, **handling.kwargs)
             return self._ended(handling, result)
 
-    @functools.cached_property
+    @property
     def call(self) -> envelope.Call:
-        """The arguments, decoded when they are first asked for. Raises PayloadError."""
+        """The arguments, decoded. Raises PayloadError."""
         return self._task.types.decode(self._read)
 
     @contextlib.contextmanager

@@ -57,6 +57,11 @@ class _Sendable(Generic[P, R]):
         name = getattr(function, "__name__", declared.name)
         self._keys: Rule = rule("keys", keys, self.signature, name)
         self._shared: Rule = rule("shared", shared, self.signature, name)
+        parameters = self.signature.parameters
+        kinds = {each.kind for each in parameters.values()}
+        placed = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        # What a call that gives just these, by place, binds to: no need to have it worked out.
+        self._placed = tuple(parameters) if kinds <= placed else None
         self._app = app
         self._options: dict[str, Any] = {}
         self._timeout: float | None = None
@@ -142,6 +147,9 @@ class _Sendable(Generic[P, R]):
     __qualname__: str  # update_wrapper sets it
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        if not kwargs and self._placed is not None and len(args) == len(self._placed):
+            given = dict(zip(self._placed, args, strict=True))
+            return inspect.BoundArguments(self.signature, given)
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -151,20 +159,23 @@ class _Sendable(Generic[P, R]):
         return bound
 
     def _key_set(self, bound: inspect.BoundArguments) -> KeySet:
+        return KeySet(*self._named(bound))
+
+    def _named(self, bound: inspect.BoundArguments) -> tuple[frozenset[bytes], frozenset[bytes]]:
         keys = frozenset(self._keys(bound))
-        return KeySet(keys, frozenset(self._shared(bound)) - keys)
+        return keys, frozenset(self._shared(bound)) - keys
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
-        found = self._key_set(self._bound(args, kwargs))
-        sending = Sending(self.name, self.declared.queue, args, kwargs, found.keys, found.shared)
+        keys, shared = self._named(self._bound(args, kwargs))
+        sending = Sending(self.name, self.declared.queue, args, kwargs, keys, shared)
         self._app._hooks.before("before_send", sending)
         payload = envelope.write(
             self.name, self.signature, args, kwargs, self._timeout, sending.headers
         )
         options = {
             **self._options,
-            "keys": tuple(sorted(found.keys)),
-            "shared": tuple(sorted(found.shared)),
+            "keys": sorted(keys),
+            "shared": sorted(shared),
             "retry": self.declared.retry or self._app._sent_retry,
             "result_ttl": self.declared.result_ttl,
         }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+from interlock.engine import forks
 from interlock.engine import url as urls
 from interlock.engine.calling import Engine
 from interlock.engine.codec import Codec
@@ -63,7 +64,7 @@ class Client:
         self.url = engine.target.shown
         """Without its password."""
         self._alive = True
-        self._pid = os.getpid()
+        self._forks = forks.count
         self._free: list[Seat[Any]] = []
         # Of each handle those who are in a call, so that closing it can wake them.
         self._busy: dict[Seat[Any], Handle | None] = {}
@@ -219,7 +220,7 @@ class Client:
         self._give(seat)
 
     def _take(self, handle: Handle | None) -> Seat[Any]:
-        if self._pid != os.getpid():
+        if self._forks != forks.count:
             self._forked()
         try:
             seat = self._free.pop()
@@ -242,7 +243,7 @@ class Client:
 
     def _forked(self) -> None:
         """In a child, the parent's connections and consumers are not its own."""
-        self._pid = os.getpid()
+        self._forks = forks.count
         self._engine.forked()
         for seat in [*self._free, *self._busy]:
             for link in seat.links.values():

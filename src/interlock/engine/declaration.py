@@ -54,9 +54,13 @@ class Declaration:
         # Of what the engine had lost when it was told; None: it was not told yet.
         self._told: int | None = None if found else -1
 
+    def is_made(self, engine: Engine) -> bool:
+        """The engine was told, or there is nothing to tell."""
+        return self._told in (-1, engine.losses)
+
     def made(self, engine: Engine, seat: Seat[Any], key: str) -> Flow[None]:
         """Tells the engine, unless it was told; OptionsMismatch where it was told otherwise."""
-        if self._told in (-1, engine.losses):
+        if self.is_made(engine):
             return
         losses = engine.losses
         yield from engine.call(seat, "configure", key, *self.arguments)

@@ -26,6 +26,9 @@ class Ask:
     command: tuple[Argument, ...]
     timeout: float
     """Seconds for connecting, sending and the whole reply."""
+    nudge: float = 0
+    """Seconds after which the server is sent a PING behind it, if it has not replied; 0: none.
+    Redis looks for commands whose wait is over when anything comes in, else ten times a second."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ import msgspec
 from interlock import _core
 from interlock.engine import wire
 from interlock.engine.codec import Codec
+from interlock.engine.flow import Argument
 from interlock.engine.keeping import Grant
 from interlock.engine.operations import Operations
 from interlock.engine.watching import Watch
@@ -81,15 +82,26 @@ class Handle:
             )
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"{call}: retry is {type(retry).__name__}; allowed: Retry or None")
-        options = wire.put_options(
-            priority=priority,
-            delay=seconds(delay, f"{call}: delay"),
-            dedup=dedup,
-            barrier=bool(barrier),
-            result=seconds(result_ttl, f"{call}: result_ttl"),
-            retry=retry,
-        )
-        return wire.Message(self.codec.encode(payload, call), *named, options)
+        options: tuple[Argument, ...] = ()
+        # All as usual, as it nearly always is: then there is nothing to look into.
+        if not (
+            priority == 0
+            and (delay.__class__ is int or delay.__class__ is float)
+            and (result_ttl.__class__ is int or result_ttl.__class__ is float)
+            and delay == 0 == result_ttl
+            and dedup is None
+            and not barrier
+            and retry is None
+        ):
+            options = wire.put_options(
+                priority=priority,
+                delay=seconds(delay, f"{call}: delay"),
+                dedup=dedup,
+                barrier=bool(barrier),
+                result=seconds(result_ttl, f"{call}: result_ttl"),
+                retry=retry,
+            )
+        return wire.Message(self.codec.encode(payload, call), named[0], named[1], options)
 
     def batch(
         self,

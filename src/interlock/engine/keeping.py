@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import collections
 import logging
-import os
 import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock import watch as watching
-from interlock.engine import wire
+from interlock.engine import forks, wire
 from interlock.engine.flow import Flow
 from interlock.engine.seat import Seat
 from interlock.errors import InterlockError
@@ -35,10 +34,10 @@ class Grant:
     __slots__ = (
         "__weakref__",
         "deadline",
+        "forks",
         "lost",
         "operations",
         "out",
-        "pid",
         "renew",
         "seconds",
         "slow_after",
@@ -58,7 +57,7 @@ class Grant:
         """By time.monotonic(), at the earliest."""
         self.lost = False
         self.renew = True
-        self.pid = os.getpid()
+        self.forks = forks.count
         """A child of a fork has copies of its leases; they are not the child's to give back."""
 
     @property

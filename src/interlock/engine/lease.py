@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import os
 import time
 import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
-from interlock.engine import wire
+from interlock.engine import forks, wire
 from interlock.engine.keeping import Grant
 from interlock.errors import LeaseLost, Reject, RetryAfter
 from interlock.message import _current
@@ -80,7 +79,7 @@ class _Lease(Generic[T]):
         """What ``exchange`` and ``settle`` take to acknowledge it; it counts as settled now."""
         encoded = None if result is None else self._of._encode_result(result)
         self._gone(_SETTLED)
-        return wire.acking(self.token, self.id, encoded)
+        return wire.acking(self._grant.token, self.id, encoded)
 
     def nacking(
         self, delay: Seconds | None = None, error: BaseException | str | None = None
@@ -166,7 +165,7 @@ class _Lease(Generic[T]):
     def __del__(self) -> None:
         if getattr(self, "_state", _SETTLED) != _OPEN or self.lost:
             return
-        if self._grant.pid != os.getpid():
+        if self._grant.forks != forks.count:
             return
         self._grant.out.discard(self.id)
         if not self._of._may_abandon():

@@ -42,7 +42,11 @@ class Operations:
         self, seat: Seat[Any], messages: Sequence[wire.Message], until: float | None
     ) -> Flow[list[wire.Put]]:
         """Puts them all, waiting for room; Full if there is none in time."""
-        arguments = [argument for message in messages for argument in message.arguments()]
+        arguments: Sequence[Argument]
+        if len(messages) == 1:
+            arguments = messages[0].arguments()
+        else:
+            arguments = [argument for message in messages for argument in message.arguments()]
         while True:
             self._check_open()
             seconds = wait.chunk(until)
@@ -285,7 +289,8 @@ class Operations:
     def _numbered(
         self, seat: Seat[Any], call: int, seconds: float, function: str, *arguments: Argument
     ) -> Flow[list[bytes]]:
-        yield from self.declaration.made(self.engine, seat, self.key)
+        if not self.declaration.is_made(self.engine):
+            yield from self.declaration.made(self.engine, seat, self.key)
         asked = (seat.consumer, call, *arguments)
         return (yield from self.engine.call(seat, function, self.key, *asked, wait=seconds))
 

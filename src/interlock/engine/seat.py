@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.flow import Abandoned, Broken, Flow, Nap, Refused
 from interlock.errors import InterlockError
 
 R = TypeVar("R")
@@ -23,8 +23,8 @@ class AnyLink(Protocol):
 
     interrupted: bool
 
-    def ask(self, command: tuple[Any, ...], timeout: float) -> Any:
-        """Sends a command, and gives its reply or makes it awaitable."""
+    def ask(self, command: tuple[Any, ...], timeout: float, nudge: float = 0) -> Any:
+        """Sends a command, and gives its reply or makes it awaitable; see `Ask`."""
 
     def interrupt(self) -> None:
         """Ends the call under way."""
@@ -92,36 +92,39 @@ Leave = Callable[[Flow[Any]], None]
 
 def run(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
     """Runs a flow on this thread."""
-    return _run(flow, seat, leave, lambda: flow.send(None))
+    return _run(flow, seat, leave)
 
 
 def finish(flow: Flow[Any], seat: Seat[Any]) -> None:
     """Runs a flow whose caller has gone to its end."""
     with contextlib.suppress(Abandoned, InterlockError):
-        _run(flow, seat, None, lambda: flow.throw(Abandoned()))
+        _run(flow, seat, None, Abandoned())
 
 
 async def run_async(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
     """Runs a flow as part of a task."""
-    return await _run_async(flow, seat, leave, lambda: flow.send(None))
+    return await _run_async(flow, seat, leave)
 
 
 async def finish_async(flow: Flow[Any], seat: Seat[Any]) -> None:
     """Runs a flow whose caller has gone to its end."""
     with contextlib.suppress(Abandoned, InterlockError):
-        await _run_async(flow, seat, None, lambda: flow.throw(Abandoned()))
+        await _run_async(flow, seat, None, Abandoned())
 
 
-def _run(flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[], Ask | Nap]) -> R:
+def _run(
+    flow: Flow[R], seat: Seat[Any], leave: Leave | None, thrown: BaseException | None = None
+) -> R:
     try:
-        step = begin()
+        step = flow.send(None) if thrown is None else flow.throw(thrown)
         while True:
             try:
                 if isinstance(step, Nap):
                     time.sleep(step.seconds)
                     answer = None
                 else:
-                    answer = seat.link(step.address).ask(step.command, step.timeout)
+                    link = seat.links.get(step.address) or seat.link(step.address)
+                    answer = link.ask(step.command, step.timeout, step.nudge)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
             except BaseException:
@@ -136,17 +139,18 @@ def _run(flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[]
 
 
 async def _run_async(
-    flow: Flow[R], seat: Seat[Any], leave: Leave | None, begin: Callable[[], Ask | Nap]
+    flow: Flow[R], seat: Seat[Any], leave: Leave | None, thrown: BaseException | None = None
 ) -> R:
     try:
-        step = begin()
+        step = flow.send(None) if thrown is None else flow.throw(thrown)
         while True:
             try:
                 if isinstance(step, Nap):
                     await asyncio.sleep(step.seconds)
                     answer = None
                 else:
-                    answer = await seat.link(step.address).ask(step.command, step.timeout)
+                    link = seat.link(step.address)
+                    answer = await link.ask(step.command, step.timeout, step.nudge)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
             except BaseException:

@@ -52,7 +52,8 @@ def doze(
     started = time.monotonic()
     try:
         command = ("BLPOP", f"{key}:{suffix}", f"{seconds:.3f}")
-        yield Ask(address, command, seconds + engine.target.timeout)
+        # Redis takes a timeout for over when its ms is.
+        yield Ask(address, command, seconds + engine.target.timeout, seconds + 0.002)
     except (Broken, Refused) as error:
         if seat.interrupted:
             raise Abandoned from None

@@ -29,16 +29,9 @@ class Message:
 
     def arguments(self) -> tuple[Argument, ...]:
         """As il1_put takes it."""
-        exclusive, shared, options = len(self.keys), len(self.shared), len(self.options) // 2
-        return (
-            self.payload,
-            exclusive,
-            shared,
-            options,
-            *self.keys,
-            *self.shared,
-            *self.options,
-        )
+        keys, shared, options = self.keys, self.shared, self.options
+        counts = (len(keys), len(shared), len(options) // 2)
+        return (self.payload, *counts, *keys, *shared, *options)
 
 
 @dataclass(slots=True)
@@ -147,6 +140,8 @@ def text(value: str) -> bytes:
 
 def puts(reply: Sequence[bytes]) -> list[Put]:
     """What il1_put answers."""
+    if len(reply) == 2:
+        return [Put(int(reply[0]), reply[1] == b"1")]
     return [Put(int(id), known == b"1") for id, known in zip(reply[::2], reply[1::2], strict=True)]
 
 

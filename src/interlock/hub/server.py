@@ -70,6 +70,8 @@ class Hub:
         self._end: Callable[..., int | None] | None = None
         self._http: HttpServer | None = None
         self._standing = Standing()
+        # The time of the queues, for tests; None: the system's.
+        self._clock: _core.ManualClock | None = None
         self._process = 0
         # One change of the configuration at a time.
         self._changes = threading.Lock()
@@ -129,7 +131,7 @@ class Hub:
         OSError, which names the address or descriptor, where it cannot listen."""
         if self._server is not None:
             raise RuntimeError("the hub is running already")
-        given = {**self._for_server(self._config), "controlled": True}
+        given = {**self._for_server(self._config), "controlled": True, "clock": self._clock}
         server = _core.HubServer({**given, "inherited": list(listeners)})
         http = self._http_server(server)
         try:

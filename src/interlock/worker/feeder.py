@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, LeaseLost, ShutDown
@@ -55,11 +55,15 @@ class Feeder:
         self._settler_bell = threading.Condition(slots.lock)
         self._pending: list[tuple[Any, Outcome, Any]] = []
         self._parked = False
+        self._away = False
+        """The thread that takes runs a handler."""
         self._stopping = False
         self._ended = False
         self._failures = 0
         self.full: Callable[[], bool] = lambda: False
         """Whether so much is set aside that nothing more should be leased."""
+        self.work: Callable[[], None] = lambda: None
+        """Handles what was handed out, where that is not done by other threads."""
         self._threads = [
             threading.Thread(target=self._guard, args=(run,), name=f"interlock-{what}-{name}",
                              daemon=True)
@@ -71,9 +75,9 @@ class Feeder:
         for thread in self._threads:
             thread.start()
 
-    def settle(self, lease: Any, held: Any, outcome: Outcome) -> None:
+    def settle(self, lease: Any, held: Any, outcome: Outcome, ring: bool = True) -> None:
         """Queues a settlement: it goes out with the next call, or at once while the feeder waits
-        for work."""
+        for work. Without ``ring`` whoever settles sees to that with ``ring_to_settle``."""
         try:
             settlement = outcome.settlement(lease)
         except LeaseLost as lost:
@@ -83,10 +87,18 @@ class Feeder:
             return
         with self._slots.lock:
             self._pending.append((held, outcome, settlement))
-            self._ring()
+            if ring:
+                self._ring()
+
+    def ring_to_settle(self) -> None:
+        """What was queued without a ring goes out."""
+        if self._pending:
+            with self._slots.lock:
+                self._ring()
 
     def _ring(self) -> None:
-        (self._settler_bell if self._parked or self._stopping else self._bell).notify()
+        elsewhere = self._parked or self._away or self._stopping
+        (self._settler_bell if elsewhere else self._bell).notify()
 
     def ring(self) -> None:
         """There may be something to do."""
@@ -109,14 +121,37 @@ class Feeder:
             self._ended = True
             self._settler_bell.notify()
         until = time.monotonic() + timeout
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        return not self._pending and not any(thread.is_alive() for thread in self._threads)
+        # A handler that was given up may keep the thread that takes.
+        while self._takes() and time.monotonic() < until:
+            self._threads[0].join(0.05)
+        self._threads[1].join(max(0.0, until - time.monotonic()))
+        return not self._pending and not self._takes() and not self._threads[1].is_alive()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """While the thread that takes runs a handler: what is settled meanwhile goes out by the
+        other one."""
+        with self._slots.lock:
+            self._away = True
+            if self._pending:
+                self._settler_bell.notify()
+        try:
+            yield
+        finally:
+            # What is settled from here on goes out with the next call.
+            self._away = False
+
+    def _takes(self) -> bool:
+        return self._threads[0].is_alive() and not self._away
 
     # -- The thread that takes --------------------------------------------------------------------
 
     def _feed(self) -> None:
-        while (work := self._next_call()) is not None:
+        while True:
+            self.work()
+            work = self._next_call()
+            if work is None:
+                return
             pending, places = work
             began = time.monotonic()
             leases = self._exchange(pending, places)
@@ -189,7 +224,7 @@ class Feeder:
         while True:
             with self._slots.lock:
                 while not self._mine():
-                    if self._ended and not self._threads[0].is_alive():
+                    if self._ended and not self._takes():
                         if not self._pending:
                             return
                         break
@@ -213,7 +248,7 @@ class Feeder:
         return pending
 
     def _mine(self) -> bool:
-        return bool(self._pending) and (self._parked or self._stopping)
+        return bool(self._pending) and (self._parked or self._away or self._stopping)
 
     # -- What both need ---------------------------------------------------------------------------
 

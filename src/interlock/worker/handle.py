@@ -43,6 +43,7 @@ class Outcome:
         return lease.rejecting(self.error) if self.how == "reject" else lease.releasing()
 
 
+ACKED = Outcome("ack")
 RELEASED = Outcome("release", expected="released")
 
 
@@ -50,7 +51,7 @@ def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
     """Calls the handler of a message in this thread. Never raises."""
     token = _current.set(lease)
     try:
-        return Outcome("ack", invocation.run())
+        return acked(invocation.run())
     except BaseException as error:
         return judge(invocation.retry, lease, error)
     finally:
@@ -61,13 +62,18 @@ async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
     """Awaits the handler of a message. Never raises, not even when it is cancelled."""
     token = _current.set(lease)
     try:
-        return Outcome("ack", await invocation.arun())
+        return acked(await invocation.arun())
     except asyncio.CancelledError as error:
         return judge(invocation.retry, lease, error, "was cancelled")
     except BaseException as error:
         return judge(invocation.retry, lease, error)
     finally:
         _current.reset(token)
+
+
+def acked(result: bytes | None) -> Outcome:
+    """A handler has returned."""
+    return ACKED if result is None else Outcome("ack", result)
 
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:

@@ -49,6 +49,8 @@ class Keeper:
         self._tell_lost = tell_lost
         self._bell = threading.Condition()
         self._asleep = False
+        self._used = False
+        """There was something since the last look."""
         self._stopped = False
         self._aside: list[Aside] = []
         self._seen: collections.OrderedDict[tuple[str, int], int] = collections.OrderedDict()
@@ -66,6 +68,8 @@ class Keeper:
 
     def wake(self) -> None:
         """There is something to look at; while there was, it looks by itself."""
+        # Handlers that take no time are over before a look: to be woken for each is dear.
+        self._used = True
         if self._asleep:
             with self._bell:
                 self._bell.notify()
@@ -111,8 +115,9 @@ class Keeper:
                 if self._stopped:
                     return
                 # Looked at again: what came since the look found this awake and did not ring.
-                self._asleep = not found and not self._aside
-                if self._asleep and self._running():
+                self._asleep = not found and not self._aside and not self._used
+                self._used = False
+                if self._asleep and (self._running() or self._used):
                     self._asleep = False
                 self._bell.wait(None if self._asleep else TICK)
                 self._asleep = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from interlock.aio import stack_of
@@ -26,6 +26,7 @@ class LoopPool:
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._looks = threads.ThreadPool(0)
+        self.emptied: Callable[[], None] = lambda: None
 
     def start(self, done: Done) -> None:
         """See ``Pool``."""
@@ -41,6 +42,14 @@ class LoopPool:
         """See ``Pool``."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._begin, tuple(batch))
+
+    @property
+    def is_empty(self) -> bool:
+        """See ``Pool``: it keeps nothing waiting."""
+        return True
+
+    def work(self) -> None:
+        """See ``Pool``: nothing, handlers run elsewhere."""
 
     def withdraw(self, running: Running) -> bool:
         """What the loop was told begins with its next turn: whoever blocks the loop holds it up."""

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -40,6 +40,7 @@ class ProcessPool:
         self._waiting: collections.deque[Running] = collections.deque()
         self._children: list[_Child] = []
         self._closed = False
+        self.emptied: Callable[[], None] = lambda: None
 
     def start(self, done: Done) -> None:
         """See ``Pool``."""
@@ -53,6 +54,14 @@ class ProcessPool:
             idle = [child for child in self._children if child.ready and child.busy is None]
             for child in idle[: len(self._waiting)]:
                 self._give(child)
+
+    @property
+    def is_empty(self) -> bool:
+        """See ``Pool``: it keeps nothing waiting."""
+        return True
+
+    def work(self) -> None:
+        """See ``Pool``: nothing, handlers run elsewhere."""
 
     def withdraw(self, running: Running) -> bool:
         """See ``Pool``."""

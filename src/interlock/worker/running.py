@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from interlock.worker.handle import Outcome
@@ -31,8 +31,8 @@ class Running:
     feeder: Any
     """Through which it is settled."""
 
-    offered: float = field(default_factory=time.monotonic)
-    """When it was given to the pool."""
+    offered: float
+    """When it was leased, to be given to the pool at once; by time.monotonic()."""
 
     started: float | None = None
     """When a handler began; None: not yet."""
@@ -40,8 +40,16 @@ class Running:
     at: Any = None
     """Who handles it: a thread's number, a task, a process of the pool."""
 
-    over: bool = False
-    """It is settled, or about to be: what its handler says no longer counts."""
+    @property
+    def over(self) -> bool:
+        """It is settled, or about to be: what its handler says no longer counts."""
+        return self.held._over
+
+    def settles(self) -> bool:
+        """Whoever settles it asks first; True for the first. With the worker's lock held."""
+        mine = not self.held._over
+        self.held._over = True
+        return mine
 
     def begin(self, at: int | asyncio.Task[Any] | object) -> None:
         """A handler begins now."""
@@ -65,11 +73,23 @@ def finish(done: Done, running: Running, outcome: Outcome) -> None:
 class Pool(Protocol):
     """Where handlers run. It is never offered more than it has room for."""
 
+    emptied: Callable[[], None]
+    """Called when the last of what it was offered begins."""
+
+    @property
+    def is_empty(self) -> bool:
+        """All that it was offered has begun. Until then it is of no use to lease more for places
+        that have fallen free, and what was settled goes out with the rest."""
+
     def start(self, done: Done) -> None:
         """Before the first message."""
 
     def offer(self, batch: Sequence[Running]) -> None:
         """Handle these, each at once."""
+
+    def work(self) -> None:
+        """Called by the thread that offered, when it would lease again: it handles what waits, in
+        a pool that has no other thread for that."""
 
     def withdraw(self, running: Running) -> bool:
         """Take back a message that no handler has begun; False: one has."""

@@ -1,4 +1,4 @@
-"""A pool of threads. Coroutine functions run there too, on a loop that each thread keeps."""
+"""Pools of threads. Coroutine functions run there too, on a loop that each thread keeps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import contextvars
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from interlock.worker.handle import Outcome, ahandle, handle
 from interlock.worker.running import Done, Running, finish
+from interlock.worker.work import Invocation, TaskLease
 
-__all__ = ["ThreadPool"]
+__all__ = ["SinglePool", "ThreadPool"]
 
 
 class ThreadPool:
@@ -31,6 +32,12 @@ class ThreadPool:
         """One was woken and has not come yet."""
         self._closed = False
         self._threads: list[threading.Thread] = []
+        self.emptied: Callable[[], None] = lambda: None
+
+    @property
+    def is_empty(self) -> bool:
+        """See ``Pool``."""
+        return not self._waiting
 
     def start(self, done: Done) -> None:
         """See ``Pool``."""
@@ -74,15 +81,20 @@ class ThreadPool:
             self._closed = True
             self._bell.notify_all()
 
+    def work(self) -> None:
+        """See ``Pool``: nothing, for the threads are there for that."""
+
     def _run(self) -> None:
         with contextlib.ExitStack() as ending:
-            runner: asyncio.Runner | None = None
+            runners = Runners(ending)
             while (running := self._next()) is not None:
-                if running.invocation.is_async and runner is None:
-                    runner = ending.enter_context(asyncio.Runner())
-                # In a context of its own: what a hook sets is not for the next message.
-                outcome = contextvars.copy_context().run(_handled, running, runner)
+                if not self._waiting:
+                    self.emptied()
+                outcome = runners.handled(running)
                 finish(self._done, running, outcome)
+                if not self._waiting:
+                    # Again: the last one may have begun on another thread just before.
+                    self.emptied()
                 # No name holds the last message while the next is awaited.
                 del running
 
@@ -110,7 +122,50 @@ class ThreadPool:
             self._bell.notify()
 
 
-def _handled(running: Running, runner: asyncio.Runner | None) -> Outcome:
-    if not running.invocation.is_async or runner is None:
-        return handle(running.invocation, running.held)
-    return runner.run(ahandle(running.invocation, running.held))
+class SinglePool(ThreadPool):
+    """One place, and no thread: whoever leases a message handles it.
+
+    While it does there is no place to lease for, so nothing is kept waiting by that; and between
+    the lease and the handler there is no switch from one thread to another.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._own = threading.local()
+
+    def work(self) -> None:
+        """See ``Pool``."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                running = self._waiting.popleft()
+                running.begin(threading.get_ident())
+            runners: Runners | None = getattr(self._own, "runners", None)
+            if runners is None:
+                runners = self._own.runners = Runners(contextlib.ExitStack())
+            with running.feeder.away():
+                outcome = runners.handled(running)
+            finish(self._done, running, outcome)
+
+
+class Runners:
+    """What runs a handler on this thread; a loop is made for the first coroutine function."""
+
+    def __init__(self, ending: contextlib.ExitStack) -> None:
+        self._ending = ending
+        self._runner: asyncio.Runner | None = None
+
+    def handled(self, running: Running) -> Outcome:
+        """In a context of its own: what a hook sets is not for the next message."""
+        invocation = running.invocation
+        context = contextvars.copy_context()
+        if not invocation.is_async:
+            return context.run(handle, invocation, running.held)
+        if self._runner is None:
+            self._runner = self._ending.enter_context(asyncio.Runner())
+        return context.run(self._awaited, invocation, running.held)
+
+    def _awaited(self, invocation: Invocation, held: TaskLease) -> Outcome:
+        assert self._runner is not None
+        return self._runner.run(ahandle(invocation, held))

@@ -18,13 +18,12 @@ class TaskLease:
     """
 
     __slots__ = (
-        "_is_lost", "attempt", "id", "keys", "payload", "queue", "sequence", "shared", "task",
-        "token",
+        "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence", "shared",
+        "task", "token",
     )  # fmt: skip
 
     def __init__(
         self,
-        *,
         queue: str,
         id: int,
         sequence: int,
@@ -34,7 +33,7 @@ class TaskLease:
         shared: frozenset[bytes],
         payload: bytes,
         task: str = "",
-        is_lost: Callable[[], bool] = lambda: False,
+        is_lost: Callable[[], bool] = bool,
     ) -> None:
         self.queue = queue
         self.id = id
@@ -51,12 +50,14 @@ class TaskLease:
         self.task = task
         """The task's name."""
         self._is_lost = is_lost
+        self._over = False
+        """The worker has settled it, or is about to."""
 
     @property
     def lost(self) -> bool:
         """It ran out or was revoked, as far as the worker knows: what the handler still does may
         be done a second time by another."""
-        return self._is_lost()
+        return self._over or self._is_lost()
 
     def ack(self, *_: object) -> NoReturn:
         """Not here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -116,6 +117,7 @@ class Worker:
             from interlock.worker.audit import Audit
 
             self._audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
+        self._pool.emptied = self._emptied
         self._pool.start(self._done)
         self._keeper.start()
         for name in self.settings.queues:
@@ -123,6 +125,7 @@ class Worker:
             length = self.settings.lease
             feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
             feeder.full = self._keeper.full
+            feeder.work = self._pool.work
             if self._audit is not None:
                 self._audit.follow(name, queue, Journal.of(self._url, name))
             self._feeders.append(feeder)
@@ -234,11 +237,12 @@ class Worker:
     def _dispatch(self, feeder: Feeder, leases: Sequence[Any], refuse: bool) -> int:
         """Gives leased messages to the pool. Answers how many take no place in it."""
         batch = []
+        now = time.monotonic()
         for lease in leases:
             if self._stopped or refuse:
                 self._refused(feeder, lease)
                 continue
-            running = self._prepared(feeder, lease)
+            running = self._prepared(feeder, lease, now)
             if running is not None:
                 batch.append(running)
         with self._slots.lock:
@@ -261,17 +265,11 @@ class Worker:
 
     def _held(self, feeder: Feeder, lease: Any) -> TaskLease:
         return TaskLease(
-            queue=feeder.name,
-            id=lease.id,
-            sequence=lease.sequence,
-            attempt=lease.attempt,
-            token=lease.token,
-            keys=lease.keys,
-            shared=lease.shared,
-            payload=lease.payload,
-        )
+            feeder.name, lease.id, lease.sequence, lease.attempt, lease.token, lease.keys,
+            lease.shared, lease.payload,
+        )  # fmt: skip
 
-    def _prepared(self, feeder: Feeder, lease: Any) -> Running | None:
+    def _prepared(self, feeder: Feeder, lease: Any, now: float) -> Running | None:
         held = self._held(feeder, lease)
         try:
             invocation = self._tasks.prepare(held)
@@ -290,8 +288,9 @@ class Worker:
         except PayloadError as error:
             feeder.settle(lease, held, judge(Retry(), held, error))
             return None
-        running = Running(lease, held, invocation, feeder)
-        held._is_lost = lambda: running.over or lease.lost
+        running = Running(lease, held, invocation, feeder, now)
+        # Not by `running`: a circle of objects for each message is dear to collect.
+        held._is_lost = functools.partial(getattr, lease, "lost")
         if self._audit is not None:
             self._audit.begun(held)
         return running
@@ -302,7 +301,9 @@ class Worker:
             self._audit.ended(running.held)
         try:
             if self._take(running):
-                running.feeder.settle(running.lease, running.held, outcome)
+                # Else with those that have not begun yet: `_emptied` sees to it.
+                ring = self._pool.is_empty
+                running.feeder.settle(running.lease, running.held, outcome, ring)
             else:
                 _log.warning(
                     "the handler of message %d in queue %r ended after its lease was revoked",
@@ -314,9 +315,7 @@ class Worker:
     def _take(self, running: Running) -> bool:
         """Whoever settles a message takes it first: it is settled once."""
         with self._slots.lock:
-            mine = not running.over
-            running.over = True
-            return mine
+            return running.settles()
 
     def _free(self, running: Running, outcome: Outcome = RELEASED) -> None:
         with self._slots.lock:
@@ -325,9 +324,14 @@ class Worker:
             if self._running.pop(id(running), None) is None:
                 return
             self._slots.give(1)
-            running.feeder.ring()
+            if self._pool.is_empty:
+                running.feeder.ring()
             if not self._running:
                 self._empty.notify_all()
+
+    def _emptied(self) -> None:
+        for feeder in self._feeders:
+            feeder.ring_to_settle()
 
     def _give_back(self, running: Running) -> None:
         """No handler has begun it: the same place, the same attempt."""
@@ -385,9 +389,9 @@ def _pool(settings: Settings) -> Pool:
         from interlock.worker.processes import ProcessPool
 
         return ProcessPool(settings.concurrency, settings.reference)
-    from interlock.worker.threads import ThreadPool
+    from interlock.worker.threads import SinglePool, ThreadPool
 
-    return ThreadPool(settings.concurrency)
+    return SinglePool() if settings.concurrency == 1 else ThreadPool(settings.concurrency)
 
 
 POOLS = ("thread", "asyncio", "process")

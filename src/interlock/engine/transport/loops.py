@@ -20,7 +20,7 @@ class AsyncLink:
         self._made: Any = make(connection, target, address, target.timeout)
         self.interrupted = False
 
-    async def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
+    async def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
         """Sends a command and gives its reply; see Link.ask. Cancelled, it closes."""
         from redis.exceptions import RedisError
 
@@ -34,6 +34,8 @@ class AsyncLink:
                     raise Broken("interrupted", sent=False)
                 sent = True
                 await made.send_command(*command, check_health=False)
+                if nudge:
+                    return await _nudged(made, nudge)
                 return await made.read_response(disable_decoding=True)
         except RedisError as error:
             found = refusal(error)
@@ -72,6 +74,24 @@ class AsyncLink:
         writer, made._writer, made._reader = made._writer, None, None
         if writer is not None and (opened := writer.get_extra_info("socket")) is not None:
             opened._sock.close() if hasattr(opened, "_sock") else None
+
+
+async def _nudged(made: Any, nudge: float) -> Reply:
+    pinged = False
+
+    def ping() -> None:
+        nonlocal pinged
+        pinged = True
+        made._writer.write(b"PING\r\n")
+
+    timer = asyncio.get_running_loop().call_later(nudge, ping)
+    try:
+        reply = await made.read_response(disable_decoding=True)
+    finally:
+        timer.cancel()
+    if pinged:
+        await made.read_response(disable_decoding=True)
+    return reply
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:

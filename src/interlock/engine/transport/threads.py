@@ -7,8 +7,9 @@ import socket
 import time
 from typing import Any
 
-from interlock.engine.flow import Argument, Broken, Reply
+from interlock.engine.flow import Argument, Broken, Refused, Reply
 from interlock.engine.transport.connection import broken, make, refusal
+from interlock.engine.transport.speech import Speech, speech
 from interlock.engine.url import Target
 
 
@@ -17,34 +18,40 @@ class Link:
 
     def __init__(self, target: Target, address: str) -> None:
         from redis import connection
+        from redis.exceptions import RedisError
 
+        self._error = RedisError
         self._made: Any = make(connection, target, address, target.timeout)
+        self._speech: Speech | None = None
         self.interrupted = False
 
-    def ask(self, command: tuple[Argument, ...], timeout: float) -> Reply:
-        """Sends a command and gives its reply.
+    def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
+        """Sends a command and gives its reply; see `Ask`.
 
         Raises:
             Broken: none came in `timeout` seconds, or the connection was lost.
             Refused: the server replied with an error.
         """
-        from redis.exceptions import RedisError
-
-        made = self._made
-        until = time.monotonic() + timeout
         sent = False
         try:
-            if made._sock is None:
-                made._socket_connect_timeout = made.socket_connect_timeout = timeout
-                made._socket_timeout = made.socket_timeout = timeout
-                made.connect()
+            spoken = self._speech
+            if spoken is None:
+                until = time.monotonic() + timeout
+                spoken = self._opened(timeout)
+                timeout = max(until - time.monotonic(), 0.001)
             if self.interrupted:
                 raise Broken("interrupted", sent=False)
-            made._sock.settimeout(max(until - time.monotonic(), 0.001))
             sent = True
-            made.send_command(*command, check_health=False)
-            return made.read_response(disable_decoding=True)
-        except RedisError as error:
+            if nudge:
+                return spoken.ask_and_nudge(command, timeout, nudge)
+            spoken.limit(timeout)
+            return spoken.ask(command)
+        except Refused:
+            raise
+        except Broken:
+            self.close()
+            raise
+        except self._error as error:
             found = refusal(error)
             if found is not None:
                 raise found from None
@@ -58,6 +65,14 @@ class Link:
             self.close()
             raise
 
+    def _opened(self, timeout: float) -> Speech:
+        made = self._made
+        made._socket_connect_timeout = made.socket_connect_timeout = timeout
+        made._socket_timeout = made.socket_timeout = timeout
+        made.connect()
+        self._speech = speech(made)
+        return self._speech
+
     def interrupt(self) -> None:
         """Ends the call under way, from another thread: Broken is raised there."""
         # First: who is about to connect looks at it afterwards.
@@ -69,10 +84,12 @@ class Link:
 
     def close(self) -> None:
         """Closes the connection; asking opens it again."""
+        self._speech = None
         self._made.disconnect()
 
     def forget(self) -> None:
         """Closes what a fork has copied, without a word to the server."""
+        self._speech = None
         opened, self._made._sock = self._made._sock, None
         if opened is not None:
             opened.close()

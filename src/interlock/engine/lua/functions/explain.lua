@@ -96,7 +96,7 @@ local function blockers(q, walk, m)
   end
   for _, list in ipairs({ m.exclusive, m.shared }) do
     for _, key in ipairs(list) do
-      local lane = lane_of(get(hash(q, 'l'), key))
+      local lane = lane_of(q, get(hash(q, 'l'), key))
       local free = string.sub(lane.head, 2) == m.place
       if lane.kind == 'S' then
         free = not lane.first or m.place < string.sub(lane.first, 2)
@@ -153,7 +153,7 @@ local function start(q, walk, what, name)
     return m
   end
   local text = get(hash(q, 'l'), name)
-  local node = text and lane_of(text).head
+  local node = text and lane_of(q, text).head
   while node and not walk.truncated do
     add(walk, message_at(q, string.sub(node, 2)))
     node = redis.call('HGET', q.n, string.sub(node, 2) .. name)

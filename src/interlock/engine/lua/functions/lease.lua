@@ -12,6 +12,7 @@ register('lease', { 'allow-oom' }, function(q, from)
   end
   reply = {}
   begin(q)
-  lease(q, consumer, wait, wanted, reply)
-  return answer(q, from.called, consumer, call, reply)
+  q.caller = call > 0 and consumer
+  local short = lease(q, consumer, wait, wanted, reply)
+  return answer(q, from.called, consumer, call, reply, short and short .. '-1')
 end)

@@ -6,14 +6,16 @@ register('next', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local wanted = take_wanted(from)
-  local list = take_settlements(from)
+  local token, ids, joined = plain_acks(from.args, from.at)
+  local list = not token and take_settlements(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
   end
-  reply = { tostring(#list) }
   begin(q)
-  settle_all(q, list, reply)
-  lease(q, consumer, wait, wanted, reply)
-  return answer(q, from.called, consumer, call, reply)
+  q.caller = call > 0 and consumer
+  reply = { tostring(#(ids or list)) }
+  local quickly = settle_given(q, from, list, token, ids, joined, reply)
+  local short = lease(q, consumer, wait, wanted, reply)
+  return answer(q, from.called, consumer, call, reply, short and quickly and short .. #(ids or list))
 end)

@@ -185,7 +185,8 @@ end
 register('put', {}, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
-  local list = take_messages(from)
+  local payloads, counts, keys, plain_bytes = plain_arguments(from.args, from.at)
+  local list = not payloads and take_messages(from)
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
@@ -193,6 +194,13 @@ register('put', {}, function(q, from)
   local c = begin(q)
   refuse_sealed(q, from)
   woken(q, consumer, 'room')
+  if payloads then
+    local ids = c[N.declared] == 0 and untouched(q) and put_quickly(q, payloads, counts, keys, plain_bytes)
+    if ids then
+      return answer(q, from.called, consumer, call, put_reply(ids), 'p' .. ids[1] .. ' ' .. #ids)
+    end
+    list = take_messages(from)
+  end
   local fresh, bytes = new_ones(q, list, from.names)
   local bounded = c[N.declared] > 0 and #fresh > 0
   local text = bounded and too_large(q, #fresh, bytes)

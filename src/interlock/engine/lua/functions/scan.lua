@@ -9,7 +9,7 @@ register('scan', { 'no-writes' }, function(q, from)
   local found = redis.call('HSCAN', q.p, cursor, 'COUNT', count)
   local reply = { found[1] }
   for i = 1, #found[2], 2 do
-    local m = unpack_record(found[2][i], found[2][i + 1])
+    local m = open_record(q, found[2][i], found[2][i + 1])
     tell(q, m, reply)
   end
   return reply

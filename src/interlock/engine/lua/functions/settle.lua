@@ -5,16 +5,17 @@
 
 register('settle', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
-  local list = take_settlements(from)
-  if #list == 0 then
+  local token, ids, joined = plain_acks(from.args, from.at)
+  local list = not token and take_settlements(from)
+  if list and #list == 0 then
     bad(from, 'settlements', 0, 'are missing')
   end
   local reply = kept_reply(q, from.called, consumer, call)
   if reply then
     return reply
   end
-  reply = {}
   begin(q)
-  settle_all(q, list, reply)
+  q.caller, reply = call > 0 and consumer, {}
+  settle_given(q, from, list, token, ids, joined, reply)
   return answer(q, from.called, consumer, call, reply)
 end)

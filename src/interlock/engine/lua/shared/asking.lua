@@ -8,10 +8,13 @@ local function take_wanted(from)
   }
 end
 
--- Appends the messages to the reply; a caller that got none is entered as waiting.
+-- Appends the messages to the reply; a caller that got none is entered as waiting. Answers the reply's
+-- short form, where it has one.
 local function lease(q, consumer, wait, wanted, reply)
   woken(q, consumer, wanted.kind)
-  if not grant(q, consumer, wanted, reply) and wait > 0 then
+  local granted, short = grant(q, consumer, wanted, reply)
+  if not granted and wait > 0 then
     wait_for(q, wanted.kind, consumer, wait)
   end
+  return short
 end

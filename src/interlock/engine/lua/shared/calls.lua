@@ -2,26 +2,29 @@
 
 -- Reads the counters; applies nothing. Reading functions need no more.
 local function look(q)
-  q.hashes, q.used, q.messages = {}, {}, {}
-  q.options, q.first = false, false
+  if not q.hashes then
+    q.hashes, q.used, q.messages = {}, {}, {}
+    q.changed, q.granted, q.written, q.gone = {}, {}, {}, {}
+    q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
+  end
   q.now = now_of(q)
   return load_counters(q)
 end
 
 local function begin(q)
   local c = look(q)
-  q.changed, q.granted, q.written, q.gone = {}, {}, {}, {}
-  q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
   q.steps, q.readied = MAX_READIED, MAX_READIED
   apply_due(q)
   return c
 end
 
 local function commit(q)
-  flush_ready(q)
-  flush_messages(q)
-  for _, h in ipairs(q.used) do
-    flush(h)
+  if not untouched(q) then
+    flush_ready(q)
+    flush_messages(q)
+    for _, h in ipairs(q.used) do
+      flush(h)
+    end
   end
   narrow(q)
   wake_all(q)

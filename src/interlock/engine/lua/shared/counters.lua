@@ -22,8 +22,9 @@ local COUNTERS_LAYOUT = nil
 
 local function load_counters(q)
   COUNTERS_LAYOUT = COUNTERS_LAYOUT or string.rep('d', #COUNTERS)
-  local text, c = redis.call('GET', q.c), nil
-  if text then
+  -- A call that looked for its kept reply has read them already: '' where there are none.
+  local text, c = q.ahead or redis.call('GET', q.c), nil
+  if text and text ~= '' then
     c = { struct.unpack(COUNTERS_LAYOUT, text) }
     -- Behind the values comes where the text ends.
     c[#COUNTERS + 1] = nil
@@ -34,7 +35,7 @@ local function load_counters(q)
     end
     c[N.due], c[N.result_due] = NEVER, NEVER
   end
-  q.counters, q.loaded = c, text
+  q.counters, q.loaded, q.ahead = c, text, false
   return c
 end
 

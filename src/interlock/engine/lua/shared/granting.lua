@@ -36,17 +36,91 @@ local function lease_one(q, m, token, reply, at)
   return at + #shared
 end
 
+-- Whether all of these records are of ready, plain messages, and a lease may have as many keys.
+local function all_plain(records)
+  local keys = 0
+  for i = 1, #records do
+    local text = records[i]
+    if not text then
+      return false
+    end
+    local state, flags, high, low = string.byte(text, 1, 4)
+    -- 'R', and flags of 0.
+    if state ~= 82 or flags ~= 48 then
+      return false
+    end
+    keys = keys + high * 256 + low
+  end
+  return keys <= MAX_BATCH_KEYS
+end
+
+-- Messages from the only list that has any, and their records; nil if it is not as simple as that.
+local function pop_plainly(q, wanted)
+  local c = q.counters
+  if c[N.halted] + c[N.paused] + c[N.rk] + c[N.ru] > 0 or next(q.messages) ~= nil then
+    return nil
+  end
+  local only, halves = nil, KINDS[wanted.kind]
+  for i = 1, #halves do
+    local half = halves[i]
+    if c[half.lists] > 0 then
+      if only then
+        return nil
+      end
+      only = half.listed
+    end
+  end
+  if not only then
+    return nil
+  end
+  local places = redis.call('LPOP', q[only.name], wanted.count)
+  c[only.count] = c[only.count] - #places
+  return places, fetch(q.p, places), only
+end
+
+-- The lease itself, in the parts that are alike; answers the token.
+local function enter_lease(q, consumer, wanted, places, reply)
+  local c, count, at = q.counters, #places, #reply
+  local token, deadline = draw(q, N.fence), digits(q.now + wanted.duration)
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', tostring(count)
+  redis.call('HSET', q.t, token, string.format('%d%s%04d%04d', q.now, deadline, count, #consumer)
+    .. consumer .. table.concat(places))
+  fall_due_at(q, q.now + wanted.duration, 'a' .. token)
+  c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count
+  return token, deadline
+end
+
+-- Hands out plain messages. Answers the reply in its short form.
+local function grant_plainly(q, consumer, wanted, places, records, reply)
+  local token, deadline = enter_lease(q, consumer, wanted, places, reply)
+  local at, marks = #reply, {}
+  for i = 1, #places do
+    local place = places[i]
+    marks[2 * i - 1], marks[2 * i] = place, token
+    at = tell_plain(place, records[i], reply, at)
+  end
+  bulk('HSET', q.lt, marks)
+  return 'l' .. token .. ' ' .. deadline .. ' '
+end
+
+-- Answers whether there was anything, and if it was all plain the reply in its short form.
 local function grant(q, consumer, wanted, reply)
-  local c, at = q.counters, #reply
-  local taken, places = take_ready(q, wanted.kind, wanted.count)
+  if not untouched(q) then
+    flush_ready(q)
+  end
+  local popped, records, only = pop_plainly(q, wanted)
+  if popped and all_plain(records) then
+    return true, grant_plainly(q, consumer, wanted, popped, records, reply)
+  end
+  local at = #reply
+  local taken, places = take_ready(q, wanted.kind, wanted.count, popped, records, only)
   local count = #taken
   if count == 0 then
     forget(q, MAX_DUE)
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = '', '', next_due(q, wanted.kind), '0'
     return false
   end
-  local token, deadline = draw(q, N.fence), digits(q.now + wanted.duration)
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', tostring(count)
+  local token = enter_lease(q, consumer, wanted, places, reply)
   at = at + 4
   for i = 1, count do
     local m = taken[i]
@@ -56,9 +130,5 @@ local function grant(q, consumer, wanted, reply)
       at = lease_one(q, m, token, reply, at)
     end
   end
-  set(hash(q, 't'), token, string.format('%d%s%04d%04d', q.now, deadline, count, #consumer)
-    .. consumer .. table.concat(places))
-  fall_due_at(q, q.now + wanted.duration, 'a' .. token)
-  c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count
   return true
 end

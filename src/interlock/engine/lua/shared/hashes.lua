@@ -37,6 +37,11 @@ local function fetch(key, fields)
   return all
 end
 
+-- Whether a call has neither read nor changed anything in what is written at its end, as most have not.
+local function untouched(q)
+  return #q.used == 0 and #q.changed == 0 and #q.written == 0 and next(q.messages) == nil
+end
+
 local function hash(q, part)
   local h = q.hashes[part]
   if not h then

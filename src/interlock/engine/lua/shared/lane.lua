@@ -5,22 +5,40 @@
 --
 -- | l | |
 -- |---|---|
--- | NODE | the only one, which most lanes have |
+-- | six bytes | the only one, exclusive, as most lanes have: the low bits of its place |
+-- | NODE | the only one, shared |
 -- | `X` head tail depth | an exclusive node in front; all behind it wait |
 -- | `S` head tail first active depth | so many shared nodes in front; first is the first that waits |
 
 -- Up to 128 small fields the server keeps as a list, in which every lookup goes through all before it. One
--- long value makes a table of it: once more than a few messages are unsettled, l has one, under the key
--- that no message can have, and the counter `wide` is 1.
+-- long value makes a table of it: once more than a few messages are unsettled, l and lt have one, under the
+-- key that no message can have, and the counter `wide` is 1.
 local FILLER = '-----------------------------------------------------------------'
 local WIDE = 8
 
 local NOBODY = '-----------------'
 
-local function lane_of(text)
-  if #text == 17 then
-    local shared = string.byte(text) == 115 -- 's'
-    return { kind = shared and 'S' or 'X', head = text, tail = text, active = 1, depth = 1 }
+-- Six bytes take the server half the memory of seven. They say which place it is, for all places are no
+-- larger than the last one, and none is unsettled for 2^48 µs, nine years.
+local function short_node(place)
+  return struct.pack('>I6', place)
+end
+
+local function long_node(q, text)
+  local last = q.counters[N.seq]
+  return 'x' .. digits(last - (last - struct.unpack('>I6', text)) % 281474976710656)
+end
+
+-- Whether there is one node only.
+local function single(text)
+  return #text <= 17
+end
+
+local function lane_of(q, text)
+  if single(text) then
+    local shared = #text == 17
+    local node = shared and text or long_node(q, text)
+    return { kind = shared and 'S' or 'X', head = node, tail = node, active = 1, depth = 1 }
   end
   local lane = {
     kind = string.sub(text, 1, 1), head = string.sub(text, 2, 18), tail = string.sub(text, 19, 35),
@@ -39,7 +57,8 @@ end
 
 local function lane_text(lane)
   if lane.depth == 1 then
-    return lane.head
+    local shared = string.byte(lane.head) == 115 -- 's'
+    return shared and lane.head or short_node(string.sub(lane.head, 2))
   elseif lane.kind == 'X' then
     return 'X' .. lane.head .. lane.tail .. lane.depth
   end
@@ -50,6 +69,7 @@ local function widen(q)
   local c = q.counters
   if c[N.wide] == 0 and c[N.unsettled] > WIDE then
     redis.call('HSET', q.l, '', FILLER)
+    redis.call('HSET', q.lt, '', FILLER)
     c[N.wide] = 1
   end
 end
@@ -57,7 +77,7 @@ end
 local function narrow(q)
   local c = q.counters
   if c[N.wide] == 1 and c[N.unsettled] == 0 then
-    redis.call('DEL', q.l)
+    redis.call('DEL', q.l, q.lt)
     c[N.wide] = 0
   end
 end

@@ -3,7 +3,7 @@
 
 -- Puts a message at the end of a lane where there are others. Answers whether they hold it up.
 local function link_behind(q, l, text, place, key, mode)
-  local lane, node = lane_of(text), mode .. place
+  local lane, node = lane_of(q, text), mode .. place
   local blocked = true
   if lane.kind == 'S' and not lane.first then
     if mode == 's' then
@@ -22,7 +22,7 @@ end
 -- Puts a message at the end of its lanes. Answers on how many it waits, and `blocked` more.
 local function link(q, place, keys, mode, blocked)
   if #keys > 0 then
-    local l, node = hash(q, 'l'), mode .. place
+    local l, node = hash(q, 'l'), mode == 'x' and short_node(place) or 's' .. place
     local values, written = l.values, l.changed
     for i = 1, #keys do
       local key = keys[i]
@@ -75,11 +75,11 @@ end
 local function unlink_one(q, place, key)
   local l = hash(q, 'l')
   local text = get(l, key)
-  if #text == 17 then
+  if single(text) then
     set(l, key, false)
     return
   end
-  local lane = lane_of(text)
+  local lane = lane_of(q, text)
   local n, v, field = hash(q, 'n'), hash(q, 'v'), place .. key
   local leads = string.sub(lane.head, 2) == place
   local next, previous = get(n, field), not leads and get(v, field)
@@ -141,7 +141,7 @@ local function unlink_from(q, place, keys)
   for i = 1, #keys do
     local key = keys[i]
     local text = values[key]
-    if text and #text == 17 then
+    if text and single(text) then
       values[key] = false
       written[#written + 1] = key
     else
@@ -185,13 +185,13 @@ local function look_behind(q, messages)
     local m = messages[i]
     for k = 1, #m.exclusive do
       local text = lanes[m.exclusive[k]]
-      if text and #text > 17 then
+      if text and not single(text) then
         fields[#fields + 1] = m.place .. m.exclusive[k]
       end
     end
     for k = 1, #m.shared do
       local text = lanes[m.shared[k]]
-      if text and #text > 17 then
+      if text and not single(text) then
         fields[#fields + 1] = m.place .. m.shared[k]
       end
     end
@@ -215,8 +215,8 @@ local function go_on(q)
     local key = redis.call('SPOP', q.unf)
     q.counters[N.unfinished] = q.counters[N.unfinished] - 1
     local text = get(hash(q, 'l'), key)
-    if text and #text > 17 then
-      local lane = lane_of(text)
+    if text and not single(text) then
+      local lane = lane_of(q, text)
       grant_front(q, lane, key)
       set(hash(q, 'l'), key, lane_text(lane))
       unblock_granted(q)

@@ -2,16 +2,17 @@
 -- messages. t has of each token when it was given, the deadline, how many of its messages are out, the
 -- consumer, and the places; due has the deadline as well. A message's record has the token.
 
-local function lease_of(q, token)
-  local text = get(hash(q, 't'), token)
-  if not text then
-    return nil
-  end
+local function lease_from(token, text)
   local length = tonumber(string.sub(text, 37, 40))
   return {
     token = token, given = string.sub(text, 1, 16), deadline = string.sub(text, 17, 32),
     out = tonumber(string.sub(text, 33, 36)), consumer = string.sub(text, 41, 40 + length), text = text,
   }
+end
+
+local function lease_of(q, token)
+  local text = get(hash(q, 't'), token)
+  return text and lease_from(token, text) or nil
 end
 
 local function places_of(lease)
@@ -31,17 +32,4 @@ end
 local function alive(q, token)
   local lease = lease_of(q, token)
   return lease and tonumber(lease.deadline) > q.now
-end
-
--- So many of a lease's messages are no longer out.
-local function end_some(q, token, count)
-  local lease = lease_of(q, token)
-  q.counters[N.leased] = q.counters[N.leased] - count
-  lease.out = lease.out - count
-  if lease.out == 0 then
-    set(hash(q, 't'), token, false)
-    redis.call('ZREM', q.due, 'a' .. token)
-  else
-    keep_lease(q, lease)
-  end
 end

@@ -44,7 +44,7 @@ local function park(q, m, key)
   changed(q, m)
   local count = redis.call('RPUSH', name, m.place)
   local text = get(hash(q, 'l'), key)
-  if count > 64 and count > 2 * (text and lane_of(text).depth or 0) then
+  if count > 64 and count > 2 * (text and lane_of(q, text).depth or 0) then
     local places = redis.call('LRANGE', name, 0, -1)
     local live = {}
     for i, parked in ipairs(messages_at(q, places)) do

@@ -66,7 +66,7 @@ local function enter_plain(q, m)
     end
   end
   local id = draw(q, N.seq)
-  local node, named = 'x' .. id, {}
+  local node, named = short_node(id), {}
   for k = 1, count do
     local key = keys[k]
     values[key] = node

@@ -2,9 +2,6 @@
 -- and no barrier is pending, they are leased and settled from their records, without a table for each.
 -- What this file does is what the general way does, in half the time; anything else is left to that.
 
--- The strings of small numbers.
-local COUNT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8' }
-
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
   local high, low, long, short = string.byte(text, from + 1, from + 4)
@@ -17,27 +14,29 @@ end
 
 -- Which of these acknowledgements are of plain messages whose lease stands: their keys, false for others.
 local function plain_ones(q, list, texts)
-  local seen, living, all, plain = {}, {}, {}, {}
+  local seen, living, all, plain, marks = {}, {}, {}, {}, hash(q, 'lt').values
   for i = 1, #list do
     local one, text = list[i], texts[i]
     local keys = false
     if not seen[one.id] and text then
       seen[one.id] = true
-      -- 'L', and flags of 0.
-      local state = string.byte(text)
-      if state == 76 and string.byte(text, 18) == 48 and string.sub(text, 2, 17) == one.token
-        and (one.verb == 'ACK' or one.verb == 'DONE') then
+      -- Marked, or 'L'; and flags of 0.
+      local from, token = 2, marks[one.id]
+      if not token and string.byte(text) == 76 then
+        from, token = 18, string.sub(text, 2, 17)
+      end
+      if token == one.token and string.byte(text, from) == 48 and (one.verb == 'ACK' or one.verb == 'DONE') then
         if living[one.token] == nil then
           living[one.token] = alive(q, one.token) or false
         end
         if living[one.token] then
-          keys, one.payload = plain_keys(text, 18)
+          keys, one.payload = plain_keys(text, from)
           for k = 1, #keys do
             all[#all + 1] = keys[k]
           end
         end
       else
-        q.messages[one.id] = unpack_record(one.id, text)
+        q.messages[one.id] = open_record(q, one.id, text)
       end
     end
     plain[i] = keys
@@ -56,7 +55,8 @@ local function settle_plain(q, list, reply)
   for i = 1, #list do
     ids[i] = list[i].id
   end
-  local texts = unknown_records(q, ids)
+  local texts, marks = unknown_records(q, ids), hash(q, 'lt')
+  prefetch(marks, ids)
   local plain = plain_ones(q, list, texts)
   local l = hash(q, 'l')
   local values, written, bytes, count = l.values, l.changed, 0, 0
@@ -64,18 +64,21 @@ local function settle_plain(q, list, reply)
     local one, keys = list[i], plain[i]
     local alone = keys
     if keys then
-      local node = 'x' .. one.id
+      local node = short_node(one.id)
       for k = 1, #keys do
         alone = alone and values[keys[k]] == node
       end
       if not alone then
-        q.messages[one.id] = unpack_record(one.id, texts[i])
+        q.messages[one.id] = open_record(q, one.id, texts[i])
       end
     end
     if alone then
       for k = 1, #keys do
         values[keys[k]] = false
         written[#written + 1] = keys[k]
+      end
+      if marks.values[one.id] then
+        set(marks, one.id, false)
       end
       q.messages[one.id] = false
       q.gone[#q.gone + 1] = one.id
@@ -95,16 +98,8 @@ end
 
 -- Hands a plain message out: its part of the reply, and its record with the token.
 local function lease_plain(q, place, text, token, reply, at)
-  local keys, payload = plain_keys(text, 2)
-  local written, count = q.written, #keys
+  local written = q.written
   written[#written + 1] = place
   written[#written + 1] = 'L' .. token .. string.sub(text, 2)
-  reply[at + 1], reply[at + 2], reply[at + 3] = place, '', '1'
-  reply[at + 4] = string.sub(text, payload)
-  reply[at + 5], reply[at + 6] = COUNT[count] or tostring(count), '0'
-  at = at + 6
-  for k = 1, count do
-    reply[at + k] = keys[k]
-  end
-  return at + count
+  return tell_plain(place, text, reply, at)
 end

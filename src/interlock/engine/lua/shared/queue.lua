@@ -5,6 +5,7 @@
 -- |---|---|
 -- | c, o | the counters, in one string; the options, if any were declared |
 -- | p, y | unsettled messages by their place; payloads that are long, by id |
+-- | lt | of leased messages whose records do not say so: the token |
 -- | al | of messages that were delayed: the place of an id |
 -- | l, n, v | lanes by key; the node behind and the node before a place on a key |
 -- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |
@@ -35,10 +36,13 @@ end
 local QUEUES = {}
 local KNOWN = { count = 0, most = 100 }
 
--- At the end of a call: messages are large.
-local function let_go(q)
-  q.counters, q.loaded, q.hashes, q.used, q.messages = false, false, false, false, false
-  q.changed, q.granted, q.written, q.gone, q.pushed, q.options = false, false, false, false, false, false
+-- At the end of a call: messages are large. `clean`: nothing is in its tables, so that the next one has them.
+local function let_go(q, clean)
+  q.counters, q.loaded, q.options, q.first, q.caller, q.ahead = false, false, false, false, false, false
+  if not clean then
+    q.hashes, q.used, q.messages, q.changed, q.granted = false, false, false, false, false
+    q.written, q.gone, q.pushed = false, false, false
+  end
 end
 
 local function queue_of(called, keys)
@@ -56,6 +60,7 @@ local function queue_of(called, keys)
     QUEUES, KNOWN.count = {}, 0
   end
   q = setmetatable({ name }, NAMES)
+  let_go(q)
   QUEUES[name], KNOWN.count = q, KNOWN.count + 1
   return q
 end

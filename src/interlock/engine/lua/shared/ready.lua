@@ -8,6 +8,11 @@
 
 local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk }
 local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su }
+for i = 1, 2 do
+  local half = i == 1 and WITH_KEYS or WITHOUT
+  half.listed = { half = half, listed = true, name = half.list, count = half.lists }
+  half.sorted = { half = half, listed = false, name = half.set, count = half.sets }
+end
 local KINDS = {
   any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT },
   told = 'any, keyed or unkeyed',
@@ -103,10 +108,10 @@ local function sources_of(c, kind)
   for i = 1, #halves do
     local half = halves[i]
     if c[half.lists] > 0 then
-      found[#found + 1] = { half = half, listed = true, name = half.list, count = half.lists }
+      found[#found + 1] = half.listed
     end
     if c[half.sets] > 0 then
-      found[#found + 1] = { half = half, listed = false, name = half.set, count = half.sets }
+      found[#found + 1] = half.sorted
     end
   end
   return found
@@ -190,11 +195,11 @@ local function push_back(q, places, first, from, only)
 end
 
 -- Messages that may be ready; those that are, and plain, by their records.
-local function ready_at(q, places, pauses)
+local function ready_at(q, places, pauses, texts)
   if pauses then
     return messages_at(q, places)
   end
-  local found = unknown_records(q, places)
+  local found = texts or unknown_records(q, places)
   for i = 1, #places do
     local text, place = found[i], places[i]
     if not text then
@@ -209,17 +214,21 @@ local function ready_at(q, places, pauses)
 end
 
 -- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
--- What is found to be paused is set aside (clause 22).
-local function take_ready(q, kind, count)
+-- What is found to be paused is set aside (clause 22). `popped` were taken out of `source` already; `texts`
+-- are their records.
+local function take_ready(q, kind, count, popped, texts, source)
   local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
   if c[N.halted] > 0 then
     return taken, of
   end
-  flush_ready(q)
-  while #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
-    local places, from, only = pop_ready(q, kind, math.min(count - #taken, 128))
+  while popped or #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
+    local places, from, only = popped, nil, source
+    if not popped then
+      places, from, only = pop_ready(q, kind, math.min(count - #taken, 128))
+    end
     local pauses = c[N.paused] > 0
-    local found = ready_at(q, places, pauses)
+    local found = ready_at(q, places, pauses, texts)
+    popped, texts = nil, nil
     if pauses then
       look_at_pauses(q, found)
     end

@@ -11,6 +11,9 @@
 -- | W, G | waiting; G: behind a barrier as well | for how many nodes and gates, in four digits |
 -- | L | leased | the token, in sixteen digits |
 -- | B, H, D | backing off, held, delayed | |
+--
+-- To write a record anew costs more than anything else of a lease. So those of plain messages say R all along,
+-- and the hash lt has the token of each that is leased; it does no more once the record is changed.
 
 local EXTRAS, SHARES, BARRIER, OUTSIDE = 1, 2, 4, 8
 
@@ -139,6 +142,18 @@ local function unpack_record(place, text)
   }
 end
 
+-- As unpack_record(), of a record that lt may say is leased.
+local function open_record(q, place, text)
+  local m = unpack_record(place, text)
+  if m.state == 'R' and q.counters[N.leased] > 0 then
+    local token = get(hash(q, 'lt'), place)
+    if token then
+      m.state, m.token, m.marked = 'L', token, true
+    end
+  end
+  return m
+end
+
 local function tail_of(m)
   return m.tail or string.sub(m.text, m.at)
 end
@@ -202,11 +217,20 @@ local function messages_at(q, places)
     end
   end
   if #missing > 0 then
-    local texts = fetch(q.p, missing)
+    local texts, ready = fetch(q.p, missing), {}
+    for i = 1, #missing do
+      local text = texts[i]
+      if text and string.byte(text) == 82 then -- 'R'
+        ready[#ready + 1] = missing[i]
+      end
+    end
+    if q.counters[N.leased] > 0 then
+      prefetch(hash(q, 'lt'), ready)
+    end
     for i = 1, #missing do
       local text, place = texts[i], missing[i]
       if text then
-        known[place] = unpack_record(place, text)
+        known[place] = open_record(q, place, text)
       end
     end
   end
@@ -240,7 +264,7 @@ local function message_at(q, place)
   local m = q.messages[place]
   if m == nil then
     local text = redis.call('HGET', q.p, place)
-    m = text and unpack_record(place, text)
+    m = text and open_record(q, place, text)
     q.messages[place] = m
   end
   return m
@@ -279,6 +303,10 @@ local function flush_messages(q)
   for i = 1, #list do
     local m = list[i]
     m.changed = false
+    if m.marked then
+      set(hash(q, 'lt'), m.place, false)
+      m.marked = false
+    end
     if m.gone then
       gone[#gone + 1] = m.place
     else

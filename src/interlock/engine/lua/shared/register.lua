@@ -4,7 +4,7 @@
 local function run(called, body, keys, args)
   local q = queue_of(called, keys)
   local done, reply = pcall(body, q, reader(called, args))
-  let_go(q)
+  let_go(q, done and q.hashes and untouched(q))
   if not done then
     error(reply, 0)
   end

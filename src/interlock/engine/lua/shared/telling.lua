@@ -3,7 +3,7 @@
 -- The places in front of a lane, which nothing on this key holds up, at most so many.
 local function granted_on(q, key, most)
   local text, places = get(hash(q, 'l'), key), {}
-  local lane = text and lane_of(text)
+  local lane = text and lane_of(q, text)
   if not lane then
     return places
   end

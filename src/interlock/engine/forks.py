@@ -1,0 +1,18 @@
+"""How often this process was forked off: a number to compare, where asking for the process's own
+number would be a call of the system each time."""
+
+from __future__ import annotations
+
+import os
+
+count = 0
+"""Of forks between the first process of Python and this one."""
+
+
+def _forked() -> None:
+    global count
+    count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,15 @@
+-- Leases end.
+
+-- So many of a lease's messages are no longer out.
+local function end_some(q, token, count)
+  local lease = lease_of(q, token)
+  fix_reply(q, token, lease.consumer)
+  q.counters[N.leased] = q.counters[N.leased] - count
+  lease.out = lease.out - count
+  if lease.out == 0 then
+    set(hash(q, 't'), token, false)
+    redis.call('ZREM', q.due, 'a' .. token)
+  else
+    keep_lease(q, lease)
+  end
+end

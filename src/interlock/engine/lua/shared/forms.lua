@@ -1,0 +1,108 @@
+-- What plain calls answer, and the short forms in which such replies are kept (see replies.lua). A reply is
+-- nearly never asked for again, so keeping it has to be cheap.
+--
+-- | form | | the reply |
+-- |---|---|---|
+-- | r | packed | as it was |
+-- | p | first id, count | of a put whose ids follow each other |
+-- | l | token, deadline, settled | of a lease of plain messages, after so many `ACKED`; -1: of il1_lease |
+
+-- The strings of small numbers.
+local COUNT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8' }
+
+-- What a lease tells of a plain message, behind `at`; answers where that ends.
+local function tell_plain(place, text, reply, at)
+  -- 'L': the token is in between.
+  local from = string.byte(text) == 76 and 18 or 2
+  local high, low, long, short = string.byte(text, from + 1, from + 4)
+  local count = high * 256 + low
+  local first, key = from + 3, at + 6
+  reply[at + 1], reply[at + 2], reply[at + 3] = place, '', '1'
+  reply[at + 5], reply[at + 6] = COUNT[count] or tostring(count), '0'
+  for k = 1, count do
+    if k > 1 then
+      long, short = string.byte(text, first, first + 1)
+    end
+    local last = first + 1 + long * 256 + short
+    reply[key + k] = string.sub(text, first + 2, last)
+    first = last + 1
+  end
+  reply[at + 4] = string.sub(text, first)
+  return key + count
+end
+
+-- Numbers that follow each other, as text: all digits but the last two are made once a hundred.
+local LAST_DIGITS = {}
+
+local function series(first, count)
+  local texts, last, head = {}, first % 100, nil
+  if not LAST_DIGITS[0] then
+    for i = 0, 99 do
+      LAST_DIGITS[i] = string.format('%02d', i)
+    end
+  end
+  head = string.format('%d', (first - last) / 100)
+  for i = 1, count do
+    if last == 100 then
+      last, head = 0, string.format('%d', (first + i - 1) / 100)
+    end
+    texts[i] = head .. LAST_DIGITS[last]
+    last = last + 1
+  end
+  return texts
+end
+
+-- What a put answers of new messages.
+local function put_reply(ids)
+  local reply = {}
+  for i = 1, #ids do
+    reply[2 * i - 1], reply[2 * i] = ids[i], '0'
+  end
+  return reply
+end
+
+-- What was handed out is read again, while all of it is out; before it is not, see fix_reply().
+local function leased_reply(q, token, deadline, settled)
+  local reply = {}
+  if settled >= 0 then
+    reply[1] = tostring(settled)
+    for i = 2, settled + 1 do
+      reply[i] = 'ACKED'
+    end
+  end
+  local places = places_of(lease_from(token, redis.call('HGET', q.t, token)))
+  local records, at = fetch(q.p, places), #reply + 4
+  reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = token, deadline, '', tostring(#places)
+  for i = 1, #places do
+    at = tell_plain(places[i], records[i], reply, at)
+  end
+  return reply
+end
+
+local function reply_of(q, kept)
+  local from = string.find(kept, ' ', string.find(kept, ' ', 1, true) + 1, true) + 1
+  local form, rest = string.sub(kept, from, from), string.sub(kept, from + 1)
+  if form == 'r' then
+    return cmsgpack.unpack(rest)
+  elseif form == 'p' then
+    local first, count = string.match(rest, '^(%d+) (%d+)$')
+    return put_reply(series(tonumber(first), tonumber(count)))
+  end
+  local token, deadline, settled = string.match(rest, '^(%d+) (%d+) (-?%d+)$')
+  return leased_reply(q, token, deadline, tonumber(settled))
+end
+
+-- Before a lease ends for a message: whose reply tells of it. A consumer's own next call replaces it
+-- anyway; q.caller is who calls so.
+local function fix_reply(q, token, consumer)
+  if consumer == '' or consumer == q.caller then
+    return
+  end
+  local name = q[1] .. ':k:' .. consumer
+  local kept = redis.call('GET', name)
+  local head = kept and string.match(kept, '^%d+ %S+ l' .. token .. ' ')
+  if head then
+    local packed = cmsgpack.pack(reply_of(q, kept))
+    redis.call('SET', name, string.match(kept, '^%d+ %S+ ') .. 'r' .. packed, 'KEEPTTL')
+  end
+end

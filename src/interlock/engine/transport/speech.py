@@ -1,0 +1,127 @@
+"""What goes over a connection that redis-py has made and authenticated: a command, and its reply.
+
+With hiredis it is packed and parsed here, on the bare socket: redis-py's layers around the same
+two calls cost more than the calls. Without hiredis redis-py does all of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import struct
+import sys
+from typing import Any
+
+from interlock.engine.flow import Argument, Broken, Refused, Reply
+
+hiredis: Any
+try:
+    hiredis = importlib.import_module("hiredis")
+except ImportError:
+    hiredis = None
+
+
+class Speech:
+    """By redis-py."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def limit(self, seconds: float) -> None:
+        """How long sending, and each part of a reply, may take."""
+        self._made._sock.settimeout(seconds)
+
+    def ask(self, command: tuple[Argument, ...]) -> Reply:
+        """Sends a command and gives its reply; raises Refused, OSError or an error of redis-py."""
+        self._made.send_command(*command, check_health=False)
+        return self._made.read_response(disable_decoding=True)
+
+    def ask_and_nudge(self, command: tuple[Argument, ...], timeout: float, nudge: float) -> Reply:
+        """The same with `timeout`, and a PING behind it after `nudge` seconds. By redis-py without
+        one, for a connection that it was too late for it closes: the wait ends a little later."""
+        self.limit(timeout)
+        return self.ask(command)
+
+
+class Packed(Speech):
+    """By hiredis, on the socket."""
+
+    def __init__(self, made: Any) -> None:
+        from redis.exceptions import InvalidResponse
+
+        super().__init__(made)
+        self._sock: socket.socket = made._sock
+        self._buffer = bytearray(BUFFER)
+        self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=Refused)
+        self._limit = 0.0
+        # The kernel's own timeouts: with Python's, each call polls before it sends and receives.
+        self._by_kernel = type(self._sock) is socket.socket and sys.platform != "win32"
+        if self._by_kernel:
+            self._sock.settimeout(None)
+
+    def limit(self, seconds: float, exactly: bool = False) -> None:
+        """See ``Speech``. A limit that is nearly the one before is left as it is."""
+        if self._limit * 0.9 <= seconds <= self._limit * 1.1 and not exactly:
+            return
+        self._limit = seconds
+        if self._by_kernel:
+            whole, part = divmod(max(round(seconds * 1e6), 1000), 1_000_000)
+            length = struct.pack("@ll", whole, part)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, length)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, length)
+        else:
+            self._sock.settimeout(seconds)
+
+    def ask(self, command: tuple[Argument, ...]) -> Reply:
+        """See ``Speech``."""
+        try:
+            self._sock.sendall(hiredis.pack_command(command))
+            reply = self._received()
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {self._limit:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def ask_and_nudge(self, command: tuple[Argument, ...], timeout: float, nudge: float) -> Reply:
+        """See ``Speech``."""
+        nudged = False
+        try:
+            self.limit(nudge, exactly=True)
+            self._sock.sendall(hiredis.pack_command(command))
+            try:
+                reply = self._received()
+            except (BlockingIOError, TimeoutError):
+                nudged = True
+                self.limit(max(timeout - nudge, 0.001))
+                self._sock.sendall(hiredis.pack_command(("PING",)))
+                reply = self._received()
+            if nudged:
+                # What the PING is answered.
+                found = self._reader.gets()
+                if found is False:
+                    self._received()
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {timeout:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def _received(self) -> Reply:
+        sock, buffer, reader = self._sock, self._buffer, self._reader
+        while True:
+            size = sock.recv_into(buffer)
+            if not size:
+                raise Broken("Connection closed by server.", sent=True)
+            reader.feed(buffer, 0, size)
+            reply = reader.gets()
+            if reply is not False:
+                return reply
+
+
+def speech(made: Any) -> Speech:
+    """The best way to speak over this connection, which is open."""
+    return Speech(made) if hiredis is None else Packed(made)
+
+
+BUFFER = 65_536
