@@ -126,7 +126,7 @@ class Engine:
             if first is None and seat.interrupted:
                 raise Abandoned
             address = asking or (yield from self.nodes.of(key, seat, patience.left()))
-            called = False
+            called = first is not None
             try:
                 if first is not None:
                     failure, first = first, None
