@@ -172,10 +172,11 @@ end
 local function settle_quickly(q, token, ids, joined)
   local c, count = q.counters, #ids
   local text = c[N.barriers] == 0 and redis.call('HGET', q.t, token)
-  if not text or tonumber(string.sub(text, 17, 32)) <= q.now then
+  -- 'p'.
+  if not text or string.byte(text, 41) ~= 112 or tonumber(string.sub(text, 17, 32)) <= q.now then
     return false
   end
-  local out, consumer = tonumber(string.sub(text, 33, 36)), 40 + string.sub(text, 37, 40)
+  local out, consumer = tonumber(string.sub(text, 33, 36)), 41 + string.sub(text, 37, 40)
   -- Where all that it held is out, these are all of it or are asked for.
   local whole = out == count and string.sub(text, consumer + 1) == joined
   if not whole and not marked_once(q, ids, token) then
@@ -196,7 +197,7 @@ local function settle_quickly(q, token, ids, joined)
       return false
     end
   end
-  fix_reply(q, token, string.sub(text, 41, consumer))
+  fix_reply(q, token, string.sub(text, 42, consumer))
   bulk('HDEL', q.l, keys)
   bulk('HDEL', q.p, ids)
   bulk('HDEL', q.lt, ids)
@@ -212,11 +213,20 @@ local function settle_quickly(q, token, ids, joined)
   return true
 end
 
+-- As take_settlements() tells them.
+local function acks_of(token, ids)
+  local list = {}
+  for i = 1, #ids do
+    list[i] = { verb = 'ACK', token = token, id = ids[i], text = false, answer = false, payload = false }
+  end
+  return list
+end
+
 -- What a call settles, read in either way: appends the answers. Answers whether all were acknowledged the
 -- quick way, or there was nothing.
-local function settle_given(q, from, list, token, ids, joined, reply)
+local function settle_given(q, list, token, ids, joined, reply)
   if not token or not untouched(q) or not settle_quickly(q, token, ids, joined) then
-    list = list or take_settlements(from)
+    list = list or acks_of(token, ids)
     settle_all(q, list, reply)
     return #list == 0
   end
