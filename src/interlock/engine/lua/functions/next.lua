@@ -15,7 +15,7 @@ register('next', { 'allow-oom' }, function(q, from)
   begin(q)
   q.caller = call > 0 and consumer
   reply = { tostring(#(ids or list)) }
-  local quickly = settle_given(q, from, list, token, ids, joined, reply)
+  local quickly = settle_given(q, list, token, ids, joined, reply)
   local short = lease(q, consumer, wait, wanted, reply)
   return answer(q, from.called, consumer, call, reply, short and quickly and short .. #(ids or list))
 end)

@@ -195,7 +195,10 @@ register('put', {}, function(q, from)
   refuse_sealed(q, from)
   woken(q, consumer, 'room')
   if payloads then
-    local ids = c[N.declared] == 0 and untouched(q) and put_quickly(q, payloads, counts, keys, plain_bytes)
+    local count = #payloads
+    local bounded = c[N.declared] > 0
+      and (too_large(q, count, plain_bytes) or no_room(q, count, plain_bytes))
+    local ids = not bounded and untouched(q) and put_quickly(q, payloads, counts, keys, plain_bytes)
     if ids then
       return answer(q, from.called, consumer, call, put_reply(ids), 'p' .. ids[1] .. ' ' .. #ids)
     end

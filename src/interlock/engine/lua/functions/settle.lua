@@ -16,6 +16,6 @@ register('settle', { 'allow-oom' }, function(q, from)
   end
   begin(q)
   q.caller, reply = call > 0 and consumer, {}
-  settle_given(q, from, list, token, ids, joined, reply)
+  settle_given(q, list, token, ids, joined, reply)
   return answer(q, from.called, consumer, call, reply)
 end)

@@ -78,12 +78,12 @@ local function pop_plainly(q, wanted)
   return places, fetch(q.p, places), only
 end
 
--- The lease itself, in the parts that are alike; answers the token.
-local function enter_lease(q, consumer, wanted, places, reply)
+-- The lease itself, in the parts that are alike; `how` is p for plain messages, or g. Answers the token.
+local function enter_lease(q, consumer, wanted, places, reply, how)
   local c, count, at = q.counters, #places, #reply
   local token, deadline = draw(q, N.fence), digits(q.now + wanted.duration)
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', tostring(count)
-  redis.call('HSET', q.t, token, string.format('%d%s%04d%04d', q.now, deadline, count, #consumer)
+  redis.call('HSET', q.t, token, string.format('%d%s%04d%04d%s', q.now, deadline, count, #consumer, how)
     .. consumer .. table.concat(places))
   fall_due_at(q, q.now + wanted.duration, 'a' .. token)
   c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count
@@ -92,7 +92,7 @@ end
 
 -- Hands out plain messages. Answers the reply in its short form.
 local function grant_plainly(q, consumer, wanted, places, records, reply)
-  local token, deadline = enter_lease(q, consumer, wanted, places, reply)
+  local token, deadline = enter_lease(q, consumer, wanted, places, reply, 'p')
   local at, marks = #reply, {}
   for i = 1, #places do
     local place = places[i]
@@ -120,7 +120,7 @@ local function grant(q, consumer, wanted, reply)
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = '', '', next_due(q, wanted.kind), '0'
     return false
   end
-  local token = enter_lease(q, consumer, wanted, places, reply)
+  local token = enter_lease(q, consumer, wanted, places, reply, 'g')
   at = at + 4
   for i = 1, count do
     local m = taken[i]

@@ -84,6 +84,13 @@ local function prefetch(h, fields)
   end
 end
 
+-- What was read in another way, for those who ask in this one.
+local function known(h, fields, found)
+  for i = 1, #fields do
+    h.values[fields[i]] = found[i]
+  end
+end
+
 local function flush(h)
   local changed, values = h.changed, h.values
   if #changed == 0 then

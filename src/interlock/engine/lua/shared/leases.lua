@@ -1,12 +1,13 @@
 -- Leases (clause 8). One lease is what one call was handed: one token, one deadline, up to MAX_BATCH
 -- messages. t has of each token when it was given, the deadline, how many of its messages are out, the
--- consumer, and the places; due has the deadline as well. A message's record has the token.
+-- length of the consumer's name, p where all messages were marked as plain ones or g, the name, and the
+-- places; due has the deadline as well. A message's record has the token.
 
 local function lease_from(token, text)
   local length = tonumber(string.sub(text, 37, 40))
   return {
     token = token, given = string.sub(text, 1, 16), deadline = string.sub(text, 17, 32),
-    out = tonumber(string.sub(text, 33, 36)), consumer = string.sub(text, 41, 40 + length), text = text,
+    out = tonumber(string.sub(text, 33, 36)), consumer = string.sub(text, 42, 41 + length), text = text,
   }
 end
 
@@ -17,7 +18,7 @@ end
 
 local function places_of(lease)
   local text, places = lease.text, {}
-  for at = 41 + #lease.consumer, #text, 16 do
+  for at = 42 + #lease.consumer, #text, 16 do
     places[#places + 1] = string.sub(text, at, at + 15)
   end
   return places

@@ -55,8 +55,13 @@ local function settle_plain(q, list, reply)
   for i = 1, #list do
     ids[i] = list[i].id
   end
-  local texts, marks = unknown_records(q, ids), hash(q, 'lt')
-  prefetch(marks, ids)
+  local texts, marks, ready = unknown_records(q, ids), hash(q, 'lt'), {}
+  for i = 1, #ids do
+    if texts[i] and string.byte(texts[i]) == 82 then -- 'R'
+      ready[#ready + 1] = ids[i]
+    end
+  end
+  prefetch(marks, ready)
   local plain = plain_ones(q, list, texts)
   local l = hash(q, 'l')
   local values, written, bytes, count = l.values, l.changed, 0, 0

@@ -1,5 +1,5 @@
 -- The way of most calls: a put of plain messages (nothing but exclusive keys and a payload) whose lanes
--- are empty, and the acknowledgement of all that one lease holds. They are read from the arguments and
+-- are empty, and acknowledgements of one lease. They are read from the arguments and
 -- written without a table for each message. Each function here looks before it writes, and answers nil
 -- where anything is not as simple as that: the general way begins anew then.
 
@@ -43,6 +43,7 @@ local function take_lanes(q, keys, counts, ids)
     for _ = 1, counts[i] do
       k = k + 1
       if found[k] then
+        known(hash(q, 'l'), keys, found)
         return false
       end
       lanes[2 * k - 1], lanes[2 * k] = keys[k], node
@@ -154,15 +155,33 @@ local function leased_keys(records)
   return keys, owners, bytes
 end
 
--- Settles all that a lease holds, if nobody waits behind any of it. Answers whether it did.
+-- Whether these are marked with that token, each named once.
+local function marked_once(q, ids, token)
+  local seen, marks = {}, fetch(q.lt, ids)
+  for i = 1, #ids do
+    local id = ids[i]
+    if marks[i] ~= token or seen[id] then
+      return false
+    end
+    seen[id] = true
+  end
+  return true
+end
+
+-- Settles messages of one lease, if it stands and nobody waits behind any of them. Answers whether it did.
 local function settle_quickly(q, token, ids, joined)
   local c, count = q.counters, #ids
   local text = c[N.barriers] == 0 and redis.call('HGET', q.t, token)
-  if not text or tonumber(string.sub(text, 33, 36)) ~= count or tonumber(string.sub(text, 17, 32)) <= q.now
-    or string.sub(text, 41 + string.sub(text, 37, 40)) ~= joined then
+  -- 'p'.
+  if not text or string.byte(text, 41) ~= 112 or tonumber(string.sub(text, 17, 32)) <= q.now then
     return false
   end
-  -- All of them are out, and so they are there.
+  local out, consumer = tonumber(string.sub(text, 33, 36)), 41 + string.sub(text, 37, 40)
+  -- Where all that it held is out, these are all of it or are asked for.
+  local whole = out == count and string.sub(text, consumer + 1) == joined
+  if not whole and not marked_once(q, ids, token) then
+    return false
+  end
   local keys, owners, bytes = leased_keys(fetch(q.p, ids))
   if not keys then
     return false
@@ -174,25 +193,40 @@ local function settle_quickly(q, token, ids, joined)
       node = short_node(ids[owner])
     end
     if found[k] ~= node then
+      known(hash(q, 'l'), keys, found)
       return false
     end
   end
-  fix_reply(q, token, string.sub(text, 41, 40 + string.sub(text, 37, 40)))
+  fix_reply(q, token, string.sub(text, 42, consumer))
   bulk('HDEL', q.l, keys)
   bulk('HDEL', q.p, ids)
   bulk('HDEL', q.lt, ids)
-  redis.call('HDEL', q.t, token)
-  redis.call('ZREM', q.due, 'a' .. token)
+  if out == count then
+    redis.call('HDEL', q.t, token)
+    redis.call('ZREM', q.due, 'a' .. token)
+  else
+    redis.call('HSET', q.t, token,
+      string.sub(text, 1, 32) .. string.format('%04d', out - count) .. string.sub(text, 37))
+  end
   c[N.leased], c[N.acks] = c[N.leased] - count, c[N.acks] + count
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - count, c[N.bytes] - bytes
   return true
 end
 
+-- As take_settlements() tells them.
+local function acks_of(token, ids)
+  local list = {}
+  for i = 1, #ids do
+    list[i] = { verb = 'ACK', token = token, id = ids[i], text = false, answer = false, payload = false }
+  end
+  return list
+end
+
 -- What a call settles, read in either way: appends the answers. Answers whether all were acknowledged the
 -- quick way, or there was nothing.
-local function settle_given(q, from, list, token, ids, joined, reply)
+local function settle_given(q, list, token, ids, joined, reply)
   if not token or not untouched(q) or not settle_quickly(q, token, ids, joined) then
-    list = list or take_settlements(from)
+    list = list or acks_of(token, ids)
     settle_all(q, list, reply)
     return #list == 0
   end
