@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from interlock.retry import Retry
 from interlock.worker.handle import Outcome
 from interlock.worker.running import Running
-from interlock.worker.threads import ThreadPool
+from interlock.worker.threads import SinglePool, ThreadPool
 from interlock.worker.work import TaskLease
 
 
@@ -109,4 +111,33 @@ def test_an_offer_that_finds_nobody_asleep_does_not_silence_the_next(
         pass
     pool.offer([running()])
     assert ended.acquire(timeout=5), "it was offered and nobody came"
+    pool.close()
+
+
+def test_with_one_place_whoever_leases_handles(ended: threading.Semaphore) -> None:
+    threads, settled = [], threading.Event()
+
+    class Feeds:
+        is_away = False
+
+        @contextlib.contextmanager
+        def away(self) -> Iterator[None]:
+            self.is_away = True
+            yield
+            self.is_away = False
+
+    def done(running: Running, outcome: Outcome) -> None:
+        # What this settles goes out with the thread's next call: it is not away any more.
+        assert outcome.how == "ack" and not running.feeder.is_away
+        threads.append(running.at)
+        settled.set()
+
+    pool, one, other = SinglePool(), running(), running()
+    one.feeder = other.feeder = Feeds()
+    pool.start(done)
+    pool.offer([one, other])
+    assert not settled.wait(0) and not one.started
+    assert pool.withdraw(other)
+    pool.work()
+    assert threads == [threading.get_ident()] and pool.is_empty
     pool.close()

@@ -68,6 +68,12 @@ class Engine:
         self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
         self._seats = itertools.count(1)
 
+    @property
+    def knows_a_sleeper(self) -> bool:
+        """There is one server, it was asked before, and it does not wait by itself."""
+        server = self.servers.get(self._alone)
+        return server is not None and not server.parks
+
     def consumer(self) -> bytes:
         """A name that nobody has or had."""
         return f"{self._name}/{next(self._seats)}".encode()
@@ -96,12 +102,16 @@ class Engine:
         *arguments: Argument,
         wait: float = 0,
         again: bool = True,
+        before: tuple[Argument, ...] = (),
+        asleep: float = 0,
     ) -> Flow[list[bytes]]:
         """Calls `il1_FUNCTION` on the queue that `key` names.
 
         Args:
             wait: seconds for which a server that parks may take its time.
             again: whether it may be sent again when it may have been done already.
+            before: a command that waits for `asleep` seconds at most, sent in one go with it the
+                first time; see `knows_a_sleeper`.
 
         Raises:
             EngineUnavailable: it was not answered in the client's timeout, beyond the wait.
@@ -116,10 +126,16 @@ class Engine:
             # As it nearly always goes; all else is for what comes of a failure.
             timeout = self._share + wait if server.parks else self._share
             try:
-                found: list[bytes] = yield Ask(self._alone, command, timeout)
+                if before:
+                    ask = Ask(self._alone, command, timeout + asleep, before, asleep + 0.002)
+                else:
+                    ask = Ask(self._alone, command, timeout)
+                found: list[bytes] = yield ask
                 return found
             except (Refused, Broken) as error:
                 first = error
+                if before:
+                    started = time.monotonic()
         patience = _Patience(self.target, self.target.timeout, function, started)
         asking = ""
         while True:

@@ -26,9 +26,13 @@ class Ask:
     command: tuple[Argument, ...]
     timeout: float
     """Seconds for connecting, sending and the whole reply."""
+    before: tuple[Argument, ...] = ()
+    """A command that waits, sent in one go with `command`, which the server takes up when that
+    is over: so what it was woken for comes without another round trip. Its reply is not given."""
     nudge: float = 0
-    """Seconds after which the server is sent a PING behind it, if it has not replied; 0: none.
-    Redis looks for commands whose wait is over when anything comes in, else ten times a second."""
+    """Seconds after which the server is sent a PING behind it, if the first of the two is not
+    replied to; 0: none. Redis looks for commands whose wait is over when anything comes in, else
+    ten times a second."""
 
 
 @dataclass(slots=True)

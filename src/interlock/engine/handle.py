@@ -150,11 +150,12 @@ class Handle:
         grant = Grant(self.operations, leased, started)
         if self.watch.slow_wait:
             grant.slow_after = self.watch.slow_wait
-        of._keeper.hold(grant)
+        keeper = of._keeper
+        keeper.hold(grant)
         for message in leased.messages:
             if message.attempt > 1:
                 # Whoever here had it before has it no more.
-                of._keeper.lose(self.name, message.id, leased.token)
+                keeper.lose(self.name, message.id, leased.token)
             try:
                 payload = self.codec.decode(message.payload, message.id)
             except PayloadError as error:

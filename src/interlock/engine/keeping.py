@@ -91,12 +91,12 @@ class Keeper:
 
     def hold(self, grant: Grant) -> None:
         """Renews it until it is let go, settled, or garbage."""
-        key = id(grant)
-        held = self._held
         self._used = True
-        held[key] = weakref.ref(grant, lambda _: held.pop(key, None))
-        if self._next is None or grant.due < self._next:
-            self._next = grant.due
+        # One that became garbage is forgotten with the next look, or by who has its place.
+        self._held[id(grant)] = weakref.ref(grant)
+        due = grant.due
+        if self._next is None or due < self._next:
+            self._next = due
             self._ring()
 
     def noted(self, watch: Watch, id: int) -> None:
@@ -155,9 +155,11 @@ class Keeper:
     def tend(self, seat: Seat[Any]) -> Flow[float | None]:
         """Does what is due; answers in how many seconds more will be, None: when it is rung."""
         now = time.monotonic()
-        for reference in list(self._held.values()):
+        for key, reference in list(self._held.items()):
             grant = reference()
-            if grant is not None and grant.renew and not grant.lost and grant.due <= now:
+            if grant is None:
+                self._forget(key, reference)
+            elif grant.renew and not grant.lost and grant.due <= now:
                 yield from self._renew(seat, grant)
             # No name may keep it from being garbage while the keeper sleeps.
             del grant
@@ -181,6 +183,12 @@ class Keeper:
             first = min(looks)
             self._next = first if self._next is None else min(self._next, first)
         return None if self._next is None else max(self._next - time.monotonic(), 0.01)
+
+    def _forget(self, key: int, reference: weakref.ref[Grant]) -> None:
+        # In one step, for another thread may enter a new one there.
+        found = self._held.pop(key, reference)
+        if found is not reference:
+            self._held.setdefault(key, found)
 
     def _look(self, seat: Seat[Any]) -> Flow[None]:
         """What has become slow, or deep."""

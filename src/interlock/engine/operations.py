@@ -78,6 +78,7 @@ class Operations:
         lease = (min(limit, wire.MAX_BATCH), wire.micros(self.lease), kind)
         answers: list[bytes] = []
         call = looks = 0
+        sleep: wait.Sleep | None = None
         try:
             while True:
                 if not settlements:
@@ -91,7 +92,9 @@ class Operations:
                     answers, leased = wire.answered(reply)
                 else:
                     asked = (wire.micros(seconds), *lease)
-                    reply = yield from self._numbered(seat, call, seconds, "lease", *asked)
+                    reply = yield from self._numbered(
+                        seat, call, seconds, "lease", *asked, sleep=sleep
+                    )
                     leased = wire.leased(reply)
                 if leased.sealed and not settlements:
                     raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
@@ -103,6 +106,9 @@ class Operations:
                 settlements, call = (), 0
                 looks += 1
                 suffix = f"wake:{kind}"
+                sleep = wait.sleep(self.engine, self.key, suffix, seconds, leased.due)
+                if sleep is not None:
+                    continue
                 yield from wait.doze(self.engine, seat, self.key, suffix, seconds, leased.due)
         except Abandoned:
             yield from self._undo_take(seat, call, lease, settlements)
@@ -287,12 +293,26 @@ class Operations:
         )
 
     def _numbered(
-        self, seat: Seat[Any], call: int, seconds: float, function: str, *arguments: Argument
+        self,
+        seat: Seat[Any],
+        call: int,
+        seconds: float,
+        function: str,
+        *arguments: Argument,
+        sleep: wait.Sleep | None = None,
     ) -> Flow[list[bytes]]:
         if not self.declaration.is_made(self.engine):
             yield from self.declaration.made(self.engine, seat, self.key)
         asked = (seat.consumer, call, *arguments)
-        return (yield from self.engine.call(seat, function, self.key, *asked, wait=seconds))
+        call_it = self.engine.call
+        if sleep is None:
+            return (yield from call_it(seat, function, self.key, *asked, wait=seconds))
+        before, asleep = sleep
+        return (
+            yield from call_it(
+                seat, function, self.key, *asked, wait=seconds, before=before, asleep=asleep
+            )
+        )
 
     def _check_open(self) -> None:
         if self.closed:

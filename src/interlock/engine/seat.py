@@ -23,7 +23,13 @@ class AnyLink(Protocol):
 
     interrupted: bool
 
-    def ask(self, command: tuple[Any, ...], timeout: float, nudge: float = 0) -> Any:
+    def ask(
+        self,
+        command: tuple[Any, ...],
+        timeout: float,
+        before: tuple[Any, ...] = (),
+        nudge: float = 0,
+    ) -> Any:
         """Sends a command, and gives its reply or makes it awaitable; see `Ask`."""
 
     def interrupt(self) -> None:
@@ -124,7 +130,7 @@ def _run(
                     answer = None
                 else:
                     link = seat.links.get(step.address) or seat.link(step.address)
-                    answer = link.ask(step.command, step.timeout, step.nudge)
+                    answer = link.ask(step.command, step.timeout, step.before, step.nudge)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
             except BaseException:
@@ -150,7 +156,7 @@ async def _run_async(
                     answer = None
                 else:
                     link = seat.link(step.address)
-                    answer = await link.ask(step.command, step.timeout, step.nudge)
+                    answer = await link.ask(step.command, step.timeout, step.before, step.nudge)
             except (Broken, Refused) as error:
                 step = flow.throw(error)
             except BaseException:

@@ -7,15 +7,19 @@ sleeps in BLPOP on a list that the functions push to, and calls again.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.engine.calling import Engine
-from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
 from interlock.engine.seat import Seat
 
 CHUNK = 10.0
 """Seconds of one wait; then the server is asked again. So a server that is gone without a word is
 noticed."""
+
+
+LATE = 0.002
+"""Seconds after a wait's end for which Redis may still take it as not over."""
 
 
 def chunk(until: float | None) -> float:
@@ -26,6 +30,23 @@ def chunk(until: float | None) -> float:
 def over(until: float | None) -> bool:
     """The time to wait is up."""
     return until is not None and time.monotonic() >= until
+
+
+class Sleep(NamedTuple):
+    """What is sent before a call, so that the server takes it up when it is worth asking."""
+
+    command: tuple[Argument, ...]
+    seconds: float
+
+
+def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None) -> Sleep | None:
+    """`doze` in one go with the call behind it. None: it is not to be done here, or for no time;
+    then `doze` is."""
+    seconds = wait if due is None else min(wait, due)
+    if seconds <= 0 or not engine.knows_a_sleeper:
+        return None
+    seconds = max(seconds, 0.001)
+    return Sleep(("BLPOP", f"{key}:{suffix}", f"{seconds:.3f}"), seconds)
 
 
 def doze(
@@ -52,8 +73,7 @@ def doze(
     started = time.monotonic()
     try:
         command = ("BLPOP", f"{key}:{suffix}", f"{seconds:.3f}")
-        # Redis takes a timeout for over when its ms is.
-        yield Ask(address, command, seconds + engine.target.timeout, seconds + 0.002)
+        yield Ask(address, command, seconds + engine.target.timeout, (), seconds + LATE)
     except (Broken, Refused) as error:
         if seat.interrupted:
             raise Abandoned from None

@@ -274,7 +274,8 @@ class Feeder:
         if self._failures:
             _log.warning("queue %r: the engine is there again", self.name)
             self._failures = 0
-        self.connected.set()
+        if not self.connected.is_set():
+            self.connected.set()
 
     def _again(self, pending: list[tuple[Any, Outcome, Any]], error: BaseException) -> None:
         """The engine was not reached: what was to be settled is settled with a later call. If it

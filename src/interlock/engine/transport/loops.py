@@ -8,6 +8,7 @@ from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Reply
 from interlock.engine.transport.connection import broken, make, refusal
+from interlock.engine.transport.speech import PAUSE
 from interlock.engine.url import Target
 
 
@@ -20,7 +21,13 @@ class AsyncLink:
         self._made: Any = make(connection, target, address, target.timeout)
         self.interrupted = False
 
-    async def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
+    async def ask(
+        self,
+        command: tuple[Argument, ...],
+        timeout: float,
+        before: tuple[Argument, ...] = (),
+        nudge: float = 0,
+    ) -> Reply:
         """Sends a command and gives its reply; see Link.ask. Cancelled, it closes."""
         from redis.exceptions import RedisError
 
@@ -33,9 +40,9 @@ class AsyncLink:
                 if self.interrupted:
                     raise Broken("interrupted", sent=False)
                 sent = True
-                await made.send_command(*command, check_health=False)
                 if nudge:
-                    return await _nudged(made, nudge)
+                    return await _slow(made, before, command, nudge)
+                await made.send_command(*command, check_health=False)
                 return await made.read_response(disable_decoding=True)
         except RedisError as error:
             found = refusal(error)
@@ -76,7 +83,12 @@ class AsyncLink:
             opened._sock.close() if hasattr(opened, "_sock") else None
 
 
-async def _nudged(made: Any, nudge: float) -> Reply:
+async def _slow(
+    made: Any, before: tuple[Argument, ...], command: tuple[Argument, ...], nudge: float
+) -> Reply:
+    """See Speech.ask_slow."""
+    from redis.exceptions import ResponseError
+
     pinged = False
 
     def ping() -> None:
@@ -84,13 +96,27 @@ async def _nudged(made: Any, nudge: float) -> Reply:
         pinged = True
         made._writer.write(b"PING\r\n")
 
+    if before:
+        await made.send_command(*before, check_health=False)
+    await made.send_command(*command, check_health=False)
     timer = asyncio.get_running_loop().call_later(nudge, ping)
+    refused = False
     try:
         reply = await made.read_response(disable_decoding=True)
+    except ResponseError:
+        if not before:
+            raise
+        refused = True
     finally:
         timer.cancel()
-    if pinged:
-        await made.read_response(disable_decoding=True)
+    try:
+        if before:
+            if refused:
+                await asyncio.sleep(PAUSE)
+            reply = await made.read_response(disable_decoding=True)
+    finally:
+        if pinged:
+            await made.read_response(disable_decoding=True)
     return reply
 
 

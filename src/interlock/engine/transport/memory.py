@@ -54,7 +54,13 @@ class MemoryLink:
         self._bell: _queue.SimpleQueue[int | None] = _queue.SimpleQueue()
         self.interrupted = False
 
-    def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
+    def ask(
+        self,
+        command: tuple[Argument, ...],
+        timeout: float,
+        before: tuple[Argument, ...] = (),
+        nudge: float = 0,
+    ) -> Reply:
         """See the link of threads to a server."""
         while not self._bell.empty():
             self._bell.get()
@@ -99,7 +105,13 @@ class AsyncMemoryLink:
         self._future: asyncio.Future[bool] | None = None
         self.interrupted = False
 
-    async def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
+    async def ask(
+        self,
+        command: tuple[Argument, ...],
+        timeout: float,
+        before: tuple[Argument, ...] = (),
+        nudge: float = 0,
+    ) -> Reply:
         """See the link of asyncio to a server."""
         if self.interrupted:
             raise Broken("interrupted", sent=False)

@@ -7,9 +7,11 @@ two calls cost more than the calls. Without hiredis redis-py does all of it.
 from __future__ import annotations
 
 import importlib
+import select
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Refused, Reply
@@ -36,11 +38,25 @@ class Speech:
         self._made.send_command(*command, check_health=False)
         return self._made.read_response(disable_decoding=True)
 
-    def ask_and_nudge(self, command: tuple[Argument, ...], timeout: float, nudge: float) -> Reply:
-        """The same with `timeout`, and a PING behind it after `nudge` seconds. By redis-py without
-        one, for a connection that it was too late for it closes: the wait ends a little later."""
+    def ask_slow(
+        self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
+    ) -> Reply:
+        """Sends commands in one go, of which the first may take long, and gives the last's reply.
+
+        With a PING behind them after `nudge` seconds, if the first is not answered. By redis-py
+        without one, for a connection on which it lost patience it closes: the wait ends later.
+        """
+        from redis.exceptions import ResponseError
+
         self.limit(timeout)
-        return self.ask(command)
+        for command in commands:
+            self._made.send_command(*command, check_health=False)
+        for _ in commands[:-1]:
+            try:
+                self._made.read_response(disable_decoding=True)
+            except ResponseError:
+                time.sleep(PAUSE)
+        return self._made.read_response(disable_decoding=True)
 
 
 class Packed(Speech):
@@ -59,9 +75,9 @@ class Packed(Speech):
         if self._by_kernel:
             self._sock.settimeout(None)
 
-    def limit(self, seconds: float, exactly: bool = False) -> None:
+    def limit(self, seconds: float) -> None:
         """See ``Speech``. A limit that is nearly the one before is left as it is."""
-        if self._limit * 0.9 <= seconds <= self._limit * 1.1 and not exactly:
+        if self._limit * 0.9 <= seconds <= self._limit * 1.1:
             return
         self._limit = seconds
         if self._by_kernel:
@@ -83,29 +99,43 @@ class Packed(Speech):
             raise reply
         return reply
 
-    def ask_and_nudge(self, command: tuple[Argument, ...], timeout: float, nudge: float) -> Reply:
+    def ask_slow(
+        self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
+    ) -> Reply:
         """See ``Speech``."""
         nudged = False
         try:
-            self.limit(nudge, exactly=True)
-            self._sock.sendall(hiredis.pack_command(command))
-            try:
-                reply = self._received()
-            except (BlockingIOError, TimeoutError):
+            self.limit(max(timeout - nudge, 0.001))
+            self._sock.sendall(b"".join(map(hiredis.pack_command, commands)))
+            # Not by the kernel's timeout of the socket, which may be an eighth too long.
+            if not self._comes(nudge):
                 nudged = True
-                self.limit(max(timeout - nudge, 0.001))
                 self._sock.sendall(hiredis.pack_command(("PING",)))
-                reply = self._received()
+            reply = self._received()
+            for _ in commands[1:]:
+                if isinstance(reply, Refused):
+                    time.sleep(PAUSE)
+                reply = self._next()
             if nudged:
-                # What the PING is answered.
-                found = self._reader.gets()
-                if found is False:
-                    self._received()
+                self._next()
         except (BlockingIOError, TimeoutError):
             raise Broken(f"no answer in {timeout:.3g} s", sent=True) from None
         if isinstance(reply, Refused):
             raise reply
         return reply
+
+    def _comes(self, seconds: float) -> bool:
+        """Whether something comes in this time."""
+        if not hasattr(select, "poll"):
+            return bool(select.select([self._sock], (), (), seconds)[0])
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def _next(self) -> Reply:
+        """A reply that may be here already."""
+        reply = self._reader.gets()
+        return self._received() if reply is False else reply
 
     def _received(self) -> Reply:
         sock, buffer, reader = self._sock, self._buffer, self._reader
@@ -125,3 +155,6 @@ def speech(made: Any) -> Speech:
 
 
 BUFFER = 65_536
+PAUSE = 0.05
+"""Seconds for which a refused wait waits all the same: what comes behind it says what is wrong, but
+not at full speed."""

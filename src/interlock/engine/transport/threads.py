@@ -25,7 +25,13 @@ class Link:
         self._speech: Speech | None = None
         self.interrupted = False
 
-    def ask(self, command: tuple[Argument, ...], timeout: float, nudge: float = 0) -> Reply:
+    def ask(
+        self,
+        command: tuple[Argument, ...],
+        timeout: float,
+        before: tuple[Argument, ...] = (),
+        nudge: float = 0,
+    ) -> Reply:
         """Sends a command and gives its reply; see `Ask`.
 
         Raises:
@@ -43,7 +49,8 @@ class Link:
                 raise Broken("interrupted", sent=False)
             sent = True
             if nudge:
-                return spoken.ask_and_nudge(command, timeout, nudge)
+                commands = (before, command) if before else (command,)
+                return spoken.ask_slow(commands, timeout, nudge)
             spoken.limit(timeout)
             return spoken.ask(command)
         except Refused:

@@ -1,0 +1,76 @@
+"""A connection on which a command that waits and the one behind it are sent in one go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.engine.flow import Broken, Refused
+from interlock.engine.transport import speech
+from interlock.engine.transport.loops import AsyncLink
+from interlock.engine.transport.threads import Link
+from interlock.engine.url import parse
+
+Asks = Callable[..., Any]
+
+
+@pytest.fixture(params=["hiredis", "redis-py", "asyncio"])
+def ask(request: pytest.FixtureRequest, engine_port: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Asks over one connection after the other's reply."""
+    port = engine_port
+    target = parse(f"redis://127.0.0.1:{port}/0")
+    address = f"127.0.0.1:{port}"
+    if request.param == "asyncio":
+        with asyncio.Runner() as runner:
+
+            async def made() -> AsyncLink:
+                return AsyncLink(target, address)
+
+            link = runner.run(made())
+            yield lambda *asked, **more: runner.run(link.ask(*asked, **more))
+            link.close()
+        return
+    if request.param == "redis-py":
+        monkeypatch.setattr(speech, "hiredis", None)
+    threads = Link(target, address)
+    yield threads.ask
+    threads.close()
+
+
+def test_a_wait_that_is_over_is_followed_by_the_reply_to_what_was_sent_with_it(ask: Asks) -> None:
+    for word in (b"one", b"two"):
+        before = ("BLPOP", "links:empty", "0.05")
+        assert ask(("ECHO", word), 30, before=before, nudge=0.052) == word
+        # Nothing is left over: neither what the wait was answered, nor a PING's PONG.
+        assert ask(("ECHO", "next"), 30) == b"next"
+
+
+def test_what_ends_a_wait_is_not_taken_for_the_reply(ask: Asks) -> None:
+    ask(("RPUSH", "links:full", "woken"), 30)
+    before = ("BLPOP", "links:full", "20")
+    assert ask(("LLEN", "links:full"), 30, before=before, nudge=20.002) == 0
+    assert ask(("ECHO", "next"), 30) == b"next"
+
+
+def test_a_wait_alone_gives_its_own_reply(ask: Asks) -> None:
+    assert ask(("BLPOP", "links:empty", "0.05"), 30, nudge=0.052) is None
+    assert ask(("ECHO", "next"), 30) == b"next"
+
+
+def test_a_wait_that_is_refused_hides_nothing_of_what_comes_behind_it(ask: Asks) -> None:
+    before = ("BLPOP", "links:empty")
+    assert ask(("ECHO", "asked"), 30, before=before, nudge=1) == b"asked"
+    with pytest.raises(Refused, match="unknown command"):
+        ask(("NO-SUCH",), 30, before=before, nudge=1)
+    assert ask(("ECHO", "next"), 30) == b"next"
+
+
+def test_a_reply_that_does_not_come_in_time_breaks_the_connection(ask: Asks) -> None:
+    with pytest.raises(Broken) as broken:
+        ask(("BLPOP", "links:empty", "0"), 0.1)
+    assert broken.value.sent
+    # It is made anew.
+    assert ask(("ECHO", "next"), 30) == b"next"
