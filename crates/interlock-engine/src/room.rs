@@ -84,8 +84,7 @@ impl Drop for Payload {
     }
 }
 
-/// The room of a list, for one whose elements are of the same size and live otherwise. It is kept only by
-/// threads that had a list before; see `listed`.
+/// The room of a list, for one whose elements are of the same size and live otherwise.
 #[inline]
 pub fn emptied<T, U>(mut list: Vec<T>) -> Vec<U> {
     if list.capacity() > LISTED {
