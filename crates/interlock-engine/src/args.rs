@@ -1,6 +1,6 @@
 //! Reading arguments. All of them are read and checked before anything is changed.
 
-use std::fmt::{Arguments, Display};
+use std::fmt::Display;
 
 use crate::limits::{MAX_NUMBER, MAX_TEXT};
 
@@ -36,6 +36,11 @@ pub fn refuse<T>(code: &str, called: &str, text: impl Display) -> Read<T> {
     Err(Refused(format!("{code} il1_{called}: {text}")))
 }
 
+/// How a refusal names an argument. It is put together only then, for nearly all are as they must be.
+pub trait What: FnOnce() -> String + Copy {}
+
+impl<F: FnOnce() -> String + Copy> What for F {}
+
 pub struct Reader<'a, A: Args + ?Sized> {
     pub called: &'static str,
     pub args: &'a A,
@@ -48,8 +53,8 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     }
 
     #[cold]
-    pub fn bad<T>(&self, what: Arguments<'_>, wrong: impl Display) -> Read<T> {
-        refuse("BADARG", self.called, format_args!("{what} {wrong}"))
+    pub fn bad<T>(&self, what: impl What, wrong: impl Display) -> Read<T> {
+        refuse("BADARG", self.called, format_args!("{} {wrong}", what()))
     }
 
     #[inline]
@@ -57,8 +62,8 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
         self.at < self.args.len()
     }
 
-    #[inline]
-    pub fn take(&mut self, what: Arguments<'_>) -> Read<&'a [u8]> {
+    #[inline(always)]
+    pub fn take(&mut self, what: impl What) -> Read<&'a [u8]> {
         if !self.more() {
             return self.bad(what, "is missing");
         }
@@ -68,7 +73,7 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
 
     /// At most so many bytes.
     #[inline]
-    pub fn text(&mut self, most: usize, what: Arguments<'_>) -> Read<&'a [u8]> {
+    pub fn text(&mut self, most: usize, what: impl What) -> Read<&'a [u8]> {
         let value = self.take(what)?;
         if value.len() > most {
             return self.bad(what, format_args!("has {} bytes; at most {most}", value.len()));
@@ -77,7 +82,7 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     }
 
     #[inline]
-    pub fn whole(&mut self, least: i64, most: u64, what: Arguments<'_>) -> Read<i64> {
+    pub fn whole(&mut self, least: i64, most: u64, what: impl What) -> Read<i64> {
         let value = self.take(what)?;
         match integer(value) {
             Some(number) if number >= least && (number < 0 || number as u64 <= most) => Ok(number),
@@ -87,20 +92,26 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
 
     /// A whole number that is not negative.
     #[inline]
-    pub fn natural(&mut self, least: u64, most: u64, what: Arguments<'_>) -> Read<u64> {
+    pub fn natural(&mut self, least: u64, most: u64, what: impl What) -> Read<u64> {
         self.whole(least as i64, most, what).map(|number| number as u64)
     }
 
     #[cold]
-    fn no_whole<T>(&self, value: &[u8], least: i64, most: u64, what: Arguments<'_>) -> Read<T> {
+    fn no_whole<T>(&self, value: &[u8], least: i64, most: u64, what: impl What) -> Read<T> {
         let shown = shown(value);
         self.bad(what, format_args!("is '{shown}'; a whole number from {least} to {most}"))
     }
 
     /// An id or a token. A leading zero would be a second spelling of the same number.
     #[inline]
-    pub fn number(&mut self, what: Arguments<'_>) -> Read<u64> {
+    pub fn number(&mut self, what: impl What) -> Read<u64> {
         let value = self.take(what)?;
+        // Times in µs have sixteen digits from 2001 to 2286, and ids and tokens are times.
+        if let Some(number) = value.try_into().ok().and_then(sixteen) {
+            if value[0] != b'0' {
+                return Ok(number);
+            }
+        }
         let plain = (1..=16).contains(&value.len()) && value[0] != b'0';
         match integer(value).filter(|&number| plain && number > 0) {
             Some(number) => Ok(number as u64),
@@ -119,14 +130,36 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     /// Who calls, and the number of the call: 0 for one whose reply need not be kept.
     #[inline]
     pub fn caller(&mut self) -> Read<(&'a [u8], u64)> {
-        let consumer = self.text(MAX_TEXT, format_args!("consumer"))?;
-        let call = self.natural(0, MAX_NUMBER, format_args!("call"))?;
+        let consumer = self.text(MAX_TEXT, || "consumer".into())?;
+        let call = self.natural(0, MAX_NUMBER, || "call".into())?;
         if consumer.is_empty() && call > 0 {
             // All who have no name would be answered with each other's replies.
-            return self.bad(format_args!("consumer"), "is empty, which only call 0 may have");
+            return self.bad(|| "consumer".into(), "is empty, which only call 0 may have");
         }
         Ok((consumer, call))
     }
+}
+
+/// Sixteen decimal digits; eight of them at a time, as one word.
+#[inline]
+fn sixteen(digits: &[u8; 16]) -> Option<u64> {
+    let (high, low) = digits.split_at(8);
+    Some(eight(high.try_into().ok()?)? * 100_000_000 + eight(low.try_into().ok()?)?)
+}
+
+#[inline]
+fn eight(digits: [u8; 8]) -> Option<u64> {
+    // The first digit is the lowest byte.
+    let word = u64::from_le_bytes(digits);
+    // Its upper half is 3, and would be no more if 6 were added to the lower.
+    let (upper, threes) = (0xF0F0_F0F0_F0F0_F0F0, 0x3030_3030_3030_3030);
+    if word & upper != threes || word.wrapping_add(0x0606_0606_0606_0606) & upper != threes {
+        return None;
+    }
+    let ones = word ^ threes;
+    let pairs = (ones * 10 + (ones >> 8)) & 0x00FF_00FF_00FF_00FF;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_FFFF_0000_FFFF;
+    Some((fours * 10_000 + (fours >> 32)) & 0xFFFF_FFFF)
 }
 
 /// Decimal digits, perhaps with `-` before them, at most 17 bytes in all.
@@ -154,4 +187,23 @@ pub fn integer(value: &[u8]) -> Option<i64> {
 pub fn shown(value: &[u8]) -> String {
     let plain = |&byte: &u8| if (32..127).contains(&byte) { byte as char } else { '?' };
     value.iter().take(32).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_digits_are_read_as_one_after_the_other() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        for _ in 0..20_000 {
+            let text = format!("{:016}", rng.u64(..10_000_000_000_000_000));
+            let mut bytes: [u8; 16] = text.as_bytes().try_into().unwrap();
+            assert_eq!(sixteen(&bytes), text.parse().ok());
+            let at = rng.usize(..16);
+            bytes[at] = rng.u8(..);
+            let expected = integer(&bytes).filter(|_| bytes[0] != b'-').map(|n| n as u64);
+            assert_eq!(sixteen(&bytes), expected, "{bytes:?}");
+        }
+    }
 }

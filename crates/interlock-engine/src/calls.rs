@@ -43,7 +43,7 @@ impl Queue {
         let (consumer, call) = from.caller()?;
         let wait = match function {
             Function::Settle => 0,
-            _ => from.natural(0, MAX_SPAN, format_args!("wait"))?,
+            _ => from.natural(0, MAX_SPAN, || "wait".into())?,
         };
         let caller = Caller { function, consumer, call, wait, place: None };
         match function {
@@ -63,7 +63,7 @@ impl Queue {
             Function::Settle => {
                 let list = settle::read(&mut from)?;
                 if list.is_empty() {
-                    return from.bad(format_args!("settlements"), "are missing");
+                    return from.bad(|| "settlements".into(), "are missing");
                 }
                 self.settle_call(caller, &list, args, cx, out)
             }
@@ -131,7 +131,7 @@ impl Queue {
         let answers = self.settle(list, &mut budget);
         let from = out.len();
         reply::array(out, answers.len());
-        answers.iter().for_each(|answer| reply::text(out, answer.text()));
+        answers.iter().for_each(|&answer| settle::tell(out, answer));
         self.keep(&caller, cx, &out[from..]);
         cx.record_call(self, "settle", args);
         Ok(Outcome::Done)
@@ -391,7 +391,9 @@ impl Queue {
         from.at = 3;
         let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
         let mut out = Vec::new();
-        match self.put(&messages, cx.free(), &mut out) {
+        let put = self.put(&messages, cx.free(), &mut out);
+        drop(messages);
+        match put {
             Ok(()) => {
                 if waiter.call > 0 {
                     let number = self.consumer(&waiter.consumer);
@@ -458,7 +460,7 @@ impl Queue {
     /// A record of a call that waited: see `Journal`.
     pub fn replay_granted<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new("granted", args);
-        let function = match from.take(format_args!("function"))? {
+        let function = match from.take(|| "function".into())? {
             b"next" => Function::Next,
             _ => Function::Lease,
         };

@@ -1,6 +1,8 @@
 //! Who calls, and the last reply of each (clause 8): a call sent again, because its reply was lost, is
 //! answered as the first time and does nothing.
 
+use std::cell::Cell;
+
 use hashbrown::HashMap;
 use interlock_core::queue::types::Time;
 
@@ -18,6 +20,8 @@ pub struct Consumers {
     by_name: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     all: Vec<Consumer>,
     free: Vec<u32>,
+    /// Whom the last call named: one call asks more than once.
+    recent: Cell<u32>,
     /// The consumer whose reply was kept first, and last; each knows the next.
     first: Option<u32>,
     last: Option<u32>,
@@ -63,7 +67,7 @@ impl Consumers {
         if name.is_empty() {
             return 0;
         }
-        if let Some(&at) = self.by_name.get(name) {
+        if let Some(at) = self.find(name) {
             return u64::from(at) + 1;
         }
         if self.by_name.len() >= self.crowd.max(64) {
@@ -93,6 +97,18 @@ impl Consumers {
         u64::from(at) + 1
     }
 
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<u32> {
+        let recent = self.recent.get();
+        // One that was let go has no name, and nobody asks for none.
+        if self.all.get(recent as usize).is_some_and(|consumer| *consumer.name == *name) {
+            return Some(recent);
+        }
+        let at = *self.by_name.get(name)?;
+        self.recent.set(at);
+        Some(at)
+    }
+
     pub fn name(&self, number: u64) -> &[u8] {
         match number {
             0 => b"",
@@ -119,7 +135,7 @@ impl Consumers {
 
     /// What is known of this call, of which the consumer has said nothing newer.
     pub fn known(&self, name: &[u8], call: u64, function: Function, now: Time) -> Read<Known> {
-        let Some(consumer) = self.by_name.get(name).map(|&at| &self.all[at as usize]) else {
+        let Some(consumer) = self.find(name).map(|at| &self.all[at as usize]) else {
             return Ok(Known::New);
         };
         if call == 0 || call > consumer.call || consumer.at + KEPT <= now {
@@ -150,7 +166,7 @@ impl Consumers {
     }
 
     pub fn reply(&self, name: &[u8]) -> &[u8] {
-        match self.by_name.get(name).map(|&at| &self.all[at as usize].kept) {
+        match self.find(name).map(|at| &self.all[at as usize].kept) {
             Some(Kept::Reply(reply)) => reply,
             _ => b"",
         }

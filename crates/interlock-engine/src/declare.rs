@@ -1,10 +1,8 @@
 //! `il1_configure`: what a queue was declared as.
 
-use std::fmt::Arguments;
-
 use interlock_core::queue::types::{Options, Retry, Then};
 
-use crate::args::{refuse, Args, Read, Reader};
+use crate::args::{refuse, Args, Read, Reader, What};
 use crate::limits::{MAX_COUNT, MAX_SPAN};
 use crate::reply;
 
@@ -142,7 +140,7 @@ pub enum Policy {
 pub fn read_policy<A: Args + ?Sized>(
     from: &mut Reader<'_, A>,
     name: &str,
-    what: Arguments<'_>,
+    what: impl What,
 ) -> Read<Policy> {
     Ok(match name {
         "ATTEMPTS" => {
@@ -197,17 +195,17 @@ pub fn read<A: Args + ?Sized>(
     let mut i = 0;
     while from.more() {
         i += 1;
-        let name = from.take(format_args!("options[{i}]"))?;
+        let name = from.take(|| format!("options[{i}]"))?;
         let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
             let text =
                 "is not REPLACE, MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, \
                         LONGEST, JITTER, THEN, RESULTS or DURABILITY";
-            return from.bad(format_args!("options[{i}]"), text);
+            return from.bad(|| format!("options[{i}]"), text);
         };
         let name = NAMES[at];
-        let what = format_args!("{name}");
+        let what = || format!("{name}");
         if seen & 1 << at != 0 {
-            return from.bad(format_args!("options[{i}]"), format_args!("is {name}, named twice"));
+            return from.bad(|| format!("options[{i}]"), format_args!("is {name}, named twice"));
         }
         seen |= 1 << at;
         match name {
@@ -231,7 +229,7 @@ pub fn read<A: Args + ?Sized>(
 }
 
 fn durability<A: Args + ?Sized>(from: &mut Reader<'_, A>, journal: bool) -> Read<Durability> {
-    let what = format_args!("DURABILITY");
+    let what = || "DURABILITY".into();
     let durability = match from.take(what)? {
         b"always" => Durability::Always,
         b"everysec" => Durability::EverySecond,

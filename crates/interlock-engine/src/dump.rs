@@ -9,6 +9,7 @@ use crate::consumers::Consumers;
 use crate::declare::{Declared, Durability};
 use crate::queue::{Body, Queue};
 use crate::results::Results;
+use crate::room::Payload;
 use crate::Engine;
 
 /// The first byte. A change of the form takes the next number.
@@ -26,7 +27,7 @@ impl Queue {
         number(out, self.weight);
         self.scheduler.dump(out, |body, out| {
             number(out, body.result);
-            number(out, u64::from(body.extra_weight));
+            number(out, u64::from(body.data.beside));
             out.extend_from_slice(&body.data);
         });
     }
@@ -54,7 +55,7 @@ impl Queue {
     /// Becomes what a record says: see `Journal`.
     pub fn replace<A: Args + ?Sized>(&mut self, args: &A) -> Read<()> {
         let mut from = args::Reader::new("state", args);
-        let bytes = from.take(format_args!("state"))?;
+        let bytes = from.take(|| "state".into())?;
         from.end()?;
         match Queue::restored(&self.name, bytes) {
             Ok(queue) => *self = Queue { counted: self.counted, alarm: self.alarm, ..queue },
@@ -104,7 +105,7 @@ fn read_body(bytes: &[u8]) -> Option<Body> {
     let mut reader = Reader::new(bytes);
     let result = reader.number("time of a result").ok()?;
     let extra_weight = reader.small("weight").ok()?;
-    Some(Body { data: reader.rest().into(), result, extra_weight })
+    Some(Body { data: Payload::new(reader.rest(), extra_weight), result })
 }
 
 fn write_declared(out: &mut Vec<u8>, declared: &Declared) {

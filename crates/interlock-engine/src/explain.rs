@@ -17,21 +17,21 @@ pub fn call<A: Args + ?Sized>(
     now: Time,
     out: &mut Vec<u8>,
 ) -> Read<()> {
-    let what = from.take(format_args!("what"))?;
+    let what = from.take(|| "what".into())?;
     let explained = match what {
         b"id" => {
-            let id = from.number(format_args!("id"))?;
-            let limit = from.natural(1, MOST, format_args!("limit"))? as usize;
+            let id = from.number(|| "id".into())?;
+            let limit = from.natural(1, MOST, || "limit".into())? as usize;
             from.end()?;
             queue.scheduler.explained(now, id, limit)
         }
         b"key" => {
-            let key = key(from, format_args!("key"))?;
-            let limit = from.natural(1, MOST, format_args!("limit"))? as usize;
+            let key = key(from, || "key".into())?;
+            let limit = from.natural(1, MOST, || "limit".into())? as usize;
             from.end()?;
             queue.scheduler.explained_key(now, key, limit)
         }
-        _ => return from.bad(format_args!("what"), "is not id or key"),
+        _ => return from.bad(|| "what".into(), "is not id or key"),
     };
     let Some(explained) = explained else {
         reply::array(out, 0);

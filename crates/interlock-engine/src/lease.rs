@@ -6,7 +6,7 @@ use crate::args::{Args, Read, Reader};
 use crate::limits::*;
 use crate::queue::Queue;
 use crate::reply;
-use crate::settle::Answer;
+use crate::settle::{self, Answer};
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +18,13 @@ pub struct Wanted {
 }
 
 pub fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<Wanted> {
-    let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))? as usize;
-    let duration = from.natural(1, MAX_SPAN, format_args!("duration"))?;
-    let kind = match from.take(format_args!("kind"))? {
+    let count = from.natural(1, MAX_BATCH as u64, || "count".into())? as usize;
+    let duration = from.natural(1, MAX_SPAN, || "duration".into())?;
+    let kind = match from.take(|| "kind".into())? {
         b"any" => Kind::Any,
         b"keyed" => Kind::Keyed,
         b"unkeyed" => Kind::Unkeyed,
-        _ => return from.bad(format_args!("kind"), "is not any, keyed or unkeyed"),
+        _ => return from.bad(|| "kind".into(), "is not any, keyed or unkeyed"),
     };
     Ok(Wanted { count, duration, kind })
 }
@@ -53,12 +53,12 @@ impl Queue {
             begin(settled, strings + 4, out);
             reply::number(out, handed.token);
             reply::number(out, handed.deadline);
-            reply::text(out, b"");
+            reply::empty(out);
             reply::number(out, grants.len() as u64);
             for (grant, &(exclusive, shared)) in grants.iter().zip(&keys) {
                 reply::number(out, grant.id);
                 match self.scheduler.sequence_granted(grant) {
-                    sequence if sequence == grant.id => reply::text(out, b""),
+                    sequence if sequence == grant.id => reply::empty(out),
                     sequence => reply::number(out, sequence),
                 }
                 reply::number(out, grant.attempt.into());
@@ -108,7 +108,7 @@ fn begin(settled: Option<&[Answer]>, strings: usize, out: &mut Vec<u8>) {
         Some(answers) => {
             reply::array(out, 1 + answers.len() + strings);
             reply::number(out, answers.len() as u64);
-            answers.iter().for_each(|answer| reply::text(out, answer.text()));
+            answers.iter().for_each(|&answer| settle::tell(out, answer));
         }
     }
 }

@@ -59,6 +59,7 @@ mod queue;
 mod read;
 pub mod reply;
 mod results;
+mod room;
 mod settle;
 mod shared;
 mod waiting;
@@ -116,7 +117,8 @@ impl Engine {
     pub fn new(settings: Settings) -> Self {
         let (used, alarms, tickets) = Default::default();
         let memory = AtomicU64::new(settings.memory);
-        let shared = Shared { settings, memory, used, alarms, tickets };
+        let first_alarm = AtomicU64::new(Time::MAX);
+        let shared = Shared { settings, memory, used, alarms, first_alarm, tickets };
         Engine { queues: RwLock::default(), shared }
     }
 
@@ -220,7 +222,8 @@ impl Engine {
 
     /// When `tick` is next worth calling; `None`: nobody waits.
     pub fn next_due(&self) -> Option<Time> {
-        self.shared.alarms.lock().first().map(|(time, _)| *time)
+        // Relaxed: whoever parks a call asks afterwards, and others learn of it as soon as they look.
+        Some(self.shared.first_alarm.load(Ordering::Relaxed)).filter(|&time| time != Time::MAX)
     }
 
     /// Applies what is due where somebody waits, and answers whose wait is over.
@@ -311,6 +314,8 @@ impl Engine {
             if alarm != Time::MAX {
                 alarms.insert((alarm, queue.name.clone()));
             }
+            let first = alarms.first().map_or(Time::MAX, |(time, _)| *time);
+            self.shared.first_alarm.store(first, Ordering::Relaxed);
             queue.alarm = alarm;
         }
     }

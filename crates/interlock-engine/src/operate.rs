@@ -3,7 +3,7 @@
 use interlock_core::key::KeyRef;
 use interlock_core::queue::types::RevokeThen;
 
-use crate::args::{refuse, Args, Read, Reader};
+use crate::args::{refuse, Args, Read, Reader, What};
 use crate::declare::{self, Durability};
 use crate::function::Function;
 use crate::limits::*;
@@ -47,8 +47,8 @@ impl Queue {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let token = from.number(format_args!("token"))?;
-        let duration = from.natural(1, MAX_SPAN, format_args!("duration"))?;
+        let token = from.number(|| "token".into())?;
+        let duration = from.natural(1, MAX_SPAN, || "duration".into())?;
         from.end()?;
         self.begin(cx);
         reply::array(out, 1);
@@ -121,10 +121,10 @@ impl Queue {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let pending = match from.take(format_args!("what"))? {
+        let pending = match from.take(|| "what".into())? {
             b"pending" => true,
             b"dead" => false,
-            _ => return from.bad(format_args!("what"), "is not pending or dead"),
+            _ => return from.bad(|| "what".into(), "is not pending or dead"),
         };
         from.end()?;
         self.begin(cx);
@@ -158,9 +158,9 @@ impl Queue {
         self.begin(cx);
         let mut budget = self.budget;
         while from.more() {
-            let id = from.number(format_args!("id"))?;
+            let id = from.number(|| "id".into())?;
             let Some(body) = self.scheduler.cancel_within(id, &mut budget) else {
-                return from.bad(format_args!("id"), "is not a message that can be cancelled");
+                return from.bad(|| "id".into(), "is not a message that can be cancelled");
             };
             self.gone(id, body, End::Cancelled, b"");
         }
@@ -184,7 +184,7 @@ impl Queue {
                     format_args!("more than {MAX_BATCH_KEYS} keys"),
                 );
             }
-            keys.push(key(from, format_args!("keys[{i}]"))?);
+            keys.push(key(from, || format!("keys[{i}]"))?);
         }
         self.begin(cx);
         let pauses = function == Function::Pause;
@@ -218,14 +218,14 @@ impl Queue {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let id = from.number(format_args!("id"))?;
+        let id = from.number(|| "id".into())?;
         let then = match function {
-            Function::Revoke => match from.take(format_args!("then"))? {
+            Function::Revoke => match from.take(|| "then".into())? {
                 b"retry" => RevokeThen::Retry,
                 b"hold" => RevokeThen::Hold,
                 b"dead" => RevokeThen::Dead,
                 b"skip" => RevokeThen::Skip,
-                _ => return from.bad(format_args!("then"), "is not retry, hold, dead or skip"),
+                _ => return from.bad(|| "then".into(), "is not retry, hold, dead or skip"),
             },
             _ => RevokeThen::Retry,
         };
@@ -289,10 +289,7 @@ fn told(out: &mut Vec<u8>, yes: bool) -> Read<()> {
 }
 
 /// A key that is not empty and not too long.
-pub fn key<'a, A: Args + ?Sized>(
-    from: &mut Reader<'a, A>,
-    what: std::fmt::Arguments<'_>,
-) -> Read<KeyRef<'a>> {
+pub fn key<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<KeyRef<'a>> {
     let key = from.text(MAX_KEY_BYTES, what)?;
     if key.is_empty() {
         return from.bad(what, "is empty");

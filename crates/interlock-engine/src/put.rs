@@ -1,6 +1,7 @@
 //! `il1_put`: messages read, room found, places given.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 use hashbrown::HashMap;
@@ -13,6 +14,7 @@ use crate::declare::{read_policy, Policy};
 use crate::limits::*;
 use crate::queue::{Body, Queue};
 use crate::reply;
+use crate::room::{self, Payload};
 use crate::words::to_text;
 
 /// A put as it was read.
@@ -26,6 +28,13 @@ struct Message<'a> {
     exclusive: Range<u32>,
     shared: Range<u32>,
     key_bytes: u32,
+    /// Few have some.
+    said: Option<Box<Said<'a>>>,
+}
+
+/// What a message says of itself by options.
+#[derive(Default)]
+struct Said<'a> {
     priority: i8,
     delay: u64,
     barrier: bool,
@@ -38,10 +47,38 @@ struct Message<'a> {
 /// What a message takes beside its payload and keys, bytes: records, and the heads of allocations.
 const OVERHEAD: u64 = 120;
 const KEY_OVERHEAD: u32 = 96;
+/// Arguments for which room is made before they are read, at most.
+const ROOM: usize = 1 << 12;
 
 impl Message<'_> {
     fn weight(&self) -> u64 {
         OVERHEAD + self.payload.len() as u64 + u64::from(self.key_bytes)
+    }
+
+    #[inline]
+    fn dedup(&self) -> Option<&str> {
+        self.said.as_ref()?.dedup.as_deref()
+    }
+}
+
+/// Lists that are not in use.
+#[derive(Default)]
+struct Lists {
+    list: Vec<Message<'static>>,
+    keys: Vec<KeyRef<'static>>,
+}
+
+thread_local! {
+    static LISTS: Cell<Lists> = const { Cell::new(Lists { list: Vec::new(), keys: Vec::new() }) };
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        let (list, keys) = (std::mem::take(&mut self.list), std::mem::take(&mut self.keys));
+        // A thread that ends has none any more.
+        let _ = LISTS.try_with(|lists| {
+            lists.set(Lists { list: room::emptied(list), keys: room::emptied(keys) });
+        });
     }
 }
 
@@ -49,12 +86,19 @@ impl Messages<'_> {
     /// Whether nothing of it is new, so that it needs no room.
     pub fn are_known(&self, queue: &Queue) -> bool {
         let known = |name: &str| queue.scheduler.known(name).is_some();
-        self.list.iter().all(|message| message.dedup.as_deref().is_some_and(known))
+        self.list.iter().all(|message| message.dedup().is_some_and(known))
     }
 }
 
 pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Messages<'a>> {
-    let mut all = Messages { list: Vec::new(), keys: Vec::new() };
+    // A message is four arguments at least. More is not taken at once on the word of who calls.
+    let most = (from.args.len() - from.at.min(from.args.len())).min(ROOM);
+    let mut all = LISTS.with(|lists| {
+        let Lists { list, keys } = lists.take();
+        Messages { list, keys }
+    });
+    all.list.reserve(most / 4);
+    all.keys.reserve(most / 2);
     loop {
         if all.list.len() == MAX_BATCH {
             return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH} messages"));
@@ -76,19 +120,19 @@ fn message<'a, A: Args + ?Sized>(
     i: usize,
     keys: &mut Vec<KeyRef<'a>>,
 ) -> Read<Message<'a>> {
-    let payload = from.text(MAX_PAYLOAD, format_args!("messages[{i}].payload"))?;
-    let exclusive = from.natural(0, MAX_KEYS, format_args!("messages[{i}].exclusive"))?;
-    let shared = from.natural(0, MAX_KEYS, format_args!("messages[{i}].shared"))?;
-    let options = from.natural(0, 16, format_args!("messages[{i}].options"))?;
+    let payload = from.text(MAX_PAYLOAD, || format!("messages[{i}].payload"))?;
+    let exclusive = from.natural(0, MAX_KEYS, || format!("messages[{i}].exclusive"))?;
+    let shared = from.natural(0, MAX_KEYS, || format!("messages[{i}].shared"))?;
+    let options = from.natural(0, 16, || format!("messages[{i}].options"))?;
     if exclusive + shared > MAX_KEYS {
         let text = format_args!("has {} keys; at most {MAX_KEYS}", exclusive + shared);
-        return from.bad(format_args!("messages[{i}]"), text);
+        return from.bad(|| format!("messages[{i}]"), text);
     }
     let mut key_bytes = 0;
     let mut take = |count: u64, mode: &str| -> Read<Range<u32>> {
         let first = keys.len() as u32;
         for k in 1..=count {
-            let what = format_args!("messages[{i}].{mode}[{k}]");
+            let what = || format!("messages[{i}].{mode}[{k}]");
             let key = from.take(what)?;
             if key.is_empty() {
                 return from.bad(what, "is empty");
@@ -106,22 +150,17 @@ fn message<'a, A: Args + ?Sized>(
         payload,
         exclusive: take(exclusive, "exclusive")?,
         shared: take(shared, "shared")?,
-        key_bytes,
-        priority: 0,
-        delay: 0,
-        barrier: false,
-        result: 0,
-        dedup: None,
-        window: None,
-        retry: None,
+        key_bytes: 0,
+        said: None,
     };
     message.key_bytes = key_bytes;
     if options > 0 {
-        read_options(from, i, options, &mut message)?;
-        if message.barrier && exclusive + shared > 0 {
+        let said = read_options(from, i, options)?;
+        if said.barrier && exclusive + shared > 0 {
             let text = "is 1, but the message has keys";
-            return from.bad(format_args!("messages[{i}].BARRIER"), text);
+            return from.bad(|| format!("messages[{i}].BARRIER"), text);
         }
+        message.said = Some(said);
     }
     Ok(message)
 }
@@ -136,38 +175,37 @@ fn read_options<'a, A: Args + ?Sized>(
     from: &mut Reader<'a, A>,
     i: usize,
     count: u64,
-    message: &mut Message<'a>,
-) -> Read<()> {
-    let mut seen = 0u16;
+) -> Read<Box<Said<'a>>> {
+    let (mut said, mut seen) = (Box::<Said<'a>>::default(), 0u16);
     for _ in 0..count {
-        let name = from.take(format_args!("messages[{i}].options"))?;
+        let name = from.take(|| format!("messages[{i}].options"))?;
         let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
             let text = "holds a name that is not PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, \
                         ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
-            return from.bad(format_args!("messages[{i}].options"), text);
+            return from.bad(|| format!("messages[{i}].options"), text);
         };
         let name = NAMES[at];
-        let what = format_args!("messages[{i}].{name}");
+        let what = || format!("messages[{i}].{name}");
         if seen & 1 << at != 0 {
-            let what = format_args!("messages[{i}].options");
+            let what = || format!("messages[{i}].options");
             return from.bad(what, format_args!("name {name} twice"));
         }
         seen |= 1 << at;
         match name {
-            "PRIORITY" => message.priority = from.whole(-100, 100, what)? as i8,
-            "DELAY" => message.delay = from.natural(0, MAX_SPAN, what)?,
+            "PRIORITY" => said.priority = from.whole(-100, 100, what)? as i8,
+            "DELAY" => said.delay = from.natural(0, MAX_SPAN, what)?,
             "DEDUP" => {
                 let text = from.text(MAX_TEXT, what)?;
                 if text.is_empty() {
                     return from.bad(what, "is empty");
                 }
-                message.dedup = Some(to_text(text));
+                said.dedup = Some(to_text(text));
             }
-            "WINDOW" => message.window = Some(from.natural(0, MAX_SPAN, what)?),
-            "BARRIER" => message.barrier = from.natural(0, 1, what)? == 1,
-            "RESULT" => message.result = from.natural(0, MAX_SPAN, what)?,
+            "WINDOW" => said.window = Some(from.natural(0, MAX_SPAN, what)?),
+            "BARRIER" => said.barrier = from.natural(0, 1, what)? == 1,
+            "RESULT" => said.result = from.natural(0, MAX_SPAN, what)?,
             _ => {
-                let retry = message.retry.get_or_insert_default();
+                let retry = said.retry.get_or_insert_default();
                 match read_policy(from, name, what)? {
                     Policy::Attempts(value) => retry.attempts = Some(value),
                     Policy::First(value) => retry.first = Some(value),
@@ -179,7 +217,7 @@ fn read_options<'a, A: Args + ?Sized>(
             }
         }
     }
-    Ok(())
+    Ok(said)
 }
 
 /// Why a put was not done at once.
@@ -195,11 +233,10 @@ impl Queue {
         if self.sealed {
             return Err(No::Refused(sealed("put")));
         }
-        let deduplicates = all.list.iter().any(|message| message.dedup.is_some());
         let mut first_of: HashMap<&str, usize, foldhash::fast::RandomState> = HashMap::default();
         let (mut count, mut bytes, mut weight) = (0u64, 0u64, 0u64);
         for (i, message) in all.list.iter().enumerate() {
-            if let Some(name) = message.dedup.as_deref() {
+            if let Some(name) = message.dedup() {
                 if self.scheduler.known(name).is_some() || first_of.contains_key(name) {
                     continue;
                 }
@@ -220,8 +257,7 @@ impl Queue {
         }
         reply::array(out, 2 * all.list.len());
         for message in &all.list {
-            let name = message.dedup.as_deref().filter(|_| deduplicates);
-            let (id, known) = match name.and_then(|name| self.scheduler.known(name)) {
+            let (id, known) = match message.dedup().and_then(|name| self.scheduler.known(name)) {
                 Some(id) => {
                     self.scheduler.deduplicated();
                     (id, true)
@@ -229,7 +265,7 @@ impl Queue {
                 None => (self.enter(all, message), false),
             };
             reply::number(out, id);
-            reply::text(out, if known { b"1" } else { b"0" });
+            reply::digit(out, u8::from(known));
         }
         Ok(())
     }
@@ -237,21 +273,21 @@ impl Queue {
     fn enter(&mut self, all: &Messages<'_>, message: &Message<'_>) -> u64 {
         let keys = |range: &Range<u32>| &all.keys[range.start as usize..range.end as usize];
         let body = Body {
-            data: message.payload.into(),
-            result: message.result,
-            extra_weight: message.key_bytes + OVERHEAD as u32,
+            data: Payload::new(message.payload, message.key_bytes + OVERHEAD as u32),
+            result: message.said.as_ref().map_or(0, |said| said.result),
         };
         self.weight += body.weight();
+        let put =
+            Put { keys: keys(&message.exclusive), shared: keys(&message.shared), ..Put::default() };
+        let Some(said) = &message.said else { return self.scheduler.put_new(&put, body).id };
         let put = Put {
-            keys: keys(&message.exclusive),
-            shared: keys(&message.shared),
-            priority: message.priority,
-            delay: message.delay,
-            dedup: message.dedup.as_deref(),
-            barrier: message.barrier,
-            retry: message.retry.as_deref(),
-            window: message.window,
-            ..Put::default()
+            priority: said.priority,
+            delay: said.delay,
+            dedup: said.dedup.as_deref(),
+            barrier: said.barrier,
+            retry: said.retry.as_deref(),
+            window: said.window,
+            ..put
         };
         self.scheduler.put_new(&put, body).id
     }

@@ -6,22 +6,22 @@ use interlock_core::queue::types::Time;
 use crate::consumers::Consumers;
 use crate::declare::{Declared, Durability};
 use crate::results::{End, Results};
+use crate::room::Payload;
 use crate::shared::Context;
 use crate::waiting::Waiting;
 
 /// What a message carries through the scheduler.
 #[derive(Debug)]
 pub struct Body {
-    pub data: Box<[u8]>,
+    /// And, beside it, the bytes that the message takes without it, about.
+    pub data: Payload,
     /// For how many µs its result is kept.
     pub result: u64,
-    /// Bytes it takes beside its payload, about.
-    pub extra_weight: u32,
 }
 
 impl Body {
     pub fn weight(&self) -> u64 {
-        self.data.len() as u64 + u64::from(self.extra_weight)
+        self.data.len() as u64 + u64::from(self.data.beside)
     }
 }
 

@@ -35,13 +35,13 @@ impl Queue {
                 self.tell_stats(out);
             }
             Function::Peek => {
-                let id = from.number(format_args!("id"))?;
+                let id = from.number(|| "id".into())?;
                 from.end()?;
                 self.peek(id, out);
             }
             Function::Scan => {
                 let cursor = cursor(&mut from)?;
-                let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))?;
+                let count = from.natural(1, MAX_BATCH as u64, || "count".into())?;
                 from.end()?;
                 self.scan(cursor, count as usize, out);
             }
@@ -142,15 +142,15 @@ impl Queue {
         from: &mut Reader<'_, A>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let count = from.natural(1, MAX_BATCH as u64, format_args!("count"))? as usize;
+        let count = from.natural(1, MAX_BATCH as u64, || "count".into())? as usize;
         let after = match from.more() && from.args.get(from.at).is_empty() {
             true => {
                 from.at += 1;
                 None
             }
-            false => Some(from.number(format_args!("after"))?),
+            false => Some(from.number(|| "after".into())?),
         };
-        let key = if from.more() { Some(key(from, format_args!("key"))?) } else { None };
+        let key = if from.more() { Some(key(from, || "key".into())?) } else { None };
         from.end()?;
         let mut told = Strings::default();
         let carries = |dead: &&Dead<Body>| {
@@ -190,8 +190,8 @@ impl Queue {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<Outcome> {
-        let id = from.number(format_args!("id"))?;
-        let wait = from.natural(0, MAX_SPAN, format_args!("wait"))?;
+        let id = from.number(|| "id".into())?;
+        let wait = from.natural(0, MAX_SPAN, || "wait".into())?;
         from.end()?;
         match cx.caller {
             Some(ticket) if wait > 0 && self.scheduler.seen(id).is_some() => {
@@ -231,9 +231,9 @@ impl Queue {
 }
 
 fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
-    let given = from.take(format_args!("cursor"))?;
+    let given = from.take(|| "cursor".into())?;
     if given.is_empty() || given.len() > 20 || !given.iter().all(u8::is_ascii_digit) {
-        return from.bad(format_args!("cursor"), "is no cursor that this queue gives");
+        return from.bad(|| "cursor".into(), "is no cursor that this queue gives");
     }
     // One that is larger than any of ours is behind the last message.
     Ok(given.iter().fold(0u64, |sum, digit| sum.saturating_mul(10) + u64::from(digit - b'0')))

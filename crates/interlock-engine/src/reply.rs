@@ -9,15 +9,55 @@ pub fn array(out: &mut Vec<u8>, length: usize) {
 #[inline]
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len() + 32);
-    line(out, b'$', bytes.len() as u64);
+    match bytes.len() {
+        length @ ..10 => out.extend_from_slice(&[b'$', b'0' + length as u8, b'\r', b'\n']),
+        length @ 10..100 => {
+            let [tens, ones] = PAIRS[length];
+            out.extend_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
+        }
+        length => line(out, b'$', length as u64),
+    }
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
+/// An empty string.
+#[inline]
+pub fn empty(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"$0\r\n\r\n");
+}
+
+/// A number below ten.
+#[inline]
+pub fn digit(out: &mut Vec<u8>, value: u8) {
+    out.extend_from_slice(&[b'$', b'1', b'\r', b'\n', b'0' + value, b'\r', b'\n']);
+}
+
 #[inline]
 pub fn number(out: &mut Vec<u8>, value: u64) {
+    if value < 10 {
+        return digit(out, value as u8);
+    }
+    if (1_000_000_000_000_000..10_000_000_000_000_000).contains(&value) {
+        // Times in µs, and so ids and tokens.
+        let mut string = *b"$16\r\n................\r\n";
+        let (high, low) = ((value / 100_000_000) as u32, (value % 100_000_000) as u32);
+        eight(high, &mut string[5..13]);
+        eight(low, &mut string[13..21]);
+        return out.extend_from_slice(&string);
+    }
     let mut digits = [0; 20];
     text(out, decimal(value, &mut digits));
+}
+
+/// The eight digits of a number below 10^8.
+#[inline]
+fn eight(value: u32, digits: &mut [u8]) {
+    let (high, low) = (value / 10_000, value % 10_000);
+    let pairs = [high / 100, high % 100, low / 100, low % 100];
+    for (place, pair) in digits.chunks_exact_mut(2).zip(pairs) {
+        place.copy_from_slice(&PAIRS[pair as usize % 100]);
+    }
 }
 
 pub fn optional(out: &mut Vec<u8>, value: Option<u64>) {
@@ -53,16 +93,15 @@ fn line(out: &mut Vec<u8>, kind: u8, value: u64) {
 pub fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     while value >= 100 {
-        // Two at a time: ids and tokens have sixteen, and a reply has many of them.
-        let two = (value % 100) as usize * 2;
+        // Two at a time.
+        let two = (value % 100) as usize;
         value /= 100;
         at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[two..two + 2]);
+        digits[at..at + 2].copy_from_slice(&PAIRS[two]);
     }
     if value >= 10 {
         at -= 2;
-        let two = value as usize * 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[two..two + 2]);
+        digits[at..at + 2].copy_from_slice(&PAIRS[value as usize]);
     } else {
         at -= 1;
         digits[at] = b'0' + value as u8;
@@ -71,12 +110,11 @@ pub fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
 }
 
 /// The digits of 00 to 99.
-const PAIRS: [u8; 200] = {
-    let mut pairs = [0; 200];
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
     let mut n = 0;
     while n < 100 {
-        pairs[2 * n] = b'0' + (n / 10) as u8;
-        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
         n += 1;
     }
     pairs
@@ -118,6 +156,14 @@ mod tests {
         let random = (0..10_000).map(|_| rng.u64(..) >> rng.u32(..64));
         for value in edges.into_iter().chain(random.collect::<Vec<_>>()) {
             assert_eq!(decimal(value, &mut [0; 20]), value.to_string().as_bytes());
+        }
+        let ids = (0..10_000).map(|_| rng.u64(1_000_000_000_000_000..10_000_000_000_000_000));
+        let borders = [999_999_999_999_999, 1_000_000_000_000_000, 9_999_999_999_999_999];
+        for value in edges.into_iter().chain(borders).chain(ids.collect::<Vec<_>>()) {
+            let (mut whole, mut parts) = (Vec::new(), Vec::new());
+            number(&mut whole, value);
+            text(&mut parts, value.to_string().as_bytes());
+            assert_eq!(whole, parts);
         }
     }
 

@@ -1,12 +1,17 @@
 //! Settlements: any subset of what is out, of any leases.
 
+use std::cell::Cell;
+use std::ops::Deref;
+
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::scheduler::Budget;
 
 use crate::args::{refuse, Args, Read, Reader};
 use crate::limits::*;
 use crate::queue::Queue;
+use crate::reply;
 use crate::results::End;
+use crate::room;
 use crate::words::to_text;
 
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +54,44 @@ impl Answer {
     }
 }
 
-pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Vec<Settlement<'a>>> {
-    let mut list = Vec::new();
+#[inline]
+pub fn tell(out: &mut Vec<u8>, answer: Answer) {
+    match answer {
+        Answer::Acked => out.extend_from_slice(b"$5\r\nACKED\r\n"),
+        answer => reply::text(out, answer.text()),
+    }
+}
+
+/// Settlements that were read.
+pub struct Settlements<'a>(Vec<Settlement<'a>>);
+
+thread_local! {
+    /// One that is not in use.
+    static LIST: Cell<Vec<Settlement<'static>>> = const { Cell::new(Vec::new()) };
+}
+
+impl<'a> Deref for Settlements<'a> {
+    type Target = [Settlement<'a>];
+
+    fn deref(&self) -> &[Settlement<'a>] {
+        &self.0
+    }
+}
+
+impl Drop for Settlements<'_> {
+    fn drop(&mut self) {
+        let list = std::mem::take(&mut self.0);
+        // A thread that ends has none any more.
+        let _ = LIST.try_with(|room| room.set(room::emptied(list)));
+    }
+}
+
+pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Settlements<'a>> {
+    // Three arguments each, at least. More is not taken at once on the word of who calls.
+    let left = from.args.len() - from.at.min(from.args.len());
+    let mut all = Settlements(LIST.take());
+    let list = &mut all.0;
+    list.reserve((left / 3).min(ROOM));
     while from.more() {
         if list.len() == MAX_BATCH {
             return refuse(
@@ -61,36 +102,39 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Vec<Settleme
         }
         list.push(settlement(from, list.len() + 1)?);
     }
-    Ok(list)
+    Ok(all)
 }
 
 #[inline]
 fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
-    let verb = from.take(format_args!("settlements[{i}]"))?;
+    let verb = from.take(|| format!("settlements[{i}]"))?;
     if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
         let text = "is not ACK, DONE, NACK, REJECT or RELEASE";
-        return from.bad(format_args!("settlements[{i}]"), text);
+        return from.bad(|| format!("settlements[{i}]"), text);
     }
-    let token = from.number(format_args!("settlements[{i}].token"))?;
-    let id = from.number(format_args!("settlements[{i}].id"))?;
+    let token = from.number(|| format!("settlements[{i}].token"))?;
+    let id = from.number(|| format!("settlements[{i}].id"))?;
     let how = match verb {
         b"ACK" => How::Ack,
-        b"DONE" => How::Done(from.text(MAX_PAYLOAD, format_args!("settlements[{i}].result"))?),
+        b"DONE" => How::Done(from.text(MAX_PAYLOAD, || format!("settlements[{i}].result"))?),
         b"NACK" => {
-            let what = format_args!("settlements[{i}].delay");
+            let what = || format!("settlements[{i}].delay");
             let delay = if from.more() && from.args.get(from.at).is_empty() {
                 from.at += 1;
                 None
             } else {
                 Some(from.natural(0, MAX_SPAN, what)?)
             };
-            How::Nack(delay, from.text(MAX_TEXT, format_args!("settlements[{i}].error"))?)
+            How::Nack(delay, from.text(MAX_TEXT, || format!("settlements[{i}].error"))?)
         }
-        b"REJECT" => How::Reject(from.text(MAX_TEXT, format_args!("settlements[{i}].reason"))?),
+        b"REJECT" => How::Reject(from.text(MAX_TEXT, || format!("settlements[{i}].reason"))?),
         _ => How::Release,
     };
     Ok(Settlement { token, id, how })
 }
+
+/// Settlements for which room is made before they are read, at most.
+const ROOM: usize = 1 << 10;
 
 impl Queue {
     pub fn settle(&mut self, list: &[Settlement<'_>], budget: &mut Budget) -> Vec<Answer> {

@@ -84,6 +84,8 @@ pub struct Shared {
     pub used: AtomicU64,
     /// When which queue asks to be ticked.
     pub alarms: Mutex<BTreeSet<(Time, Box<[u8]>)>>,
+    /// The first of them, for those who only look; `Time::MAX`: there is none.
+    pub first_alarm: AtomicU64,
     /// Where calls are parked.
     pub tickets: Mutex<HashMap<Ticket, Cell, foldhash::fast::RandomState>>,
 }

@@ -65,8 +65,9 @@ impl Queues {
 
     /// Answers those whose wait is over. Any worker may; the others then find nothing to do.
     pub fn tick(&self, served: &mut Vec<Served>) {
+        let Some(due) = self.engine.next_due() else { return };
         let now = self.clock.now();
-        if self.engine.next_due().is_some_and(|due| due <= now) {
+        if due <= now {
             self.engine.tick(now, served);
         }
     }

@@ -8,7 +8,7 @@ use crate::counters::add;
 use crate::events::{Answer, Level};
 use crate::queues::ticket;
 use crate::registry::Card;
-use crate::resp::parse::{Limits, Parsed, Parser};
+use crate::resp::parse::{Limits, Parsed, Parser, Refusal};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
@@ -117,7 +117,7 @@ impl Session {
         let unread = requests.stored.len() - requests.at.min(requests.stored.len());
         // A request that waits to be done is still the parser's to hold.
         if requests.ready.is_none() {
-            requests.parser.shrink();
+            requests.parser.shrink(&mut core.local.ranges);
         }
         // What the parser holds of it counts too: of many short arguments that is more than they are.
         let held = unread + requests.parser.held();
@@ -195,6 +195,16 @@ impl Session {
 }
 
 impl Requests {
+    fn parse(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        core: &mut Core<'_>,
+    ) -> Result<Parsed, Refusal> {
+        self.parser.borrow(&mut core.local.ranges);
+        self.parser.parse(bytes, limits)
+    }
+
     /// One request: how many bytes it was, and why to stop behind it, if so. `Err`: it is incomplete.
     fn next(
         &mut self,
@@ -206,7 +216,7 @@ impl Requests {
     ) -> Result<(usize, Option<Step>), ()> {
         let used = match self.ready.take() {
             Some(used) => used,
-            None => match self.parser.parse(bytes, limits) {
+            None => match self.parse(bytes, limits, core) {
                 Ok(Parsed::Request(used)) => used,
                 Ok(Parsed::Incomplete) => return Err(()),
                 Err(refusal) => {

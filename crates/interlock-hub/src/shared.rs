@@ -17,6 +17,7 @@ use crate::queues::Queues;
 use crate::reactor::chunk::{Builder, Chunk};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::registry::{Registry, Time};
+use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
 use crate::topics::{Directory, Subscribers};
 use crate::tracing::SlowEntries;
@@ -70,6 +71,8 @@ pub struct Local {
     pub served: Vec<Served>,
     /// Whose replies wait for that, where the hub has a journal.
     pub callers: Vec<u64>,
+    /// Room that the next request with many arguments may use.
+    pub ranges: Ranges,
     /// Counted here, and told once a turn: workers that count every request in one place spend more
     /// on that than on the request.
     pub commands: u64,
@@ -265,7 +268,7 @@ impl Shared {
 impl Local {
     pub fn new(worker: usize, live: Arc<Live>) -> Self {
         let (subscribers, monitors, chunk) = Default::default();
-        let (served, callers) = Default::default();
+        let (served, callers, ranges) = Default::default();
         let (commands, published, delivered, dropped) = Default::default();
         let (received_bytes, sent_bytes) = Default::default();
         Local {
@@ -276,6 +279,7 @@ impl Local {
             chunk,
             served,
             callers,
+            ranges,
             commands,
             published,
             delivered,

@@ -61,8 +61,10 @@ fn setting(rounds: usize) -> (Rng, usize) {
 
 fn read(stream: &[u8], cuts: &[usize]) -> naive::Outcome {
     let (mut parser, mut requests, mut start) = (Parser::default(), Vec::new(), 0);
+    let mut room = Vec::new();
     for &end in cuts.iter().chain([&stream.len()]) {
         loop {
+            parser.borrow(&mut room);
             match parser.parse(&stream[start..end], &LIMITS) {
                 Err(refusal) => return (requests, Some(refusal)),
                 Ok(Parsed::Incomplete) => break,
@@ -73,7 +75,7 @@ fn read(stream: &[u8], cuts: &[usize]) -> naive::Outcome {
                 }
             }
         }
-        parser.shrink();
+        parser.shrink(&mut room);
     }
     (requests, None)
 }

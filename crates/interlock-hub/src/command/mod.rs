@@ -106,10 +106,9 @@ pub fn name_of(index: usize) -> &'static str {
 
 impl Command {
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
-        let own = |sub: &&Command| {
-            let (_, last) = sub.name.split_once('|').expect("a container's name comes first");
-            name.eq_ignore_ascii_case(last.as_bytes())
-        };
+        // The container's name comes first, and `|`.
+        let first = self.name.len() + 1;
+        let own = |sub: &&Command| name.eq_ignore_ascii_case(&sub.name.as_bytes()[first..]);
         self.subcommands.iter().find(own)
     }
 

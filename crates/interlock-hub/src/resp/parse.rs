@@ -8,11 +8,14 @@ use std::ops::Index;
 
 use super::inline;
 
+/// Where arguments begin and end.
+pub type Ranges = Vec<(u32, u32)>;
+
 /// Where the arguments of a complete request lie.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Ranges of the buffer, or of `unquoted` for an inline command.
-    ranges: Vec<(u32, u32)>,
+    /// Of the buffer, or of `unquoted` for an inline command.
+    ranges: Ranges,
     /// Arguments of an inline command, without its quotes and escapes.
     unquoted: Vec<u8>,
     inline: bool,
@@ -79,6 +82,11 @@ impl Parser {
                 return Ok(self.done());
             }
             self.missing = count as u32;
+            // At once, as far as there are bytes for them: none has fewer than six.
+            self.ranges.reserve((count as usize).min((buffer.len() - self.at) / 6 + 1));
+        }
+        if self.bulk.is_none() {
+            self.quickly(buffer, limits);
         }
         while self.missing > 0 {
             let Some(length) = self.bulk_length(buffer, limits)? else {
@@ -108,10 +116,22 @@ impl Parser {
         self.bulk.map_or(0, |length| self.at + length as usize + 2)
     }
 
-    /// Gives back what one long request needed.
-    pub fn shrink(&mut self) {
-        if self.missing == 0 && self.ranges.capacity() > KEPT_RANGES {
-            self.ranges = Vec::new();
+    /// Makes use of the room that others had, while it has none.
+    pub fn borrow(&mut self, room: &mut Ranges) {
+        if self.ranges.capacity() == 0 {
+            std::mem::swap(&mut self.ranges, room);
+        }
+    }
+
+    /// Gives back what a request needed, for the next one of whom it may be.
+    pub fn shrink(&mut self, room: &mut Ranges) {
+        if self.missing == 0 {
+            if (room.capacity() + 1..=LENT_RANGES).contains(&self.ranges.capacity()) {
+                std::mem::swap(&mut self.ranges, room);
+            }
+            if self.ranges.capacity() > KEPT_RANGES {
+                self.ranges = Vec::new();
+            }
         }
         if self.unquoted.capacity() > KEPT_RANGES {
             self.unquoted = Vec::new();
@@ -122,6 +142,27 @@ impl Parser {
     pub fn held(&self) -> usize {
         let ranges = self.ranges.capacity().saturating_sub(KEPT_RANGES);
         ranges * size_of::<(u32, u32)>() + self.unquoted.capacity().saturating_sub(KEPT_RANGES)
+    }
+
+    /// Takes what is complete and short, as nearly all arguments are; it stops at what is not, or is
+    /// wrong, for who looks closer.
+    fn quickly(&mut self, buffer: &[u8], limits: &Limits) {
+        let (mut at, mut missing) = (self.at, self.missing);
+        let most = limits.bulk.min(STRICT_BULK as u64) as usize;
+        while missing > 0 {
+            let Some((head, length)) = buffer.get(at..).and_then(short) else { break };
+            let start = at + head;
+            if length > most || buffer.len() - start < length + 2 {
+                break;
+            }
+            self.ranges.push((start as u32, (start + length) as u32));
+            at = start + length + 2;
+            missing -= 1;
+        }
+        self.missing = missing;
+        if at > self.at {
+            self.step_to(at);
+        }
     }
 
     fn bulk_length(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<u32>, Refusal> {
@@ -228,6 +269,28 @@ impl Index<usize> for Arguments<'_> {
     }
 }
 
+/// The line before an argument of less than 1,000 bytes: its length with its end, and the argument's.
+#[inline]
+fn short(bytes: &[u8]) -> Option<(usize, usize)> {
+    let line: &[u8; 6] = bytes.first_chunk()?;
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    let (first, second) = (digit(line[1]), digit(line[2]));
+    if line[0] != b'$' || first > 9 {
+        return None;
+    }
+    if line[2] == b'\r' {
+        return Some((4, first));
+    }
+    if first == 0 || second > 9 {
+        return None;
+    }
+    if line[3] == b'\r' {
+        return Some((5, first * 10 + second));
+    }
+    let third = digit(line[3]);
+    (third <= 9 && line[4] == b'\r').then_some((6, first * 100 + second * 10 + third))
+}
+
 /// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -254,6 +317,8 @@ const LONGEST_LINE: usize = 64 * 1024;
 const STRICT_ARGUMENTS: i64 = 10;
 const STRICT_BULK: i64 = 16384;
 const KEPT_RANGES: usize = 32;
+/// Room for more is not kept for others.
+const LENT_RANGES: usize = 1 << 12;
 
 #[cfg(test)]
 mod tests {
