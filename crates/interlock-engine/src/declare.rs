@@ -203,7 +203,7 @@ pub fn read<A: Args + ?Sized>(
             return from.bad(|| format!("options[{i}]"), text);
         };
         let name = NAMES[at];
-        let what = || format!("{name}");
+        let what = || name.to_string();
         if seen & 1 << at != 0 {
             return from.bad(|| format!("options[{i}]"), format_args!("is {name}, named twice"));
         }

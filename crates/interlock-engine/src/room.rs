@@ -70,7 +70,7 @@ impl Drop for Payload {
     #[inline]
     fn drop(&mut self) {
         let length = self.room.len();
-        if length == 0 || length > LONGEST || length % STEP != 0 {
+        if length == 0 || length > LONGEST || !length.is_multiple_of(STEP) {
             return;
         }
         let room = std::mem::take(&mut self.room);

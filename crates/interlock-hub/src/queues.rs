@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use interlock_core::clock::Clock;
 use interlock_engine::durable::{Durable, Repair};
-use interlock_engine::{
-    reply, Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket,
-};
+use interlock_engine::{Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket};
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::Refused;
 
@@ -104,17 +102,17 @@ pub fn ticket(worker: usize, token: u64) -> Ticket {
     token | (worker as u64) << WORKER
 }
 
-/// Answers those who waited; with `refused` by that.
+/// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
+/// stored, and an error would say that it was not done.
 pub fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Refused>) {
     for Served { ticket, reply } in served {
         let worker = (ticket >> WORKER) as usize & MOST_WORKERS;
         let token = ticket & !((MOST_WORKERS as u64) << WORKER);
-        let reply = refused.map_or(reply, |refused| {
-            let mut error = Vec::new();
-            reply::error(&mut error, &format!("MISCONF {refused}"));
-            error
-        });
-        let mail = Mail::Answer(token, Answer::Reply(reply));
+        let answer = match refused {
+            None => Answer::Reply(reply),
+            Some(refused) => Answer::No(refused.to_string()),
+        };
+        let mail = Mail::Answer(token, answer);
         // Its own mailbox a worker looks into before it sleeps.
         if worker == from {
             let _ = shared.mailboxes[worker].put(mail);

@@ -55,7 +55,7 @@ impl Waiting {
         match self {
             Waiting::Login(login) => login.answered(answer, state, core, reply),
             Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
-            Waiting::Queue => queues::answered(answer, core, reply),
+            Waiting::Queue => queues::answered(answer, state, core, reply),
         }
     }
 }

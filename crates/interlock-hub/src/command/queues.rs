@@ -9,6 +9,7 @@ use crate::queues;
 use crate::resp::parse;
 use crate::resp::write::Writer;
 use crate::shared::Core;
+use crate::state::State;
 
 pub fn call(call: &mut Call<'_, '_>) {
     let Some(function) = called(call) else { return };
@@ -70,8 +71,11 @@ fn called(call: &mut Call<'_, '_>) -> Option<Function> {
 }
 
 /// A parked call was answered.
-pub fn answered(answer: Answer, core: &Core<'_>, reply: Writer<'_>) {
-    let Answer::Reply(bytes) = answer else { return };
+pub fn answered(answer: Answer, state: &mut State, core: &Core<'_>, reply: Writer<'_>) {
+    let Answer::Reply(bytes) = answer else {
+        state.closing = true;
+        return;
+    };
     if bytes.first() == Some(&b'-') {
         add(&core.shared.counters.total_error_replies, 1);
     }
