@@ -225,7 +225,8 @@ def test_a_bad_configuration_is_2_with_a_line_for_each_fault(
     assert "none: No such file or directory" in capsys.readouterr().err
 
 
-# Every flag has a test here or above, or in test_daemon.py or test_journal.py, or the first of these fails.
+# Every flag has a test here or above, or in test_daemon.py or test_journal.py, or the first of
+# these fails.
 
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
