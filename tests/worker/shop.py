@@ -21,10 +21,16 @@ create table if not exists moved (number primary key);
 """
 
 
-def database() -> sqlite3.Connection:
-    opened = sqlite3.connect(os.environ["SHOP"], timeout=30, isolation_level=None)
+def made(path: str) -> sqlite3.Connection:
+    """The database, made before any worker opens it: who changes the journal's mode beside others
+    is told at once that it is locked, whatever the timeout."""
+    opened = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     opened.executescript(f"pragma journal_mode = wal; {SCHEMA}")
     return opened
+
+
+def database() -> sqlite3.Connection:
+    return sqlite3.connect(os.environ["SHOP"], timeout=30, isolation_level=None)
 
 
 def note(table: str, number: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+
+from tests.worker import shop
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 40.0
@@ -83,6 +84,8 @@ class Workers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.made: list[WorkerProcess] = []
+        self.shop = shop.made(str(folder / "shop.db"))
+        """Stays open: who closes a database last empties its log, and others meet that."""
 
     def start(self, *flags: str, app: str = "tests.worker.shop:app", **more: str) -> WorkerProcess:
         environment = {
@@ -113,8 +116,8 @@ class Workers:
             worker.process.wait()
             if kind is not None:
                 print(f"-- worker {worker.process.pid}\n{worker.output}")
+        self.shop.close()
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         """Of the database that the shop's handlers write."""
-        with sqlite3.connect(self.folder / "shop.db", timeout=30) as database:
-            return database.execute(query).fetchall()
+        return self.shop.execute(query).fetchall()
