@@ -12,14 +12,8 @@ import random
 import pytest
 import redis
 
-from interlock.engine.library import FUNCTIONS
 from tests.engine.timed import timed_library
 from tests.engine.two_servers import Argument, Step, compare, random_steps, shrunk
-
-if "scan" not in FUNCTIONS:
-    pytest.skip(
-        "the library of this tree has not all functions of the page", allow_module_level=True
-    )
 
 CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "30000"))
 STEPS = 300

@@ -24,7 +24,6 @@ il1_configure   the value of DURABILITY: the server's on Redis, none where there
 il1_scan        cursors and order: each tells all messages, in an order of its own
 il1_hot         cursors and order
 il1_version     not compared: hash and features are each server's own
-NEXT            of a library that tells the time: the page says in how many µs, and the engine does
 WAIT            0 in every call: Redis answers at once, and the engine parks
 il1_purge       no more than 1,000 messages: which of more go first is each server's own
 """
@@ -43,8 +42,6 @@ class Call:
     arguments: list[bytes]
     answer: list[bytes] | str
     now: int
-    first: int
-    """When it was made first, if it is sent again."""
 
     def __str__(self) -> str:
         return f"at {self.now - START}: il1_{self.name} {' '.join(map(repr, self.arguments))}"
@@ -77,7 +74,7 @@ class Director:
             answer = self.engine.call(f"il1_{name}", b"il:{q}", given)
         except EngineError as refused:
             answer = str(refused)
-        self.calls.append(Call(name, given, answer, self.now, self.now))
+        self.calls.append(Call(name, given, answer, self.now))
         return [] if isinstance(answer, str) else answer
 
     def numbered(self, name: str, consumer: str, *rest: Argument) -> list[bytes]:
@@ -143,7 +140,6 @@ class Director:
     def _again(self, consumer: str) -> None:
         if before := self.last.get(consumer):
             self.ask(before.name, *before.arguments)
-            self.calls[-1].first = before.now
 
     def _stale(self, consumer: str) -> None:
         if (number := self.numbers.get(consumer, 0)) > 1:
@@ -199,18 +195,7 @@ def same(call: Call, told: object) -> bool:
     if call.name == "hot":
         pairs = [sorted(zip(one[1::2], one[2::2], strict=True)) for one in (told, call.answer)]
         return pairs[0] == pairs[1]
-    if call.name in ("lease", "next"):
-        return timeless(call, told) == call.answer
     return bool(told == call.answer)
-
-
-def timeless(call: Call, told: list[bytes]) -> list[bytes]:
-    """The reply with NEXT as a duration, where the library told the time."""
-    at = 2 if call.name == "lease" else 1 + int(told[0]) + 2
-    due = told[at]
-    if not due.isdigit() or int(due) < START:
-        return told
-    return [*told[:at], str(max(int(due) - call.first, 0)).encode(), *told[at + 1 :]]
 
 
 def messages(reply: list[bytes]) -> list[list[bytes]]:
