@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use interlock_engine::queue_name;
 use parking_lot::Mutex;
 use ring::hmac;
 
@@ -143,11 +144,6 @@ impl User {
         let text = "NOPERM this user has no permissions to access one of the";
         (!allowed).then(|| format!("{text} {what} used as arguments").into_bytes())
     }
-}
-
-/// `il:{NAME}` is the key of a queue.
-pub fn queue_name(key: &[u8]) -> Option<&[u8]> {
-    key.strip_prefix(b"il:{")?.strip_suffix(b"}")
 }
 
 impl Commands {
