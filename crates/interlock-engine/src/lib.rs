@@ -180,6 +180,11 @@ impl Engine {
         Outcome::Done
     }
 
+    /// How many queues there are.
+    pub fn count(&self) -> usize {
+        self.queues.read().len()
+    }
+
     /// The names of all queues, sorted.
     pub fn names(&self) -> Vec<Box<[u8]>> {
         let mut names: Vec<Box<[u8]>> = self.queues.read().keys().cloned().collect();

@@ -78,7 +78,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
         (
             "Queues",
             vec![
-                ("queues", shared.queues.engine.names().len().to_string()),
+                ("queues", shared.queues.engine.count().to_string()),
                 ("queues_bytes", shared.queues.engine.used().to_string()),
             ],
         ),
