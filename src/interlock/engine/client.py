@@ -18,7 +18,7 @@ from interlock.engine.handle import Handle
 from interlock.engine.operations import Operations
 from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
-from interlock.engine.seat import Seat, finish, run
+from interlock.engine.seat import Seat, begin, finish, resume, run
 from interlock.engine.tending import Tender
 from interlock.engine.watching import Watch
 from interlock.errors import ShutDown
@@ -209,11 +209,40 @@ class Client:
         except Abandoned:
             raise ShutDown(f"this handle of {self.url} is closed") from None
         finally:
-            if left:
-                # Ctrl-C, for instance: it does not wait for the engine.
-                threading.Thread(target=self._finish, args=(left[0], seat), daemon=True).start()
-            else:
-                self._give(seat)
+            self._gone(seat, left)
+
+    def _begin(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle) -> Callable[[], R]:
+        """Runs a flow on a seat of its own up to its first reply; what is given back runs the
+        rest, once, on any thread."""
+        self._check_alive()
+        seat = self._take(handle)
+        try:
+            if self._keeper.has_abandoned:
+                self._tender.settle_abandoned(seat)
+            flow = make(seat)
+            step = begin(flow, seat)
+        except BaseException:
+            self._give(seat)
+            raise
+
+        def rest() -> R:
+            left: list[Flow[Any]] = []
+            try:
+                return resume(flow, seat, step, left.append)
+            except Abandoned:
+                raise ShutDown(f"this handle of {self.url} is closed") from None
+            finally:
+                self._gone(seat, left)
+
+        return rest
+
+    def _gone(self, seat: Seat[Any], left: list[Flow[Any]]) -> None:
+        """The caller is done with a seat, or has left a flow to be finished on it."""
+        if left:
+            # Ctrl-C, for instance: it does not wait for the engine.
+            threading.Thread(target=self._finish, args=(left[0], seat), daemon=True).start()
+        else:
+            self._give(seat)
 
     def _finish(self, flow: Flow[Any], seat: Seat[Any]) -> None:
         finish(flow, seat)

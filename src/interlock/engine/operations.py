@@ -34,6 +34,7 @@ class Operations:
         self.key = f"il:{{{name}}}"
         self.declaration = declaration
         self.lease = lease
+        self._lease = wire.micros(lease)
         self.closed = False
 
     # -- In and out ---------------------------------------------------------------------------
@@ -75,7 +76,7 @@ class Operations:
         Raises:
             ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
         """
-        lease = (min(limit, wire.MAX_BATCH), wire.micros(self.lease), kind)
+        lease = (min(limit, wire.MAX_BATCH), self._lease, kind)
         answers: list[bytes] = []
         call = looks = 0
         sleep: wait.Sleep | None = None

@@ -447,6 +447,29 @@ class RemoteQueue(Generic[T]):
         answers, leased = self._run(
             lambda seat: handle.operations.take(seat, settlements, limit, kind, until)
         )
+        return self._handed(answers, leased, started)
+
+    def _exchange_ahead(
+        self, settlements: Sequence[wire.Settlement], limit: int
+    ) -> Callable[[], tuple[list[str], list[RemoteLease[T]]]]:
+        """``exchange(settlements, limit, False)``, sent now; what is given back takes the answer,
+        once, on any thread. Until then the leases that come with it are nobody's, and last."""
+        operations = self._handle.operations
+        started = time.monotonic()
+        rest = self._client._begin(
+            lambda seat: operations.take(seat, settlements, limit, "any", 0.0), self._handle
+        )
+
+        def taken() -> tuple[list[str], list[RemoteLease[T]]]:
+            answers, leases, _ = self._handed(*rest(), started)
+            return answers, leases
+
+        return taken
+
+    def _handed(
+        self, answers: list[bytes], leased: wire.Leased, started: float
+    ) -> tuple[list[str], list[RemoteLease[T]], Exception | None]:
+        handle = self._handle
         found: tuple[list[RemoteLease[T]], list[tuple[RemoteLease[T], Exception]]]
         found = handle.leases(self, RemoteLease, leased, started)
         leases, spoilt = found

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from interlock.engine.flow import Abandoned, Broken, Flow, Nap, Refused
+from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.transport.threads import Link
 from interlock.errors import InterlockError
 
 R = TypeVar("R")
@@ -53,6 +54,8 @@ class Seat(Generic[L]):
         self.interrupted = False
         """Whoever it was taken by is to stop waiting."""
         self.links: dict[str, L] = {}
+        self.waiting: Link | None = None
+        """Where a command was sent whose reply nobody has received yet."""
         self._link = link
         self._calls = 0
 
@@ -101,6 +104,27 @@ def run(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
     return _run(flow, seat, leave)
 
 
+def begin(flow: Flow[Any], seat: Seat[Any]) -> Ask | Nap | None:
+    """Runs a flow on this thread up to its first reply, which is not waited for.
+
+    Answers None where the command is on its way, and otherwise the step that is still to be done:
+    the connection is not open, or of a kind that cannot send and receive apart. `resume` does the
+    rest.
+    """
+    step = flow.send(None)
+    if isinstance(step, Ask) and not step.nudge:
+        link = seat.links.get(step.address)
+        if isinstance(link, Link) and link.send(step.command, step.timeout):
+            seat.waiting = link
+            return None
+    return step
+
+
+def resume(flow: Flow[R], seat: Seat[Any], step: Ask | Nap | None, leave: Leave | None) -> R:
+    """Runs a flow to its end after `begin`, which gave the step."""
+    return _run(flow, seat, leave, None, step, begun=True)
+
+
 def finish(flow: Flow[Any], seat: Seat[Any]) -> None:
     """Runs a flow whose caller has gone to its end."""
     with contextlib.suppress(Abandoned, InterlockError):
@@ -119,13 +143,23 @@ async def finish_async(flow: Flow[Any], seat: Seat[Any]) -> None:
 
 
 def _run(
-    flow: Flow[R], seat: Seat[Any], leave: Leave | None, thrown: BaseException | None = None
+    flow: Flow[R],
+    seat: Seat[Any],
+    leave: Leave | None,
+    thrown: BaseException | None = None,
+    step: Ask | Nap | None = None,
+    begun: bool = False,
 ) -> R:
     try:
-        step = flow.send(None) if thrown is None else flow.throw(thrown)
+        if not begun:
+            step = flow.send(None) if thrown is None else flow.throw(thrown)
         while True:
             try:
-                if isinstance(step, Nap):
+                if step is None:
+                    link, seat.waiting = seat.waiting, None
+                    assert link is not None
+                    answer = link.receive()
+                elif isinstance(step, Nap):
                     time.sleep(step.seconds)
                     answer = None
                 else:

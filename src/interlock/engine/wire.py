@@ -69,7 +69,7 @@ class Leased:
 
 def micros(seconds: float) -> int:
     """A duration as the wire has it."""
-    return round(min(seconds, 1e9) * 1e6)
+    return round(min(seconds, 1e9) * 1e6) if seconds else 0
 
 
 def put_options(

@@ -1,21 +1,25 @@
 """Takes from one queue for the handlers that are idle, and settles what they have done.
 
 One call does both as long as there is work: what was settled since the last call goes out with the
-request for more. When the queue has nothing, the feeder waits there for work, and settlements go
-out by a second thread at once.
+request for more. While handlers are quick (see ``Pace``), the next calls are under way already, and
+the thread that takes runs the handlers. When the queue has nothing, the feeder waits there for
+work, and settlements go out by a second thread at once.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, LeaseLost, ShutDown
 from interlock.worker.handle import Outcome
+from interlock.worker.pace import AHEAD, Pace
 from interlock.worker.work import details
 
 if TYPE_CHECKING:
@@ -24,6 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["Feeder"]
 
 _log = logging.getLogger("interlock.worker")
+
+Pending = list[tuple[Any, Outcome, Any]]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call that is under way, and that nobody waits for yet."""
+
+    answer: Callable[[], tuple[list[str], Sequence[Any]]]
+    pending: Pending
+    places: int
+    began: float
 
 
 class Feeder:
@@ -53,7 +69,7 @@ class Feeder:
         self._broken = broken
         self._bell = threading.Condition(slots.lock)
         self._settler_bell = threading.Condition(slots.lock)
-        self._pending: list[tuple[Any, Outcome, Any]] = []
+        self._pending: Pending = []
         self._parked = False
         self._away = False
         """The thread that takes runs a handler."""
@@ -64,16 +80,26 @@ class Feeder:
         """Whether so much is set aside that nothing more should be leased."""
         self.work: Callable[[], None] = lambda: None
         """Handles what was handed out, where that is not done by other threads."""
-        self._threads = [
-            threading.Thread(target=self._guard, args=(run,), name=f"interlock-{what}-{name}",
-                             daemon=True)
-            for what, run in (("feed", self._feed), ("settle", self._settle_while_parked))
-        ]  # fmt: skip
+        self.pace: Pace | None = None
+        """None: it never leases ahead, and its thread runs no handler but in a pool of one."""
+        self.taker = 0
+        """The thread that takes."""
+        self._asked: collections.deque[Asked] = collections.deque()
+        self._more = True
+        """The last answer was full, so there may be more."""
+        self._shy = 0
+        """How often not to lease ahead, because the last time there was nothing."""
+        self._taking = self._thread("feed", self._feed)
+        self._settling = self._thread("settle", self._settle_while_parked)
 
     def start(self) -> None:
         """Begins to take."""
-        for thread in self._threads:
-            thread.start()
+        self._taking.start()
+        self._settling.start()
+
+    def _thread(self, what: str, run: Callable[[], None]) -> threading.Thread:
+        name = f"interlock-{what}-{self.name}"
+        return threading.Thread(target=self._guard, args=(run,), name=name, daemon=True)
 
     def settle(self, lease: Any, held: Any, outcome: Outcome, ring: bool = True) -> None:
         """Queues a settlement: it goes out with the next call, or at once while the feeder waits
@@ -123,9 +149,20 @@ class Feeder:
         until = time.monotonic() + timeout
         # A handler that was given up may keep the thread that takes.
         while self._takes() and time.monotonic() < until:
-            self._threads[0].join(0.05)
-        self._threads[1].join(max(0.0, until - time.monotonic()))
-        return not self._pending and not self._takes() and not self._threads[1].is_alive()
+            self._taking.join(0.05)
+        self._settling.join(max(0.0, until - time.monotonic()))
+        return not self._pending and not self._takes() and not self._settling.is_alive()
+
+    def relieve(self, taker: int) -> bool:
+        """A handler keeps the thread that takes, if that is still this one: another takes from
+        now on, and this one ends with its handler. False: it is none of that."""
+        with self._slots.lock:
+            if self.taker != taker or self._away:
+                return False
+            self.taker = 0
+            self._taking = self._thread("feed", self._feed)
+            self._taking.start()
+            return True
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
@@ -142,24 +179,36 @@ class Feeder:
             self._away = False
 
     def _takes(self) -> bool:
-        return self._threads[0].is_alive() and not self._away
+        return self._taking.is_alive() and not self._away
 
     # -- The thread that takes --------------------------------------------------------------------
 
     def _feed(self) -> None:
+        me = self.taker = threading.get_ident()
         while True:
+            if self.pace is not None and self.pace.quick:
+                self._ask_ahead()
             self.work()
+            with self._slots.lock:
+                # Else a handler took so long that another thread took over.
+                if self.taker != me:
+                    return
+                asked = self._asked.popleft() if self._asked else None
+            if asked is not None:
+                self._take_answer(asked)
+                continue
             work = self._next_call()
             if work is None:
                 return
             pending, places = work
             began = time.monotonic()
             leases = self._exchange(pending, places)
+            self._more = bool(leases) and len(leases) == places
             self._handed_out(leases, places, began)
             if not leases and not self._stopping:
                 self._wait_for_work()
 
-    def _next_call(self) -> tuple[list[tuple[Any, Outcome, Any]], int] | None:
+    def _next_call(self) -> tuple[Pending, int] | None:
         with self._slots.lock:
             while not self._stopping:
                 places = 0 if self.full() else self._slots.take(self._bell)
@@ -168,7 +217,49 @@ class Feeder:
                 self._bell.wait()
             return None
 
-    def _exchange(self, pending: list[tuple[Any, Outcome, Any]], places: int) -> Sequence[Any]:
+    def _ask_ahead(self) -> None:
+        while len(self._asked) < AHEAD and self._more:
+            with self._slots.lock:
+                if self._stopping or self.full():
+                    return
+                if self._shy:
+                    self._shy -= 1
+                    return
+                places = self._slots.take_ahead()
+                if not places:
+                    return
+                pending = self._taken()
+            began = time.monotonic()
+            settlements = [settlement for _, _, settlement in pending]
+            try:
+                answer = self._queue._exchange_ahead(settlements, places)
+            except (ShutDown, EngineUnavailable):
+                # Who asks and waits finds out what it is.
+                with self._slots.lock:
+                    self._slots.give(places)
+                    self._pending[:0] = pending
+                self._more = False
+                return
+            self._asked.append(Asked(answer, pending, places, began))
+
+    def _take_answer(self, asked: Asked) -> None:
+        leases: Sequence[Any] = ()
+        try:
+            answers, leases = asked.answer()
+        except ShutDown:
+            pass
+        except EngineUnavailable as error:
+            self._again(asked.pending, error)
+        else:
+            self._reached()
+            self._told(asked.pending, answers)
+        self._more = len(leases) == asked.places
+        if not leases:
+            # Likely all that is there stands behind what is handled now.
+            self._shy = SHY
+        self._handed_out(leases, asked.places, asked.began)
+
+    def _exchange(self, pending: Pending, places: int) -> Sequence[Any]:
         settlements = [settlement for _, _, settlement in pending]
         try:
             if not places:
@@ -242,7 +333,7 @@ class Feeder:
                 continue
             self._told(pending, answers)
 
-    def _taken(self) -> list[tuple[Any, Outcome, Any]]:
+    def _taken(self) -> Pending:
         """As many settlements as one call takes; with the lock held."""
         pending, self._pending = self._pending[:MOST_SETTLED], self._pending[MOST_SETTLED:]
         return pending
@@ -277,7 +368,7 @@ class Feeder:
         if not self.connected.is_set():
             self.connected.set()
 
-    def _again(self, pending: list[tuple[Any, Outcome, Any]], error: BaseException) -> None:
+    def _again(self, pending: Pending, error: BaseException) -> None:
         """The engine was not reached: what was to be settled is settled with a later call. If it
         had come through after all, it is answered that the lease is gone, which does no harm."""
         self._failures += 1
@@ -308,4 +399,5 @@ TIGHT_WAIT = 0.05
 """The same where other queues wait for the place that it keeps."""
 SEALED_WAIT = 1.0
 MOST_SETTLED = 1024
+SHY = 64
 LONGEST_NAP = 5.0

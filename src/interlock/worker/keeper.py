@@ -1,6 +1,7 @@
 """What becomes of a message by time alone, while the worker holds it: one thread that looks.
 
 - A message that no handler has begun within 100 ms goes back, for it holds its lanes closed.
+- A handler that keeps the thread which leases has another take its place.
 - A handler that runs longer than it may loses its lease, and its stack is logged.
 - A message of an unknown task is set aside for a while and then goes back.
 """
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from interlock.worker.pace import LATE, LOOK, Pace
 from interlock.worker.running import Running
 from interlock.worker.work import TaskLease
 
@@ -43,7 +45,10 @@ class Keeper:
         revoke: Callable[[Running, float], None],
         put_back: Callable[[Aside], None],
         tell_lost: Callable[[Running], None],
+        relieve: Callable[[Running], None],
+        pace: Pace,
     ) -> None:
+        self._relieve, self._pace = relieve, pace
         self._running = running
         self._give_back, self._revoke, self._put_back = give_back, revoke, put_back
         self._tell_lost = tell_lost
@@ -119,7 +124,8 @@ class Keeper:
                 self._used = False
                 if self._asleep and (self._running() or self._used):
                     self._asleep = False
-                self._bell.wait(None if self._asleep else TICK)
+                tick = LOOK if self._pace.quick else TICK
+                self._bell.wait(None if self._asleep else tick)
                 self._asleep = False
 
     def _look(self) -> bool:
@@ -132,6 +138,8 @@ class Keeper:
                 if now - each.offered > LONGEST_UNSTARTED:
                     self._give_back(each)
                 continue
+            if each.at == each.feeder.taker and now - each.started > LATE:
+                self._relieve(each)
             if each.held.lost:
                 self._tell_lost(each)
             if (limit := each.invocation.timeout) is not None and now - each.started >= limit:

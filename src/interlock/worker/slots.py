@@ -26,6 +26,7 @@ class Slots:
         """There may be fewer places than queues: nobody should wait long while holding one."""
 
         self._several = feeders > 1
+        self._extra = 0
         self._line: collections.deque[threading.Condition] = collections.deque()
 
     def take(self, bell: threading.Condition, to_wait: bool = False) -> int:
@@ -35,17 +36,30 @@ class Slots:
             if bell not in self._line:
                 self._line.append(bell)
             return 0
-        if not self.free:
+        if self.free <= 0:
             if bell not in self._line:
                 self._line.append(bell)
             return 0
         if bell in self._line:
             self._line.remove(bell)
-        taken = 1 if to_wait and self._several else self.free
+        taken = 1 if to_wait and self._several else min(self.free, self.size)
         self.free -= taken
         if self.free and self._line:
             self._line[0].notify()
         return taken
+
+    def take_ahead(self) -> int:
+        """Takes places for a call that nobody waits for; 0: there are none. With the lock held."""
+        taken = max(0, min(self.free, self.size))
+        self.free -= taken
+        return taken
+
+    def widen(self, times: int) -> None:
+        """Adds so many times the places there are, for what is leased ahead; 0: they are taken
+        away again, those in use when they are given back. With the lock held."""
+        extra = times * self.size
+        self.free += extra - self._extra
+        self._extra = extra
 
     def give(self, count: int) -> None:
         """Gives places back. With the lock held."""

@@ -23,6 +23,7 @@ class ThreadPool:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self._most = max(size, 1)
         self._lock = threading.Lock()
         self._bell = threading.Condition(self._lock)
         self._waiting: collections.deque[Running] = collections.deque()
@@ -30,6 +31,11 @@ class ThreadPool:
         """How many threads sleep."""
         self._waking = False
         """One was woken and has not come yet."""
+        self._busy = 0
+        """How many handlers run, on these threads and on others that help."""
+        self._lent = False
+        """Handlers are quick: who leases runs them, and nobody is woken for that."""
+        self._runners = threading.local()
         self._closed = False
         self._threads: list[threading.Thread] = []
         self.emptied: Callable[[], None] = lambda: None
@@ -81,8 +87,42 @@ class ThreadPool:
             self._closed = True
             self._bell.notify_all()
 
+    def lend(self, lent: bool) -> None:
+        """From now on who leases runs the handlers, in ``work``, as long as they are quick."""
+        with self._lock:
+            self._lent = lent
+            self._wake()
+
     def work(self) -> None:
-        """See ``Pool``: nothing, for the threads are there for that."""
+        """See ``Pool``: nothing, unless it is lent; else the threads are there for that."""
+        while self._lent and (running := self._next_here()) is not None:
+            self._ended(running, self._runners_here().handled(running))
+            if not self._lent:
+                with self._lock:
+                    # One thread of the pool may have found no room beside this one.
+                    self._wake()
+
+    def _next_here(self) -> Running | None:
+        with self._lock:
+            if not self._waiting or self._busy >= self._most:
+                return None
+            running = self._waiting.popleft()
+            self._busy += 1
+            running.begin(threading.get_ident())
+            return running
+
+    def _runners_here(self) -> Runners:
+        """Of a thread that is not the pool's."""
+        found: Runners | None = getattr(self._runners, "own", None)
+        if found is None:
+            found = self._runners.own = Runners(contextlib.ExitStack())
+        return found
+
+    def _ended(self, running: Running, outcome: Outcome) -> None:
+        # Before it is settled, for then its place counts as free.
+        with self._lock:
+            self._busy -= 1
+        finish(self._done, running, outcome)
 
     def _run(self) -> None:
         with contextlib.ExitStack() as ending:
@@ -90,8 +130,7 @@ class ThreadPool:
             while (running := self._next()) is not None:
                 if not self._waiting:
                     self.emptied()
-                outcome = runners.handled(running)
-                finish(self._done, running, outcome)
+                self._ended(running, runners.handled(running))
                 if not self._waiting:
                     # Again: the last one may have begun on another thread just before.
                     self.emptied()
@@ -100,7 +139,7 @@ class ThreadPool:
 
     def _next(self) -> Running | None:
         with self._lock:
-            while not self._waiting:
+            while not self._waiting or self._busy >= self._most:
                 if self._closed:
                     return None
                 self._idle += 1
@@ -108,6 +147,7 @@ class ThreadPool:
                 self._idle -= 1
                 self._waking = False
             running = self._waiting.popleft()
+            self._busy += 1
             running.begin(threading.get_ident())
             if self._waiting:
                 self._wake()
@@ -117,7 +157,7 @@ class ThreadPool:
         # One at a time, and each that comes and finds more wakes the next: handlers that take no
         # time are then run by one thread, without a switch between threads for each message.
         # Whoever does not sleep looks for itself before it does.
-        if self._idle and not self._waking:
+        if self._idle and self._waiting and not self._waking and not self._lent:
             self._waking = True
             self._bell.notify()
 
@@ -131,22 +171,24 @@ class SinglePool(ThreadPool):
 
     def __init__(self) -> None:
         super().__init__(0)
-        self._own = threading.local()
+
+    @property
+    def is_empty(self) -> bool:
+        """See ``Pool``: nobody but who leases begins what waits, and is to be rung for that."""
+        return True
 
     def work(self) -> None:
         """See ``Pool``."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    return
-                running = self._waiting.popleft()
-                running.begin(threading.get_ident())
-            runners: Runners | None = getattr(self._own, "runners", None)
-            if runners is None:
-                runners = self._own.runners = Runners(contextlib.ExitStack())
-            with running.feeder.away():
-                outcome = runners.handled(running)
-            finish(self._done, running, outcome)
+        while (running := self._next_here()) is not None:
+            if not self._lent:
+                with running.feeder.away():
+                    outcome = self._runners_here().handled(running)
+                self._ended(running, outcome)
+                continue
+            self._ended(running, self._runners_here().handled(running))
+            if running.feeder.taker != running.at:
+                # Relieved: another thread leases now, and begins what waits.
+                return
 
 
 class Runners:

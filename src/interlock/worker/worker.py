@@ -19,8 +19,10 @@ from interlock.worker.feeder import Feeder
 from interlock.worker.handle import RELEASED, Outcome, failure, judge
 from interlock.worker.journal import Journal
 from interlock.worker.keeper import Aside, Keeper
+from interlock.worker.pace import AHEAD, Pace
 from interlock.worker.running import Pool, Running
 from interlock.worker.slots import Slots
+from interlock.worker.threads import SinglePool, ThreadPool
 from interlock.worker.work import TaskLease, Tasks, UnknownTask, details
 
 if TYPE_CHECKING:
@@ -97,9 +99,13 @@ class Worker:
         self._running: dict[int, Running] = {}
         self._empty = threading.Condition(self._slots.lock)
         self._pool = _pool(settings)
+        self._pace = Pace(self._paced)
+        self._lends = isinstance(self._pool, ThreadPool) and len(settings.queues) == 1
+        """The thread that leases may run handlers, and lease ahead, while they are quick."""
         self._keeper = Keeper(
-            self.holding, self._give_back, self._revoke, self._put_back, self._pool.tell_lost
-        )
+            self.holding, self._give_back, self._revoke, self._put_back, self._pool.tell_lost,
+            self._relieve, self._pace,
+        )  # fmt: skip
         self._feeders: list[Feeder] = []
         self._audit: Audit | None = None
         self._handled = self._failed = 0
@@ -126,6 +132,8 @@ class Worker:
             feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
             feeder.full = self._keeper.full
             feeder.work = self._pool.work
+            if self._lends:
+                feeder.pace = self._pace
             if self._audit is not None:
                 self._audit.follow(name, queue, Journal.of(self._url, name))
             self._feeders.append(feeder)
@@ -180,6 +188,7 @@ class Worker:
             )  # fmt: skip
             outcome = failure(running.invocation.retry, running.held, error, 0.0)
             running.feeder.settle(running.lease, running.held, outcome)
+            running.feeder.relieve(running.at)
         self._keeper.stop()
         unsaid = [feeder for feeder in self._feeders if not feeder.flush(LONGEST_FLUSH)]
         self._pool.close()
@@ -254,6 +263,10 @@ class Worker:
             if self._audit is not None:
                 self._audit.withdrawn(running.held)
             feeder.settle(running.lease, running.held, RELEASED)
+        if self._pace.quick and any(running.invocation.is_async for running in batch):
+            # Those are for the loop that a thread of the pool keeps.
+            with self._slots.lock:
+                self._pace.slow()
         if batch:
             self._keeper.wake()
             self._pool.offer(batch)
@@ -301,8 +314,9 @@ class Worker:
             self._audit.ended(running.held)
         try:
             if self._take(running):
-                # Else with those that have not begun yet: `_emptied` sees to it.
-                ring = self._pool.is_empty
+                # Else with those that have not begun yet: `_emptied` sees to it. Who leases itself
+                # takes it along.
+                ring = running.at != running.feeder.taker and self._pool.is_empty
                 running.feeder.settle(running.lease, running.held, outcome, ring)
             else:
                 _log.warning(
@@ -319,15 +333,35 @@ class Worker:
 
     def _free(self, running: Running, outcome: Outcome = RELEASED) -> None:
         with self._slots.lock:
-            self._handled += outcome.how == "ack"
-            self._failed += outcome.how in ("nack", "reject")
+            if outcome.how == "ack":
+                self._handled += 1
+            elif outcome.how != "release":
+                self._failed += 1
             if self._running.pop(id(running), None) is None:
                 return
             self._slots.give(1)
-            if self._pool.is_empty:
+            if self._lends and running.started is not None:
+                if running.invocation.is_async:
+                    self._pace.slow()
+                else:
+                    self._pace.ended(time.monotonic() - running.started)
+            if running.at != running.feeder.taker and self._pool.is_empty:
                 running.feeder.ring()
-            if not self._running:
+            if self._stopped and not self._running:
                 self._empty.notify_all()
+
+    def _paced(self, quick: bool) -> None:
+        # With the lock held.
+        self._slots.widen(AHEAD if quick else 0)
+        assert isinstance(self._pool, ThreadPool)
+        self._pool.lend(quick)
+
+    def _relieve(self, running: Running) -> None:
+        """It keeps the thread that leases from that: another does, and the pool handles the rest.
+        """
+        if running.feeder.relieve(running.at):
+            with self._slots.lock:
+                self._pace.slow(held_up=True)
 
     def _emptied(self) -> None:
         for feeder in self._feeders:
@@ -389,8 +423,6 @@ def _pool(settings: Settings) -> Pool:
         from interlock.worker.processes import ProcessPool
 
         return ProcessPool(settings.concurrency, settings.reference)
-    from interlock.worker.threads import SinglePool, ThreadPool
-
     return SinglePool() if settings.concurrency == 1 else ThreadPool(settings.concurrency)
 
 

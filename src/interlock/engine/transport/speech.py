@@ -99,6 +99,20 @@ class Packed(Speech):
             raise reply
         return reply
 
+    def send(self, command: tuple[Argument, ...]) -> None:
+        """The first half of ``ask``; raises OSError."""
+        self._sock.sendall(hiredis.pack_command(command))
+
+    def receive(self) -> Reply:
+        """The other half."""
+        try:
+            reply = self._received()
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {self._limit:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
     def ask_slow(
         self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
     ) -> Reply:

@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Refused, Reply
 from interlock.engine.transport.connection import broken, make, refusal
-from interlock.engine.transport.speech import Speech, speech
+from interlock.engine.transport.speech import Packed, Speech, speech
 from interlock.engine.url import Target
 
 
@@ -55,22 +55,48 @@ class Link:
             return spoken.ask(command)
         except Refused:
             raise
-        except Broken:
+        except BaseException as error:
+            raise self._failed(error, sent) from None
+
+    def send(self, command: tuple[Argument, ...], timeout: float) -> bool:
+        """Sends a command whose reply `receive` gives, `timeout` as for `ask`. False: it is to be
+        asked with `ask` instead."""
+        spoken = self._speech
+        if not isinstance(spoken, Packed) or self.interrupted:
+            return False
+        try:
+            spoken.limit(timeout)
+            spoken.send(command)
+        except OSError:
+            # It may have got through: who asks it again asks under the same number.
             self.close()
+            return False
+        return True
+
+    def receive(self) -> Reply:
+        """The reply to what was sent; raises as `ask`."""
+        try:
+            spoken = self._speech
+            if not isinstance(spoken, Packed):
+                raise Broken("Connection closed.", sent=True)
+            return spoken.receive()
+        except Refused:
             raise
-        except self._error as error:
+        except BaseException as error:
+            raise self._failed(error, True) from None
+
+    def _failed(self, error: BaseException, sent: bool) -> BaseException:
+        """What is raised for an error that is no reply; the connection is of no use any more,
+        unless redis-py made an error of a reply."""
+        if isinstance(error, self._error):
             found = refusal(error)
             if found is not None:
-                raise found from None
-            self.close()
-            raise broken(error, sent) from None
-        except (OSError, AttributeError) as error:
-            # Closed by another thread in the middle.
-            self.close()
-            raise broken(error, sent) from None
-        except BaseException:
-            self.close()
-            raise
+                return found
+        self.close()
+        # The last two: closed by another thread in the middle.
+        if isinstance(error, (self._error, OSError, AttributeError)):
+            return broken(error, sent)
+        return error
 
     def _opened(self, timeout: float) -> Speech:
         made = self._made
