@@ -108,12 +108,12 @@ def begin(flow: Flow[Any], seat: Seat[Any]) -> Ask | Nap | None:
     """Runs a flow on this thread up to its first reply, which is not waited for.
 
     Answers None where the command is on its way, and otherwise the step that is still to be done:
-    the connection is not open, or of a kind that cannot send and receive apart. `resume` does the
+    there is no connection, or one of a kind that cannot send and receive apart. `resume` does the
     rest.
     """
     step = flow.send(None)
     if isinstance(step, Ask) and not step.nudge:
-        link = seat.links.get(step.address)
+        link = seat.link(step.address)
         if isinstance(link, Link) and link.send(step.command, step.timeout):
             seat.waiting = link
             return None

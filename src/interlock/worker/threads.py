@@ -97,10 +97,12 @@ class ThreadPool:
         """See ``Pool``: nothing, unless it is lent; else the threads are there for that."""
         while self._lent and (running := self._next_here()) is not None:
             self._ended(running, self._runners_here().handled(running))
-            if not self._lent:
-                with self._lock:
-                    # One thread of the pool may have found no room beside this one.
-                    self._wake()
+            if running.feeder.taker != running.at:
+                break
+        if self._waiting:
+            with self._lock:
+                # Lent no more, or relieved: one of the pool may have found no room beside this.
+                self._wake()
 
     def _next_here(self) -> Running | None:
         with self._lock:

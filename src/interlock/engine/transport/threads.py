@@ -61,16 +61,19 @@ class Link:
     def send(self, command: tuple[Argument, ...], timeout: float) -> bool:
         """Sends a command whose reply `receive` gives, `timeout` as for `ask`. False: it is to be
         asked with `ask` instead."""
-        spoken = self._speech
-        if not isinstance(spoken, Packed) or self.interrupted:
-            return False
         try:
+            spoken = self._speech or self._opened(timeout)
+            if not isinstance(spoken, Packed) or self.interrupted:
+                return False
             spoken.limit(timeout)
             spoken.send(command)
-        except OSError:
+        except (OSError, AttributeError, self._error):
             # It may have got through: who asks it again asks under the same number.
             self.close()
             return False
+        except BaseException:
+            self.close()
+            raise
         return True
 
     def receive(self) -> Reply:
