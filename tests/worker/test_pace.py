@@ -19,10 +19,12 @@ ENGINES = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect
 
 def made() -> tuple[Pace, list[bool]]:
     told: list[bool] = []
-    return Pace(told.append), told
+    return Pace(16, told.append), told
 
 
-def test_some_quick_handlers_in_a_row_make_a_pace_and_a_slow_one_by_itself_does_not_end_it() -> None:
+def test_some_quick_handlers_in_a_row_make_a_pace_and_a_slow_one_by_itself_does_not_end_it() -> (
+    None
+):
     pace, told = made()
     pace.ended(0)
     assert not pace.quick
@@ -154,9 +156,7 @@ def test_what_was_leased_ahead_goes_back_from_behind_a_slow_handler(app: App) ->
 
 @ENGINES
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_worker_that_is_stopped_amid_quick_handlers_keeps_nothing(
-    app: App, threads: int
-) -> None:
+def test_a_worker_that_is_stopped_amid_quick_handlers_keeps_nothing(app: App, threads: int) -> None:
     seen: list[int] = []
     some = threading.Event()
 

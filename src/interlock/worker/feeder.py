@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, LeaseLost, ShutDown
 from interlock.worker.handle import Outcome
-from interlock.worker.pace import AHEAD, Pace
+from interlock.worker.pace import Pace
 from interlock.worker.work import details
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Feeder:
         me = self.taker = threading.get_ident()
         while True:
             if self.pace is not None and self.pace.quick:
-                self._ask_ahead()
+                self._ask_ahead(self.pace.ahead)
             self.work()
             with self._slots.lock:
                 # Else a handler took so long that another thread took over.
@@ -217,8 +217,8 @@ class Feeder:
                 self._bell.wait()
             return None
 
-    def _ask_ahead(self) -> None:
-        while len(self._asked) < AHEAD and self._more:
+    def _ask_ahead(self, most: int) -> None:
+        while len(self._asked) < most and self._more:
             with self._slots.lock:
                 if self._stopping or self.full():
                     return

@@ -14,12 +14,15 @@ __all__ = ["AHEAD", "LATE", "Pace"]
 
 
 class Pace:
-    """Looks at each handler of one worker that has ended; with the worker's lock held."""
+    """Looks at each handler of one worker that has ended. Its methods want the worker's lock."""
 
-    def __init__(self, changed: Callable[[bool], None]) -> None:
-        """``changed`` is told when handlers have become quick, or are so no more."""
+    def __init__(self, places: int, changed: Callable[[bool], None]) -> None:
+        """``places``: of the pool. ``changed`` is told when handlers have become quick, or are no
+        longer."""
         self.quick = False
         """They are."""
+        self.ahead = AHEAD if places > 1 else 1
+        """How many calls are under way then."""
         self._changed = changed
         self._usual = QUICK
         """Seconds that a handler takes, the last ones counting most."""
@@ -57,7 +60,9 @@ QUICK = 100e-6
 MOST = 10 * QUICK
 SPAN = 32
 AHEAD = 2
-"""Calls that are under way while handlers run. Of two the engine always has one to work at."""
+"""Calls that are under way while handlers run. Of two the engine always has one to work at; but it
+may take them up in either order, so where there is one place, which sees messages in the order of
+the queue, it is one."""
 LATE = 0.02
 """Seconds after which somebody else takes over from a thread that runs a handler."""
 LOOK = 0.01

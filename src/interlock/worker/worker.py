@@ -19,7 +19,7 @@ from interlock.worker.feeder import Feeder
 from interlock.worker.handle import RELEASED, Outcome, failure, judge
 from interlock.worker.journal import Journal
 from interlock.worker.keeper import Aside, Keeper
-from interlock.worker.pace import AHEAD, Pace
+from interlock.worker.pace import Pace
 from interlock.worker.running import Pool, Running
 from interlock.worker.slots import Slots
 from interlock.worker.threads import SinglePool, ThreadPool
@@ -99,7 +99,7 @@ class Worker:
         self._running: dict[int, Running] = {}
         self._empty = threading.Condition(self._slots.lock)
         self._pool = _pool(settings)
-        self._pace = Pace(self._paced)
+        self._pace = Pace(settings.concurrency, self._paced)
         self._lends = isinstance(self._pool, ThreadPool) and len(settings.queues) == 1
         """The thread that leases may run handlers, and lease ahead, while they are quick."""
         self._keeper = Keeper(
@@ -352,13 +352,12 @@ class Worker:
 
     def _paced(self, quick: bool) -> None:
         # With the lock held.
-        self._slots.widen(AHEAD if quick else 0)
+        self._slots.widen(self._pace.ahead if quick else 0)
         assert isinstance(self._pool, ThreadPool)
         self._pool.lend(quick)
 
     def _relieve(self, running: Running) -> None:
-        """It keeps the thread that leases from that: another does, and the pool handles the rest.
-        """
+        """It keeps the thread that leases: another does now, and the pool handles the rest."""
         if running.feeder.relieve(running.at):
             with self._slots.lock:
                 self._pace.slow(held_up=True)
