@@ -483,3 +483,53 @@ def test_a_connection_with_tls_trusts_the_authority_that_is_named_and_no_other(
         asyncio.run(aio(url + str(authority.cert)))
         with connect(url + str(stranger.cert)) as client, pytest.raises(EngineUnavailable):
             client.queue("orders").put(1)
+
+
+def test_an_exchange_that_was_sent_ahead_is_answered_when_it_is_asked_for(
+    queue: RemoteQueue[Any],
+) -> None:
+    queue.put_many(["one", "two", "three"])
+    first = queue.get()
+    ahead = [queue._exchange_ahead([first.acking()], 1), queue._exchange_ahead([], 1)]
+    # Other calls go on between.
+    assert queue.stats().puts == 3
+    (answers, second), (none, third) = ahead[0](), ahead[1]()
+    assert (answers, none) == (["acked"], [])
+    assert {one.payload for one in (*second, *third)} == {"two", "three"}
+    queue.ack_many([*second, *third])
+    assert queue.stats().unsettled == 0
+
+
+def test_what_was_sent_ahead_leases_nothing_once_the_handle_is_closed(
+    client: Client, queue: RemoteQueue[Any], name: str, engine_port: int
+) -> None:
+    queue.put_many(["one", "two"])
+    first = queue.get()
+    with redis.Redis(port=engine_port) as server:
+        # So that the handle is closed before there is an answer.
+        server.client_pause(60_000, all=False)
+        taken = queue._exchange_ahead([first.acking()], 1)
+        queue.close()
+        server.client_unpause()
+    with pytest.raises(ShutDown):
+        taken()
+    again: RemoteQueue[Any] = client.queue(name)
+    stats = again.stats()
+    assert (stats.acks, stats.leased, stats.unsettled) == (1, 0, 1)
+    with pytest.raises(ShutDown):
+        queue._exchange_ahead([], 1)
+    with again.get() as payload:
+        assert (payload, current_lease().attempt) == ("two", 1)
+
+
+def test_an_exchange_that_was_sent_ahead_outlives_its_connection(
+    client: Client, queue: RemoteQueue[Any], engine_port: int
+) -> None:
+    queue.put_many(["one", "two"])
+    first = queue.get()
+    taken = queue._exchange_ahead([first.acking()], 1)
+    with redis.Redis(port=engine_port) as server:
+        server.client_kill_filter(_type="normal", skipme=True)
+    answers, (second,) = taken()
+    assert (answers, second.payload, second.attempt) == (["acked"], "two", 1)
+    second.ack()

@@ -74,3 +74,36 @@ def test_a_reply_that_does_not_come_in_time_breaks_the_connection(ask: Asks) -> 
     assert broken.value.sent
     # It is made anew.
     assert ask(("ECHO", "next"), 30) == b"next"
+
+
+def test_what_is_sent_apart_is_replied_to_in_its_time(engine_port: int) -> None:
+    link = Link(parse(f"redis://127.0.0.1:{engine_port}/0"), f"127.0.0.1:{engine_port}")
+    assert link.send(("ECHO", "one"), 30)
+    assert link.receive() == b"one"
+    assert link.send(("NO-SUCH",), 30)
+    with pytest.raises(Refused, match="unknown command"):
+        link.receive()
+    # The connection is as good as before.
+    assert link.ask(("ECHO", "next"), 30) == b"next"
+    assert link.send(("BLPOP", "links:empty", "0"), 0.1)
+    with pytest.raises(Broken, match="no answer") as broken:
+        link.receive()
+    assert broken.value.sent
+    assert link.ask(("ECHO", "next"), 30) == b"next"
+    link.close()
+
+
+def test_what_is_sent_to_nobody_or_after_an_interruption_is_to_be_asked(engine_port: int) -> None:
+    target = parse(f"redis://127.0.0.1:{engine_port}/0")
+    nobody = Link(target, "127.0.0.1:1")
+    assert not nobody.send(("ECHO", "one"), 30)
+    with pytest.raises(Broken):
+        nobody.ask(("ECHO", "one"), 30)
+    link = Link(target, f"127.0.0.1:{engine_port}")
+    assert link.send(("BLPOP", "links:empty", "0"), 30)
+    link.interrupt()
+    with pytest.raises(Broken) as broken:
+        link.receive()
+    assert broken.value.sent
+    assert not link.send(("ECHO", "one"), 30)
+    link.close()

@@ -114,6 +114,44 @@ def test_an_offer_that_finds_nobody_asleep_does_not_silence_the_next(
     pool.close()
 
 
+def test_a_pool_that_is_lent_never_runs_more_than_its_places(ended: threading.Semaphore) -> None:
+    pool, gate = started(1, ended), threading.Event()
+    first, second, third = running(gate), running(), running()
+    first.feeder = second.feeder = third.feeder = Feeds()
+    pool.offer([first])
+    while not first.started:
+        pass
+    pool.lend(True)
+    pool.offer([second])
+    pool.work()
+    assert not second.started, "it ran beside the first"
+    gate.set()
+    # By the thread that was busy: nobody else comes.
+    assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
+    pool.offer([third])
+    assert not third.started
+    pool.work()
+    assert third.at == threading.get_ident() and ended.acquire(timeout=30)
+    pool.close()
+
+
+def test_what_waits_when_a_pool_is_lent_no_more_is_begun(ended: threading.Semaphore) -> None:
+    pool = started(2, ended)
+    pool.lend(True)
+    pool.offer([running(), running()])
+    pool.lend(False)
+    assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
+    pool.close()
+
+
+class Feeds:
+    """Of what is handled here, who leases is this thread."""
+
+    @property
+    def taker(self) -> int:
+        return threading.get_ident()
+
+
 def test_with_one_place_whoever_leases_handles(ended: threading.Semaphore) -> None:
     threads, settled = [], threading.Event()
 
