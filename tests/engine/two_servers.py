@@ -180,6 +180,8 @@ class Director:
         self.ask("dead_letters", 9, id)
         self.ask("scan", 0, 1024)
         self.ask("hot", 0)
+        self.ask("scan", 0, 1 + pick % 4, "dead")
+        self.ask("paused", 0)
 
 
 def same(call: Call, told: object) -> bool:
@@ -190,8 +192,10 @@ def same(call: Call, told: object) -> bool:
         return False
     if call.name == "configure":
         return bool(told[:-1] == call.answer[:-1])
-    if call.name == "scan":
+    if call.name == "scan" and len(call.arguments) == 2:
         return sorted(messages(told[1:])) == sorted(messages(call.answer[1:]))
+    if call.name == "paused":
+        return sorted(told) == sorted(call.answer)
     if call.name == "hot":
         pairs = [sorted(zip(one[1::2], one[2::2], strict=True)) for one in (told, call.answer)]
         return pairs[0] == pairs[1]
@@ -329,6 +333,14 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def paused() -> list[Argument]:
         return list(rng.choices(KEYS, k=rng.choice([0, 1, 2])))
 
+    def restored() -> list[Argument]:
+        items: list[Argument] = []
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            state = rng.choice(["waiting", "waiting", "delayed", "backing_off", "held", "dead"])
+            time = START + rng.choice([0, 5, 90, 5_000])
+            items += [state, rng.choice([1, 1, 2, 3]), time, rng.choice(["", error()]), *message()]
+        return [rng.choice(["m", "n", "x"]), rng.choice([1, 20, 10**9]), *items]
+
     def resumed() -> list[Argument]:
         return rng.choice([[], list(KEYS), paused()])
 
@@ -354,6 +366,16 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         ("configure", ["THEN", "later"]),
         ("revoke", [5, "later"]),
         ("purge", ["all"]),
+        ("drop", ["force"]),
+        ("restore", ["m", 5]),
+        ("restore", ["", 5, "waiting", 1, 0, "", "p", 0, 0, 0]),
+        ("restore", ["m", 0, "waiting", 1, 0, "", "p", 0, 0, 0]),
+        ("restore", ["w", 5, "leased", 1, 0, "", "p", 0, 0, 0]),
+        ("restore", ["w", 5, "held", 0, 0, "", "p", 0, 0, 0]),
+        ("restore", ["w", 5, "held", 1, 10**16, "", "p", 0, 0, 0]),
+        ("restore", ["w", 5, "held", 1, 0, "", "p", 0, 0, 1, "DELAY", 1]),
+        ("scan", [0, 5, "all"]),
+        ("paused", []),
         ("pause", ["", "a"]),
         ("scan", ["x", 1]),
         ("explain", ["lane", "a", 1]),
@@ -385,6 +407,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "seal": (1, list),
         "reopen": (5, list),
         "purge": (1, lambda: [rng.choice(["pending", "dead"])]),
+        "restore": (3, restored),
+        "drop": (1, lambda: rng.choice([[], ["FORCE"]])),
     }
     steps: list[Step] = []
     operated = {name: on(name) for name in ("cancel", "revoke", "retry", "skip", "bury", "requeue")}

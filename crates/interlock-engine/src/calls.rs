@@ -424,7 +424,7 @@ impl Queue {
     }
 
     /// A wait is over without what was waited for.
-    fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
+    pub fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
         if self.waiting.get(order).is_some_and(|waiter| matches!(waiter.want, Want::Room(_))) {
             self.put_again(order, true, cx);
             return;

@@ -53,6 +53,8 @@ functions! {
     Bury "bury" Operate
     Requeue "requeue" Operate
     Purge "purge" Operate
+    Restore "restore" Operate
+    Drop "drop" Operate
     Pause "pause" Operate
     Resume "resume" Operate
     Seal "seal" Operate
@@ -60,6 +62,7 @@ functions! {
     Stats "stats" Read
     Peek "peek" Read
     Scan "scan" Read
+    Paused "paused" Read
     DeadLetters "dead_letters" Read
     Hot "hot" Read
     Explain "explain" Read

@@ -44,8 +44,10 @@
 
 mod args;
 mod calls;
+mod carry;
 mod consumers;
 mod declare;
+mod drop;
 mod dump;
 #[cfg(target_os = "linux")]
 pub mod durable;
@@ -80,6 +82,7 @@ pub use shared::{Journal, Settings};
 pub use waiting::{Served, Ticket};
 
 use args::{refuse, Read};
+use drop::Dropped;
 use limits::MAX_NAME;
 use queue::Queue;
 use shared::{Cell, Context, Shared};
@@ -103,6 +106,8 @@ type Names = HashMap<Box<[u8]>, Cell, foldhash::fast::RandomState>;
 /// Queues by name, and the functions on them.
 pub struct Engine {
     queues: RwLock<Names>,
+    /// What is kept for a while of queues that were dropped. Locked behind `queues`.
+    dropped: Mutex<HashMap<Box<[u8]>, Dropped, foldhash::fast::RandomState>>,
     shared: Shared,
 }
 
@@ -119,7 +124,7 @@ impl Engine {
         let memory = AtomicU64::new(settings.memory);
         let first_alarm = AtomicU64::new(Time::MAX);
         let shared = Shared { settings, memory, used, alarms, first_alarm, tickets };
-        Engine { queues: RwLock::default(), shared }
+        Engine { queues: RwLock::default(), dropped: Mutex::default(), shared }
     }
 
     /// Makes one call. `key` is the one key of the call, if it has one.
@@ -211,6 +216,11 @@ impl Engine {
             _ => self.cell(name),
         };
         let queue = cell.lock_arc();
+        if queue.dropped && function.class() != Class::Read {
+            drop(queue);
+            let (cell, queue) = self.taken_up(name);
+            return Ok(Held { engine: self, cell, queue });
+        }
         Ok(Held { engine: self, cell, queue })
     }
 
@@ -222,7 +232,13 @@ impl Engine {
         if let Some(cell) = self.queues.read().get(name) {
             return cell.clone();
         }
-        self.queues.write().entry(name.into()).or_insert_with(|| self.fresh(name)).clone()
+        let mut queues = self.queues.write();
+        let made =
+            queues.entry(name.into()).or_insert_with(|| match self.dropped.lock().remove(name) {
+                Some(dropped) => dropped.cell,
+                None => self.fresh(name),
+            });
+        made.clone()
     }
 
     /// When `tick` is next worth calling; `None`: nobody waits.
@@ -242,7 +258,8 @@ impl Engine {
                 .collect()
         };
         for name in due {
-            let cell = self.cell(&name);
+            // It may have been dropped meanwhile.
+            let Some(cell) = self.queues.read().get(&name).cloned() else { continue };
             let queue = cell.lock_arc();
             let mut held = Held { engine: self, cell, queue };
             held.within(now, None, served, |queue, cx| queue.tick(cx));
@@ -289,7 +306,8 @@ impl Engine {
             "purged" => queue.replay_purged(args, &mut cx),
             "state" => queue.replace(args),
             "forgotten" => {
-                *queue = Queue { counted: queue.counted, ..Queue::new(name, Durability::None) };
+                let fresh = Queue::new(name, Durability::None);
+                *queue = Queue { counted: queue.counted, dropped: true, ..fresh };
                 self.queues.write().remove(name);
                 Ok(())
             }
@@ -305,7 +323,7 @@ impl Engine {
 
     /// What has to be known of a queue outside its lock.
     fn after(&self, queue: &mut Queue) {
-        let weight = queue.total_weight();
+        let weight = if queue.dropped { queue.consumers.weight() } else { queue.total_weight() };
         if weight != queue.counted {
             // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.
             let more = weight.wrapping_sub(queue.counted);
@@ -372,7 +390,7 @@ impl Held<'_> {
         if function.class() == Class::Read {
             return Ok(());
         }
-        let growing = matches!(function, Function::Put | Function::Requeue);
+        let growing = matches!(function, Function::Put | Function::Requeue | Function::Restore);
         journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
     }
 
@@ -395,6 +413,9 @@ impl Held<'_> {
             caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some())
         {
             shared.tickets.lock().insert(ticket, self.cell.clone());
+        }
+        if self.queue.dropped {
+            self.engine.let_go(&self.queue, &self.cell, now);
         }
         self.engine.after(&mut self.queue);
         result

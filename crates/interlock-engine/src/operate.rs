@@ -26,6 +26,8 @@ impl Queue {
             Function::Extend => self.extend(&mut from, cx, out),
             Function::Configure => return self.configure(&mut from, args, cx, out),
             Function::Purge => return self.purge(&mut from, args, cx, out),
+            Function::Restore => return self.restore(&mut from, args, cx, out),
+            Function::Drop => return self.drop_all(&mut from, cx, out),
             Function::Pause | Function::Resume => self.pause(function, &mut from, cx, out),
             Function::Seal | Function::Reopen => {
                 from.end()?;

@@ -1,4 +1,6 @@
-//! `il1_put`: messages read, room found, places given.
+//! `il1_put`: messages read, room found, places given. What `il1_restore` adds is in `restore`.
+
+mod restore;
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -36,6 +36,8 @@ pub struct Queue {
     /// Whether somebody has declared it.
     pub is_declared: bool,
     pub sealed: bool,
+    /// Nobody's any more, by `il1_drop`.
+    pub dropped: bool,
     pub consumers: Consumers,
     pub results: Results,
     pub waiting: Waiting,
@@ -64,6 +66,7 @@ impl Queue {
             declared,
             is_declared: false,
             sealed: false,
+            dropped: false,
             consumers: Consumers::default(),
             waiting: Waiting::default(),
             weight: 0,

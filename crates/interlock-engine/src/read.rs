@@ -2,7 +2,7 @@
 
 use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
-use interlock_core::queue::types::{State, Time};
+use interlock_core::queue::types::{RetryPart, State, Time};
 
 use crate::args::{Args, Read, Reader};
 use crate::declare::then_name;
@@ -42,8 +42,15 @@ impl Queue {
             Function::Scan => {
                 let cursor = cursor(&mut from)?;
                 let count = from.natural(1, MAX_BATCH as u64, || "count".into())?;
+                match from.more() {
+                    true => self.scan_dead(&mut from, cursor, count as usize, out)?,
+                    false => self.scan(cursor, count as usize, out),
+                }
+            }
+            Function::Paused => {
+                let _ = cursor(&mut from)?;
                 from.end()?;
-                self.scan(cursor, count as usize, out);
+                self.tell_paused(out);
             }
             Function::DeadLetters => self.dead_letters(&mut from, out)?,
             Function::Hot => {
@@ -270,8 +277,19 @@ fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
     };
     number("WINDOW", seen.window);
     number("BARRIER", seen.barrier.then_some(1));
-    number("RESULT", Some(seen.payload.result).filter(|&span| span > 0));
-    if let Some(retry) = seen.retry {
+    tell_kept(seen.payload.result, seen.retry, told);
+}
+
+/// What a put said that a dead letter keeps too.
+pub fn tell_kept(result: u64, retry: Option<&RetryPart>, told: &mut Strings) {
+    let mut number = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            told.text(name.as_bytes());
+            told.number(value);
+        }
+    };
+    number("RESULT", Some(result).filter(|&span| span > 0));
+    if let Some(retry) = retry {
         number("ATTEMPTS", retry.attempts.map(|most| most.unwrap_or(0).into()));
         number("FIRST", retry.first);
         number("FACTOR", retry.factor.map(|factor| (factor * 1000.0).round() as u64));

@@ -147,6 +147,10 @@ impl Waiting {
         self.all.get(&order)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (&u64, &Waiter)> {
+        self.all.iter()
+    }
+
     pub fn of_ticket(&self, ticket: Ticket) -> Option<u64> {
         self.by_ticket.get(&ticket).copied()
     }

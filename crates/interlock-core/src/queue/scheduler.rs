@@ -32,6 +32,7 @@
 //! | `lease` | what a consumer says of a lease: ack, nack, reject, release, extend |
 //! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | what falls due |
+//! | `carry` | what is given of another queue that it replaces |
 //! | `look_up` | what can be asked without a change |
 //! | `dump`, `restore` | the whole of it as bytes, and back |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |

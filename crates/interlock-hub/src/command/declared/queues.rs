@@ -90,7 +90,8 @@ macro_rules! with_reading {
             function(concat!($by, "|il1_explain"), READ, "Why a message waits, or what stands on a key", "O(N) of the messages told", &[BY, WHAT, LIMIT]),
             function(concat!($by, "|il1_hot"), READ, "Keys, and how many messages stand on each", "O(N) of the lanes told", &[CURSOR]),
             function(concat!($by, "|il1_peek"), READ, "One unsettled message", "O(N) of its keys", &[ID]),
-            function(concat!($by, "|il1_scan"), READ, "Goes through the unsettled messages", "O(N) of the messages told", &[CURSOR, COUNT]),
+            function(concat!($by, "|il1_scan"), READ, "Goes through the unsettled messages, or the dead letters", "O(N) of the messages told", &[CURSOR, COUNT, ONE_KIND]),
+            function(concat!($by, "|il1_paused"), READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
             function(concat!($by, "|il1_dead_letters"), READ, "Messages that were given up", "O(N) of the dead letters looked at", &[COUNT, AFTER, ONE_KEY]),
             Command {
                 access: Access::None,
@@ -201,6 +202,14 @@ const FUNCTIONS: &[Command] = with_reading!(
             &[WHAT]
         ),
         function(
+            "fcall|il1_restore",
+            OPERATE,
+            "Puts messages of another queue with the attempts they had, or keeps dead letters",
+            "O(N) of their keys",
+            &[MARK, WINDOW, MESSAGE]
+        ),
+        function("fcall|il1_drop", OPERATE, "Removes a queue", "O(N) of what it holds", &[FORCE]),
+        function(
             "fcall|il1_pause",
             OPERATE,
             "Hands out nothing of a queue, or of keys",
@@ -219,6 +228,8 @@ const WAIT: Argument = Argument { name: "wait", kind: "integer", ..ARGUMENT };
 const COUNT: Argument = Argument { name: "count", kind: "integer", ..ARGUMENT };
 const DURATION: Argument = Argument { name: "duration", kind: "integer", ..ARGUMENT };
 const KIND: Argument = Argument { name: "kind", kind: "string", ..ARGUMENT };
+const ONE_KIND: Argument =
+    Argument { name: "what", kind: "string", flags: &["optional"], ..ARGUMENT };
 const SETTLEMENTS: Argument = Argument { flags: &["optional", "multiple"], ..SETTLEMENT };
 const MESSAGE: Argument =
     Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
@@ -229,6 +240,10 @@ const OPTION: Argument =
     Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
 const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
+const MARK: Argument = Argument { name: "mark", kind: "string", ..ARGUMENT };
+const WINDOW: Argument = Argument { name: "window", kind: "integer", ..ARGUMENT };
+const FORCE: Argument =
+    Argument { name: "force", kind: "string", flags: &["optional"], ..ARGUMENT };
 const WHAT: Argument = Argument { name: "what", kind: "string", ..ARGUMENT };
 const KEY: Argument =
     Argument { name: "key", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };

@@ -34,6 +34,12 @@ local function load_counters(q)
       c[i] = 0
     end
     c[N.due], c[N.result_due] = NEVER, NEVER
+    -- It may have been dropped a moment ago: its series go on.
+    local ended = redis.call('GET', q.ended)
+    if ended then
+      local seq, fence = string.match(ended, '^(%d+) (%d+)$')
+      c[N.seq], c[N.fence] = tonumber(seq), tonumber(fence)
+    end
   end
   q.counters, q.loaded, q.ahead = c, text, false
   return c

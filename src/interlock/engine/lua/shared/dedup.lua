@@ -35,6 +35,14 @@ local function remember(q, text, id)
   forget(q, 10)
 end
 
+-- It is known for so long, as that of a message which was settled now.
+local function know_for(q, text, id, window)
+  local known_until = digits(q.now + window)
+  set(hash(q, 'u'), text, id .. ' ' .. known_until)
+  redis.call('ZADD', q.uw, known_until, text)
+  q.counters[N.windows] = q.counters[N.windows] + 1
+end
+
 -- The message of a dedup string was settled: it is known until its window ends.
 local function forget_later(q, m)
   local text = m.extras and m.extras.DEDUP
@@ -45,10 +53,7 @@ local function forget_later(q, m)
   if window == 0 then
     set(hash(q, 'u'), text, false)
   else
-    local known_until = digits(q.now + window)
-    set(hash(q, 'u'), text, m.id .. ' ' .. known_until)
-    redis.call('ZADD', q.uw, known_until, text)
-    q.counters[N.windows] = q.counters[N.windows] + 1
+    know_for(q, text, m.id, window)
   end
   forget(q, 10)
 end

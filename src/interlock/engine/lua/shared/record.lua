@@ -12,6 +12,8 @@
 -- | L | leased | the token, in sixteen digits |
 -- | B, H, D | backing off, held, delayed | |
 --
+-- X is the state of a dead letter that is told as messages are; no record has it.
+--
 -- To write a record anew costs more than anything else of a lease. So those of plain messages say R all along,
 -- and the hash lt has the token of each that is leased; it does no more once the record is changed.
 
@@ -19,7 +21,7 @@ local EXTRAS, SHARES, BARRIER, OUTSIDE = 1, 2, 4, 8
 
 local STATES = {
   R = 'ready', P = 'ready', W = 'waiting', G = 'waiting',
-  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed',
+  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', X = 'dead',
 }
 
 -- Two bytes, most of them asked for often.

@@ -32,9 +32,11 @@ local function append(reply, list)
   end
 end
 
--- When a delay or a backoff ends, else ''.
+-- When a delay or a backoff ends, or it died, else ''.
 local function due_of(q, m)
-  if m.state == 'D' then
+  if m.state == 'X' then
+    return m.due
+  elseif m.state == 'D' then
     return redis.call('ZSCORE', q.due, 'd' .. m.id)
   elseif m.state == 'B' then
     return redis.call('ZSCORE', q.due, 'b' .. m.place)
