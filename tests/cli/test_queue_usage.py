@@ -18,7 +18,7 @@ from tests.hub.servers import free_port
 
 WORDS = """
 list stats watch hot peek explain revoke retry skip bury cancel pause resume seal reopen
-dead-letters requeue barrier purge export import
+dead-letters requeue barrier purge drop export import
 """
 NAMES = tuple(WORDS.split())
 IDS = {"revoke", "retry", "skip", "bury", "cancel"}

@@ -8,7 +8,7 @@ from tests.engine.model import BACKING_OFF, DEFAULTS, HELD, POLICY, Entry, Refus
 from tests.engine.model_read import ReadModel
 
 KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", *POLICY)
-Item = tuple[str, int, int, str, Spec]
+Item = tuple[str, str, int, int, str, Spec]
 
 
 class CarriedModel(ReadModel):
@@ -35,32 +35,45 @@ class CarriedModel(ReadModel):
         return [str(int(goes)), *map(str, there)]
 
     def restore(self, arguments: list[str]) -> list[str]:
-        mark, window, *rest = arguments
+        window, *rest = arguments
         items = list(_items(rest))
+        marks = {item[0] for item in items}
+        if any(dict(item[5].options).get("DEDUP") in marks for item in items):
+            raise Refused("BADARG")
         self.apply_due()
-        if self.known(mark) is not None:
-            return []
-        new: dict[str | int, Spec] = {}
-        for at, (state, _, _, _, spec) in enumerate(items):
-            name = dict(spec.options).get("DEDUP")
-            if state != "dead" and self.known(name) is None:
-                new.setdefault(at if name is None else name, spec)
-        if new:
-            self.room(len(new), sum(len(spec.payload) for spec in new.values()))
-        dead = sum(item[0] == "dead" for item in items)
+        seen: set[str] = set()
+        new: list[Item] = []
+        for item in items:
+            names = {item[0], *self._names(item)}
+            if all(self.known(name) is None for name in names) and not names & seen:
+                new.append(item)
+                seen |= names
+            seen.add(item[0])
+        queued = [item[5].payload for item in new if item[1] != "dead"]
+        if queued:
+            self.room(len(queued), len("".join(queued)))
+        dead = len(new) - len(queued)
         if dead and len(self.dead) + dead > int(self.options["MAXDEAD"]):
             raise Refused("FULL")
         reply: list[str] = []
         for item in items:
-            known = self.known(dict(item[4].options).get("DEDUP"))
-            if item[0] != "dead" and known is not None:
+            known = [self.known(name) for name in (item[0], *self._names(item))]
+            found = next((id for id in known if id is not None), None)
+            if found is not None:
                 self.counts["deduplicated"] += 1
-                reply += [str(known), "known"]
+                became = "known"
             else:
-                entry, became = self._restore_one(*item)
-                reply += [str(entry.id), became]
-        self.named[mark] = int(reply[0]), self.now + int(window)
+                entry, became = self._restore_one(*item[1:])
+                found = entry.id
+            if known[0] is None:
+                self.named[item[0]] = found, self.now + int(window)
+            reply += [str(found), became]
         return reply
+
+    def _names(self, item: Item) -> list[str]:
+        """Its dedup string; a dead letter has none."""
+        name = dict(item[5].options).get("DEDUP")
+        return [] if name is None or item[1] == "dead" else [name]
 
     def scan_dead(self, count: int) -> list[str]:
         reply = [str(self.dead[count - 1].id) if len(self.dead) >= count else "0"]
@@ -99,12 +112,12 @@ class CarriedModel(ReadModel):
 def _items(rest: list[str]) -> list[Item]:
     items = []
     while rest:
-        state, attempt, time, error, payload, *counts = rest[:8]
+        mark, state, attempt, time, error, payload, *counts = rest[:9]
         exclusive, shared, options = map(int, counts)
-        named = rest[8 : 8 + exclusive + shared]
-        rest = rest[8 + exclusive + shared :]
+        named = rest[9 : 9 + exclusive + shared]
+        rest = rest[9 + exclusive + shared :]
         pairs = tuple((rest[2 * at], rest[2 * at + 1]) for at in range(options))
         rest = rest[2 * options :]
         spec = Spec(payload, tuple(named[:exclusive]), tuple(named[exclusive:]), pairs)
-        items.append((state, int(attempt), int(time), error, spec))
+        items.append((mark, state, int(attempt), int(time), error, spec))
     return items

@@ -270,10 +270,11 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             options = tuple(one for one in found.options if one[0] != "DELAY")
             message = Spec(found.payload, found.keys, found.shared, options)
             error = rng.choice(["", "broken"])
-            return [state, str(rng.choice([1, 1, 2, 3])), time, error, *message.arguments()]
+            mark = rng.choice(["m", "n", "o", "x", str(rng.randrange(99))])
+            return [mark, state, str(rng.choice([1, 1, 2, 3])), time, error, *message.arguments()]
 
         items = [part for _ in range(rng.choice([1, 1, 2, 5])) for part in item()]
-        return [rng.choice(["m", "n", "x"]), str(rng.choice([1, 20, 1_000_000])), *items]
+        return [str(rng.choice([1, 20, 1_000_000])), *items]
 
     def operation() -> tuple[str, int, list[str]]:
         name = rng.choice(list(OPERATIONS))

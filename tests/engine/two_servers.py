@@ -338,8 +338,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         for _ in range(rng.choice([1, 1, 2, 5])):
             state = rng.choice(["waiting", "waiting", "delayed", "backing_off", "held", "dead"])
             time = START + rng.choice([0, 5, 90, 5_000])
-            items += [state, rng.choice([1, 1, 2, 3]), time, rng.choice(["", error()]), *message()]
-        return [rng.choice(["m", "n", "x"]), rng.choice([1, 20, 10**9]), *items]
+            mark = rng.choice(["m", "n", "x", rng.randrange(99)])
+            items += [mark, state, rng.choice([1, 1, 2, 3]), time, rng.choice(["", error()]), *message()]
+        return [rng.choice([1, 20, 10**9]), *items]
 
     def resumed() -> list[Argument]:
         return rng.choice([[], list(KEYS), paused()])
@@ -367,13 +368,13 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         ("revoke", [5, "later"]),
         ("purge", ["all"]),
         ("drop", ["force"]),
-        ("restore", ["m", 5]),
-        ("restore", ["", 5, "waiting", 1, 0, "", "p", 0, 0, 0]),
-        ("restore", ["m", 0, "waiting", 1, 0, "", "p", 0, 0, 0]),
-        ("restore", ["w", 5, "leased", 1, 0, "", "p", 0, 0, 0]),
-        ("restore", ["w", 5, "held", 0, 0, "", "p", 0, 0, 0]),
-        ("restore", ["w", 5, "held", 1, 10**16, "", "p", 0, 0, 0]),
-        ("restore", ["w", 5, "held", 1, 0, "", "p", 0, 0, 1, "DELAY", 1]),
+        ("restore", [5]),
+        ("restore", [5, "", "waiting", 1, 0, "", "p", 0, 0, 0]),
+        ("restore", [0, "w", "waiting", 1, 0, "", "p", 0, 0, 0]),
+        ("restore", [5, "w", "leased", 1, 0, "", "p", 0, 0, 0]),
+        ("restore", [5, "w", "held", 0, 0, "", "p", 0, 0, 0]),
+        ("restore", [5, "w", "held", 1, 10**16, "", "p", 0, 0, 0]),
+        ("restore", [5, "w", "held", 1, 0, "", "p", 0, 0, 1, "DELAY", 1]),
         ("scan", [0, 5, "all"]),
         ("paused", []),
         ("pause", ["", "a"]),

@@ -377,6 +377,10 @@ class AsyncRemoteQueue(Generic[T]):
         self._handle.check_purge(what)
         return await self._run(lambda seat: self._handle.operations.purge(seat, what))
 
+    async def drop(self, force: bool = False) -> bool:
+        """See ``RemoteQueue.drop``."""
+        return await self._run(lambda seat: self._handle.operations.drop(seat, force))
+
     async def join(self, timeout: Seconds | None = None) -> None:
         """See ``RemoteQueue.join``."""
         until = self._handle.until("join()", True, timeout)

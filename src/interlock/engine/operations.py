@@ -11,9 +11,10 @@ from interlock.engine import wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow, Nap
+from interlock.engine.records import dropped
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
-from interlock.errors import EngineUnavailable, Full, NotDrained, ShutDown
+from interlock.errors import EngineUnavailable, Full, InterlockError, NotDrained, ShutDown
 from interlock.message import HotKey, Kind
 
 R = TypeVar("R")
@@ -274,6 +275,20 @@ class Operations:
         while count := int((yield from self.call(seat, "purge", what))[0]):
             purged += count
         return purged
+
+    def drop(self, seat: Seat[Any], force: bool) -> Flow[bool]:
+        """Removes the queue, undeclared: to declare it would make it first."""
+        words = ("FORCE",) if force else ()
+        reply = yield from self.engine.call(seat, "drop", self.key, *words)
+        found = dropped(reply)
+        if found.unsettled and not found.gone:
+            raise InterlockError(
+                f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, {found.leased:,} "
+                "of them leased; drop(force=True) loses them"
+            )
+        # Whoever uses this handle further makes the queue as it declares it.
+        self.declaration.forget()
+        return found.gone
 
     # -- How calls are made -------------------------------------------------------------------
 

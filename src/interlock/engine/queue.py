@@ -366,6 +366,17 @@ class RemoteQueue(Generic[T]):
         self._handle.check_purge(what)
         return self._run(lambda seat: self._handle.operations.purge(seat, what))
 
+    def drop(self, force: bool = False) -> bool:
+        """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.
+
+        With ``force`` also its unsettled messages; their leases are lost. Whoever uses the queue
+        afterwards makes it anew; no id and no token comes again. False: there was no such queue.
+
+        Raises:
+            InterlockError: messages are unsettled, and ``force`` was not given; says how many.
+        """
+        return self._run(lambda seat: self._handle.operations.drop(seat, force))
+
     def join(self, timeout: Seconds | None = None) -> None:
         """Waits until nothing is unsettled; it looks again and again, at most each second.
 

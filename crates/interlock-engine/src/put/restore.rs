@@ -1,5 +1,6 @@
 //! `il1_restore`: messages of another queue, with the attempts they had, and its dead letters.
 
+use hashbrown::HashSet;
 use interlock_core::queue::carry::Stands;
 use interlock_core::queue::types::{State, Time};
 
@@ -8,6 +9,8 @@ use crate::shared::Context;
 
 /// How an item stood, beside the message itself.
 struct Stood<'a> {
+    /// By which it is known when it is restored again.
+    mark: Cow<'a, str>,
     state: &'a [u8],
     attempt: u32,
     time: Time,
@@ -21,7 +24,7 @@ impl Stood<'_> {
 }
 
 impl Queue {
-    /// Restores all, or none; nothing if the mark is known, for then they were restored before.
+    /// Restores all that is not known, or none.
     pub fn restore<A: Args + ?Sized>(
         &mut self,
         from: &mut Reader<'_, A>,
@@ -29,51 +32,56 @@ impl Queue {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let mark = from.text(MAX_TEXT, || "mark".into())?;
-        if mark.is_empty() {
-            return from.bad(|| "mark".into(), "is empty");
-        }
-        let mark = to_text(mark);
         let window = from.natural(1, MAX_SPAN, || "window".into())?;
         let (all, stood) = read(from)?;
         self.begin(cx);
-        if self.scheduler.known(&mark).is_some() {
-            reply::array(out, 0);
-            return Ok(());
-        }
         self.has_room(&all, &stood, cx)?;
         reply::array(out, 2 * stood.len());
-        let mut first = None;
         for (message, stood) in all.list.iter().zip(&stood) {
-            let known = message.dedup().filter(|_| !stood.is_dead());
-            let (id, became) = match known.and_then(|name| self.scheduler.known(name)) {
+            let (id, became) = match self.known_by(message, stood) {
                 Some(id) => {
                     self.scheduler.deduplicated();
                     (id, "known")
                 }
                 None => self.carry_in(&all, message, stood),
             };
+            if self.scheduler.known(&stood.mark).is_none() {
+                self.scheduler.know(&stood.mark, id, window);
+            }
             reply::number(out, id);
             reply::text(out, became.as_bytes());
-            first.get_or_insert(id);
         }
-        self.scheduler.know(&mark, first.expect("there is one at least"), window);
         cx.record_call(self, "restore", args);
         Ok(())
+    }
+
+    /// The message that it was restored as before, or that has its dedup string.
+    fn known_by(&self, message: &Message<'_>, stood: &Stood<'_>) -> Option<u64> {
+        let name = message.dedup().filter(|_| !stood.is_dead());
+        let known = |name: &str| self.scheduler.known(name);
+        known(&stood.mark).or_else(|| name.and_then(known))
     }
 
     fn has_room(&self, all: &Messages<'_>, stood: &[Stood<'_>], cx: &Context<'_>) -> Read<()> {
         let mut names: HashMap<&str, (), foldhash::fast::RandomState> = HashMap::default();
         let (mut count, mut dead, mut bytes, mut weight) = (0u64, 0u64, 0u64, 0u64);
         for (message, stood) in all.list.iter().zip(stood) {
+            if self.known_by(message, stood).is_some() {
+                continue;
+            }
+            let name = message.dedup().filter(|_| !stood.is_dead());
+            let again = |name: &str| names.contains_key(name);
+            let is_known = again(&stood.mark) || name.is_some_and(again);
+            names.insert(&stood.mark, ());
+            if is_known {
+                continue;
+            }
+            if let Some(name) = name {
+                names.insert(name, ());
+            }
             if stood.is_dead() {
                 dead += 1;
             } else {
-                let known =
-                    |name| self.scheduler.known(name).is_some() || names.insert(name, ()).is_some();
-                if message.dedup().is_some_and(known) {
-                    continue;
-                }
                 count += 1;
                 bytes += message.payload.len() as u64;
             }
@@ -120,7 +128,7 @@ impl Queue {
             window: said.window,
             ..Put::default()
         };
-        let Stood { state, attempt, time, error } = *stood;
+        let Stood { state, attempt, time, error, .. } = *stood;
         let error = to_text(error);
         let stands = match state {
             b"dead" => {
@@ -159,12 +167,30 @@ fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<(Messages<'a>, V
         }
         all.list.push(message);
         if !from.more() {
-            return Ok((all, list));
+            break;
         }
+    }
+    match named_as_mark(&all, &list) {
+        Some(at) => from.bad(|| format!("messages[{}].DEDUP", at + 1), "is a mark"),
+        None => Ok((all, list)),
     }
 }
 
+/// A message that names a mark as its dedup string.
+fn named_as_mark(all: &Messages<'_>, list: &[Stood<'_>]) -> Option<usize> {
+    let marks: HashSet<&str, foldhash::fast::RandomState> =
+        list.iter().map(|stood| &*stood.mark).collect();
+    let named = |message: &Message<'_>| message.dedup().is_some_and(|name| marks.contains(name));
+    all.list.iter().position(named)
+}
+
 fn stood<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Stood<'a>> {
+    let what = || format!("messages[{i}].mark");
+    let mark = from.text(MAX_TEXT, what)?;
+    if mark.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    let mark = to_text(mark);
     let what = || format!("messages[{i}].state");
     let state = from.take(what)?;
     if ![&b"waiting"[..], b"delayed", b"backing_off", b"held", b"dead"].contains(&state) {
@@ -173,5 +199,5 @@ fn stood<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Stood
     let attempt = from.natural(1, MAX_COUNT, || format!("messages[{i}].attempt"))? as u32;
     let time = from.natural(0, MAX_TIME, || format!("messages[{i}].time"))?;
     let error = from.text(MAX_TEXT, || format!("messages[{i}].error"))?;
-    Ok(Stood { state, attempt, time, error })
+    Ok(Stood { mark, state, attempt, time, error })
 }

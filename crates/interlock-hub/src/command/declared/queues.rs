@@ -206,7 +206,7 @@ const FUNCTIONS: &[Command] = with_reading!(
             OPERATE,
             "Puts messages of another queue with the attempts they had, or keeps dead letters",
             "O(N) of their keys",
-            &[MARK, WINDOW, MESSAGE]
+            &[WINDOW, MESSAGE]
         ),
         function("fcall|il1_drop", OPERATE, "Removes a queue", "O(N) of what it holds", &[FORCE]),
         function(
@@ -240,7 +240,6 @@ const OPTION: Argument =
     Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
 const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
-const MARK: Argument = Argument { name: "mark", kind: "string", ..ARGUMENT };
 const WINDOW: Argument = Argument { name: "window", kind: "integer", ..ARGUMENT };
 const FORCE: Argument =
     Argument { name: "force", kind: "string", flags: &["optional"], ..ARGUMENT };

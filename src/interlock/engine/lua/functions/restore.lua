@@ -1,8 +1,8 @@
--- il1_restore: mark window item...
---   item: state attempt time error, then a message as il1_put takes it
+-- il1_restore: window item...
+--   item: mark state attempt time error, then a message as il1_put takes it
 -- Puts messages of another queue as they stood there, with the attempts they had, and keeps its dead
--- letters. The mark is known for `window` as the dedup string of a settled message is: a call that is made
--- again does nothing, and answers nothing. Else answers for each its id, and how it stands, or `known`.
+-- letters. A mark is known for `window`, as the dedup string of a settled message is: what is restored
+-- again is not put again. Answers for each its id, and how it stands, or `known`.
 -- Into a sealed queue too. No allow-oom: a full server takes nothing new.
 
 local STANDS = {
@@ -11,16 +11,20 @@ local STANDS = {
 }
 
 local function take_item(from, i)
+  local mark = take_text(from, MAX_TEXT, 'messages[%d].mark', i)
+  if mark == '' then
+    bad(from, 'messages[%d].mark', i, 'is empty')
+  end
   local state = take_word(from, STANDS, 'messages[%d].state', i)
   local attempt = take_whole(from, 1, MAX_COUNT, 'messages[%d].attempt', i)
   local time = take_whole(from, 0, MAX_TIME, 'messages[%d].time', i)
   local text = take_text(from, MAX_TEXT, 'messages[%d].error', i)
   local m, keys = take_message(from, i)
-  return { state = state, attempt = attempt, time = time, text = text, m = m }, keys
+  return { mark = mark, state = state, attempt = attempt, time = time, text = text, m = m }, keys
 end
 
 local function take_items(from)
-  local items, messages, keys = {}, {}, 0
+  local items, marks, keys = {}, {}, 0
   repeat
     local i = #items + 1
     if i > MAX_BATCH then
@@ -34,12 +38,39 @@ local function take_items(from)
     if item.m.delay > 0 then
       bad(from, 'messages[%d].DELAY', i, 'is told by state and time')
     end
-    items[i] = item
-    if item.state ~= 'dead' then
-      messages[#messages + 1] = item.m
-    end
+    items[i], marks[i] = item, item.mark
   until not more(from)
-  return items, messages
+  local marked = {}
+  for i = 1, #marks do
+    marked[marks[i]] = true
+  end
+  for i = 1, #items do
+    local extras = items[i].m.extras
+    if extras and extras.DEDUP and marked[extras.DEDUP] then
+      bad(from, 'messages[%d].DEDUP', i, 'is a mark')
+    end
+  end
+  return items, marks
+end
+
+-- The items that no mark and no dedup string knows: messages, their bytes, and how many dead letters.
+local function unknown_ones(q, items, names)
+  local messages, of, dead = {}, {}, 0
+  for i = 1, #items do
+    local item = items[i]
+    item.first = of[item.mark]
+    item.known = not item.first and known_id(q, item.mark)
+    of[item.mark] = of[item.mark] or item
+    if not item.first and not item.known then
+      if item.state == 'dead' then
+        dead = dead + 1
+      else
+        messages[#messages + 1] = item.m
+      end
+    end
+  end
+  local fresh, bytes = new_ones(q, messages, names)
+  return fresh, bytes, dead
 end
 
 local function check_room(q, from, fresh, bytes, dead)
@@ -124,27 +155,20 @@ local function restore_dead(q, item)
 end
 
 register('restore', {}, function(q, from)
-  local mark = take_text(from, MAX_TEXT, 'mark')
-  if mark == '' then
-    bad(from, 'mark', 0, 'is empty')
-  end
   local window = take_whole(from, 1, MAX_SPAN, 'window')
-  local items, messages = take_items(from)
+  local items, marks = take_items(from)
   local c = begin(q)
-  if known_id(q, mark) then
-    commit(q)
-    return {}
-  end
-  local fresh, bytes = new_ones(q, messages, from.names)
-  check_room(q, from, fresh, bytes, #items - #messages)
+  prefetch(hash(q, 'u'), marks)
+  local fresh, bytes, dead = unknown_ones(q, items, from.names)
+  check_room(q, from, fresh, bytes, dead)
   widen(q)
   look_at_lanes(q, fresh)
   local reply = {}
   for i = 1, #items do
     local item, became = items[i], 'dead'
     local m = item.m
-    local known = item.state ~= 'dead' and (m.known or m.first and m.first.id)
-    if known then
+    local id = item.known or item.first and item.first.id or m.known or m.first and m.first.id
+    if id then
       became = 'known'
       c[N.deduplicated] = c[N.deduplicated] + 1
     elseif item.state == 'dead' then
@@ -152,10 +176,13 @@ register('restore', {}, function(q, from)
     else
       became = restore_message(q, item)
     end
-    reply[2 * i - 1], reply[2 * i] = known or m.id, became
+    item.id = id or m.id
+    if not item.known and not item.first then
+      remember(q, item.mark, item.id)
+      know_for(q, item.mark, item.id, window)
+    end
+    reply[2 * i - 1], reply[2 * i] = item.id, became
   end
-  remember(q, mark, reply[1])
-  know_for(q, mark, reply[1], window)
   commit(q)
   return reply
 end)
