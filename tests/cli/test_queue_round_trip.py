@@ -1,4 +1,4 @@
-"""A queue that is carried from one engine to another, and on: what is exported there is the same."""
+"""A queue that is carried from one engine to another: what is exported there is the same."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def handle(queue: RemoteQueue[bytes], choose: random.Random) -> None:
 
 
 def carried(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What must be the same everywhere: all but ids, and places, of which the order is that of lines.
-    How a put was counted, and how safely a queue is stored, is each engine's own."""
+    """What must be the same everywhere: all but ids, and places, whose order is that of the lines.
+    What was counted, and how safely a queue is stored, is each engine's own."""
     head, *rest = lines
     options = {name: value for name, value in head["options"].items() if name != "durability"}
     found: list[dict[str, Any]] = [{"options": options, "paused": head["paused"]}]

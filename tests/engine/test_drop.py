@@ -14,17 +14,13 @@ from interlock.engine.client import Client, connect
 from interlock.engine.queue import RemoteQueue
 from interlock.errors import InterlockError, LeaseLost, OptionsMismatch, ResultGone
 from interlock.retry import Retry
-from tests.engine.calls import Queue
+from tests.engine.calls import Queue, message
 from tests.engine.timed import TimedQueue
 from tests.hub.servers import needs_hub
 
-PLAIN = ["", 0, 0, "p", 0, 0, 0]
-
 
 @pytest.fixture(params=["redis", "hub", "memory"])
-def client(
-    request: pytest.FixtureRequest, engine_port: int
-) -> Iterator[Client]:
+def client(request: pytest.FixtureRequest, engine_port: int) -> Iterator[Client]:
     if request.param == "hub":
         needs_hub()
         with interlock.Hub(port=0) as hub, connect(f"interlock://127.0.0.1:{hub.port}") as opened:
@@ -61,10 +57,11 @@ def test_nothing_of_it_is_left(filled: RemoteQueue[bytes], client: Client) -> No
     assert filled.drop() is False
     other = client.queue(filled.name, bytes, maxsize=3)
     stats = other.stats()
-    assert (stats.unsettled, stats.dead, stats.puts, stats.paused) == (0, 0, 0, 0)
+    assert (stats.unsettled, stats.dead, stats.puts) == (0, 0, 0)
     # Its dedup string is not known, and the first handle's declaration is not that of now.
     other.put(b"new", dedup="d")
-    assert other.get(timeout=10).payload == b"new"
+    with other.get(timeout=10) as payload:
+        assert payload == b"new"
     with pytest.raises(OptionsMismatch):
         filled.put(b"a")
 
@@ -84,7 +81,12 @@ def test_a_lease_of_it_is_lost(filled: RemoteQueue[bytes]) -> None:
 def test_who_waits_for_work_gets_what_is_put_then(filled: RemoteQueue[bytes]) -> None:
     filled.pause()
     taken: list[bytes] = []
-    thread = threading.Thread(target=lambda: taken.append(filled.get(timeout=30).payload))
+
+    def take() -> None:
+        with filled.get(timeout=30) as payload:
+            taken.append(payload)
+
+    thread = threading.Thread(target=take)
     thread.start()
     # It may not wait yet: then it comes to the queue that is new.
     filled.drop(force=True)
@@ -129,7 +131,7 @@ def test_nothing_stays_on_a_redis_but_what_expires(queue: Queue) -> None:
 
 
 def test_a_reply_that_is_asked_for_again_is_the_first_one(queue: Queue) -> None:
-    queue.put(["p", 1, 0, 0, "a"])
+    queue.put(message("p", ["a"]))
     put = queue.call("put", "me", 1, 0, "p", 0, 0, 0)
     leased = queue.call("lease", "you", 1, 0, 9, 60_000_000, "any")
     queue.call("drop", "FORCE")
@@ -140,10 +142,10 @@ def test_a_reply_that_is_asked_for_again_is_the_first_one(queue: Queue) -> None:
 
 def test_no_number_comes_again_while_the_clock_stands(timed: TimedQueue) -> None:
     """A burst of puts is ahead of the time, and so may be what was dropped."""
-    before = timed.put(*[["p", 0, 0, 0]] * 50)
+    before = timed.put(*[message("p")] * 50)
     tokens = [timed.lease(1).token for _ in range(20)]
     timed.call("drop", "FORCE")
-    after = timed.put(["p", 0, 0, 0])
+    after = timed.put(message("p"))
     assert int(after[0]) == int(before[-1]) + 1
     assert int(timed.lease().token) == int(tokens[-1]) + 1
 
@@ -153,7 +155,8 @@ def test_a_durable_queue_stays_dropped_over_a_restart(tmp_path: Path) -> None:
     name = "orders"
 
     def started() -> interlock.Hub:
-        return interlock.Hub(port=0, journal=str(tmp_path), durability="always")
+        settings = {"queues.journal": str(tmp_path), "queues.durability": "always"}
+        return interlock.Hub(port=0, **settings)
 
     with started() as hub, connect(f"interlock://127.0.0.1:{hub.port}") as client:
         queue = client.queue(name, bytes)

@@ -338,8 +338,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         for _ in range(rng.choice([1, 1, 2, 5])):
             state = rng.choice(["waiting", "waiting", "delayed", "backing_off", "held", "dead"])
             time = START + rng.choice([0, 5, 90, 5_000])
-            mark = rng.choice(["m", "n", "x", rng.randrange(99)])
-            items += [mark, state, rng.choice([1, 1, 2, 3]), time, rng.choice(["", error()]), *message()]
+            mark = rng.choice(["m", "n", "x", str(rng.randrange(99))])
+            text = rng.choice(["", error()])
+            items += [mark, state, rng.choice([1, 1, 2, 3]), time, text, *message()]
         return [rng.choice([1, 20, 10**9]), *items]
 
     def resumed() -> list[Argument]:

@@ -257,6 +257,10 @@ def test_a_right_is_to_functions_by_their_class(guarded: interlock.Hub) -> None:
         put(client, "x")
         with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_purge'"):
             fcall(client, "purge", "pending")
+        with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_drop'"):
+            fcall(client, "drop", "FORCE")
+        with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_restore'"):
+            fcall(client, "restore", 9, "m", "waiting", 7, 0, "", "x", 0, 0, 0)
         assert fcall(client, "configure", "MAXSIZE", 5)
         with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_configure' .* REPLACE"):
             fcall(client, "configure", "REPLACE", "MAXSIZE", 6)

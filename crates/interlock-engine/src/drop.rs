@@ -5,7 +5,8 @@
 //! (clause 8): those follow the time, but a burst of puts is ahead of it. A queue of this name that is
 //! made meanwhile goes on from there. Calls that wait make it anew at once, as they make one that never was.
 //!
-//! In a journal the queue is `forgotten`. If it is made anew with something kept, that is its `state`.
+//! In a journal a `drop` is the call itself, and what is kept stands in a snapshot too; the queue is
+//! `forgotten` when nothing is kept any longer, or when it is made anew as one that is not durable.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, RawMutex};
 
 use crate::args::{Args, Read, Reader};
+use crate::declare::Durability;
 use crate::limits::KEPT;
 use crate::queue::Queue;
 use crate::reply;
-use crate::shared::{Cell, Context};
+use crate::shared::{Cell, Context, Shared};
 use crate::waiting::Want;
 use crate::Engine;
 
@@ -46,10 +48,19 @@ impl Queue {
         reply::digit(out, u8::from(existed && goes));
         there.iter().for_each(|&count| reply::number(out, count));
         if goes {
-            cx.record(self, "forgotten", &[]);
+            if existed {
+                cx.record(self, "drop", &[]);
+                self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
+            }
             self.start_afresh(cx);
         }
         Ok(())
+    }
+
+    /// The same, as a journal tells of it.
+    pub fn replay_drop(&mut self, cx: &mut Context<'_>) {
+        self.in_journal = true;
+        self.start_afresh(cx);
     }
 
     fn start_afresh(&mut self, cx: &mut Context<'_>) {
@@ -57,23 +68,29 @@ impl Queue {
         let old = std::mem::replace(self, fresh);
         self.scheduler.go_on_from(old.scheduler.series());
         (self.consumers, self.waiting) = (old.consumers, old.waiting);
-        (self.counted, self.alarm) = (old.counted, old.alarm);
+        (self.counted, self.alarm, self.in_journal) = (old.counted, old.alarm, old.in_journal);
         for order in self.waiting.for_results() {
             self.end_wait(order, cx);
         }
         self.dropped = self.waiting.is_empty();
         if !self.dropped {
+            self.is_back(cx.shared);
             self.scheduler.pass(cx.now);
-            self.record_state(cx);
         }
     }
 
-    /// A durable queue that is not empty in all that it keeps says so first.
-    fn record_state(&self, cx: &Context<'_>) {
-        if self.is_durable() && cx.shared.settings.journal.is_some() {
-            let mut state = Vec::new();
-            self.dump(&mut state);
-            cx.record(self, "state", &[&state]);
+    /// It is somebody's again.
+    pub fn is_back(&mut self, shared: &Shared) {
+        self.dropped = false;
+        if std::mem::take(&mut self.in_journal) && !self.is_durable() {
+            self.forget_in(shared);
+        }
+    }
+
+    fn forget_in(&self, shared: &Shared) {
+        if let Some(journal) = &shared.settings.journal {
+            let now = self.scheduler.last_time();
+            journal.record(&self.name, Durability::Always, now, "forgotten", &[]);
         }
     }
 }
@@ -97,21 +114,21 @@ impl Engine {
             // Unless it was dropped between the look and the lock, and is not where it was found.
             let is_there = self.queues.read().get(name).is_some_and(|one| Arc::ptr_eq(one, &cell));
             if is_there {
-                queue.dropped = false;
-                let shared = &self.shared;
-                let mut served = Vec::new();
-                let cx =
-                    Context { now: 0, caller: None, served: &mut served, shared, replays: false };
-                queue.record_state(&cx);
+                queue.is_back(&self.shared);
                 return (cell, queue);
             }
         }
     }
 
+    /// What is kept of a queue that was dropped.
+    pub fn kept_of(&self, name: &[u8]) -> Option<Cell> {
+        self.dropped.lock().get(name).map(|dropped| dropped.cell.clone())
+    }
+
     /// A queue was dropped under its lock: it is nobody's any more. Those of which nothing has to be kept
     /// any longer go for good.
     #[cold]
-    pub fn let_go(&self, queue: &Queue, cell: &Cell, now: Time) {
+    pub fn let_go(&self, queue: &Queue, cell: &Cell, now: Time, replays: bool) {
         let (next, token) = queue.scheduler.series();
         let until = now.saturating_add(KEPT).max(next).max(token);
         let mut names = self.queues.write();
@@ -123,12 +140,18 @@ impl Engine {
         let mut dropped = self.dropped.lock();
         drop(names);
         dropped.insert(queue.name.clone(), Dropped { until, cell: cell.clone() });
+        if replays {
+            return;
+        }
         dropped.retain(|_, one| {
             // The lock of another queue is not waited for while one is held.
             let Some(mut old) = (one.until <= now).then(|| one.cell.try_lock_arc()).flatten()
             else {
                 return true;
             };
+            if old.in_journal {
+                old.forget_in(&self.shared);
+            }
             self.shared.used.fetch_sub(std::mem::take(&mut old.counted), Ordering::Relaxed);
             false
         });

@@ -287,6 +287,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
+        queue.dropped = false;
         let (mut served, mut out) = (Vec::new(), Vec::new());
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
@@ -305,6 +306,11 @@ impl Engine {
             "parked" => queue.replay_parked(args, &mut cx),
             "purged" => queue.replay_purged(args, &mut cx),
             "state" => queue.replace(args),
+            "drop" => {
+                queue.replay_drop(&mut cx);
+                self.let_go(&queue, &cell, now, true);
+                Ok(())
+            }
             "forgotten" => {
                 let fresh = Queue::new(name, Durability::None);
                 *queue = Queue { counted: queue.counted, dropped: true, ..fresh };
@@ -415,7 +421,7 @@ impl Held<'_> {
             shared.tickets.lock().insert(ticket, self.cell.clone());
         }
         if self.queue.dropped {
-            self.engine.let_go(&self.queue, &self.cell, now);
+            self.engine.let_go(&self.queue, &self.cell, now, false);
         }
         self.engine.after(&mut self.queue);
         result

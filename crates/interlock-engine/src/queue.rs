@@ -38,6 +38,8 @@ pub struct Queue {
     pub sealed: bool,
     /// Nobody's any more, by `il1_drop`.
     pub dropped: bool,
+    /// And a journal knows what is kept of it.
+    pub in_journal: bool,
     pub consumers: Consumers,
     pub results: Results,
     pub waiting: Waiting,
@@ -67,6 +69,7 @@ impl Queue {
             is_declared: false,
             sealed: false,
             dropped: false,
+            in_journal: false,
             consumers: Consumers::default(),
             waiting: Waiting::default(),
             weight: 0,

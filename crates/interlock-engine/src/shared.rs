@@ -51,6 +51,7 @@ impl Default for Settings {
 /// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
 /// | `purged ID...` | an `il1_purge` has cancelled these |
 /// | `state BYTES` | the queue has become durable, as it was dumped |
+/// | `drop` | what was in it is gone; what is kept beside goes on |
 /// | `forgotten` | it is not durable any more |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {

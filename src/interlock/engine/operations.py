@@ -283,8 +283,8 @@ class Operations:
         found = dropped(reply)
         if found.unsettled and not found.gone:
             raise InterlockError(
-                f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, {found.leased:,} "
-                "of them leased; drop(force=True) loses them"
+                f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, "
+                f"{found.leased:,} of them leased; drop(force=True) loses them"
             )
         # Whoever uses this handle further makes the queue as it declares it.
         self.declaration.forget()

@@ -36,13 +36,13 @@ def drop(given: argparse.Namespace) -> int:
         stats = operator.stats(given.queue)
         if stats["unsettled"] and not given.force:
             return holds(given, stats["unsettled"], stats["leased"])
-        lost = [
+        known = [
             count(stats[name], one)
             for name, one in (("unsettled", "message"), ("dead", "dead letter"),
                               ("results", "result"))
             if stats[name]
         ]  # fmt: skip
-        if lost and (code := refused(given, f"drop {given.queue}, with {', '.join(lost)}")):
+        if known and (code := refused(given, f"drop {given.queue}, with {', '.join(known)}")):
             return code
         was = operator.drop(given.queue, given.force)
         if was.unsettled and not was.gone:
@@ -52,8 +52,9 @@ def drop(given: argparse.Namespace) -> int:
             counts = {"messages": was.unsettled, "leased": was.leased, "dead": was.dead}
             emit({"queue": given.queue, "dropped": was.gone, **counts, "results": was.results})
         else:
-            print(f"{given.queue}  dropped, with {count(was.unsettled, 'message')}, {was.leased:,} "
-                  f"leased, {count(was.dead, 'dead letter')} and {count(was.results, 'result')}")  # fmt: skip
+            messages, dead = count(was.unsettled, "message"), count(was.dead, "dead letter")
+            lost = f"{messages}, {was.leased:,} leased, {dead} and {count(was.results, 'result')}"
+            print(f"{given.queue}  dropped, with {lost}")
         return 0
 
     return on_queue(given, work)

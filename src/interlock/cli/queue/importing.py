@@ -84,8 +84,8 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     if given.json:
         emit({"queue": given.queue, **counts})
     else:
-        print(f"{given.queue}  {count(restore.new, 'message')} put, {restore.known:,} known already, "
-              f"{count(restore.dead, 'dead letter')}")  # fmt: skip
+        put, dead = count(restore.new, "message"), count(restore.dead, "dead letter")
+        print(f"{given.queue}  {put} put, {restore.known:,} known already, {dead}")
     return 0
 
 
