@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections.abc import Iterator
@@ -111,6 +112,19 @@ def test_who_waits_for_a_result_is_told_that_it_is_gone(client: Client) -> None:
     queue.drop(force=True)
     thread.join(30)
     assert told == [ResultGone]
+
+
+def test_the_asyncio_face_drops_too(client: Client) -> None:
+    async def main() -> None:
+        queue = client.aio.queue(f"q{uuid.uuid4().hex}", bytes)
+        await queue.put(b"a")
+        with pytest.raises(InterlockError, match="holds 1 unsettled"):
+            await queue.drop()
+        assert await queue.drop(force=True)
+        assert not await queue.drop()
+        await client.aio.close()
+
+    asyncio.run(main())
 
 
 def test_nothing_stays_on_a_redis_but_what_expires(queue: Queue) -> None:
