@@ -120,6 +120,13 @@ impl Engine {
         }
     }
 
+    /// A queue that is not there, to be looked at: it is not counted among all.
+    pub fn nobodys(&self, name: &[u8]) -> Cell {
+        let cell = self.fresh(name);
+        cell.lock().dropped = true;
+        cell
+    }
+
     /// What is kept of a queue that was dropped.
     pub fn kept_of(&self, name: &[u8]) -> Option<Cell> {
         self.dropped.lock().get(name).map(|dropped| dropped.cell.clone())
@@ -131,11 +138,11 @@ impl Engine {
     pub fn let_go(&self, queue: &Queue, cell: &Cell, now: Time, replays: bool) {
         let (next, token) = queue.scheduler.series();
         let until = now.saturating_add(KEPT).max(next).max(token);
-        let mut names = self.queues.write();
         // Who only reads may have found it before it went, and comes to it after.
-        if !names.get(&queue.name).is_some_and(|one| Arc::ptr_eq(one, cell)) {
+        if !self.queues.read().get(&queue.name).is_some_and(|one| Arc::ptr_eq(one, cell)) {
             return;
         }
+        let mut names = self.queues.write();
         names.remove(&queue.name);
         let mut dropped = self.dropped.lock();
         drop(names);

@@ -211,7 +211,7 @@ impl Engine {
         }
         let cell = match function.class() {
             Class::Read => {
-                self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name))
+                self.queues.read().get(name).cloned().unwrap_or_else(|| self.nobodys(name))
             }
             _ => self.cell(name),
         };

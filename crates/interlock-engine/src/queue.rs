@@ -36,7 +36,7 @@ pub struct Queue {
     /// Whether somebody has declared it.
     pub is_declared: bool,
     pub sealed: bool,
-    /// Nobody's any more, by `il1_drop`.
+    /// Nobody's: it was dropped, or is not there and only looked at.
     pub dropped: bool,
     /// And a journal knows what is kept of it.
     pub in_journal: bool,

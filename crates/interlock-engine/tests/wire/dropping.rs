@@ -67,6 +67,17 @@ fn a_queue_that_is_dropped_has_no_name_and_no_weight() {
 }
 
 #[test]
+fn a_queue_that_is_not_there_weighs_nothing_however_often_it_is_looked_at() {
+    let mut bench = Bench::with(Settings { memory: 8 << 10, ..Settings::default() });
+    for _ in 0..5 {
+        bench.call("stats");
+        bench.call("peek 5");
+        assert_eq!((bench.engine.count(), bench.engine.used()), (0, 0));
+    }
+    bench.call("put - 0 0 p 0 0 0");
+}
+
+#[test]
 fn no_id_and_no_token_comes_again_while_the_clock_stands() {
     let mut bench = Bench::new();
     let put = "put - 0 0 p 0 0 0";
