@@ -36,7 +36,7 @@ impl Queue {
             return from.bad(|| "force".into(), "is not FORCE");
         }
         from.end()?;
-        // Whom nobody has called yet has been made by this very call.
+        // One that nobody had called yet was made by this very call.
         let existed = self.scheduler.last_time() > 0;
         if existed {
             self.begin(cx);

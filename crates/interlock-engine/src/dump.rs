@@ -36,7 +36,7 @@ impl Queue {
     }
 
     fn marks(&self) -> u8 {
-        u8::from(self.sealed) * SEALED | u8::from(self.dropped) * DROPPED
+        (u8::from(self.sealed) * SEALED) | (u8::from(self.dropped) * DROPPED)
     }
 
     /// A queue of this name as it was dumped.
