@@ -32,6 +32,12 @@ def program(name: str) -> str:
     return found
 
 
+def redis_program() -> str:
+    """The server that is meant by Redis: `redis-server`, or what INTERLOCK_REDIS_SERVER names, such
+    as a Valkey or a Redis of another version."""
+    return os.environ.get("INTERLOCK_REDIS_SERVER") or program("redis-server")
+
+
 def needs_hub() -> None:
     """Skip where the hub cannot be: it is for Linux."""
     if not hasattr(_core, "HubServer"):
@@ -48,7 +54,7 @@ def missing(reason: str) -> None:
 def redis_server(folder: Path, *flags: str, wanted: int = 0) -> Iterator[tuple[str, int]]:
     """A Redis on loopback that stores nothing; it takes a free port unless one is wanted."""
     # One database, as the hub has.
-    command = [program("redis-server"), *("--save", "", "--appendonly", "no", "--databases", "1")]
+    command = [redis_program(), *("--save", "", "--appendonly", "no", "--databases", "1")]
     command += ["--dir", str(folder), *flags]
     # Another process may take the port between the look and the start.
     for _ in range(5):
