@@ -3,7 +3,8 @@
     python scripts/run_engines.py TRACE [FLAGS of interlock replay]
 
 An engine that is not there is left out, with a line that says why: neither redis-server nor
-valkey-server is installed, or this build's hub has no queues. The exit code is the replay's; 0 if there was no engine at all.
+valkey-server is installed, or this build's hub has no queues. The exit code is the replay's; 0 if
+there was no engine at all.
 """
 
 from __future__ import annotations
