@@ -65,9 +65,8 @@ class Entry:
     error: str = ""
     died: int = 0
 
-    @property
-    def barrier(self) -> bool:
-        return self.options.get("BARRIER") == "1"
+    def __post_init__(self) -> None:
+        self.barrier = self.options.get("BARRIER") == "1"
 
     @property
     def priority(self) -> int:
