@@ -11,6 +11,8 @@ from tests.engine.model_read import ReadModel
 from tests.engine.schedules.steps import Pick, Step
 
 LATELY = 12
+SOON = 10_000_000
+"""µs; what ends later is not waited for."""
 NOBODY = ("5", "7")
 """A lease that never was."""
 
@@ -75,6 +77,26 @@ class Director:
     def _tick(self, span: int) -> None:
         self.model.now += span
 
+    def _due(self, step: tuple[int, int]) -> None:
+        """To the very time at which something ends, or one before it."""
+        pick, before = step
+        times = [entry.due for entry in self.model.unsettled()]
+        times += [until for _, until, _ in self.model.kept.values()]
+        if soon := self._soon(times):
+            self.model.now = soon[pick % len(soon[:3])] - before
+
+    def _soon(self, times: list[int]) -> list[int]:
+        return sorted(time for time in times if self.model.now < time < self.model.now + SOON)
+
+    def _window(self, step: tuple[int, int]) -> None:
+        """A put of a dedup string whose window ends then, or a moment later."""
+        pick, before = step
+        named = {until: name for name, (_, until) in self.model.named.items() if until is not None}
+        if soon := self._soon(list(named)):
+            until = soon[pick % len(soon)]
+            self.model.now = until - before
+            self._put(("", "0", [Spec("again", options=(("DEDUP", named[until]),))]))
+
     def _put(self, step: tuple[str, str, list[Spec]]) -> None:
         consumer, wait, specs = step
         rest = [wait, *[part for spec in specs for part in spec.arguments()]]
@@ -99,12 +121,23 @@ class Director:
         )
 
     def _settlements(self, picks: list[Pick]) -> list[list[str]]:
-        """Mostly of what is leased, sometimes of what was; not many more than there is."""
+        """Of what is leased, mostly each once; also with the token of another, and of what was."""
         out = [(str(e.token), str(e.id)) for e in self.model.line if e.state == LEASED]
+        tokens = [token for token, _ in out]
+        lately = self.leased[-LATELY:]
         made = []
-        for verb, pick, rest in picks[: len(out) + 1]:
-            among = out if out and pick % 9 else self.leased[-LATELY:]
-            made.append([verb, *among[pick % len(among)], *rest])
+        for verb, pick, rest in picks:
+            way = pick % 9
+            if way == 0:
+                made.append([verb, *lately[pick % len(lately)], *rest])
+            elif out:
+                token, id = out[pick % len(out)]
+                if way < 3:
+                    others = [other for other in tokens if other != token] or tokens
+                    token = others[pick % len(others)]
+                elif way > 3:
+                    out.remove((token, id))
+                made.append([verb, token, id, *rest])
         return made
 
     def _settled(self, made: list[list[str]]) -> list[str]:
@@ -116,7 +149,8 @@ class Director:
         consumer, picks = step
         made = self._settlements(picks)
         flat = [part for one in made for part in one]
-        self._numbered("settle", consumer, flat, lambda: self._settled(made))
+        if made:
+            self._numbered("settle", consumer, flat, lambda: self._settled(made))
 
     def _next(self, step: tuple[str, list[str], list[Pick]]) -> None:
         consumer, wanted, picks = step
@@ -191,21 +225,29 @@ class Director:
         self._call(name, arguments, code)
 
     def _read(self, step: tuple[int, int, str]) -> None:
+        """Some of what can be read: all of it would be the most of all calls."""
         pick, limit, key = step
         model, id, most = self.model, self._id(pick), str(limit)
-        self._call("stats", [], model.stats())
         dead = str(model.dead[pick % len(model.dead)].id) if model.dead else id
-        for after, only in (("", None), (dead, None), (id, None), ("", key), (dead, key)):
-            arguments = [most, after, *([] if only is None else [only])]
-            self._call("dead_letters", arguments, model.dead_letters(limit, after, only))
-        self._call("peek", [id], model.peek(id))
-        for one in (id, dead, str(max(model.number - pick % 40, 1))):
-            self._call("result", [one, "0"], model.result(one))
-        self._call("explain", ["id", id, most], model.explain("id", id, limit))
-        self._call("explain", ["key", key, most], model.explain("key", key, limit))
-        self._call("configure", [], model.configure([]))
-        self._call("scan", ["0", "1000"], ["0", *[part for one in model.scan() for part in one]])
-        self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])
+        gone = str(max(model.number - pick % 40, 1))
+        self._call("stats", [], model.stats())
+        if pick % 4 == 0:
+            for after, only in (("", None), (dead, None), (id, None), ("", key), (dead, key)):
+                arguments = [most, after, *([] if only is None else [only])]
+                self._call("dead_letters", arguments, model.dead_letters(limit, after, only))
+        elif pick % 4 == 1:
+            for one in (id, dead, gone):
+                self._call("peek", [one], model.peek(one))
+                self._call("result", [one, "0"], model.result(one))
+        elif pick % 4 == 2:
+            self._call("explain", ["id", id, most], model.explain("id", id, limit))
+            self._call("explain", ["key", key, most], model.explain("key", key, limit))
+        else:
+            # What is due is applied by this, and not by the other two.
+            self._call("configure", [], model.configure([]))
+            scanned = [part for one in model.scan() for part in one]
+            self._call("scan", ["0", "1000"], ["0", *scanned])
+            self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])
 
     def drain(self) -> None:
         """Calls that leave nothing unsettled and nothing known."""

@@ -26,7 +26,7 @@ from tests.engine.schedules.forms import DONE, Replies, command, on_hub, on_redi
 from tests.engine.timed import START, timed_library
 from tests.hub.servers import needs_hub, redis_server
 
-SECONDS = 60
+SECONDS = 30
 """After which a server that does not answer is broken."""
 # Nothing else is on this Redis, so KEYS is quick; what it finds goes.
 LEFT_OVER = """local found = redis.call('KEYS', ARGV[1])

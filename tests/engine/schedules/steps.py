@@ -75,10 +75,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     own: Makes = {
         "PRIORITY": (0.25, lambda: choice([1, -1, 100, -100, 0])),
         "DELAY": (0.12, lambda: choice([0, 1, 10, 40])),
-        "DEDUP": (0.2, lambda: choice("xyz")),
-        "WINDOW": (0.3, lambda: choice([0, 1, 30])),
+        "DEDUP": (0.35, lambda: choice("xyz")),
+        "WINDOW": (0.6, lambda: choice([0, 1, 3, 9])),
         "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
-        "BARRIER": (0.06, lambda: choice([0, 1, 1])),
+        "BARRIER": (0.12, lambda: choice([0, 1, 1])),
         **policy,
     }
     declared_options: Makes = {
@@ -96,11 +96,13 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         )
 
     def spec() -> Spec:
-        options = chosen(own)
+        # Many are as plain as most are in life: the servers have a way of their own for those.
+        plain = chance() < 0.4
+        options = () if plain else chosen(own)
         named = rng.choices(KEYS[: choice([2, 6])], k=choice([0, 1, 1, 2, 3, 5]))
         if ("BARRIER", "1") in options:
             named = []
-        cut = rng.randint(0, len(named))
+        cut = len(named) if plain else rng.randint(0, len(named))
         payload = choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 100])
         return Spec(payload, tuple(named[:cut]), tuple(named[cut:]), options)
 
@@ -112,7 +114,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             "REJECT": lambda: ["bad"],
             "RELEASE": list,
         }
-        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2], k=choice([least, 1, 2, 5, 8]))
+        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2], k=choice([least, 1, 1, 2, 5]))
         return [(verb, pick(), rest[verb]()) for verb in verbs]
 
     def who() -> str:
@@ -168,12 +170,14 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return name, on_queue[name]()
 
     ways: dict[str, tuple[int, Callable[[], Any]]] = {
-        "put": (22, put),
+        "put": (24, put),
         "lease": (16, lambda: (who(), wanted())),
-        "settle": (20, lambda: (who(), picks(1))),
+        "settle": (14, lambda: (who(), picks(1))),
         "next": (18, lambda: (who(), wanted(), picks(0))),
         "extend": (4, lambda: (pick(), choice(["1", "5", "30"]))),
-        "tick": (20, lambda: choice([1, 1, 3, 9, 25, 200, 1_000_000])),
+        "tick": (14, lambda: choice([1, 1, 3, 9, 25, 200, 1_000_000])),
+        "due": (6, lambda: (pick(), choice([0, 0, 0, 1]))),
+        "window": (2, lambda: (pick(), choice([0, 1]))),
         "again": (4, who),
         "stale": (1, who),
         "operate": (11, operate),
@@ -182,4 +186,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "read": (3, lambda: (pick(), choice([1, 2, 5, 50]), choice(KEYS))),
     }
     names = rng.choices(list(ways), [weight for weight, _ in ways.values()], k=count)
-    return [(name, ways[name][1]()) for name in names]
+    steps: list[Step] = [(name, ways[name][1]()) for name in names]
+    if chance() < 0.4:
+        steps[0] = "direct", ("configure", declared())
+    return steps
