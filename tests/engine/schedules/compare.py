@@ -93,15 +93,17 @@ def difference(asked: Asked, redis: Replies) -> str | None:
 
 
 def shrunk(servers: Servers, steps: list[Step]) -> list[Step]:
-    """Fewer steps that still go wrong: runs of them are left out as long as one can be."""
-    size = len(steps) // 2
-    while size:
-        at = 0
-        while at < len(steps):
-            fewer = steps[:at] + steps[at + size :]
-            if compare(servers, fewer):
-                steps = fewer
-            else:
-                at += size
-        size //= 2
-    return steps
+    """Fewer steps that still go wrong: runs of them are left out until none can be."""
+    while True:
+        before, size = len(steps), len(steps) // 2
+        while size:
+            at = 0
+            while at < len(steps):
+                fewer = steps[:at] + steps[at + size :]
+                if compare(servers, fewer):
+                    steps = fewer
+                else:
+                    at += size
+            size //= 2
+        if len(steps) == before:
+            return steps

@@ -80,10 +80,14 @@ class Director:
     def _due(self, step: tuple[int, int]) -> None:
         """To the very time at which something ends, or one before it."""
         pick, before = step
-        times = [entry.due for entry in self.model.unsettled()]
-        times += [until for _, until, _ in self.model.kept.values()]
-        if soon := self._soon(times):
-            self.model.now = soon[pick % len(soon[:3])] - before
+        model = self.model
+        kept = {until: id for id, (_, until, _) in model.kept.items()}
+        if soon := self._soon([*[entry.due for entry in model.unsettled()], *kept]):
+            until = soon[pick % len(soon[:3])]
+            model.now = until - before
+            if until in kept:
+                id = str(kept[until])
+                self._call("result", [id, "0"], model.result(id))
 
     def _soon(self, times: list[int]) -> list[int]:
         return sorted(time for time in times if self.model.now < time < self.model.now + SOON)

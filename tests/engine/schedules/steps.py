@@ -83,7 +83,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     }
     declared_options: Makes = {
         "MAXSIZE": (0.3, lambda: choice([0, 4, 12])),
-        "MAXBYTES": (0.3, lambda: choice([0, 60, 3_000])),
+        "MAXBYTES": (0.3, lambda: choice([0, 60, 400])),
         "MAXDEAD": (0.3, lambda: choice([0, 2, 1_000])),
         "WINDOW": (0.3, lambda: choice([0, 9, 300_000_000])),
         "RESULTS": (0.3, lambda: choice([0, 8, 100])),
@@ -103,7 +103,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         if ("BARRIER", "1") in options:
             named = []
         cut = len(named) if plain else rng.randint(0, len(named))
-        payload = choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 100])
+        payload = choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10])
         return Spec(payload, tuple(named[:cut]), tuple(named[cut:]), options)
 
     def picks(least: int) -> list[Pick]:
