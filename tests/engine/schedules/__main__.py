@@ -20,7 +20,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tests.engine.faults.servers import die_with_parent
-from tests.engine.schedules.compare import Differs, run_alone
+from tests.engine.schedules.compare import run_alone
 from tests.engine.schedules.report import SUMMARY, summary
 
 PART = 100_000
@@ -41,15 +41,15 @@ def main() -> None:
     tally = Counter[str]()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, context, initializer=die_with_parent) as pool:
-        under_way = [pool.submit(run_alone, seed + n, calls) for n, calls in enumerate(parts)]
-        try:
-            for part in as_completed(under_way):
-                tally += part.result()
-                rate = tally["calls"] / (time.monotonic() - started)
-                print(f"{tally['calls']:,} calls, {rate:,.0f} a second", flush=True)
-        except Differs as wrong:
-            pool.shutdown(cancel_futures=True)
-            sys.exit(str(wrong))
+        under_way = {pool.submit(run_alone, seed + n, calls): n for n, calls in enumerate(parts)}
+        for part in as_completed(under_way):
+            if wrong := part.exception():
+                pool.shutdown(cancel_futures=True)
+                again = f"python -m tests.engine.schedules --seed {seed + under_way[part]}"
+                sys.exit(f"{again}\n{type(wrong).__name__}: {wrong}")
+            tally += part.result()
+            rate = tally["calls"] / (time.monotonic() - started)
+            print(f"{tally['calls']:,} calls, {rate:,.0f} a second", flush=True)
     if given.write:
         command = shlex.join(["python", "-m", "tests.engine.schedules", *sys.argv[1:]])
         text = summary(tally, command, seed, time.monotonic() - started)

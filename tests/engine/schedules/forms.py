@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from tests.engine.schedules.director import Call
+from tests.engine.schedules.steps import WAIT
 from tests.engine.timed import WIRE
 
 LISTED = """
@@ -38,7 +39,7 @@ def on_redis(call: Call, key: str) -> str:
 
 def on_hub(call: Call, key: str) -> str:
     arguments = call.arguments
-    if call.name in ("put", "lease", "next") and arguments[2:3] == ["5"]:
+    if call.name in ("put", "lease", "next") and arguments[2] == WAIT:
         arguments = [*arguments[:2], "0", *arguments[3:]]
     return command("FCALL", f"il1_{call.name}", "1", key, *arguments)
 

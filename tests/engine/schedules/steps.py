@@ -15,6 +15,8 @@ KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three", "")
 """The last has no name: its calls carry no number, and no reply of theirs is kept."""
 PICKS = 1_000
+WAIT = "5"
+"""µs for which some calls wait, where the server has nothing to say at once."""
 
 Step = tuple[str, Any]
 Pick = tuple[str, int, list[str]]
@@ -121,7 +123,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return choice(CONSUMERS)
 
     def wait() -> str:
-        return choice(["0"] * 9 + ["5"])
+        return choice(["0"] * 9 + [WAIT])
 
     def keys() -> list[str]:
         return rng.choices(KEYS, k=choice([0, 1, 1, 2]))
