@@ -13,6 +13,8 @@ from tests.engine.schedules.steps import Pick, Step
 LATELY = 12
 SOON = 10_000_000
 """µs; what ends later is not waited for."""
+KEPT = 300_000_000
+"""µs for which a consumer's last reply is kept."""
 NOBODY = ("5", "7")
 """A lease that never was."""
 
@@ -178,15 +180,20 @@ class Director:
         self.tally["LEASELOST"] += reply == ["LEASELOST"]
         self._call("extend", [token, duration], reply)
 
+    def _kept(self, consumer: str) -> Call | None:
+        """The last call, while its reply is kept."""
+        call = self.last.get(consumer)
+        return call if call and self.model.now < call.now + KEPT else None
+
     def _again(self, consumer: str) -> None:
-        if before := self.last.get(consumer):
+        if before := self._kept(consumer):
             self.tally["again"] += 1
             self._call(before.name, before.arguments, before.expected)
 
     def _stale(self, consumer: str) -> None:
         number = self.numbers.get(consumer, 0)
-        if number > 1:
-            before = self.last[consumer]
+        before = self._kept(consumer)
+        if before and number > 1:
             old = [consumer, str(number - 1), "0", "1", "9", "any"]
             self._call("lease", old, "STALECALL")
             # What else it asks does not count: the number tells which call it is.

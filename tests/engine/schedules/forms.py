@@ -14,6 +14,7 @@ il1_configure   the value of DURABILITY: the server's on Redis, none where there
 il1_scan        order: each tells all messages, in an order of its own
 il1_hot         order, as in il1_scan
 an error        the model tells its code only; the text is compared between the servers
+over 1,000      what one call leaves to the next is not modelled: test_two_servers.py compares it
 WAIT            0 on the hub, which would park; Redis answers at once and notes who waits
 il1_version     never called: hash and features are each server's own
 il1_queues      never called: of the server, not of a queue
