@@ -2,7 +2,7 @@
 
 use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
-use interlock_core::queue::types::{RetryPart, State, Time};
+use interlock_core::queue::types::{RetryPart, Time};
 
 use crate::args::{Args, Read, Reader};
 use crate::declare::then_name;
@@ -104,7 +104,7 @@ impl Queue {
     fn peek(&self, id: u64, out: &mut Vec<u8>) {
         let Some(seen) = self.scheduler.seen(id) else { return reply::array(out, 0) };
         let mut told = Strings::default();
-        told.text(state_name(seen.state).as_bytes());
+        told.text(seen.state.word().as_bytes());
         let lease = seen.lease;
         told.optional(lease.map(|(token, ..)| token));
         told.text(lease.map_or(b"", |(_, consumer, _)| self.consumers.name(consumer)));
@@ -139,7 +139,7 @@ impl Queue {
         told.number(options.count as u64 / 2);
         told.append(&keys);
         told.append(&options);
-        told.text(state_name(seen.state).as_bytes());
+        told.text(seen.state.word().as_bytes());
         told.optional(seen.due);
         told.text(&seen.error.map_or_else(Default::default, to_bytes));
     }
@@ -299,17 +299,6 @@ pub fn tell_kept(result: u64, retry: Option<&RetryPart>, told: &mut Strings) {
             told.text(b"THEN");
             told.text(then_name(then).as_bytes());
         }
-    }
-}
-
-pub fn state_name(state: State) -> &'static str {
-    match state {
-        State::Delayed => "delayed",
-        State::Waiting => "waiting",
-        State::Ready => "ready",
-        State::Leased => "leased",
-        State::BackingOff => "backing_off",
-        State::Held => "held",
     }
 }
 

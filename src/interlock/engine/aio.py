@@ -81,7 +81,7 @@ class AsyncClient:
             home = self._homes[loop] = Home(self._client._engine, loop)
         return home
 
-    async def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle) -> R:
+    async def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None = None) -> R:
         self._client._check_alive()
         try:
             return await self._home.run(make, handle, self.url)
@@ -268,7 +268,9 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """See ``RemoteQueue.settle``."""
-        answers = await self._run(lambda seat: self._handle.operations.settle(seat, settlements))
+        answers = await self._client._run(
+            lambda seat: self._handle.operations.settle(seat, settlements)
+        )
         return [wire.answer(one) for one in answers]
 
     async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:

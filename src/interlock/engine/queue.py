@@ -252,7 +252,8 @@ class RemoteQueue(Generic[T]):
 
     def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """Settles many in one round trip; answers as ``exchange``."""
-        answers = self._run(lambda seat: self._handle.operations.settle(seat, settlements))
+        # On no handle: whoever closes this one ends what waits, and this does not.
+        answers = self._client._run(lambda seat: self._handle.operations.settle(seat, settlements))
         return [wire.answer(one) for one in answers]
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:

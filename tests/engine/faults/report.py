@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
-SUMMARY = ROOT / "tests" / "engine" / "CRASHES.md"
+from tests.engine.kept_runs import one_run, redis_version
+
+SUMMARY = Path(__file__).parents[1] / "CRASHES.md"
 ROWS = (
     "runs",
     "runs with a violation",
@@ -67,20 +64,11 @@ def summary(counts: dict[str, Counter[str]], seed: int, seconds: float) -> str:
 
 
 def head(seed: int, seconds: float) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
     return f"""# Queues under crashes
 
-One run of `python -m tests.engine.faults --write`, {datetime.now(UTC):%Y-%m-%d}, commit {commit}, \
-seed {seed}, {seconds / 60:.0f} minutes
-on {os.cpu_count()} CPUs, Linux {platform.release().partition("-")[0]}, CPython \
-{platform.python_version()}: the hub with a journal (`always`), redis-server 7.0.15 with
-`appendonly yes` and `appendfsync always`. Three workers and two producers move money between eight
-accounts while they and the server are killed (`kill -9`) and stopped (`SIGSTOP`) at random; what is
-then checked stands in [checks.py](faults/checks.py). The tests run a few, with a new seed.
+{one_run("python -m tests.engine.faults --write", seed, seconds)}:
+the hub with a journal (`always`), redis-server {redis_version()} with `appendonly yes` and
+`appendfsync always`. Three workers and two producers move money between eight accounts while they
+and the server are killed (`kill -9`) and stopped (`SIGSTOP`) at random; what is then checked stands
+in [checks.py](faults/checks.py). The tests run a few, with a new seed.
 """

@@ -66,14 +66,12 @@ impl Queue {
         let mut names: HashMap<&str, (), foldhash::fast::RandomState> = HashMap::default();
         let (mut count, mut dead, mut bytes, mut weight) = (0u64, 0u64, 0u64, 0u64);
         for (message, stood) in all.list.iter().zip(stood) {
-            if self.known_by(message, stood).is_some() {
-                continue;
-            }
             let name = message.dedup().filter(|_| !stood.is_dead());
             let again = |name: &str| names.contains_key(name);
-            let is_known = again(&stood.mark) || name.is_some_and(again);
+            let before = again(&stood.mark) || name.is_some_and(again);
+            // Whatever knows it, its mark is known from here on.
             names.insert(&stood.mark, ());
-            if is_known {
+            if before || self.known_by(message, stood).is_some() {
                 continue;
             }
             if let Some(name) = name {
@@ -142,7 +140,7 @@ impl Queue {
         let (id, state) = self.scheduler.carry_in(&put, body, attempt, &error, stands);
         let became = match state {
             State::Ready => "waiting",
-            state => crate::read::state_name(state),
+            state => state.word(),
         };
         (id, became)
     }
