@@ -2,7 +2,7 @@
 -- Removes the queue, with its declaration; without FORCE only if nothing is unsettled. Answers 1 if it is
 -- gone, 0 if it is not or never was, and what there was: unsettled, leased, dead, results.
 --
--- What stays for a while is `ended`, where its series ended, for no id and no token may come again (clause
+-- What stays for a while is `series`, where those ended, for no id and no token may come again (clause
 -- 8), and the last replies of its consumers, for calls that are sent again. Who waits is woken, and asks anew.
 
 local FORCE = { FORCE = true, told = 'FORCE' }
@@ -86,7 +86,7 @@ register('drop', { 'allow-oom' }, function(q, from)
     redis.call('UNLINK', unpack(names, first, math.min(first + CHUNK - 1, #names)))
   end
   local ahead = math.max(c[N.seq], c[N.fence]) - q.now
-  redis.call('SET', q.ended, digits(c[N.seq]) .. ' ' .. digits(c[N.fence]), 'PX',
+  redis.call('SET', q.series, digits(c[N.seq]) .. ' ' .. digits(c[N.fence]), 'PX',
     digits(KEPT_REPLY_MS + math.max(0, math.ceil(ahead / 1000))))
   return reply
 end)

@@ -35,9 +35,9 @@ local function load_counters(q)
     end
     c[N.due], c[N.result_due] = NEVER, NEVER
     -- It may have been dropped a moment ago: its series go on.
-    local ended = redis.call('GET', q.ended)
-    if ended then
-      local seq, fence = string.match(ended, '^(%d+) (%d+)$')
+    local found = redis.call('GET', q.series)
+    if found then
+      local seq, fence = string.match(found, '^(%d+) (%d+)$')
       c[N.seq], c[N.fence] = tonumber(seq), tonumber(fence)
     end
   end

@@ -19,7 +19,7 @@
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
 -- | w:room, room | the same of those who wait for room |
 -- | k:CONSUMER | the consumer's last reply |
--- | ended | of a queue that was dropped: where its series ended |
+-- | series | of a queue that was dropped: where its series ended |
 local NAMES = {
   __index = function(q, part)
     local name = q[1] .. ':' .. part
