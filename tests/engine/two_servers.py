@@ -163,6 +163,13 @@ class Director:
         fit = states.get(name, b"held backing_off").split()
         return [id for id, seen in peeked if seen and seen[0] in fit]
 
+    def _revoke(self, step: tuple[int, str]) -> None:
+        """By a token: of a lease, of one that is over, or of another message's."""
+        pick, then = step
+        lately = (self.old if pick % 3 == 0 else self.leased)[-LATELY:] or self.old
+        token, id = lately[pick % len(lately)]
+        self.ask("revoke", lately[-1][1] if pick % 5 == 0 else id, then, token)
+
     def _plain(self, step: tuple[str, list[Argument]]) -> None:
         self.ask(step[0], *step[1])
 
@@ -172,6 +179,7 @@ class Director:
         self.ask("stats")
         self.ask("peek", id)
         self.ask("result", id, 0)
+        self.ask("join", 0, *([id] if pick % 3 else []))
         self.ask("explain", "id", id, 1 + pick % 12)
         self.ask("explain", "key", KEYS[pick % len(KEYS)], 1 + pick % 12)
         dead = self.ask("dead_letters", 1 + pick % 4, "")
@@ -353,6 +361,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         ("configure", ["MAXSIZE", 1, "MAXSIZE", 1]),
         ("configure", ["THEN", "later"]),
         ("revoke", [5, "later"]),
+        ("revoke", [5, "retry", "x"]),
+        ("revoke", [5, "retry", 6, 7]),
         ("purge", ["all"]),
         ("pause", ["", "a"]),
         ("scan", ["x", 1]),
@@ -362,6 +372,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         ("dead_letters", [1, "x"]),
         ("dead_letters", [1, "", "a", "b"]),
         ("result", [5]),
+        ("join", []),
+        ("join", [0, "x"]),
+        ("join", [-1, 5]),
+        ("join", [0, 5, 6]),
         ("seal", ["x"]),
     ]
     ways: dict[str, tuple[int, Callable[[], Any]]] = {
@@ -373,6 +387,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "settle": (20, lambda: (who(), settlements(1))),
         "next": (18, lambda: (who(), wanted(), settlements(0))),
         "extend": (4, lambda: (rng.randrange(LATELY), rng.choice([1, 5, 30]))),
+        "revoke": (2, lambda: (rng.randrange(1000), rng.choice(["retry", "hold", "dead", "skip"]))),
         "tick": (18, lambda: rng.choice([1, 1, 3, 9, 25, 200])),
         "again": (4, who),
         "stale": (1, who),

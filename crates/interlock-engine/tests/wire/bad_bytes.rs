@@ -181,6 +181,8 @@ fn a_refused_call_changes_nothing() {
         ("purge all", "BADARG il1_purge: what is not pending or dead"),
         ("revoke 5 later", "BADARG il1_revoke: then is not retry, hold, dead or skip"),
         ("revoke 5 retry x", "BADARG il1_revoke: token is no number that this queue gives"),
+        ("join 0 x", "BADARG il1_join: id is no number that this queue gives"),
+        ("join 0 5 6", "BADARG il1_join: 1 arguments too many"),
         ("peek -1", "BADARG il1_peek: id is no number that this queue gives"),
         ("explain id 5 1001", "BADARG il1_explain: limit is '1001'; a whole number from 1 to 1000"),
         ("version x", "BADARG il1_version: 1 arguments too many"),

@@ -6,6 +6,10 @@
 --
 -- Who waits for work sleeps no longer than until what it was told falls due; told:KIND has when that is.
 -- Something may be entered that is due before: then one is woken, to ask again and be told.
+--
+-- Who waits until a message is settled, or all are, is entered in w:settled by the id, or as all, and
+-- settled_until says how long there may be anybody. It sleeps in BLMOVE of settled:ID, or settled:all, onto
+-- itself, so one element wakes all who wait for the same.
 
 -- What is there for whom was just looked at and is none: old elements say nothing.
 local function wait_for(q, kind, consumer, wait)
@@ -70,8 +74,42 @@ local function wake(q, kind, list, most)
   redis.call('PEXPIRE', list, math.ceil(math.min(ends - q.now, MAX_SPAN) / 1000))
 end
 
+local function wait_for_end(q, what, wait)
+  local c, ends, entered = q.counters, q.now + wait, q['w:settled']
+  redis.call('ZREMRANGEBYSCORE', entered, '-inf', digits(q.now))
+  redis.call('ZADD', entered, 'GT', digits(ends), what)
+  redis.call('DEL', name_of(q, 'settled:' .. what))
+  c[N.settled_until] = math.max(c[N.settled_until], ends)
+  redis.call('PEXPIRE', entered, math.ceil((c[N.settled_until] - q.now) / 1000))
+end
+
+-- What is settled, to those who wait for that.
+local function wake_ended(q)
+  local ended = q.ended or {}
+  q.ended = false
+  if q.counters[N.unsettled] == 0 then
+    ended[#ended + 1] = 'all'
+  end
+  for first = 1, #ended, CHUNK do
+    local some = { unpack(ended, first, math.min(first + CHUNK - 1, #ended)) }
+    local waits = redis.call('ZMSCORE', q['w:settled'], unpack(some))
+    for i = 1, #some do
+      local left = waits[i] and tonumber(waits[i]) - q.now or 0
+      if left > 0 then
+        local list = name_of(q, 'settled:' .. some[i])
+        redis.call('RPUSH', list, '1')
+        redis.call('PEXPIRE', list, math.ceil(left / 1000))
+        redis.call('ZREM', q['w:settled'], some[i])
+      end
+    end
+  end
+end
+
 local function wake_all(q)
   local c = q.counters
+  if c[N.settled_until] > q.now then
+    wake_ended(q)
+  end
   if c[N.wake_until] > q.now then
     for kind in pairs(KINDS) do
       if kind ~= 'told' then
