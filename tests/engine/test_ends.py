@@ -52,7 +52,7 @@ ENDS: dict[str, Callable[[Queue, Handed], Any]] = {
 @pytest.mark.parametrize("options", [{}, {"result": LONG}], ids=["plain", "with a result"])
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_every_end_wakes_who_waits_for_it(
-    queue: Queue, sleeper: Sleepers, end: Callable[[Queue, Handed], Any], options: dict[str, int]
+    queue: Queue, sleeper: Sleepers, end: Callable[[Queue, Handed], Any], options: Any
 ) -> None:
     (id,) = queue.put(message("one", ["a"], **options))
     (one,) = queue.lease().messages
@@ -85,9 +85,7 @@ def test_a_delayed_message_is_waited_for_by_its_id(timed: TimedQueue) -> None:
     assert elements(timed, f"settled:{id}") == 1
 
 
-def test_one_end_wakes_all_who_wait_for_it_and_nobody_else(
-    queue: Queue, sleeper: Sleepers
-) -> None:
+def test_one_end_wakes_all_who_wait_for_it_and_nobody_else(queue: Queue, sleeper: Sleepers) -> None:
     first, second = queue.put(message("one"), message("two"))
     queue.call("join", WAIT, first)
     queue.call("join", WAIT, second)

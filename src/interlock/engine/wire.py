@@ -177,7 +177,7 @@ def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
 
 
 def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
-    """What il1_join answers: how many are unsettled, and in how many seconds something falls due."""
+    """What il1_join answers: how many are unsettled; in how many seconds something is due."""
     left, due = reply
     return int(left), _span(due)
 

@@ -54,6 +54,10 @@ local function untold(q, kind)
 end
 
 local function wake(q, kind, list, most)
+  -- Nearly always there is nothing for these, or nobody.
+  if most == 0 and (kind == 'room' or q.counters[N.due] == NEVER) or redis.call('ZCARD', q['w:' .. kind]) == 0 then
+    return
+  end
   local waiting = still_waiting(q, kind)
   if most == 0 and kind ~= 'room' and untold(q, kind) then
     most = 1
