@@ -1,5 +1,5 @@
-"""From a put on Redis until another process has the message: ours, by the client, whose call to lease
-goes out in one go with the BLPOP before it, and BLPOP alone, by redis-py.
+"""From a put on Redis until another process has the message: ours, by the client, whose call to
+lease goes out in one go with the BLPOP before it, and BLPOP alone, by redis-py.
 
     python -m benchmarks.waiting ours|peer PORT COUNT
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import redis
@@ -79,9 +79,10 @@ def _main(side: str, port: str, count: str) -> None:
     print("ready", flush=True)
     for _ in range(int(count)):
         print(next(arrivals), flush=True)
+    arrivals.close()
 
 
-def _popped(port: str) -> Iterator[int]:
+def _popped(port: str) -> Generator[int]:
     connection: Any = redis.Redis(port=int(port), protocol=2)
     while True:
         reply = connection.execute_command("BLPOP", LIST, 1)
@@ -89,17 +90,21 @@ def _popped(port: str) -> Iterator[int]:
             yield time.monotonic_ns() - int(reply[1])
 
 
-def _leased(port: str) -> Iterator[int]:
+def _leased(port: str) -> Generator[int]:
     """By the client: each call settles what the one before leased, as a consumer does."""
     with interlock.connect(f"redis://127.0.0.1:{port}") as client:
         queue = client.queue(NAME, bytes)
         settlements: list[Any] = []
-        while True:
-            _, leases = queue.exchange(settlements, 1)
-            now = time.monotonic_ns()
-            settlements = [lease.acking() for lease in leases]
-            for lease in leases:
-                yield now - int(lease.payload)
+        try:
+            while True:
+                _, leases = queue.exchange(settlements, 1)
+                now = time.monotonic_ns()
+                settlements = [lease.acking() for lease in leases]
+                for lease in leases:
+                    yield now - int(lease.payload)
+        finally:
+            # Or the next run would wait for the key.
+            queue.settle(settlements)
 
 
 if __name__ == "__main__":
