@@ -10,7 +10,7 @@ local COUNTERS = {
   'buried', 'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed',
   'declared', 'barriers', 'open', 'opening', 'late', 'unfinished', 'returning', 'moved',
   'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until', 'aliases', 'wide',
-  'settled_until',
+  'settled_until', 'keyed_until', 'unkeyed_until',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
