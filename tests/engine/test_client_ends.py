@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -181,6 +183,39 @@ def test_a_cancelled_wait_lets_its_connection_be_used(
         await aio._client.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.watchdog(60)
+def test_a_wait_that_a_signal_interrupts_leaves_nobody_waiting(
+    server: Server, queue: RemoteQueue[Any]
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise Interrupted
+
+    def strike() -> None:
+        server.until_waiting(1)
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    main = threading.main_thread().ident
+    id = queue.put(1, result_ttl=60)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        for waits in (queue.join, lambda: queue.result(id)):
+            striker = threading.Thread(target=strike)
+            striker.start()
+            with pytest.raises(Interrupted):
+                waits()
+            striker.join()
+            server.until_waiting(0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    queue.get().ack(5)
+    queue.join(30)
+    assert queue.result(id, 30) == 5
 
 
 @pytest.mark.watchdog(60)
