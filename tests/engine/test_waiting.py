@@ -17,7 +17,7 @@ WAIT = 60_000_000
 
 
 class Sleeper:
-    """A caller in BLPOP, on a connection of its own."""
+    """A caller that waits on a list, on a connection of its own."""
 
     def __init__(self, queue: Queue, part: str) -> None:
         port = queue.connection.connection_pool.connection_kwargs["port"]
@@ -32,7 +32,10 @@ class Sleeper:
             pass
 
     def _sleep(self) -> None:
-        self.woken = self.connection.blpop([self.list], 30)
+        if "settled:" in self.list:
+            self.woken = self.connection.blmove(self.list, self.list, 30, "LEFT", "LEFT")
+        else:
+            self.woken = self.connection.blpop([self.list], 30)
 
     def wakes(self) -> bool:
         self.thread.join(20)

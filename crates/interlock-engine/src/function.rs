@@ -46,6 +46,7 @@ functions! {
     Extend "extend" Consume
     Configure "configure" Declare
     Result "result" Read
+    Join "join" Read
     Cancel "cancel" Operate
     Revoke "revoke" Operate
     Retry "retry" Operate

@@ -369,7 +369,8 @@ impl Held<'_> {
         let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
             return Ok(());
         };
-        if function.class() == Class::Read {
+        // What is due is recorded too, which this one applies.
+        if function.class() == Class::Read && function != Function::Join {
             return Ok(());
         }
         let growing = matches!(function, Function::Put | Function::Requeue);

@@ -68,6 +68,7 @@ FUNCTIONS = (
     "extend",
     "configure",
     "result",
+    "join",
     "cancel",
     "revoke",
     "retry",

@@ -196,12 +196,14 @@ pub fn random_call(
             2 => (Function::Resume, if rng.bool() { vec![] } else { words("a") }),
             _ => (if rng.bool() { Function::Seal } else { Function::Reopen }, vec![]),
         },
-        18 => match rng.u8(..3) {
+        18 => match rng.u8(..5) {
             0 => (
                 Function::Revoke,
                 vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()],
             ),
             1 => (Function::Cancel, vec![id]),
+            2 => (Function::Revoke, vec![id, "retry".into(), leased[0].0.clone()]),
+            3 => (Function::Join, if rng.bool() { vec![wait] } else { vec![wait, id] }),
             _ => (Function::Requeue, vec![id]),
         },
         _ => match rng.u8(..6) {

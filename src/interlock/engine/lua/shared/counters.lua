@@ -10,6 +10,7 @@ local COUNTERS = {
   'buried', 'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed',
   'declared', 'barriers', 'open', 'opening', 'late', 'unfinished', 'returning', 'moved',
   'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until', 'aliases', 'wide',
+  'settled_until', 'keyed_until', 'unkeyed_until',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
@@ -25,6 +26,10 @@ local function load_counters(q)
   -- A call that looked for its kept reply has read them already: '' where there are none.
   local text, c = q.ahead or redis.call('GET', q.c), nil
   if text and text ~= '' then
+    if #text < 8 * #COUNTERS then
+      -- Written by a library that knew fewer.
+      text = text .. string.rep('\0', 8 * #COUNTERS - #text)
+    end
     c = { struct.unpack(COUNTERS_LAYOUT, text) }
     -- Behind the values comes where the text ends.
     c[#COUNTERS + 1] = nil

@@ -1,18 +1,28 @@
 -- Handing out: the lease that a call gets, and what it is told.
 
--- In how many µs there is something to do that no call from outside causes; '' for never.
-local function next_due(q, kind)
+-- In how many µs something falls due that no call from outside causes; '' for never.
+local function falls_due(q)
   local c = q.counters
-  local left = c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning]
-  if left > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
+  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
     return '0'
-  elseif c[N.sealed] > 0 and c[N.unsettled] == 0 then
-    return 'sealed'
   end
   local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
   c[N.due] = first and tonumber(first) or NEVER
   -- A duration, for who asks does not know this clock.
   return first and digits(math.max(0, tonumber(first) - q.now)) or ''
+end
+
+-- The same for who asks for work.
+local function next_due(q, kind)
+  local c = q.counters
+  if c[N.halted] == 0 and ready_count(c, kind) > 0 then
+    return '0'
+  end
+  local due = falls_due(q)
+  if due ~= '0' and c[N.sealed] > 0 and c[N.unsettled] == 0 then
+    return 'sealed'
+  end
+  return due
 end
 
 -- Hands a message out: its part of the reply behind `at`. Answers where that ends.

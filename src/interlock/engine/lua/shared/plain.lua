@@ -98,6 +98,9 @@ local function settle_plain(q, list, reply)
     end_some(q, token, some)
   end
   c[N.acks], c[N.unsettled], c[N.bytes] = c[N.acks] + count, c[N.unsettled] - count, c[N.bytes] - bytes
+  if count > 0 then
+    note_ended(q, q.gone)
+  end
   return left
 end
 

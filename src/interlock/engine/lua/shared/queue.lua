@@ -18,6 +18,7 @@
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
 -- | w:room, room | the same of those who wait for room |
+-- | w:settled, settled:ID, settled:all | the same of those who wait until a message, or all, are settled |
 -- | k:CONSUMER | the consumer's last reply |
 local NAMES = {
   __index = function(q, part)
@@ -39,6 +40,7 @@ local KNOWN = { count = 0, most = 100 }
 -- At the end of a call: messages are large. `clean`: nothing is in its tables, so that the next one has them.
 local function let_go(q, clean)
   q.counters, q.loaded, q.options, q.first, q.caller, q.ahead = false, false, false, false, false, false
+  q.ended = false
   if not clean then
     q.hashes, q.used, q.messages, q.changed, q.granted = false, false, false, false, false
     q.written, q.gone, q.pushed = false, false, false

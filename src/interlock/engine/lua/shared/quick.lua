@@ -210,6 +210,7 @@ local function settle_quickly(q, token, ids, joined)
   end
   c[N.leased], c[N.acks] = c[N.leased] - count, c[N.acks] + count
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - count, c[N.bytes] - bytes
+  note_ended(q, ids)
   return true
 end
 

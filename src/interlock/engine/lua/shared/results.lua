@@ -1,6 +1,16 @@
 -- Results (il1_result): how a message ended whose put asked for it. res has of each id a letter, until
 -- when it is kept, and the result; rz when they go, ro in which order they came, for the bound.
 
+-- These messages are settled: told to who waits for that, when the call ends.
+local function note_ended(q, ids)
+  if q.counters[N.settled_until] > q.now then
+    q.ended = q.ended or {}
+    for i = 1, #ids do
+      q.ended[#q.ended + 1] = ids[i]
+    end
+  end
+end
+
 local ENDS = { d = 'done', c = 'cancelled', s = 'skipped' }
 
 local function drop_results(q, ids)

@@ -17,6 +17,9 @@ local function settle(q, m, kept)
   end
   m.gone = true
   q.messages[m.place] = false
+  if c[N.settled_until] > q.now then
+    note_ended(q, { m.id })
+  end
   changed(q, m)
   if not placed then
     return
