@@ -227,6 +227,14 @@ def test_what_is_wrong_is_named_and_ends_with_2(
         assert "importlib" not in worker.output
 
 
+def test_what_the_engine_refuses_is_told_without_a_traceback(workers: Workers, url: str) -> None:
+    worker = workers.start("--url", f"{url}/77")
+    assert worker.ended() == 1
+    assert "queue 'default' can be served no more: " in worker.output
+    assert "DB index is out of range" in worker.output
+    assert "Traceback" not in worker.output
+
+
 @pytest.mark.watchdog(120)
 def test_several_processes_start_stop_and_replace_each_other(
     workers: Workers, tmp_path: Path

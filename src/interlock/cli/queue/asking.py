@@ -146,7 +146,13 @@ def explained(error: str) -> str:
 
 def emit(record: object) -> None:
     """A line of JSON."""
-    print(json.dumps(record, ensure_ascii=False), flush=True)
+    print(json.dumps(record, ensure_ascii=escaped()), flush=True)
+
+
+def escaped() -> bool:
+    """Whether JSON must be ASCII here: what standard output cannot encode it would write as Python
+    does, which is no JSON."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
 
 
 def emit_all(records: Iterable[object]) -> None:
