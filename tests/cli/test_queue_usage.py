@@ -266,7 +266,7 @@ def test_what_is_not_there_is_said_not_to_be_there(cli: Command, queue: RemoteQu
     assert (said.code, said.out) == (1, "")
     assert f"message 1 is not in {queue.name}: settled, or never there" in said.err
     assert (
-        f"nothing is waiting on key 'z' in {queue.name}"
+        f"nothing on key 'z' is waiting in {queue.name}"
         in cli("explain", queue.name, "--key", "z").err
     )
     queue.get().ack()

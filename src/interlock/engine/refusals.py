@@ -1,6 +1,8 @@
-"""What a server refuses, as the errors of Interlock."""
+"""What a server refuses, as the errors of Interlock, and what to do about it."""
 
 from __future__ import annotations
+
+import re
 
 from interlock.engine.flow import Refused
 from interlock.errors import (
@@ -34,5 +36,44 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
     if code in ("BADARG", "TOOBIG", "NOTSUPPORTED"):
         return ValueError(f"queue {name!r}: {text}")
     if code in ("NOPERM", "NOAUTH", "WRONGPASS"):
-        return EngineUnavailable(f"{address} refuses il1_{function}: {error}")
-    return InterlockError(f"{address} refuses il1_{function} of queue {name!r}: {error}")
+        return EngineUnavailable(advised(f"{address} refuses il1_{function}: {error}"))
+    if code in ("MOVED", "ASK"):
+        return EngineUnavailable(advised(f"{address} has not queue {name!r}: {error}"))
+    return InterlockError(advised(f"{address} refuses il1_{function} of queue {name!r}: {error}"))
+
+
+def advised(text: str) -> str:
+    """A text with what a server said, and what to do about that, where it is not plain."""
+    for said, advice in ADVICE.items():
+        if re.search(rf"\b{said}\b", text) and advice not in text:
+            return f"{text}; {advice}"
+    return text
+
+
+PASSING = frozenset(
+    {
+        *("LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY", "UNKILLABLE"),
+        # Its disk is full or failed; too few replicas are linked.
+        *("MISCONF", "NOREPLICAS"),
+    }
+)
+"""Codes of a server that is starting, or being replaced, or that somebody is about to mend: what is
+refused so was not done, and is asked again for as long as the call has time."""
+
+_WHO = "say who asks: redis://USER:PASSWORD@HOST:PORT"
+ADVICE = {
+    "MISCONF": "it cannot save, and takes no writes until it can: look for room on its disk, the "
+    "rights of its folder and its log",
+    "NOREPLICAS": "too few replicas follow it for its min-replicas-to-write",
+    "MASTERDOWN": "it is a replica that has lost its primary; the URL has to name the primary",
+    "READONLY": "it is a replica; the URL has to name the primary",
+    "LOADING": "it reads its data from the disk; ?timeout=SECONDS in the URL waits longer for that",
+    "BUSY": "a script of somebody's runs there without end; SCRIPT KILL or FUNCTION KILL ends it",
+    "CLUSTERDOWN": "part of the cluster has no server; redis-cli --cluster check tells which",
+    "MOVED": "it is one node of a cluster: redis+cluster://HOST:PORT finds all",
+    "NOAUTH": _WHO,
+    "WRONGPASS": _WHO,
+    "NOPERM": "its user may not do that: clients need FCALL, FUNCTION LOAD and BLPOP on ~il:*",
+    "unknown command 'FCALL'": "this server has no queues: Redis 7 has, and a hub of this release",
+}
+"""What a server says, and what helps. One that says several of them is told of the first."""

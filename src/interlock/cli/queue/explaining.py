@@ -52,7 +52,7 @@ def _explain(operator: Operator, given: argparse.Namespace) -> int:
             if "id" in one:
                 failed(f"message {one['id']} is not in {given.queue}: settled, or never there")
             else:
-                failed(f"nothing is waiting on key {given.key!r} in {given.queue}")
+                failed(f"nothing on key {given.key!r} is waiting in {given.queue}")
             code = BROKEN
         elif given.json:
             emit({"queue": given.queue, **as_json(found, given)})
