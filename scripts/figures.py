@@ -4,8 +4,8 @@
 
 The README's tables are those of benchmarks/runs/, word for word but for the columns that only a
 contributor needs, so that no figure stands there that was not measured. Between the marks
-`figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time at which
-it was taken: a run of all rows and one of some may have been on the same day.
+`figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time when
+it was taken: a run of all rows and one of some may be of the same day.
 """
 
 from __future__ import annotations
