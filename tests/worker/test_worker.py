@@ -97,7 +97,7 @@ def test_a_failure_is_logged_and_comes_again_until_its_attempts_are_used_up(
         drained(app)
     records = [record for record in caplog.records if record.name == "interlock.worker"]
     assert [record.levelno for record in records] == [logging.WARNING, logging.ERROR]
-    expected = f"the handler of message {job.id} in queue 'default' raised, attempt 2"
+    expected = f"the handler of message {job.id} (broken) in queue 'default' raised, attempt 2"
     assert records[1].getMessage() == expected
     assert records[1].exc_info and isinstance(records[1].exc_info[1], OSError)
     told = [getattr(records[0], name) for name in ("queue", "id", "keys", "attempt", "task")]
