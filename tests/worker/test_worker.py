@@ -546,3 +546,17 @@ def test_more_than_a_call_may_settle_is_settled_by_several(app: App) -> None:
             waits.send(number)
         drained(app)
     assert (worker.figures().handled, worker.figures().lost) == (count, 0)
+
+
+def test_a_result_that_does_not_come_in_time_says_where_to_look(app: App, url: str) -> None:
+    @app.task(result_ttl=60)
+    def never() -> int:
+        return 1
+
+    job = never.send()
+    where = f"queue explain default {job.id}" if "memory" not in url else "in this process"
+    with pytest.raises(TimeoutError, match=where) as caught:
+        job.result(timeout=0)
+    assert f"message {job.id} was not settled in time (a call of 'never')" in str(caught.value)
+    with pytest.raises(TimeoutError, match=where):
+        asyncio.run(job.aresult(timeout=0))

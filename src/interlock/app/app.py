@@ -268,6 +268,11 @@ class App:
                 self._client = connect(self.url)
             return self._client.queue(name, bytes, **options)
 
+    def _url_in_use(self) -> str:
+        """Where sends go, without a password."""
+        client = self._client
+        return str(self.url or "memory://") if client is None else str(client.url)
+
     def _redirected(self, client: Any) -> Any:
         """Sends go through this client from now on; gives the one before. Nobody is closed."""
         with self._lock:
