@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -22,8 +23,11 @@ from redis.retry import Retry
 
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.cli import main
+from interlock.engine.library import Library
+from interlock.engine.refusals import RIGHTS
 from tests.engine.nodes import eventually
 from tests.hub.servers import free_port, redis_server
+from tests.worker.workers import ROOT
 
 SHORT = 0.4
 """Seconds that a call has which is to fail."""
@@ -165,12 +169,15 @@ def test_who_may_not_is_told_at_once_what_is_missing(
 ) -> None:
     with connect(server.url(20)) as client:
         client.queue("q", int).put(1)
+    server.admin.execute_command("ACL", "SETUSER", "caller", "on", ">p", "+fcall", "~il:*")
     server.admin.acl_setuser("poor", enabled=True, passwords=["+p"], keys=["*"], commands=["+ping"])
     server.admin.config_set("requirepass", "secret")
     for who, code, advice in [
         ("", "NOAUTH|Authentication required", "say who asks"),
         ("poor:wrong@", "WRONGPASS", "say who asks"),
-        ("poor:p@", "NOPERM", "clients need FCALL, FUNCTION LOAD and BLPOP"),
+        ("poor:p@", "NOPERM", f"its user may not do that; on a Redis it needs {RIGHTS}"),
+        # It may call the functions, but nothing that they do.
+        ("caller:p@", "can't run this command", f"it needs {RIGHTS}"),
     ]:
         with (
             connect(server.url(30, who)) as client,
@@ -182,6 +189,38 @@ def test_who_may_not_is_told_at_once_what_is_missing(
         assert main(["queue", "list", "--url", server.url(30, who)]) == 1
         said = capsys.readouterr().err
         assert advice in said and "is it running there?" not in said
+
+
+def test_the_rights_that_the_page_names_are_enough_and_cover_every_function(server: Ill) -> None:
+    page = (ROOT / "docs" / "howto" / "connect.md").read_text()
+    assert f"ACL SETUSER shop on >PASSWORD {RIGHTS}\n" in page
+    rights = RIGHTS.split()
+    library = Library().text
+    called = set(re.findall(r"""call\(\s*['"](\w+)""", library)) | {"BLPOP"}
+    assert len(called) > 20
+    for name in called:
+        (about,) = server.admin.execute_command("COMMAND", "INFO", name).values()
+        by_category = any(f"+{category}" in rights for category in about["acl_categories"])
+        assert by_category or f"+{name.lower()}" in rights, name
+    server.admin.execute_command("ACL", "SETUSER", "shop", "on", ">p", *rights)
+    with connect(server.url(20, "shop:p@")) as client:
+        queue = client.queue("q", int, maxsize=50)
+        first = queue.put(1, keys=["a", "b"], dedup="x", priority=3)
+        queue.put(2, keys="a", shared="c", delay=0.01)
+        queue.put(3, barrier=True)
+        queue.explain(first)
+        queue.pause("a")
+        queue.resume("a")
+        lease = queue.get(timeout=20)
+        lease.extend(60)
+        lease.reject("no")
+        queue.requeue(queue.dead_letters()[0].id)
+        for _ in range(3):
+            with queue.get(timeout=20):
+                pass
+        assert queue.stats().acks == 3
+    for words in (["list"], ["hot", "q"], ["peek", "q"], ["purge", "q", "--yes"], ["seal", "q"]):
+        assert main(["queue", *words, "--url", server.url(20, "shop:p@")]) == 0
 
 
 @pytest.mark.parametrize("kind", ["redis", "redis+cluster"])

@@ -35,7 +35,7 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
         return OptionsMismatch(f"queue {name!r} was declared otherwise: {text}")
     if code in ("BADARG", "TOOBIG", "NOTSUPPORTED"):
         return ValueError(f"queue {name!r}: {text}")
-    if code in ("NOPERM", "NOAUTH", "WRONGPASS"):
+    if code in ("NOPERM", "NOAUTH", "WRONGPASS") or FORBIDDEN in str(error):
         return EngineUnavailable(advised(f"{address} refuses il1_{function}: {error}"))
     if code in ("MOVED", "ASK"):
         return EngineUnavailable(advised(f"{address} has not queue {name!r}: {error}"))
@@ -60,7 +60,17 @@ PASSING = frozenset(
 """Codes of a server that is starting, or being replaced, or that somebody is about to mend: what is
 refused so was not done, and is asked again for as long as the call has time."""
 
+FORBIDDEN = "The user executing the script can't"
+"""What Redis says where a user may call a function, and not what the function does."""
+
+RIGHTS = (
+    "+@hash +@list +@set +@sortedset +@string +del +unlink +exists +rename +pexpire +time +scan "
+    "+ping +fcall +function|load ~il:*"
+)
+"""Of a user of Redis: all that a client, a worker and `interlock queue` need."""
+
 _WHO = "say who asks: redis://USER:PASSWORD@HOST:PORT"
+_MAY_NOT = f"its user may not do that; on a Redis it needs {RIGHTS}"
 ADVICE = {
     "MISCONF": "it cannot save, and takes no writes until it can: look for room on its disk, the "
     "rights of its folder and its log",
@@ -73,7 +83,8 @@ ADVICE = {
     "MOVED": "it is one node of a cluster: redis+cluster://HOST:PORT finds all",
     "NOAUTH": _WHO,
     "WRONGPASS": _WHO,
-    "NOPERM": "its user may not do that: clients need FCALL, FUNCTION LOAD and BLPOP on ~il:*",
+    "NOPERM": _MAY_NOT,
+    FORBIDDEN: _MAY_NOT,
     "unknown command 'FCALL'": "this server has no queues: Redis 7 has, and a hub of this release",
 }
 """What a server says, and what helps. One that says several of them is told of the first."""
