@@ -14,6 +14,7 @@ from interlock.cli import main, parser
 from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
 from interlock.cli.queue.asking import SHARED
+from interlock.cli.queue.watching import fitted
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal
@@ -193,6 +194,16 @@ def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[byt
         opened.process.send_signal(2)
         assert opened.rest() == 130
         assert "Traceback" not in opened.shown
+
+
+def test_a_screen_of_watch_is_no_wider_and_no_longer_than_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "10")
+    lines = fitted("\n".join(["x" * 100] * 30)).splitlines()
+    assert (len(lines), {len(line) for line in lines}) == (9, {40})
+    assert fitted("a\n\nb") == "a\n\nb"
 
 
 def test_watch_without_a_terminal_is_a_line_each_time(
