@@ -75,9 +75,11 @@ impl Engine {
         meanwhile: impl FnOnce() -> R,
     ) -> Option<R> {
         let cell = self.queues.read().get(name).cloned()?;
-        // Room beforehand, or growing would copy it over and over while the queue is held.
-        let weight = cell.lock_arc().total_weight();
-        out.reserve(weight as usize);
+        // Room beforehand, or growing would copy it over and over while the queue is held; and written to
+        // once, or the system would find its pages then, which takes as long as all the rest.
+        let (from, weight) = (out.len(), cell.lock_arc().total_weight());
+        out.resize(from + weight as usize, 0);
+        out.truncate(from);
         let queue = cell.lock_arc();
         if !queue.is_durable() {
             return None;

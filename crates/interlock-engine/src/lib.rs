@@ -352,11 +352,18 @@ impl Held<'_> {
         out: &mut Vec<u8>,
         served: &mut Vec<Served>,
     ) -> Outcome {
-        if let Err(refused) = self.can_be_recorded(function) {
+        if let Err(refused) = self.can_be_recorded(function, args) {
             return Outcome::Refused(refused);
         }
         let from = out.len();
-        let ran = self.within(now, caller, served, |queue, cx| queue.run(function, args, cx, out));
+        let ran = self.within(now, caller, served, |queue, cx| {
+            let ran = queue.run(function, args, cx, out);
+            // The others record what they answer.
+            if !matches!(function.class(), Class::Produce | Class::Consume) {
+                cx.shown(queue);
+            }
+            ran
+        });
         ran.unwrap_or_else(|refused| {
             out.truncate(from);
             Outcome::Refused(refused)
@@ -364,7 +371,11 @@ impl Held<'_> {
     }
 
     /// What cannot be recorded must not be done.
-    fn can_be_recorded(&self, function: Function) -> Result<(), Refused> {
+    fn can_be_recorded<A: Args + ?Sized>(
+        &self,
+        function: Function,
+        args: &A,
+    ) -> Result<(), Refused> {
         let journal = &self.engine.shared.settings.journal;
         let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
             return Ok(());
@@ -373,6 +384,7 @@ impl Held<'_> {
             return Ok(());
         }
         let growing = matches!(function, Function::Put | Function::Requeue);
+        let growing = growing.then(|| args::recorded(args));
         journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
     }
 

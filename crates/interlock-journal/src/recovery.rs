@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-use crate::file::{self, BadHead, Head, NEW};
+use crate::file::{self, BadHead, Head};
 use crate::journal::{Journal, Settings};
 use crate::record::{self, Bad, Kind, Record};
 use crate::report::{Aside, Damage, Report, SnapshotFound, Torn};
@@ -67,13 +67,25 @@ impl fmt::Display for OpenError {
             OpenError::Locked(folder) => {
                 write!(f, "the journal is open in another process, which holds {folder}")
             }
-            OpenError::Disk { doing, error } => write!(f, "{doing}: {error}"),
+            OpenError::Disk { doing, error } => {
+                write!(f, "{doing}: {error}")?;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        write!(f, "; whoever opens a journal must be able to write in its folder")
+                    }
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        write!(f, "; make room, and start it again: nothing of it was changed")
+                    }
+                    _ => Ok(()),
+                }
+            }
             OpenError::Unknown { file, why } => {
                 write!(f, "{file} is of no journal that this version knows: {why}; {HELP}")
             }
             OpenError::Damaged(damage) => write!(f, "{damage}; {HELP}"),
             OpenError::Replay { file, sequence, why } => {
-                write!(f, "{file}: record {sequence} cannot be replayed: {why}")
+                write!(f, "{file}: record {sequence} cannot be replayed: {why}; ")?;
+                write!(f, "start the version that wrote it, or restore the folder from a copy")
             }
         }
     }
@@ -110,8 +122,10 @@ pub fn open<S: Storage>(
     let (segments, last_segment) = recovery.run(replay)?;
     let (mut report, follows) = (recovery.report, recovery.follows);
     let last = report.last;
-    let writer = Writer::start(&storage, settings, segments, follows, last)
-        .map_err(|error| OpenError::Disk { doing: "making a segment".into(), error })?;
+    let writer = Writer::start(&storage, settings, segments, follows, last).map_err(|error| {
+        let doing = format!("making a segment in {}", storage.describe(""));
+        OpenError::Disk { doing, error }
+    })?;
     if let Some((name, at)) = last_segment {
         // Only to give room back: a segment's end is where the next one begins. Not before there is a
         // next one, for a last segment that is too short was cut by somebody else.
@@ -140,7 +154,7 @@ struct Recovery<'a, S> {
 impl<S: Storage> Recovery<'_, S> {
     fn run(&mut self, replay: &mut impl Replay) -> Result<Kept, OpenError> {
         let names = disk("list", self.storage, "", self.storage.names())?;
-        for name in names.iter().filter(|name| name.ends_with(NEW)) {
+        for name in names.iter().filter(|name| file::is_unfinished(name)) {
             disk("remove", self.storage, name, self.storage.remove(name))?;
         }
         let of = |kind| -> Vec<u64> {
@@ -385,7 +399,8 @@ impl<S: Storage> Recovery<'_, S> {
                     return OpenError::Damaged(damage);
                 }
                 BadHead::Version(found) => {
-                    format!("its version is {found}; allowed: {}", file::VERSION)
+                    let known = file::VERSION;
+                    format!("its version is {found}; allowed: {known}; start what wrote it")
                 }
                 BadHead::NoJournal => "it does not begin as one".into(),
             };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::storage::{File, Fill, Storage};
@@ -94,6 +94,16 @@ impl Storage for Disk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.folder.join(name))
+    }
+
+    fn holds(&self, name: &str, file: &fs::File) -> bool {
+        let named = fs::metadata(self.folder.join(name));
+        match (named, file.metadata()) {
+            (Ok(named), Ok(open)) => (named.dev(), named.ino()) == (open.dev(), open.ino()),
+            (Err(error), _) => error.kind() != io::ErrorKind::NotFound,
+            // That it cannot be asked says nothing.
+            (_, Err(_)) => true,
+        }
     }
 
     fn describe(&self, name: &str) -> String {
