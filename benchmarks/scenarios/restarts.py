@@ -1,7 +1,7 @@
-"""A hub that is started upon its journal, beside Redis upon an append-only file of the same messages.
+"""A hub started upon its journal, beside Redis upon an append-only file of the same messages.
 
-Both are filled, killed, and started again: the figure is the time from the start of the process to the
-first answer that tells how many messages there are.
+Both are filled, killed, and started again: the figure is the time from the start of the process to
+the first answer that tells how many messages there are.
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ def fill(kind: Kind, server: Server, messages: int) -> None:
     """Put so many, of 100 bytes and one key each, and see that none was refused."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         if kind == "redis":
-            words = (b"XADD", b"load", b"*", b"payload", b"%0100d", b"key", b"key:%05d")
+            words = (b"XADD", b"load", b"*", b"payload", b"%100b", b"key", b"key:%05d")
         else:
-            words = (b"FCALL", b"il1_put", b"1", b"il:{load}", b"", b"0", b"0", b"%0100d")
+            words = (b"FCALL", b"il1_put", b"1", b"il:{load}", b"", b"0", b"0", b"%100b")
             words += (b"1", b"0", b"0", b"key:%05d")
-        # What is filled in is as long as what it says: 100 digits, and nine characters.
+        # What is filled in has these lengths.
         parts = [b"$%d\r\n%s\r\n" % (LENGTHS.get(word, len(word)), word) for word in words]
         form = b"*%d\r\n" % len(words) + b"".join(parts)
         for first in range(0, messages, PIECE):
             numbers = range(first, min(first + PIECE, messages))
-            piece = b"".join(form % (number, number % KEYS) for number in numbers)
+            # Noise: Redis packs what it rewrites, and zeroes would be nothing.
+            piece = b"".join(
+                form % (os.urandom(50).hex().encode(), number % KEYS) for number in numbers
+            )
             connection.sendall(piece + b"PING\r\n")
             answers = b""
             while not answers.endswith(b"+PONG\r\n"):
@@ -64,11 +67,11 @@ def fill(kind: Kind, server: Server, messages: int) -> None:
                 raise RuntimeError(f"a message was refused: {answers[:200]!r}")
 
 
-LENGTHS = {b"%0100d": 100, b"key:%05d": 9}
+LENGTHS = {b"%100b": 100, b"key:%05d": 9}
 
 
 def written_anew(server: Server) -> None:
-    """Until the rewriting of the file that goes on, if one does, is done: it makes the start quicker."""
+    """Until the rewriting of the file that goes on, if any, is done: it makes the start quicker."""
     with connected(server) as client:
         while client.info("persistence")["aof_rewrite_in_progress"]:
             time.sleep(0.1)
