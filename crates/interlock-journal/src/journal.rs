@@ -132,6 +132,9 @@ impl<S: Storage> Journal<S> {
     pub fn accepts(&self, growing: Option<u64>) -> Result<(), Refused> {
         self.condition.check(growing.is_some())?;
         match growing {
+            Some(bytes) if bytes > self.settings.longest as u64 => {
+                Err(Refused::TooLong(bytes as usize, self.settings.longest))
+            }
             Some(bytes) if !self.has_room(bytes) => self.make_room(bytes),
             _ => Ok(()),
         }
@@ -285,9 +288,10 @@ impl<S: Storage> Journal<S> {
     ///
     /// As [`commit`](Self::commit).
     pub fn tick(&self) -> Result<(), Refused> {
-        if let Some(Refused::Full(_) | Refused::Short(_)) = self.condition.get() {
-            self.prepare()?;
-        }
+        let prepared = match self.condition.get() {
+            Some(Refused::Full(_) | Refused::Short(_)) => self.prepare().map(drop),
+            _ => Ok(()),
+        };
         self.mark();
         let (file, last) = {
             let mut writer = self.writer.lock();
@@ -296,7 +300,9 @@ impl<S: Storage> Journal<S> {
             (Arc::clone(writer.file()), writer.last())
         };
         // Not under the writer's lock: commits that need no sync go on meanwhile.
-        self.sync_file(&*file, last)
+        self.sync_file(&*file, last)?;
+        // What was taken though room is short is as safe as the rest.
+        prepared
     }
 
     /// A folder that was removed or moved is written to as before, for ever, and found by no restart.

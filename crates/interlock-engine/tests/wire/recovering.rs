@@ -235,6 +235,25 @@ fn a_put_that_waited_is_not_made_while_the_disk_runs_short() {
 }
 
 #[test]
+fn a_queue_does_not_become_durable_while_the_disk_runs_short() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    call(&engine, "configure", "DURABILITY none", START).unwrap();
+    call(&engine, "put", "- 0 0 first 1 0 0 a", START).unwrap();
+    disk.set_faults(Faults { capacity: Some(9_000), ..Faults::default() });
+    durable.journal().unwrap().prepare().unwrap_err();
+    let refused = call(&engine, "configure", "REPLACE DURABILITY always", START).unwrap_err();
+    assert!(
+        refused.starts_with("MISCONF il1_configure: the journal's disk is nearly"),
+        "{refused}"
+    );
+    assert_eq!(call(&engine, "configure", "", START).unwrap()[23], "none");
+    disk.set_faults(Faults::default());
+    assert!(durable.journal().unwrap().prepare().unwrap());
+    call(&engine, "configure", "REPLACE DURABILITY always", START).unwrap();
+}
+
+#[test]
 fn a_snapshot_that_cannot_be_made_is_told_and_not_tried_again_at_once() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();

@@ -21,7 +21,16 @@ pub struct Disk {
 impl Disk {
     /// The folder, made if it is not there, for its owner alone.
     pub fn open(folder: &Path) -> io::Result<Self> {
+        let fresh: Vec<&Path> = folder.ancestors().take_while(|path| !path.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // A folder whose own name is not on disk is gone after a crash, with all that is.
+        for path in fresh {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            // One that may be written and not read cannot be synced.
+            if let Ok(above) = fs::File::open(above.unwrap_or(Path::new("."))) {
+                above.sync_all()?;
+            }
+        }
         Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned() })
     }
 

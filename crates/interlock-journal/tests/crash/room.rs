@@ -253,3 +253,24 @@ fn what_is_written_to_a_segment_that_was_removed_or_replaced_is_not_called_durab
         assert_eq!(put(&journal, &mut queues, 2), Err(failed));
     }
 }
+
+#[test]
+fn what_is_taken_while_room_runs_short_is_on_disk_within_a_second_too() {
+    let disk = Simulated::new(1);
+    let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
+    assert!(matches!(journal.prepare(), Err(Refused::Short(_))));
+    let last = append(&journal, &mut queues, 0, b"an ack").unwrap();
+    journal.commit(last, Durability::EverySecond).unwrap();
+    assert!(journal.durable() < last);
+    assert!(matches!(journal.tick(), Err(Refused::Short(_))));
+    assert_eq!(journal.durable(), last);
+}
+
+#[test]
+fn a_put_longer_than_a_record_may_be_is_refused_before_it_is_made() {
+    let disk = Simulated::new(1);
+    let (journal, _, _) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(journal.accepts(Some(1_000)), Err(Refused::TooLong(1_000, 999)));
+    journal.accepts(Some(PUT)).unwrap();
+}
