@@ -368,7 +368,9 @@ impl Replay for Replayer<'_> {
     }
 
     fn call(&mut self, record: &Record<'_>) -> Result<(), String> {
-        let args: Vec<&[u8]> = record.arguments().collect();
+        // With room for those of most calls: a million records are a million lists.
+        let mut args: Vec<&[u8]> = Vec::with_capacity(16);
+        args.extend(record.arguments());
         if record.function == NAME {
             let [name] = args[..] else { return Err("a queue has one name".into()) };
             self.names.insert(record.queue, name.into());

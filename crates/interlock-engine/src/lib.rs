@@ -270,7 +270,8 @@ impl Engine {
     ) -> Result<(), Refused> {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
-        let (mut served, mut out) = (Vec::new(), Vec::new());
+        // With room for most replies, or it would grow in steps.
+        let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
         let done = match function {
@@ -293,7 +294,7 @@ impl Engine {
                 self.queues.write().remove(name);
                 Ok(())
             }
-            _ => match Function::named(format!("il1_{function}").as_bytes()) {
+            _ => match Function::of_name(function.as_bytes()) {
                 Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
                 None => refuse("BADARG", function, "is no function"),
             },

@@ -206,7 +206,7 @@ impl<S: Storage> Recovery<'_, S> {
     }
 
     fn segments(&mut self, heads: &[Head], replay: &mut impl Replay) -> Result<Kept, OpenError> {
-        let (mut kept, mut end) = (Vec::new(), None);
+        let (mut kept, mut end, mut bytes) = (Vec::new(), None, Vec::new());
         let begins = heads.first().filter(|head| (1..=self.floor + 1).contains(&head.first));
         let mut last = begins.map_or(self.floor, |head| head.first - 1);
         let confirmed =
@@ -226,7 +226,7 @@ impl<S: Storage> Recovery<'_, S> {
             }
             last = last.max(head.first - 1);
             let file = disk("open", self.storage, &name, self.storage.open(&name))?;
-            let bytes = disk("read", self.storage, &name, read_all(&file))?;
+            disk("read", self.storage, &name, read_all(&file, &mut bytes))?;
             self.report.segments += 1;
             self.report.bytes += bytes.len() as u64;
             let (at, bad) = self.replay(head, &bytes, &mut last, replay)?;
@@ -327,7 +327,8 @@ impl<S: Storage> Recovery<'_, S> {
         let name = head.name();
         let place = self.storage.describe(&name);
         let file = disk("open", self.storage, &name, self.storage.open(&name))?;
-        let bytes = disk("read", self.storage, &name, read_all(&file))?;
+        let mut bytes = Vec::new();
+        disk("read", self.storage, &name, read_all(&file, &mut bytes))?;
         let damaged = |offset: usize, why: &str| {
             OpenError::Damaged(Damage {
                 file: place.clone(),

@@ -65,10 +65,10 @@ pub trait File: Send + Sync + 'static {
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
-/// The whole of a file.
-pub fn read_all(file: &impl File) -> io::Result<Vec<u8>> {
+/// The whole of a file, in the place of what is in `bytes`, whose memory is used again.
+pub fn read_all(file: &impl File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let length = usize::try_from(file.length()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let mut bytes = vec![0; length];
+    bytes.resize(length, 0);
     let mut at = 0;
     while at < length {
         match file.read(at as u64, &mut bytes[at..])? {
@@ -77,7 +77,7 @@ pub fn read_all(file: &impl File) -> io::Result<Vec<u8>> {
         }
     }
     bytes.truncate(at);
-    Ok(bytes)
+    Ok(())
 }
 
 /// Whether an error says that there is no room.
