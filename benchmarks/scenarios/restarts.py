@@ -43,6 +43,7 @@ def restarted(kind: Kind, messages: int) -> Sample:
 def fill(kind: Kind, server: Server, messages: int) -> None:
     """Put so many, of 100 bytes and one key each, and see that none was refused."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        words: tuple[bytes, ...]
         if kind == "redis":
             words = (b"XADD", b"load", b"*", b"payload", b"%100b", b"key", b"key:%05d")
         else:

@@ -98,8 +98,8 @@ def added(text: str, taken: Taken, counts: Mapping[str, Mapping[str, int]]) -> s
             for engine, cell in zip(ENGINES, cells, strict=True):
                 begun[engine][ROW_OF[name]] = int(cell.replace(",", ""))
     runs = [counts.get(engine, {}).get("runs", 0) for engine in ENGINES]
-    cells = [taken.date, taken.commit, taken.seed, *runs, taken.minutes, taken.machine]
-    listed.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    of = [taken.date, taken.commit, str(taken.seed), *map(str, runs)]
+    listed.append("| " + " | ".join([*of, str(taken.minutes), taken.machine]) + " |")
     for engine, figures in counts.items():
         begun[engine].update(figures)
     sums = (
