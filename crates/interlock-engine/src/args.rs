@@ -25,6 +25,11 @@ impl<T: AsRef<[u8]>> Args for [T] {
     }
 }
 
+/// Bytes that a record of these arguments takes in a journal, about.
+pub fn recorded<A: Args + ?Sized>(args: &A) -> u64 {
+    (0..args.len()).map(|i| args.get(i).len() as u64 + 4).sum::<u64>() + 40
+}
+
 /// Why a call was refused: a code, and what was wrong. The queue is as before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(pub String);

@@ -396,7 +396,11 @@ impl Queue {
         from.at = 3;
         let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
         let mut out = Vec::new();
-        let put = self.put(&messages, cx.free(), &mut out);
+        // There was room for it on the disk when it came.
+        let put = match cx.accepts(self, &args[..]) {
+            Ok(()) => self.put(&messages, cx.free(), &mut out),
+            Err(why) => Err(No::Full(Refused(format!("MISCONF il1_put: {why}")))),
+        };
         drop(messages);
         match put {
             Ok(()) => {

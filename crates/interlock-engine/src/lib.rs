@@ -270,7 +270,8 @@ impl Engine {
     ) -> Result<(), Refused> {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
-        let (mut served, mut out) = (Vec::new(), Vec::new());
+        // With room for most replies, or it would grow in steps.
+        let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
         let done = match function {
@@ -293,7 +294,7 @@ impl Engine {
                 self.queues.write().remove(name);
                 Ok(())
             }
-            _ => match Function::named(format!("il1_{function}").as_bytes()) {
+            _ => match Function::of_name(function.as_bytes()) {
                 Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
                 None => refuse("BADARG", function, "is no function"),
             },
@@ -352,11 +353,18 @@ impl Held<'_> {
         out: &mut Vec<u8>,
         served: &mut Vec<Served>,
     ) -> Outcome {
-        if let Err(refused) = self.can_be_recorded(function) {
+        if let Err(refused) = self.can_be_recorded(function, args) {
             return Outcome::Refused(refused);
         }
         let from = out.len();
-        let ran = self.within(now, caller, served, |queue, cx| queue.run(function, args, cx, out));
+        let ran = self.within(now, caller, served, |queue, cx| {
+            let ran = queue.run(function, args, cx, out);
+            // The others record what they answer.
+            if !matches!(function.class(), Class::Produce | Class::Consume) {
+                cx.shown(queue);
+            }
+            ran
+        });
         ran.unwrap_or_else(|refused| {
             out.truncate(from);
             Outcome::Refused(refused)
@@ -364,7 +372,11 @@ impl Held<'_> {
     }
 
     /// What cannot be recorded must not be done.
-    fn can_be_recorded(&self, function: Function) -> Result<(), Refused> {
+    fn can_be_recorded<A: Args + ?Sized>(
+        &self,
+        function: Function,
+        args: &A,
+    ) -> Result<(), Refused> {
         let journal = &self.engine.shared.settings.journal;
         let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
             return Ok(());
@@ -374,6 +386,7 @@ impl Held<'_> {
             return Ok(());
         }
         let growing = matches!(function, Function::Put | Function::Requeue);
+        let growing = growing.then(|| args::recorded(args));
         journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
     }
 

@@ -111,7 +111,12 @@ impl Queue {
             );
             return refuse("NOTSUPPORTED", "configure", text);
         }
-        Ok(())
+        match &cx.shared.settings.journal {
+            Some(journal) if !cx.replays => journal
+                .accepts(Some(self.total_weight()))
+                .or_else(|why| refuse("MISCONF", "configure", why)),
+            _ => Ok(()),
+        }
     }
 
     fn purge<A: Args + ?Sized>(
