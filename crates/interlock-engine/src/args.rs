@@ -84,6 +84,13 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     #[inline]
     pub fn whole(&mut self, least: i64, most: u64, what: impl What) -> Read<i64> {
         let value = self.take(what)?;
+        if let &[digit @ b'0'..=b'9'] = value {
+            // As nearly all counts are.
+            let number = i64::from(digit - b'0');
+            if number >= least && number as u64 <= most {
+                return Ok(number);
+            }
+        }
         match integer(value) {
             Some(number) if number >= least && (number < 0 || number as u64 <= most) => Ok(number),
             _ => self.no_whole(value, least, most, what),

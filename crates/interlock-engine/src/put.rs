@@ -264,8 +264,7 @@ impl Queue {
                 }
                 None => (self.enter(all, message), false),
             };
-            reply::number(out, id);
-            reply::digit(out, u8::from(known));
+            reply::placed(out, id, known);
         }
         Ok(())
     }
@@ -280,6 +279,10 @@ impl Queue {
         let put =
             Put { keys: keys(&message.exclusive), shared: keys(&message.shared), ..Put::default() };
         let Some(said) = &message.said else { return self.scheduler.put_new(&put, body).id };
+        self.enter_said(put, said, body)
+    }
+
+    fn enter_said(&mut self, put: Put<'_>, said: &Said<'_>, body: Body) -> u64 {
         let put = Put {
             priority: said.priority,
             delay: said.delay,

@@ -108,14 +108,27 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Settlements<
 #[inline]
 fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
     let verb = from.take(|| format!("settlements[{i}]"))?;
-    if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
+    if verb == b"ACK" {
+        let token = from.number(|| format!("settlements[{i}].token"))?;
+        let id = from.number(|| format!("settlements[{i}].id"))?;
+        return Ok(Settlement { token, id, how: How::Ack });
+    }
+    other(from, i, verb)
+}
+
+/// What more is said of than a token and an id, or what is wrong.
+fn other<'a, A: Args + ?Sized>(
+    from: &mut Reader<'a, A>,
+    i: usize,
+    verb: &'a [u8],
+) -> Read<Settlement<'a>> {
+    if !matches!(verb, b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
         let text = "is not ACK, DONE, NACK, REJECT or RELEASE";
         return from.bad(|| format!("settlements[{i}]"), text);
     }
     let token = from.number(|| format!("settlements[{i}].token"))?;
     let id = from.number(|| format!("settlements[{i}].id"))?;
     let how = match verb {
-        b"ACK" => How::Ack,
         b"DONE" => How::Done(from.text(MAX_PAYLOAD, || format!("settlements[{i}].result"))?),
         b"NACK" => {
             let what = || format!("settlements[{i}].delay");
@@ -144,17 +157,19 @@ impl Queue {
     #[inline]
     fn settle_one(&mut self, one: &Settlement<'_>, budget: &mut Budget) -> Answer {
         let s = &mut self.scheduler;
+        if let How::Ack | How::Done(_) = one.how {
+            let Some(acked) = s.ack_held(one.token, one.id, budget) else { return Answer::Lost };
+            let result = if let How::Done(result) = one.how { result } else { b"" };
+            if let Some(body) = acked {
+                self.gone(one.id, body, End::Done, result);
+            }
+            return Answer::Acked;
+        }
         let Some(handle) = s.held(one.token, one.id) else {
             return Answer::Lost;
         };
         let failed = match one.how {
-            How::Ack | How::Done(_) => {
-                let result = if let How::Done(result) = one.how { result } else { b"" };
-                if let Ok(Some(body)) = s.ack_within(handle, budget) {
-                    self.gone(one.id, body, End::Done, result);
-                }
-                return Answer::Acked;
-            }
+            How::Ack | How::Done(_) => unreachable!("as just seen"),
             How::Release => {
                 let released = s.release_within(handle);
                 return released.map_or(Answer::Lost, |()| Answer::Released);
