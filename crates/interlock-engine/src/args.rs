@@ -114,10 +114,8 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     pub fn number(&mut self, what: impl What) -> Read<u64> {
         let value = self.take(what)?;
         // Times in µs have sixteen digits from 2001 to 2286, and ids and tokens are times.
-        if let Some(number) = value.try_into().ok().and_then(sixteen) {
-            if value[0] != b'0' {
-                return Ok(number);
-            }
+        if let Some(number) = value.try_into().ok().and_then(plain) {
+            return Ok(number);
         }
         let plain = (1..=16).contains(&value.len()) && value[0] != b'0';
         match integer(value).filter(|&number| plain && number > 0) {
@@ -145,6 +143,12 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
         }
         Ok((consumer, call))
     }
+}
+
+/// An id or a token of sixteen digits.
+#[inline]
+pub fn plain(digits: &[u8; 16]) -> Option<u64> {
+    sixteen(digits).filter(|_| digits[0] != b'0')
 }
 
 /// Sixteen decimal digits; eight of them at a time, as one word.

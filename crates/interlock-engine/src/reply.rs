@@ -13,7 +13,6 @@ pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
             return short(out, bytes.len(), first, last);
         }
     }
-    out.reserve(bytes.len() + 32);
     match bytes.len() {
         length @ ..10 => out.extend_from_slice(&[b'$', b'0' + length as u8, b'\r', b'\n']),
         length @ 10..100 => {

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::scheduler::Budget;
 
-use crate::args::{refuse, Args, Read, Reader};
+use crate::args::{plain, refuse, Args, Read, Reader};
 use crate::limits::*;
 use crate::queue::Queue;
 use crate::reply;
@@ -92,6 +92,7 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Settlements<
     let mut all = Settlements(LIST.take());
     let list = &mut all.0;
     list.reserve((left / 3).min(ROOM));
+    let mut last = Token::default();
     while from.more() {
         if list.len() == MAX_BATCH {
             return refuse(
@@ -100,35 +101,51 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Settlements<
                 format_args!("more than {MAX_BATCH} settlements"),
             );
         }
+        if let Some((token, id)) = acknowledged(from, &mut last) {
+            list.push(Settlement { token, id, how: How::Ack });
+            continue;
+        }
         list.push(settlement(from, list.len() + 1)?);
     }
     Ok(all)
 }
 
-#[inline]
-fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
-    let verb = from.take(|| format!("settlements[{i}]"))?;
-    if verb == b"ACK" {
-        let token = from.number(|| format!("settlements[{i}].token"))?;
-        let id = from.number(|| format!("settlements[{i}].id"))?;
-        return Ok(Settlement { token, id, how: How::Ack });
-    }
-    other(from, i, verb)
+/// The token of the settlement before: nearly all of a call are of one lease.
+#[derive(Default)]
+struct Token {
+    text: [u8; 16],
+    number: u64,
 }
 
-/// What more is said of than a token and an id, or what is wrong.
-fn other<'a, A: Args + ?Sized>(
-    from: &mut Reader<'a, A>,
-    i: usize,
-    verb: &'a [u8],
-) -> Read<Settlement<'a>> {
-    if !matches!(verb, b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
+/// Takes an acknowledgement, as nearly all are; `None`: it is something else, or wrong, for who looks closer.
+#[inline]
+fn acknowledged<A: Args + ?Sized>(
+    from: &mut Reader<'_, A>,
+    last: &mut Token,
+) -> Option<(u64, u64)> {
+    let (args, at) = (from.args, from.at);
+    if args.len() - at < 3 || args.get(at) != b"ACK" {
+        return None;
+    }
+    let text: &[u8; 16] = args.get(at + 1).try_into().ok()?;
+    if *text != last.text {
+        *last = Token { text: *text, number: plain(text)? };
+    }
+    let id = plain(args.get(at + 2).try_into().ok()?)?;
+    from.at += 3;
+    Some((last.number, id))
+}
+
+fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
+    let verb = from.take(|| format!("settlements[{i}]"))?;
+    if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
         let text = "is not ACK, DONE, NACK, REJECT or RELEASE";
         return from.bad(|| format!("settlements[{i}]"), text);
     }
     let token = from.number(|| format!("settlements[{i}].token"))?;
     let id = from.number(|| format!("settlements[{i}].id"))?;
     let how = match verb {
+        b"ACK" => How::Ack,
         b"DONE" => How::Done(from.text(MAX_PAYLOAD, || format!("settlements[{i}].result"))?),
         b"NACK" => {
             let what = || format!("settlements[{i}].delay");

@@ -230,7 +230,9 @@ impl Lanes {
                 lane.warned = 0;
             }
             if lane.depth == 0 {
-                self.drop_if_idle(number);
+                if lane.falls_idle() {
+                    self.keep(number);
+                }
             } else if lane.first_waiting != NONE {
                 self.grant(number, granted, budget);
             }
@@ -307,18 +309,18 @@ impl Lanes {
 
     /// A lane without messages goes, unless it is paused (clause 22), about to be looked at, or one of
     /// the last that were idle.
-    #[inline]
     fn drop_if_idle(&mut self, number: u32) {
-        let there = self.lanes.segments();
-        let lane = &mut self.lanes[number];
-        lane.warned = 0;
-        if lane.kept || lane.paused || lane.unfinished {
-            return;
+        if self.lanes[number].falls_idle() {
+            self.keep(number);
         }
-        if there > RECENT_SEGMENTS {
+    }
+
+    /// Keeps a lane that fell idle, for the one that did so first of those kept; or drops it.
+    #[inline]
+    fn keep(&mut self, number: u32) {
+        if self.lanes.segments() > RECENT_SEGMENTS {
             return self.drop_lane(number);
         }
-        lane.kept = true;
         if self.recent.len() < RECENT {
             self.recent.push(number);
         } else {
@@ -483,6 +485,16 @@ impl<'a> Iterator for KeysOf<'a> {
 }
 
 impl Lane {
+    /// It has no messages any more. Whether it was not kept for another reason, and is from now on as one
+    /// that was idle lately.
+    #[inline]
+    fn falls_idle(&mut self) -> bool {
+        self.warned = 0;
+        let stays = self.kept | self.paused | self.unfinished;
+        self.kept |= !stays;
+        !stays
+    }
+
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
     }

@@ -284,10 +284,10 @@ impl Index<usize> for Arguments<'_> {
 /// The line before an argument of less than 1,000 bytes: its length with its end, and the argument's.
 #[inline]
 fn short(bytes: &[u8]) -> Option<(usize, usize)> {
-    let line: &[u8; 6] = bytes.first_chunk()?;
+    let line: &[u8; 4] = bytes.first_chunk()?;
     // The first four bytes as a word, the first of them lowest. What is left of it without the `$`, the
     // `\r` and the upper half of the digits is the digits, if all was as it must be.
-    let word = u32::from_le_bytes([line[0], line[1], line[2], line[3]]);
+    let word = u32::from_le_bytes(*line);
     let one = ((word & 0x00FF_FFFF) ^ u32::from_le_bytes(*b"$0\r\0")).rotate_right(8);
     if one <= 9 {
         return Some((4, one as usize));
@@ -302,7 +302,7 @@ fn short(bytes: &[u8]) -> Option<(usize, usize)> {
     if line[0] != b'$' || !(1..=9).contains(&first) || second > 9 {
         return None;
     }
-    (third <= 9 && line[4] == b'\r').then_some((6, first * 100 + second * 10 + third))
+    (third <= 9 && bytes.get(4) == Some(&b'\r')).then_some((6, first * 100 + second * 10 + third))
 }
 
 /// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
