@@ -149,9 +149,35 @@ mod tests {
     #[test]
     fn a_key_takes_24_bytes_and_gives_back_what_it_was_made_of() {
         assert_eq!(std::mem::size_of::<Key>(), 24);
-        for len in [1, 21, 22, 23, 24, MAX_KEY] {
-            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        for len in (0..30).chain([MAX_KEY]) {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
             assert_eq!(Key::new(&bytes).as_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_key_becomes_another_one_and_nothing_of_the_first_is_left() {
+        for before in [0, 3, 4, 7, 8, 15, 16, 17, 22, 23, 100] {
+            for len in 0..30 {
+                let mut key = Key::new(&vec![b'x'; before]);
+                let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
+                key.set(&bytes);
+                assert_eq!((key.as_bytes(), &key), (&bytes[..], &Key::new(&bytes)));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_differ_by_any_byte_and_by_their_length() {
+        for len in 1..30 {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let key = Key::new(&bytes);
+            assert!(key == *bytes && key != bytes[..len - 1]);
+            for at in 0..len {
+                let mut other = bytes.clone();
+                other[at] ^= 0x80;
+                assert!(key != *other, "byte {at} of {len}");
+            }
         }
     }
 

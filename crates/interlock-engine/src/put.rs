@@ -148,13 +148,8 @@ fn message<'a, A: Args + ?Sized>(
     }
     let middle = first + exclusive as u32;
     let (exclusive_keys, shared_keys) = (first..middle, middle..keys.len() as u32);
-    let mut message = Message {
-        payload,
-        exclusive: exclusive_keys,
-        shared: shared_keys,
-        key_bytes,
-        said: None,
-    };
+    let mut message =
+        Message { payload, exclusive: exclusive_keys, shared: shared_keys, key_bytes, said: None };
     if options > 0 {
         let said = read_options(from, i, options)?;
         if said.barrier && exclusive + shared > 0 {

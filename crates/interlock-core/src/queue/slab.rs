@@ -289,4 +289,18 @@ mod tests {
         assert!(kept <= 2, "{kept} segments");
         assert_eq!((slab.segments(), slab.open.len()), (kept, kept));
     }
+
+    #[test]
+    fn the_places_at_hand_are_few_beside_those_in_use() {
+        let mut slab = Slab::new();
+        let mut held: Vec<u32> = (0..20_000).map(|n| slab.insert(Number(n, 0))).collect();
+        let mut rng = fastrand::Rng::with_seed(9);
+        while !held.is_empty() {
+            let at = held.swap_remove(rng.usize(..held.len()));
+            slab.remove(at);
+            let most = HAND.min(held.len() / 4 + 1);
+            assert!(slab.hand.len() <= most, "{} of {}", slab.hand.len(), held.len());
+        }
+        assert!(slab.len() == 0 && slab.segments() <= 2, "{} segments", slab.segments());
+    }
 }

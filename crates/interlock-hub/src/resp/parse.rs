@@ -440,6 +440,24 @@ mod tests {
     }
 
     #[test]
+    fn the_line_before_a_short_argument_is_read_as_any_other() {
+        let bytes = b"$*0123456789:/ -\r\n\0\xff";
+        let picked = |n: usize| bytes[n % bytes.len()];
+        for n in 0..bytes.len().pow(4) {
+            let (a, b) = (bytes.len(), bytes.len() * bytes.len());
+            let line = [b'$', picked(n), picked(n / a), picked(n / b), picked(n / b / a), b'\n'];
+            for dollar in [true, n % 31 != 0] {
+                let line =
+                    if dollar { line } else { [b'*', line[1], line[2], line[3], line[4], b'\n'] };
+                let end = line.iter().position(|&byte| byte == b'\r').filter(|_| dollar);
+                let length = end.and_then(|end| integer(&line[1..end])).filter(|&n| n >= 0);
+                let expected = length.map(|length| (end.unwrap_or(0) + 2, length as usize));
+                assert_eq!(short(&line), expected, "{line:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_line_without_an_end_is_refused_at_64_kib() {
         for (head, refusal) in [
             ("", "too big inline request"),
