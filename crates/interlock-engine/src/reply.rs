@@ -135,12 +135,12 @@ fn eight(value: u32) -> [u8; 8] {
     let value = u64::from(value);
     // Two parts below 10,000, then four below 100, then eight below ten; the first digits are lowest. A
     // part is divided by a multiplication and a shift, which are exact as far as it goes.
-    let halves = value / 10_000 | (value % 10_000) << 32;
-    let hundreds = (halves * 10_486) >> 20 & 0x0000_007F_0000_007F;
-    let pairs = hundreds | (halves - 100 * hundreds) << 16;
-    let tens = (pairs * 103) >> 10 & 0x000F_000F_000F_000F;
+    let halves = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((halves * 10_486) >> 20) & 0x0000_007F_0000_007F;
+    let pairs = hundreds | ((halves - 100 * hundreds) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;
     let ones = pairs - 10 * tens;
-    (tens | ones << 8 | 0x3030_3030_3030_3030).to_le_bytes()
+    (tens | (ones << 8) | 0x3030_3030_3030_3030).to_le_bytes()
 }
 
 pub fn optional(out: &mut Vec<u8>, value: Option<u64>) {
