@@ -51,7 +51,6 @@ pub struct Queue {
     pub counted: u64,
     /// Kept for their room.
     pub grants: Vec<Grant>,
-    pub counts: Vec<(usize, usize)>,
 }
 
 impl Queue {
@@ -72,7 +71,6 @@ impl Queue {
             alarm: Time::MAX,
             counted: 0,
             grants: Vec::new(),
-            counts: Vec::new(),
         }
     }
 
