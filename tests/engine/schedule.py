@@ -16,6 +16,7 @@ from typing import Any
 
 import redis
 
+from tests.engine.calls import parts_of
 from tests.engine.model import LEASED, Refused, Spec
 from tests.engine.model_read import ReadModel
 from tests.engine.timed import START, WIRE
@@ -295,7 +296,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     return [(name, ways[name][1]()) for name in names]
 
 
-LEFT = {"c", "o", "clock"} | {f"k:{consumer}" for consumer in (*CONSUMERS, "last")}
+LEFT = {"c", "o", "clock", "ko", "c.reply"} | {f"k:{consumer}" for consumer in (*CONSUMERS, "last")}
 # Who waits, and what would wake them: they leave when their wait is over, by the server's clock.
 WAITING = ("w:", "told:", "wake:", "room")
 
@@ -342,7 +343,7 @@ def compare(connection: redis.Redis, steps: list[Step]) -> tuple[int, str | None
             tail = "\n  ".join(told[-40:])
             return len(told), f"the model says {call.expected}\nof the last of\n  {tail}"
     found: Any = connection.keys(f"{key}:*")
-    more = {name.decode()[len(key) + 1 :] for name in found} - LEFT
+    more = parts_of(connection, key) - LEFT
     more = {name for name in more if not name.startswith(WAITING)}
     connection.delete(*found)
     return len(told), f"left over when the queue was empty: {sorted(more)}" if more else None

@@ -62,7 +62,7 @@ def test_an_empty_lease_says_when_to_ask_again(queue: Queue) -> None:
 def test_tokens_and_ids_rise_even_if_the_counters_are_lost(queue: Queue) -> None:
     (early,) = queue.put(message("one"))
     first = queue.lease().token
-    queue.connection.delete(f"{queue.key}:c")
+    queue.connection.hdel(f"{queue.key}:c", "c", "d")
     (late,) = queue.put(message("two"))
     second = queue.lease().token
     assert int(early) < int(late) and int(first) < int(second)

@@ -10,12 +10,12 @@
 -- What is there for whom was just looked at and is none: old elements say nothing.
 local function wait_for(q, kind, consumer, wait)
   local c, ends = q.counters, q.now + wait
-  redis.call('ZADD', q['w:' .. kind], digits(ends), consumer)
+  redis_call('ZADD', q['w:' .. kind], digits(ends), consumer)
   if kind == 'room' then
     c[N.room_until] = math.max(c[N.room_until], ends)
   else
-    redis.call('DEL', q['wake:' .. kind])
-    redis.call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
+    redis_call('DEL', q['wake:' .. kind])
+    redis_call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
     c[N.wake_until] = math.max(c[N.wake_until], ends)
   end
 end
@@ -24,19 +24,19 @@ end
 local function woken(q, consumer, kind)
   local c = q.counters
   if (kind == 'room' and c[N.room_until] or c[N.wake_until]) > q.now then
-    redis.call('ZREM', q['w:' .. kind], consumer)
+    redis_call('ZREM', q['w:' .. kind], consumer)
     if kind ~= 'room' then
-      redis.call('ZREM', q['told:' .. kind], consumer)
+      redis_call('ZREM', q['told:' .. kind], consumer)
     end
   end
 end
 
 -- Those whose wait is over leave; answers how many are left.
 local function still_waiting(q, kind)
-  local over = redis.call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
+  local over = redis_call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
   bulk('ZREM', q['w:' .. kind], over)
   bulk('ZREM', q['told:' .. kind], over)
-  return redis.call('ZCARD', q['w:' .. kind])
+  return redis_call('ZCARD', q['w:' .. kind])
 end
 
 -- Whether nobody who waits would ask by the time that something falls due.
@@ -45,8 +45,8 @@ local function untold(q, kind)
   if due == NEVER then
     return false
   end
-  local first = redis.call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
-  return first and tonumber(first) > due
+  local first = redis_call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
+  return first and to_number(first) > due
 end
 
 local function wake(q, kind, list, most)
@@ -54,7 +54,7 @@ local function wake(q, kind, list, most)
   if most == 0 and kind ~= 'room' and untold(q, kind) then
     most = 1
   end
-  local count = math.min(waiting, most) - redis.call('LLEN', list)
+  local count = math.min(waiting, most) - redis_call('LLEN', list)
   if count <= 0 then
     return
   end
@@ -63,11 +63,11 @@ local function wake(q, kind, list, most)
     for i = 1, math.min(CHUNK, count - first + 1) do
       elements[i] = '1'
     end
-    redis.call('RPUSH', list, unpack(elements))
+    redis_call('RPUSH', list, table_unpack(elements))
   end
   local c = q.counters
   local ends = kind == 'room' and c[N.room_until] or c[N.wake_until]
-  redis.call('PEXPIRE', list, math.ceil(math.min(ends - q.now, MAX_SPAN) / 1000))
+  redis_call('PEXPIRE', list, math.ceil(math.min(ends - q.now, MAX_SPAN) / 1000))
 end
 
 local function wake_all(q)
