@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.calls import LONG, Argument, Handed, Queue, message
+from tests.engine.calls import LONG, Handed, Queue, message
 from tests.engine.test_waiting import WAIT, Sleeper, elements, sleeper
 from tests.engine.timed import TimedQueue
 
@@ -151,14 +151,3 @@ def test_nobody_who_waits_costs_nothing(queue: Queue) -> None:
 
 
 LOOKS = ("zmscore", "zremrangebyscore")
-
-
-def test_counters_of_a_library_that_knew_fewer_are_read(queue: Queue) -> None:
-    (id,) = queue.put(message("one"))
-    name = f"{queue.key}:c"
-    text: Any = queue.connection.get(name)
-    queue.connection.set(name, text[: 48 * 8])
-    arguments: list[Argument] = [WAIT, id]
-    assert queue.call("join", *arguments) == ["1", ""]
-    queue.ack_all(queue.lease().messages)
-    assert elements(queue, f"settled:{id}") == 1

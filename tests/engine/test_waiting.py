@@ -128,7 +128,7 @@ def test_who_asked_again_waits_no_more(queue: Queue) -> None:
     queue.connection.lpop(f"{queue.key}:wake:any")
     assert leased(queue.call("lease", "w", 0, WAIT, 1, LONG, "any")).messages
     queue.put(message("two"))
-    assert queue.parts() == {"c", "fu", "lt", "p", "t", "due"}
+    assert queue.parts() == {"c", "c.place", "c.mark", "c.lease", "fu", "due"}
 
 
 def test_a_dead_waiter_does_not_swallow_a_wake_up_for_ever(queue: Queue) -> None:

@@ -7,7 +7,11 @@ local function look(q)
     q.changed, q.granted, q.written, q.gone = {}, {}, {}, {}
     q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
   end
-  q.now = now_of(q)
+  q.sets, q.dels = 0, 0
+  -- A call that looked for its kept reply has asked already.
+  if not q.kept then
+    q.now = (now_of(q))
+  end
   return load_counters(q)
 end
 
@@ -18,17 +22,21 @@ local function begin(q)
   return c
 end
 
-local function commit(q)
+-- `field` and `value` are one more to write.
+local function commit(q, field, value)
   if not untouched(q) then
     flush_ready(q)
     flush_messages(q)
     for _, h in ipairs(q.used) do
-      flush(h)
+      flush(q, h)
     end
   end
-  narrow(q)
   wake_all(q)
   save_counters(q)
+  if field then
+    set_field(q, field, value)
+  end
+  write_out(q)
 end
 
 -- For the state that the queue is in: what was due has been applied all the same.

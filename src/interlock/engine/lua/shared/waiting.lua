@@ -18,32 +18,32 @@ local UNTIL = {
 -- What is there for whom was just looked at and is none: old elements say nothing.
 local function wait_for(q, kind, consumer, wait)
   local c, ends, line = q.counters, q.now + wait, UNTIL[kind]
-  redis.call('ZADD', q['w:' .. kind], digits(ends), consumer)
+  redis_call('ZADD', q['w:' .. kind], digits(ends), consumer)
   c[line] = math.max(c[line], ends)
   if kind ~= 'room' then
-    redis.call('DEL', q['wake:' .. kind])
-    redis.call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
+    redis_call('DEL', q['wake:' .. kind])
+    redis_call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
   end
 end
 
 -- A caller that asks again waits no more.
 local function woken(q, consumer, kind)
   if q.counters[UNTIL[kind]] > q.now then
-    redis.call('ZREM', q['w:' .. kind], consumer)
+    redis_call('ZREM', q['w:' .. kind], consumer)
     if kind ~= 'room' then
-      redis.call('ZREM', q['told:' .. kind], consumer)
+      redis_call('ZREM', q['told:' .. kind], consumer)
     end
   end
 end
 
 -- Those whose wait is over leave; answers how many are left.
 local function still_waiting(q, kind)
-  local count = redis.call('ZCARD', q['w:' .. kind])
+  local count = redis_call('ZCARD', q['w:' .. kind])
   if count == 0 then
     q.counters[UNTIL[kind]] = 0
     return 0
   end
-  local over = redis.call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
+  local over = redis_call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
   bulk('ZREM', q['w:' .. kind], over)
   bulk('ZREM', q['told:' .. kind], over)
   return count - #over
@@ -55,8 +55,8 @@ local function untold(q, kind)
   if due == NEVER then
     return false
   end
-  local first = redis.call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
-  return first and tonumber(first) > due
+  local first = redis_call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
+  return first and to_number(first) > due
 end
 
 local function wake(q, kind, list, most)
@@ -71,7 +71,7 @@ local function wake(q, kind, list, most)
   if most == 0 and kind ~= 'room' and untold(q, kind) then
     most = 1
   end
-  local count = math.min(waiting, most) - redis.call('LLEN', list)
+  local count = math.min(waiting, most) - redis_call('LLEN', list)
   if count <= 0 then
     return
   end
@@ -80,9 +80,9 @@ local function wake(q, kind, list, most)
     for i = 1, math.min(CHUNK, count - first + 1) do
       elements[i] = '1'
     end
-    redis.call('RPUSH', list, unpack(elements))
+    redis_call('RPUSH', list, table_unpack(elements))
   end
-  redis.call('PEXPIRE', list, math.ceil(math.min(c[UNTIL[kind]] - q.now, MAX_SPAN) / 1000))
+  redis_call('PEXPIRE', list, math.ceil(math.min(c[UNTIL[kind]] - q.now, MAX_SPAN) / 1000))
 end
 
 local function wake_for_work(q, kind)
@@ -96,11 +96,11 @@ end
 
 local function wait_for_end(q, what, wait)
   local c, ends, entered = q.counters, q.now + wait, q['w:settled']
-  redis.call('ZREMRANGEBYSCORE', entered, '-inf', digits(q.now))
-  redis.call('ZADD', entered, 'GT', digits(ends), what)
-  redis.call('DEL', name_of(q, 'settled:' .. what))
+  redis_call('ZREMRANGEBYSCORE', entered, '-inf', digits(q.now))
+  redis_call('ZADD', entered, 'GT', digits(ends), what)
+  redis_call('DEL', name_of(q, 'settled:' .. what))
   c[N.settled_until] = math.max(c[N.settled_until], ends)
-  redis.call('PEXPIRE', entered, math.ceil((c[N.settled_until] - q.now) / 1000))
+  redis_call('PEXPIRE', entered, math.ceil((c[N.settled_until] - q.now) / 1000))
 end
 
 -- What is settled, to those who wait for that.
@@ -111,15 +111,15 @@ local function wake_ended(q)
     ended[#ended + 1] = 'all'
   end
   for first = 1, #ended, CHUNK do
-    local some = { unpack(ended, first, math.min(first + CHUNK - 1, #ended)) }
-    local waits = redis.call('ZMSCORE', q['w:settled'], unpack(some))
+    local some = { table_unpack(ended, first, math.min(first + CHUNK - 1, #ended)) }
+    local waits = redis_call('ZMSCORE', q['w:settled'], table_unpack(some))
     for i = 1, #some do
       local left = waits[i] and tonumber(waits[i]) - q.now or 0
       if left > 0 then
         local list = name_of(q, 'settled:' .. some[i])
-        redis.call('RPUSH', list, '1')
-        redis.call('PEXPIRE', list, math.ceil(left / 1000))
-        redis.call('ZREM', q['w:settled'], some[i])
+        redis_call('RPUSH', list, '1')
+        redis_call('PEXPIRE', list, math.ceil(left / 1000))
+        redis_call('ZREM', q['w:settled'], some[i])
       end
     end
   end
