@@ -49,7 +49,10 @@ def node_modules(name: str) -> Path:
         wanted = json.loads(lock.read_text())["packages"][""]
         (folder / "package.json").write_text(json.dumps(wanted))
         shutil.copy(lock, folder / "package-lock.json")
-        _run("npm", "ci", "--no-audit", "--no-fund", "--silent", "--prefix", str(folder))
+        # Not `npm ci`: it refuses a lock file that names no optional package of other platforms.
+        # `install` too takes the versions of the lock file, and those here are all prebuilt.
+        _run("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund",
+             "--prefix", str(folder))  # fmt: skip
         stamp.write_text(lock.read_text())
     return folder / "node_modules"
 

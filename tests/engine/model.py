@@ -232,8 +232,7 @@ class Model:
         if not taken:
             if self.sealed and not self.unsettled():
                 return ["", "", "sealed", "0"]
-            waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
-            return ["", "", str(max(min(waits) - self.now, 0)) if waits else "", "0"]
+            return ["", "", self.next_due(), "0"]
         self.fence = max(self.fence + 1, self.now)
         deadline = self.now + duration
         reply = [str(self.fence), str(deadline), "", str(len(taken))]
@@ -244,6 +243,10 @@ class Model:
             reply += [*told, *entry.counted_keys()]
         self.counts["leases"] += len(taken)
         return reply
+
+    def next_due(self) -> str:
+        waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
+        return str(max(min(waits) - self.now, 0)) if waits else ""
 
     def settle(self, settlements: list[list[str]]) -> list[str]:
         self.apply_due()

@@ -69,7 +69,7 @@ impl Queue {
         self.scheduler.go_on_from(old.scheduler.series());
         (self.consumers, self.waiting) = (old.consumers, old.waiting);
         (self.counted, self.alarm, self.in_journal) = (old.counted, old.alarm, old.in_journal);
-        for order in self.waiting.for_results() {
+        for order in self.waiting.for_any_end() {
             self.end_wait(order, cx);
         }
         self.dropped = self.waiting.is_empty();
@@ -166,9 +166,10 @@ impl Engine {
 }
 
 impl crate::waiting::Waiting {
-    /// The calls that wait for results, in the order in which they came.
-    fn for_results(&self) -> Vec<u64> {
-        let all = self.iter().filter(|(_, waiter)| matches!(waiter.want, Want::Result(_)));
+    /// The calls that wait for the end of a message, or of all, in the order in which they came.
+    fn for_any_end(&self) -> Vec<u64> {
+        let ends = |want: &Want| matches!(want, Want::Result(_) | Want::Join(_));
+        let all = self.iter().filter(|(_, waiter)| ends(&waiter.want));
         all.map(|(&order, _)| order).collect()
     }
 }

@@ -12,6 +12,8 @@ use crate::results::Results;
 use crate::room::Payload;
 use crate::Engine;
 
+/// Bytes that a message takes beside its payload, about.
+const OF_A_MESSAGE: u64 = 32;
 /// The first byte. A change of the form takes the next number.
 const VERSION: u8 = 1;
 
@@ -85,9 +87,17 @@ impl Engine {
     ) -> Option<R> {
         let live = self.queues.read().get(name).cloned();
         let cell = live.or_else(|| self.kept_of(name))?;
-        // Room beforehand, or growing would copy it over and over while the queue is held.
-        let weight = cell.lock_arc().total_weight();
-        out.reserve(weight as usize);
+        // Room beforehand, or growing would copy it over and over while the queue is held; and what will
+        // be needed is written to once, or the system would look for its pages then.
+        let (from, weight, likely) = {
+            let queue = cell.lock_arc();
+            let counts = queue.scheduler.counts();
+            let likely = counts.bytes + counts.unsettled * OF_A_MESSAGE;
+            (out.len(), queue.total_weight() as usize, likely as usize)
+        };
+        out.reserve(weight);
+        out.resize(from + likely.min(weight), 0);
+        out.truncate(from);
         let queue = cell.lock_arc();
         if !(queue.is_durable() || queue.dropped && queue.in_journal) {
             return None;

@@ -288,7 +288,8 @@ impl Engine {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
         queue.dropped = false;
-        let (mut served, mut out) = (Vec::new(), Vec::new());
+        // With room for most replies, or it would grow in steps.
+        let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
         let done = match function {
@@ -317,7 +318,7 @@ impl Engine {
                 self.queues.write().remove(name);
                 Ok(())
             }
-            _ => match Function::named(format!("il1_{function}").as_bytes()) {
+            _ => match Function::of_name(function.as_bytes()) {
                 Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
                 None => refuse("BADARG", function, "is no function"),
             },
@@ -376,11 +377,18 @@ impl Held<'_> {
         out: &mut Vec<u8>,
         served: &mut Vec<Served>,
     ) -> Outcome {
-        if let Err(refused) = self.can_be_recorded(function) {
+        if let Err(refused) = self.can_be_recorded(function, args) {
             return Outcome::Refused(refused);
         }
         let from = out.len();
-        let ran = self.within(now, caller, served, |queue, cx| queue.run(function, args, cx, out));
+        let ran = self.within(now, caller, served, |queue, cx| {
+            let ran = queue.run(function, args, cx, out);
+            // The others record what they answer.
+            if !matches!(function.class(), Class::Produce | Class::Consume) {
+                cx.shown(queue);
+            }
+            ran
+        });
         ran.unwrap_or_else(|refused| {
             out.truncate(from);
             Outcome::Refused(refused)
@@ -388,15 +396,21 @@ impl Held<'_> {
     }
 
     /// What cannot be recorded must not be done.
-    fn can_be_recorded(&self, function: Function) -> Result<(), Refused> {
+    fn can_be_recorded<A: Args + ?Sized>(
+        &self,
+        function: Function,
+        args: &A,
+    ) -> Result<(), Refused> {
         let journal = &self.engine.shared.settings.journal;
         let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
             return Ok(());
         };
-        if function.class() == Class::Read {
+        // What is due is recorded too, which this one applies.
+        if function.class() == Class::Read && function != Function::Join {
             return Ok(());
         }
         let growing = matches!(function, Function::Put | Function::Requeue | Function::Restore);
+        let growing = growing.then(|| args::recorded(args));
         journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
     }
 

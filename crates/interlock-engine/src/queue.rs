@@ -55,7 +55,6 @@ pub struct Queue {
     pub counted: u64,
     /// Kept for their room.
     pub grants: Vec<Grant>,
-    pub counts: Vec<(usize, usize)>,
 }
 
 impl Queue {
@@ -78,7 +77,6 @@ impl Queue {
             alarm: Time::MAX,
             counted: 0,
             grants: Vec::new(),
-            counts: Vec::new(),
         }
     }
 

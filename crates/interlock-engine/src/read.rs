@@ -1,4 +1,5 @@
-//! The calls that only read: what fell due since the last one counts as it did.
+//! The calls that only read: what fell due since the last one counts as it did. And `il1_join`, which
+//! applies that, for nobody else may come to do it.
 
 use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
@@ -13,7 +14,7 @@ use crate::operate::key;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::shared::Context;
-use crate::waiting::{Waiter, Want};
+use crate::waiting::{Ticket, Waiter, Want};
 use crate::words::to_bytes;
 use crate::Outcome;
 
@@ -59,6 +60,7 @@ impl Queue {
                 self.hot(cursor, out);
             }
             Function::Explain => explain::call(self, &mut from, cx.now, out)?,
+            Function::Join => return self.join(&mut from, cx, out),
             _ => return self.result(&mut from, cx, out),
         }
         Ok(Outcome::Done)
@@ -202,24 +204,63 @@ impl Queue {
         from.end()?;
         match cx.caller {
             Some(ticket) if wait > 0 && self.scheduler.seen(id).is_some() => {
-                if !self.waiting.wait_for_results() {
-                    self.scheduler.note_ended(true);
-                }
-                self.waiting.enter(Waiter {
-                    ticket,
-                    until: cx.now.saturating_add(wait),
-                    function: Function::Result,
-                    consumer: Box::default(),
-                    call: 0,
-                    want: Want::Result(id),
-                });
-                Ok(Outcome::Parked)
+                Ok(self.await_end(ticket, cx.now.saturating_add(wait), Want::Result(id)))
             }
             _ => {
                 self.tell_result(id, cx.now, out);
                 Ok(Outcome::Done)
             }
         }
+    }
+
+    fn join<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let wait = from.natural(0, MAX_SPAN, || "wait".into())?;
+        let id = if from.more() { Some(from.number(|| "id".into())?) } else { None };
+        from.end()?;
+        self.begin(cx);
+        match cx.caller {
+            Some(ticket) if wait > 0 && self.left_of(id) > 0 => {
+                let until = self.scheduler.last_time().saturating_add(wait);
+                Ok(self.await_end(ticket, until, Want::Join(id)))
+            }
+            _ => {
+                self.tell_join(id, out);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    /// Parks who waits for the end of messages.
+    fn await_end(&mut self, ticket: Ticket, until: Time, want: Want) -> Outcome {
+        let function = match want {
+            Want::Join(_) => Function::Join,
+            _ => Function::Result,
+        };
+        if !matches!(want, Want::Join(None)) && !self.waiting.wait_for_ends() {
+            self.scheduler.note_ended(true);
+        }
+        let consumer = Box::default();
+        self.waiting.enter(Waiter { ticket, until, function, consumer, call: 0, want });
+        Outcome::Parked
+    }
+
+    /// How many are unsettled: of all messages, or of one.
+    fn left_of(&self, id: Option<u64>) -> u64 {
+        id.map_or(self.scheduler.unsettled(), |id| self.scheduler.seen(id).is_some().into())
+    }
+
+    pub fn tell_join(&self, id: Option<u64>, out: &mut Vec<u8>) {
+        let left = self.left_of(id);
+        reply::array(out, 2);
+        reply::number(out, left);
+        let due = if left > 0 { self.scheduler.next_due() } else { None };
+        // A duration: the caller does not know this clock.
+        reply::optional(out, due.map(|due| due.saturating_sub(self.scheduler.last_time())));
     }
 
     pub fn tell_result(&self, id: u64, now: Time, out: &mut Vec<u8>) {

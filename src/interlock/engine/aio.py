@@ -339,6 +339,17 @@ class AsyncRemoteQueue(Generic[T]):
             self._keeper.lose(self.name, id)
         return revoked
 
+    async def _revoke_token(self, token: int, id: int) -> bool:
+        """See ``RemoteQueue._revoke_token``."""
+        try:
+            revoked = await self._flag("revoke", id, "retry", token)
+        except InterlockError as error:
+            self._handle.log_unrevoked(id, error)
+            return False
+        if revoked:
+            self._keeper.revoked(self.name, id, token)
+        return revoked
+
     async def retry(self, id: int) -> bool:
         """See ``RemoteQueue.retry``."""
         return await self._flag("retry", self._handle.check_id("retry()", id))

@@ -469,12 +469,16 @@ class RemoteQueue(Generic[T]):
         return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
 
     def _revoke_token(self, token: int, id: int) -> bool:
-        """For the thread that watches over handlers, which has nobody to raise to."""
+        """By its token, so that what was handed out since is left alone. For the thread that
+        watches over handlers, which has nobody to raise to."""
         try:
-            return self.revoke(id)
+            revoked = self._flag("revoke", id, "retry", token)
         except InterlockError as error:
             self._handle.log_unrevoked(id, error)
             return False
+        if revoked:
+            self._keeper.revoked(self.name, id, token)
+        return revoked
 
     def _encode_result(self, result: Any) -> bytes:
         return self._handle.encode_result(result)

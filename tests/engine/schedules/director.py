@@ -224,6 +224,17 @@ class Director:
         arguments = [self._id(pick, name), *more]
         self._ask(name, arguments, lambda: getattr(self.model, name)(*arguments))
 
+    def _revoke(self, step: tuple[int, str]) -> None:
+        """By a token: of a lease, of one that is over, or of another message's."""
+        pick, then = step
+        out = [(str(e.token), str(e.id)) for e in self.model.line if e.state == LEASED]
+        lately = out if out and pick % 3 else self.leased[-LATELY:]
+        token, id = lately[pick % len(lately)]
+        if pick % 5 == 0:
+            id = lately[-1][1]
+        arguments = [id, then, token]
+        self._ask("revoke", arguments, lambda: self.model.revoke(id, then, token))
+
     def _direct(self, step: tuple[str, list[str]]) -> None:
         """What an operator does to the queue."""
         name, arguments = step
@@ -262,8 +273,11 @@ class Director:
             self._call("explain", ["id", id, most], model.explain("id", id, limit))
             self._call("explain", ["key", key, most], model.explain("key", key, limit))
         else:
-            # What is due is applied by this, and not by the other two.
+            # What is due is applied by this and by join, and not by the other two.
             self._call("configure", [], model.configure([]))
+            for named in ([], [id], [gone]):
+                arguments = ["0", *named]
+                self._call("join", arguments, model.join(*arguments))
             scanned = [part for one in model.scan() for part in one]
             self._call("scan", ["0", "1000"], ["0", *scanned])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])

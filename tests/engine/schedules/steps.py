@@ -45,6 +45,8 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "configure", ["MAXSIZE", "1", "MAXSIZE", "1"]),
     ("BADARG", "configure", ["THEN", "later"]),
     ("BADARG", "revoke", ["5", "later"]),
+    ("BADARG", "revoke", ["5", "retry", "x"]),
+    ("BADARG", "revoke", ["5", "retry", "6", "7"]),
     ("BADARG", "purge", ["all"]),
     ("BADARG", "drop", ["force"]),
     ("BADARG", "restore", ["5"]),
@@ -63,6 +65,10 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "dead_letters", ["1", "x"]),
     ("BADARG", "dead_letters", ["1", "", "a", "b"]),
     ("BADARG", "result", ["5"]),
+    ("BADARG", "join", []),
+    ("BADARG", "join", ["0", "x"]),
+    ("BADARG", "join", ["-1", "5"]),
+    ("BADARG", "join", ["0", "5", "6"]),
     ("BADARG", "seal", ["x"]),
 ]
 """Calls that are refused whatever the queue holds, and the code of the refusal."""
@@ -205,6 +211,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "next": (18, lambda: (who(), wanted(), picks(0))),
         "extend": (4, lambda: (pick(), choice(["1", "5", "30"]))),
         "tick": (14, lambda: choice([1, 1, 3, 9, 25, 200, 1_000_000])),
+        "revoke": (2, lambda: (pick(), choice(["retry", "hold", "dead", "skip"]))),
         "due": (6, lambda: (pick(), choice([0, 0, 0, 1]))),
         "window": (2, lambda: (pick(), choice([0, 1]))),
         "again": (4, who),

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
-from interlock.cli.queue.asking import BROKEN, count, declare, failed, on_queue
+from interlock.cli.queue.asking import BROKEN, count, declare, escaped, failed, on_queue
 from interlock.cli.queue.looking import place
 from interlock.cli.queue.show import command
 
@@ -105,7 +105,7 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
     lines += map(carried.message_line, messages)
     lines.append(carried.end(len(messages), len(letters)))
     for line in lines:
-        sys.stdout.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        sys.stdout.write(json.dumps(line, ensure_ascii=escaped(), separators=(",", ":")) + "\n")
     sys.stdout.flush()
     say(f"{count(len(messages), 'message')} and {count(len(letters), 'dead letter')} of {queue} "
         "exported")  # fmt: skip

@@ -146,6 +146,13 @@ const FUNCTIONS: &[Command] = with_reading!(
             &[TOKEN, DURATION]
         ),
         function(
+            "fcall|il1_join",
+            READ,
+            "Whether messages are settled, or waits until they are",
+            "O(1)",
+            &[WAIT, ONE_ID]
+        ),
+        function(
             "fcall|il1_configure",
             DECLARE,
             "Declares the options of a queue, or tells them",
@@ -164,7 +171,7 @@ const FUNCTIONS: &[Command] = with_reading!(
             OPERATE,
             "Ends the lease of a message",
             "O(N) of its keys",
-            &[ID, THEN]
+            &[ID, THEN, ONE_TOKEN]
         ),
         function(
             "fcall|il1_retry",
@@ -236,9 +243,11 @@ const MESSAGE: Argument =
 const SETTLEMENT: Argument =
     Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const TOKEN: Argument = Argument { name: "token", kind: "string", ..ARGUMENT };
+const ONE_TOKEN: Argument = Argument { flags: &["optional"], ..TOKEN };
 const OPTION: Argument =
     Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
+const ONE_ID: Argument = Argument { flags: &["optional"], ..ID };
 const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
 const WINDOW: Argument = Argument { name: "window", kind: "integer", ..ARGUMENT };
 const FORCE: Argument =

@@ -19,44 +19,56 @@ local function open_ended(q)
     add('g:', places)
     for i = 1, #places do
       local list = name_of(q, 'g:' .. places[i])
-      for _, place in ipairs(redis.call('LRANGE', list, 0, -1)) do
-        if string.byte(place) == 62 then -- '>'
-          gates({ string.sub(place, 2) })
+      for _, place in ipairs(redis_call('LRANGE', list, 0, -1)) do
+        if string_byte(place) == 62 then -- '>'
+          gates({ string_sub(place, 2) })
         end
       end
     end
   end
-  gates(redis.call('ZRANGE', q.ba, 0, -1))
-  gates(redis.call('LRANGE', q.opening, 0, -1))
-  add('park:', redis.call('HKEYS', q.pk))
-  add('back:', redis.call('LRANGE', q.back, 0, -1))
+  gates(redis_call('ZRANGE', q.ba, 0, -1))
+  gates(redis_call('LRANGE', q.opening, 0, -1))
+  add('park:', redis_call('HKEYS', q.pk))
+  add('back:', redis_call('LRANGE', q.back, 0, -1))
   return names
 end
 
--- What a consumer was last answered may be read from its lease.
-local function fix_replies(q)
-  local tokens = redis.call('HKEYS', q.t)
-  for i = 1, #tokens do
-    fix_reply(q, tokens[i], lease_of(q, tokens[i]).consumer)
+-- What is kept of replies, with its fields. A reply may be read from the lease that it tells of.
+local function replies_of(q)
+  local consumers, fields, kept = redis_call('ZRANGE', q.ko, 0, -1), {}, {}
+  for i = 1, #consumers do
+    fields[i] = 'k' .. consumers[i]
   end
+  for i, text in ipairs(fetch(q.c, fields)) do
+    if text then
+      local head = string_match(text, '^(%d+ %S+ )l')
+      kept[#kept + 1] = fields[i]
+      kept[#kept + 1] = head and short_of(q, consumers[i], head, reply_of(q, text, consumers[i])) or text
+    end
+  end
+  return kept
 end
 
 local function wake_to_leave(q)
   local c = q.counters
-  if c[N.wake_until] > q.now then
-    for _, kind in ipairs({ 'any', 'keyed', 'unkeyed' }) do
+  for _, kind in ipairs({ 'any', 'keyed', 'unkeyed' }) do
+    if c[UNTIL[kind]] > q.now then
       wake(q, kind, q['wake:' .. kind], NEVER)
     end
   end
   if c[N.room_until] > q.now then
     wake(q, 'room', q.room, NEVER)
   end
+  if c[N.settled_until] > q.now then
+    q.ended = redis_call('ZRANGE', q['w:settled'], 0, -1)
+    wake_ended(q)
+  end
 end
 
 local ALL = {
-  'c', 'o', 'p', 'y', 'lt', 'al', 'l', 'n', 'v', 'fk', 'rk', 'fu', 'ru', 't', 'due', 'u', 'uw', 'x', 'xo',
-  'res', 'rz', 'ro', 'pk', 'back', 'ba', 'bn', 'opening', 'late', 'unf', 'w:any', 'w:keyed', 'w:unkeyed',
-  'w:room', 'told:any', 'told:keyed', 'told:unkeyed',
+  'c', 'o', 'y', 'al', 'n', 'v', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro', 'pk',
+  'back', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:settled',
+  'told:any', 'told:keyed', 'told:unkeyed',
 }
 
 register('drop', { 'allow-oom' }, function(q, from)
@@ -64,7 +76,7 @@ register('drop', { 'allow-oom' }, function(q, from)
   take_end(from)
   q.caller = false
   local c = begin(q)
-  local existed = q.loaded
+  local existed = q.loaded and q.loaded ~= ''
   local reply = {
     existed and (force or c[N.unsettled] == 0) and '1' or '0',
     digits(c[N.unsettled]), digits(c[N.leased]), digits(c[N.dead]), digits(c[N.results]),
@@ -76,17 +88,19 @@ register('drop', { 'allow-oom' }, function(q, from)
   if reply[1] == '0' then
     return reply
   end
-  fix_replies(q)
+  local kept = replies_of(q)
   wake_to_leave(q)
   local names = open_ended(q)
   for i = 1, #ALL do
     names[#names + 1] = q[ALL[i]]
   end
   for first = 1, #names, CHUNK do
-    redis.call('UNLINK', unpack(names, first, math.min(first + CHUNK - 1, #names)))
+    redis_call('UNLINK', table_unpack(names, first, math.min(first + CHUNK - 1, #names)))
   end
+  kept[#kept + 1], kept[#kept + 2] = 'c', digits(c[N.seq]) .. ' ' .. digits(c[N.fence])
+  redis_call('UNLINK', q.series)
+  bulk('HSET', q.series, kept)
   local ahead = math.max(c[N.seq], c[N.fence]) - q.now
-  redis.call('SET', q.series, digits(c[N.seq]) .. ' ' .. digits(c[N.fence]), 'PX',
-    digits(KEPT_REPLY_MS + math.max(0, math.ceil(ahead / 1000))))
+  redis_call('PEXPIRE', q.series, digits(math.ceil((KEPT_REPLY + math.max(0, ahead)) / 1000)))
   return reply
 end)

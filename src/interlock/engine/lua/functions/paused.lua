@@ -5,7 +5,7 @@ register('paused', { 'no-writes' }, function(q, from)
   local cursor = take_cursor(from)
   take_end(from)
   local c = look(q)
-  local found = redis.call('HSCAN', q.pk, cursor, 'COUNT', MAX_BATCH)
+  local found = redis_call('HSCAN', q.pk, cursor, 'COUNT', MAX_BATCH)
   local reply = { found[1] }
   if cursor == '0' and c[N.halted] > 0 then
     reply[2] = ''

@@ -142,15 +142,15 @@ local function restore_dead(q, item)
     barrier = m.barrier or false, exclusive = m.exclusive, shared = m.shared, extras = {},
   }
   if #m.payload > APART then
-    redis.call('HSET', q.y, m.id, m.payload)
+    redis_call('HSET', q.y, m.id, m.payload)
     dead.outside, dead.payload = true, tostring(#m.payload)
   end
-  for _, name in ipairs({ 'PRIORITY', 'RESULT', unpack(POLICY) }) do
+  for _, name in ipairs({ 'PRIORITY', 'RESULT', table_unpack(POLICY) }) do
     dead.extras[name] = m.extras and m.extras[name]
   end
-  redis.call('HSET', q.x, m.id, cmsgpack.pack(dead))
+  redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
   c[N.died] = c[N.died] + 1
-  redis.call('ZADD', q.xo, c[N.died], m.id)
+  redis_call('ZADD', q.xo, c[N.died], m.id)
   c[N.dead] = c[N.dead] + 1
 end
 
@@ -161,7 +161,6 @@ register('restore', {}, function(q, from)
   prefetch(hash(q, 'u'), marks)
   local fresh, bytes, dead = unknown_ones(q, items, from.names)
   check_room(q, from, fresh, bytes, dead)
-  widen(q)
   look_at_lanes(q, fresh)
   local reply = {}
   for i = 1, #items do

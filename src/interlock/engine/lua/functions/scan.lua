@@ -5,12 +5,12 @@
 local DEAD_ONES = { dead = true, told = 'dead' }
 
 local function scan_dead(q, cursor, count)
-  local rank = cursor ~= '0' and redis.call('ZRANK', q.xo, cursor)
+  local rank = cursor ~= '0' and redis_call('ZRANK', q.xo, cursor)
   if cursor ~= '0' and not rank then
     return { '0' }
   end
   local first = rank and rank + 1 or 0
-  local ids = redis.call('ZRANGE', q.xo, first, first + count - 1)
+  local ids = redis_call('ZRANGE', q.xo, first, first + count - 1)
   local reply = { #ids == count and ids[count] or '0' }
   for i, text in ipairs(fetch(q.x, ids)) do
     local dead = cmsgpack.unpack(text)
@@ -33,11 +33,13 @@ register('scan', { 'no-writes' }, function(q, from)
   if dead then
     return scan_dead(q, cursor, count)
   end
-  local found = redis.call('HSCAN', q.p, cursor, 'COUNT', count)
+  -- A message is not the only field that c has of it.
+  local found = redis_call('HSCAN', q.c, cursor, 'COUNT', 2 * count)
   local reply = { found[1] }
   for i = 1, #found[2], 2 do
-    local m = open_record(q, found[2][i], found[2][i + 1])
-    tell(q, m, reply)
+    if is_place(found[2][i]) then
+      tell(q, open_record(q, found[2][i], found[2][i + 1]), reply)
+    end
   end
   return reply
 end)

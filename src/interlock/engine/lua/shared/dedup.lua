@@ -7,8 +7,8 @@ local function known_id(q, text)
   if not value then
     return nil
   end
-  local id, known_until = string.match(value, '^(%d+) ?(%d*)$')
-  if known_until == '' or tonumber(known_until) > q.now then
+  local id, known_until = string_match(value, '^(%d+) ?(%d*)$')
+  if known_until == '' or to_number(known_until) > q.now then
     return id
   end
   return nil
@@ -18,7 +18,7 @@ local function forget(q, most)
   if q.counters[N.windows] == 0 then
     return
   end
-  local over = redis.call('ZRANGEBYSCORE', q.uw, '-inf', digits(q.now), 'LIMIT', 0, most)
+  local over = redis_call('ZRANGEBYSCORE', q.uw, '-inf', digits(q.now), 'LIMIT', 0, most)
   for _, text in ipairs(over) do
     set(hash(q, 'u'), text, false)
   end
@@ -28,7 +28,7 @@ end
 
 local function remember(q, text, id)
   -- Gone from there, or the purge would take the new message's entry.
-  if get(hash(q, 'u'), text) and redis.call('ZREM', q.uw, text) == 1 then
+  if get(hash(q, 'u'), text) and redis_call('ZREM', q.uw, text) == 1 then
     q.counters[N.windows] = q.counters[N.windows] - 1
   end
   set(hash(q, 'u'), text, id)
@@ -39,7 +39,7 @@ end
 local function know_for(q, text, id, window)
   local known_until = digits(q.now + window)
   set(hash(q, 'u'), text, id .. ' ' .. known_until)
-  redis.call('ZADD', q.uw, known_until, text)
+  redis_call('ZADD', q.uw, known_until, text)
   q.counters[N.windows] = q.counters[N.windows] + 1
 end
 

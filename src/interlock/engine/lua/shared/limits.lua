@@ -17,5 +17,5 @@ local MAX_NUMBER = 9007199254740991
 local MAX_COUNT = 1000000000  -- of attempts, messages, dead letters
 local NEVER = 9e15            -- a time that does not come
 
-local KEPT_REPLY_MS = 300000  -- a consumer that is silent for so long has given up its repeat
+local KEPT_REPLY = 300000000 -- µs; a consumer that is silent for so long has given up its repeat
 local APART = 1024            -- bytes: a longer payload lies apart from its record
