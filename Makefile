@@ -95,7 +95,7 @@ bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each beside its peer in 
 # -- Tests ----------------------------------------------------------------------------------------
 
 .PHONY: test
-test: lint test-rust test-python ## everything the CI runs
+test: lint test-rust test-python test-valkey ## everything the CI runs
 	@echo
 	@echo "interlock: all tests passed"
 
@@ -121,6 +121,15 @@ test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every s
 		status=$$?; \
 		[ ! -s $(RUNNING) ] || echo "interlock: pytest was ended in $$(cat $(RUNNING))" >&2; \
 		exit $$status; }
+
+.PHONY: test-valkey
+test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey, where one is installed
+	$(call step,pytest on Valkey)
+	@if program=$$(command -v valkey-server); then \
+		INTERLOCK_REDIS_SERVER="$$program" $(PY) -m pytest tests/contract/test_redis.py tests/engine $(ARGS); \
+	else \
+		echo "interlock: left out, for no valkey-server is installed" >&2; \
+	fi
 
 .PHONY: test-all
 test-all: test wheel ## the same, then the Python tests of the wheel on every CPython from 3.11 found

@@ -51,24 +51,35 @@ Started = AbstractContextManager[Server]
 
 
 @contextmanager
-def hub(workers: int = 1, *, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Server]:
-    """`interlock hub` with so many workers, on this core; None: wherever the system puts it."""
+def hub(
+    workers: int = 1,
+    *,
+    core: int | None = SERVER_CORE,
+    sync: Sync = "no",
+    place: Path | None = None,
+) -> Iterator[Server]:
+    """`interlock hub` with so many workers, on this core; None: wherever the system puts it.
+
+    What it stores is in `place` and stays there, or goes with it.
+    """
     limits = ("LIMITS_NORMAL_SOFT", "LIMITS_NORMAL_HARD", "LIMITS_PUBSUB_SOFT")
     settings = dict.fromkeys((*limits, "LIMITS_PUBSUB_HARD", "MAX_PER_ADDRESS"), "0")
     settings["MAXCLIENTS"] = str(MOST_CONNECTIONS)
     environment = {f"INTERLOCK_HUB_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "interlock", "hub", "--port", "0", "--workers", str(workers)]
-    with _folder() as folder:
+    with folder(place) as stored:
         if sync != "no":
-            command += ["--journal", str(folder)]
+            command += ["--journal", str(stored)]
             environment["INTERLOCK_HUB_QUEUES_DURABILITY"] = sync
         with _running(command, "ready on", core, environment) as (process, line):
             yield Server(process.pid, int(line.rpartition(":")[2]))
 
 
 @contextmanager
-def redis(*, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Server]:
-    """`redis-server` of this machine; what it stores, in an append-only file, goes with it."""
+def redis(
+    *, core: int | None = SERVER_CORE, sync: Sync = "no", place: Path | None = None
+) -> Iterator[Server]:
+    """`redis-server` of this machine; its append-only file is in `place`, or goes with it."""
     program = shutil.which("redis-server")
     if program is None:
         raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
@@ -83,8 +94,8 @@ def redis(*, core: int | None = SERVER_CORE, sync: Sync = "no") -> Iterator[Serv
     }
     if sync != "no":
         settings["--appendfsync"] = sync
-    with _folder() as folder:
-        settings["--dir"] = str(folder)
+    with folder(place) as stored:
+        settings["--dir"] = str(stored)
         command = [program, *(word for setting in settings.items() for word in setting)]
         with _running(command, "Ready to accept connections", core) as (process, _):
             yield Server(process.pid, port)
@@ -97,10 +108,16 @@ def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Syn
 
 
 def started(
-    kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no"
+    kind: Kind,
+    workers: int = 1,
+    core: int | None = SERVER_CORE,
+    sync: Sync = "no",
+    place: Path | None = None,
 ) -> Started:
     """A server for one sample: its memory is not that of an earlier one."""
-    return hub(workers, core=core, sync=sync) if kind == "hub" else redis(core=core, sync=sync)
+    if kind == "hub":
+        return hub(workers, core=core, sync=sync, place=place)
+    return redis(core=core, sync=sync, place=place)
 
 
 def cpu_seconds(server: Server) -> float:
@@ -112,8 +129,11 @@ def cpu_seconds(server: Server) -> float:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def folder(place: Path | None = None) -> Iterator[Path]:
     """For what a server stores, on a disk: where temporary files are in memory, a sync is none."""
+    if place is not None:
+        yield place
+        return
     BUILT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="server-", dir=BUILT) as name:
         yield Path(name)

@@ -1,5 +1,5 @@
-"""From a put on Redis until another process has the message: ours, which is told by BLPOP that it
-is worth asking and then leases, and BLPOP alone.
+"""From a put on Redis until another process has the message: ours, by the client, whose call to
+lease goes out in one go with the BLPOP before it, and BLPOP alone, by redis-py.
 
     python -m benchmarks.waiting ours|peer PORT COUNT
 
@@ -12,21 +12,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import redis
 
+import interlock
 from benchmarks.interpreters import ROOT, environment
-from benchmarks.pipelines import FOREVER, connected
+from benchmarks.pipelines import connected
 from benchmarks.row import Sample
 from benchmarks.servers import LOAD_CORE, kept, prepare
 
-QUEUE = "il:{waiting}"
+NAME = "waiting"
+QUEUE = f"il:{{{NAME}}}"
 LIST = "waiting"
-WAIT = 1_000_000
-"""µs."""
-
 PACE = 0.001
 """Seconds until the next put: the one that waits is asleep again."""
 
@@ -76,40 +75,36 @@ def _measure(side: str, messages: int) -> Sample:
 
 
 def _main(side: str, port: str, count: str) -> None:
-    connection: Any = redis.Redis(port=int(port), protocol=2)
-    arrivals = _leased(connection) if side == "ours" else _popped(connection)
+    arrivals = _leased(port) if side == "ours" else _popped(port)
     print("ready", flush=True)
     for _ in range(int(count)):
         print(next(arrivals), flush=True)
+    arrivals.close()
 
 
-def _popped(connection: Any) -> Iterator[int]:
+def _popped(port: str) -> Generator[int]:
+    connection: Any = redis.Redis(port=int(port), protocol=2)
     while True:
-        reply = connection.execute_command("BLPOP", LIST, WAIT / 1e6)
+        reply = connection.execute_command("BLPOP", LIST, 1)
         if reply is not None:
             yield time.monotonic_ns() - int(reply[1])
 
 
-def _leased(connection: Any) -> Iterator[int]:
-    """Each call settles what the one before leased."""
-    consumer = f"consumer-{time.monotonic_ns()}"
-    settlement: list[bytes] = []
-    call = 0
-    while True:
-        call += 1
-        reply = connection.execute_command(
-            "FCALL", "il1_next", 1, QUEUE, consumer, call, WAIT, 1, FOREVER, "any", *settlement
-        )
-        now = time.monotonic_ns()
-        token, _, due, count, *leased = reply[1 + int(reply[0]) :]
-        settlement = []
-        if int(count):
-            settlement = [b"ACK", token, leased[0]]
-            yield now - int(leased[3])
-        elif due != b"0":
-            # Until something falls due, or the wait is over: then it asks again in any case.
-            wait = min(int(due), WAIT) if due else WAIT
-            connection.execute_command("BLPOP", f"{QUEUE}:wake:any", wait / 1e6)
+def _leased(port: str) -> Generator[int]:
+    """By the client: each call settles what the one before leased, as a consumer does."""
+    with interlock.connect(f"redis://127.0.0.1:{port}") as client:
+        queue = client.queue(NAME, bytes)
+        settlements: list[Any] = []
+        try:
+            while True:
+                _, leases = queue.exchange(settlements, 1)
+                now = time.monotonic_ns()
+                settlements = [lease.acking() for lease in leases]
+                for lease in leases:
+                    yield now - int(lease.payload)
+        finally:
+            # Or the next run would wait for the key.
+            queue.settle(settlements)
 
 
 if __name__ == "__main__":

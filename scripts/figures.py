@@ -4,11 +4,13 @@
 
 The README's tables are those of benchmarks/runs/, word for word but for the columns that only a
 contributor needs, so that no figure stands there that was not measured. Between the marks
-`figures:hub-topics` goes the table "Hub: topics" of the newest run that has it.
+`figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time when
+it was taken: a run of all rows and one of some may be of the same day.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -46,9 +48,14 @@ def figures(run: Path, table: str) -> str:
     return "\n".join([*shown, "", said, *missed]) + "\n"
 
 
+def taken(run: Path) -> tuple[str, str]:
+    """When a run was made; by its name where two say the same."""
+    return json.loads((run / "machine.json").read_text())["taken"], run.name
+
+
 def main() -> int:
     """0: the README shows the newest run."""
-    runs = sorted(path.parent for path in ROOT.glob("benchmarks/runs/*/summary.md"))
+    runs = sorted((path.parent for path in ROOT.glob("benchmarks/runs/*/summary.md")), key=taken)
     if not runs:
         print(
             "scripts/figures.py: there is no run under benchmarks/runs: make bench", file=sys.stderr

@@ -244,6 +244,7 @@ QUEUE_NAMES = (
       "value")),
     ("`requeue`", "dead letter", ("id", "new")),
     ("`purge`", "queue", ("queue", "dropped", "leased")),
+    ("`drop`", "queue", ("queue", "dropped", "messages", "leased", "dead", "results")),
     ("`barrier`", "barrier", ("queue", "id", "outcome")),
     ("`import`", "queue", ("queue", "messages", "known", "dead")),
 )  # fmt: skip
@@ -256,13 +257,15 @@ writes JSON.
 
 ## What export writes
 
-The first line is the head: `interlock` (`queue`), `format` (1), `queue`, `options` (those of
-`il1_configure`), `counts` (those of `il1_stats`) and `left_out` (how many were leased). A line for
-each dead letter follows, in the order in which they died: `dead` (its id), `attempts`, `time`,
-`error`, `priority`, `keys`, `shared`, `payload`. Then a line for each message, in the order of
-their places, delayed ones last: `id`, `sequence`, `state`, `attempt`, `due`, `error`, `keys`,
-`shared`, `options` (those of the put, as [the wire](engine-wire.md#il1_put) has them, in small
-letters), `payload`. The last line has `end`, `messages` and `dead`, how many there should be.
+The first line is the head: `interlock` (`queue`), `format` (2), `queue`, `options` (those of
+`il1_configure`), `counts` (those of `il1_stats`), `paused` (keys) and `left_out` (how many were
+leased). A line for each dead letter follows, in the order in which they died: `dead` (its id),
+`attempts`, `time`, `error`, `keys`, `shared`, `options` (those of the put, as
+[the wire](engine-wire.md#il1_put) has them, in small letters), `payload`. Then a line for each
+message, in the order of their places, delayed ones last: `id`, `sequence`, `state`, `attempt`,
+`due`, `error`, `keys`, `shared`, `options`, `payload`. `import` reads format 1 too, which had no
+`paused`, and of dead letters `priority` instead of `options`. The last line has `end`, `messages`
+and `dead`, how many there should be.
 `time` and `due` are µs since 1970.
 """
 

@@ -2,8 +2,9 @@
 
     python scripts/run_engines.py TRACE [FLAGS of interlock replay]
 
-An engine that is not there is left out, with a line that says why: no redis-server is installed, or
-this build's hub has no queues. The exit code is the replay's; 0 if there was no engine at all.
+An engine that is not there is left out, with a line that says why: neither redis-server nor
+valkey-server is installed, or this build's hub has no queues. The exit code is the replay's; 0 if
+there was no engine at all.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ def main(words: list[str]) -> int:
 
 @contextmanager
 def redis() -> Iterator[str]:
-    """A Redis on loopback that stores nothing."""
-    program = shutil.which("redis-server")
+    """A Redis or Valkey on loopback that stores nothing."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
-        raise LookupError("redis-server is not installed")
+        raise LookupError("neither redis-server nor valkey-server is installed")
     with tempfile.TemporaryDirectory() as folder:
         # Another process may take the port between the look and the start.
         for _ in range(PATIENCE):
@@ -51,7 +52,7 @@ def redis() -> Iterator[str]:
                 if line:
                     yield f"redis://127.0.0.1:{port}"
                     return
-    raise LookupError("redis-server found no port")
+    raise LookupError(f"{program} found no port")
 
 
 @contextmanager

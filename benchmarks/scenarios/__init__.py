@@ -9,6 +9,7 @@ from benchmarks.scenarios import (
     executors,
     hub,
     queues,
+    restarts,
     single,
     threads,
     trace,
@@ -25,6 +26,7 @@ ROWS: tuple[Row, ...] = (
     *trace.ROWS,
     *hub.ROWS,
     *queues.ROWS,
+    *restarts.ROWS,
     *engines.ROWS,
     *workers.ROWS,
 )

@@ -202,8 +202,11 @@ def log_failure(policy: Retry, lease: AnyLease, error: BaseException, what: str 
     retried = isinstance(error, policy.on) or not isinstance(error, Exception)
     again = retried and (policy.attempts is None or lease.attempt < policy.attempts)
     level = logging.WARNING if again else logging.ERROR
-    text = "the handler of message %d in queue %r %s, attempt %d"
-    args = (lease.id, lease.queue, what, lease.attempt)
+    # A worker's message calls a task, and its name says more than the message's number.
+    task = getattr(lease, "task", None)
+    called = "" if task is None else f" ({task})"
+    text = "the handler of message %d%s in queue %r %s, attempt %d"
+    args = (lease.id, called, lease.queue, what, lease.attempt)
     _log.log(level, text, *args, exc_info=error, extra=_of(lease))
     return retried
 

@@ -135,6 +135,25 @@ def test_a_wrong_option_is_named(options: dict[str, Any], kind: type[Exception],
         App().task(**options)
 
 
+def test_a_task_without_options_needs_no_parentheses() -> None:
+    other = App()
+
+    @other.task
+    def plain(number: int) -> int:
+        return number + 1
+
+    @other.task
+    async def waits(number: int) -> int:
+        return number
+
+    assert (type(plain), type(waits)) == (Task, AsyncTask)
+    assert plain(1) == 2
+    assert plain.keys_of(1).keys == frozenset()
+    assert set(other.tasks) == {"plain", "waits"}
+    with pytest.raises(TypeError, match="str is given; allowed: a function"):
+        other.task(cast(Any, "plain"))
+
+
 def test_what_is_no_function_is_no_task() -> None:
     def generator() -> Any:
         yield 1

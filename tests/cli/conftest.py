@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,3 +104,24 @@ class Command:
 @pytest.fixture
 def cli(url: str, capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(url, capsys)
+
+
+@pytest.fixture
+def other(client: Client, queue: RemoteQueue[bytes]) -> RemoteQueue[bytes]:
+    """Where it is carried to."""
+    return client.queue(f"{queue.name}-new", bytes)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "queue.jsonl"
+
+
+def moved(cli: Command, queue: RemoteQueue[bytes], file: Path) -> list[dict[str, Any]]:
+    """What --move exports; it is in the file too."""
+    said = cli("export", queue.name, "--move")
+    assert said.code == 0, said.err
+    file.write_text(said.out)
+    lines = said.lines
+    assert all(isinstance(line, dict) for line in lines)
+    return lines

@@ -70,6 +70,7 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
         ("dead-letters", []),
         ("requeue", ["dead"]),
         ("purge", ["--yes"]),
+        ("drop", ["--force", "--yes"]),
         ("barrier", ["--wait", "0.01"]),
     ],
 )

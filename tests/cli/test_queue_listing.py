@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
+from redis import Redis
 
+from interlock import connect
+from interlock.cli import main
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 
@@ -121,3 +125,19 @@ def test_nothing_in_a_text_moves_the_cursor(cli: Command, queue: RemoteQueue[byt
     queue.put(b"\x1b[2J", keys=b"\x1b[2J")
     for words in (("peek",), ("hot",)):
         assert "\x1b" not in cli(*words, queue.name).out
+
+
+def test_a_key_that_only_looks_like_a_queue_s_hides_no_queue(
+    redis_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with connect(redis_url) as client, Redis.from_url(redis_url) as server:
+        client.queue("beside-a-stranger").put(1)
+        server.set("il:{stranger}:c", "a string")
+        try:
+            assert main(["queue", "list", "--json", "--url", redis_url]) == 1
+            out, err = capsys.readouterr()
+            assert '"beside-a-stranger"' in out
+            assert "stranger" not in out.replace("beside-a-stranger", "")
+            assert "refuses il1_stats of queue 'stranger'" in err
+        finally:
+            server.delete("il:{stranger}:c")

@@ -126,6 +126,47 @@ def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes])
     assert (queue.stats().unsettled, queue.stats().dead) == (0, 0)
 
 
+def test_drop_refuses_what_is_unsettled_and_says_what_would_be_lost(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put_many([b"a", b"b"])
+    lease = queue.get()
+    lease.stop_renewing()
+    said = cli("drop", queue.name, "--yes")
+    assert (said.code, said.out) == (1, "")
+    assert f"{queue.name} holds 2 unsettled messages, 1 leased" in said.err
+    unsure = cli("drop", queue.name, "--force")
+    assert (unsure.code, unsure.out) == (2, "")
+    assert f"drop {queue.name}, with 2 messages? say so with --yes" in unsure.err
+    assert queue.stats().unsettled == 2
+    said = cli("drop", queue.name, "--force", "--yes")
+    assert said.out == (
+        f"{queue.name}  dropped, with 2 messages, 1 leased, 0 dead letters and 0 results\n"
+    )
+    assert f"no queue {queue.name!r}" in cli("drop", queue.name).err
+    assert queue.name not in cli("list").out
+    with pytest.raises(LeaseLost):
+        lease.ack()
+
+
+def test_drop_asks_before_dead_letters_are_lost(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a")
+    queue.get().reject("bad")
+    said = cli("drop", queue.name)
+    assert (said.code, said.out) == (2, "")
+    assert f"drop {queue.name}, with 1 dead letter?" in said.err
+    told = cli("drop", queue.name, "--yes", "--json").json
+    assert told["dropped"] is True
+    assert told["dead"] == 1
+
+
+def test_an_empty_queue_is_dropped_unasked(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a")
+    queue.get().ack()
+    assert cli("drop", queue.name).code == 0
+    assert queue.name not in cli("list").out
+
+
 def test_dead_letters_page_by_page(cli: Command, queue: RemoteQueue[bytes]) -> None:
     ids = []
     for number in range(5):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +14,7 @@ from interlock.cli import main, parser
 from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
 from interlock.cli.queue.asking import SHARED
+from interlock.cli.queue.watching import fitted
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal
@@ -18,7 +22,7 @@ from tests.hub.servers import free_port
 
 WORDS = """
 list stats watch hot peek explain revoke retry skip bury cancel pause resume seal reopen
-dead-letters requeue barrier purge export import
+dead-letters requeue barrier purge drop export import
 """
 NAMES = tuple(WORDS.split())
 IDS = {"revoke", "retry", "skip", "bury", "cancel"}
@@ -98,6 +102,8 @@ def test_the_environment_names_the_engine(
         (["stats", ""], "QUEUE is '': allowed: 1 to 512 bytes"),
         (["stats", "q" * 513], "allowed: 1 to 512 bytes"),
         (["mend", "orders"], "invalid choice: 'mend'"),
+        (["lst"], "did you mean 'list'?"),
+        (["peek", "orders", "--state", "helt"], "did you mean 'held'?"),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_allowed(
@@ -190,6 +196,16 @@ def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[byt
         assert "Traceback" not in opened.shown
 
 
+def test_a_screen_of_watch_is_no_wider_and_no_longer_than_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "10")
+    lines = fitted("\n".join(["x" * 100] * 30)).splitlines()
+    assert (len(lines), {len(line) for line in lines}) == (9, {40})
+    assert fitted("a\n\nb") == "a\n\nb"
+
+
 def test_watch_without_a_terminal_is_a_line_each_time(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
@@ -212,3 +228,74 @@ def test_watch_as_json_is_an_object_each_time(cli: Command, queue: RemoteQueue[b
     assert [one["id"] for one in first["leases"]] == [lease.id]
     assert first["oldest"]["id"] > lease.id
     lease.ack()
+
+
+@pytest.mark.parametrize("words", [["queue"], []])
+def test_who_says_nothing_is_shown_what_there_is(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "COMMAND" in err and "exit" in err and "queue" in err
+
+
+@pytest.mark.parametrize("url", ["hub"], indirect=True)
+@pytest.mark.parametrize("words", [["hot"], ["peek"], ["explain", "--key"], ["peek", "--json"]])
+def test_an_output_that_knows_ascii_alone_shows_keys_escaped(
+    url: str, queue: RemoteQueue[bytes], words: list[str]
+) -> None:
+    queue.put("漢".encode(), keys="ключ")
+    command = [*words[:1], queue.name, *words[1:], *(["ключ"] if "--key" in words else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", "interlock", "queue", *command, "--url", url],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    if words[0] != "explain":
+        assert b"\\u043a" in done.stdout
+    if "--json" in words:
+        assert json.loads(done.stdout)["keys"] == ["ключ"]
+
+
+def test_a_long_key_is_cut_in_a_table_and_whole_elsewhere(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"a", keys="k" * 500)
+    assert max(map(len, cli("hot", queue.name).out.splitlines())) < 120
+    assert "k" * 500 in cli("peek", queue.name).out
+    assert cli("hot", queue.name, "--json").json["key"] == "k" * 500
+
+
+def test_what_is_not_there_is_said_not_to_be_there(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a", keys="k")
+    said = cli("explain", queue.name, 1)
+    assert (said.code, said.out) == (1, "")
+    assert f"message 1 is not in {queue.name}: settled, or never there" in said.err
+    assert (
+        f"nothing on key 'z' is waiting in {queue.name}"
+        in cli("explain", queue.name, "--key", "z").err
+    )
+    queue.get().ack()
+    assert cli("peek", queue.name).out == "no messages\n"
+
+
+@pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
+def test_a_server_that_is_no_cluster_shows_its_queues_to_who_takes_it_for_one(
+    url: str, queue: RemoteQueue[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue.put(b"a")
+    address = url.partition("://")[2]
+    assert main(["queue", "list", "--url", f"redis+cluster://{address}"]) == 0
+    assert queue.name in capsys.readouterr().out
+
+
+def test_a_cluster_of_which_no_node_answers_has_not_no_queues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["queue", "list", "--url", f"redis+cluster://127.0.0.1:{free_port()}"]) == 1
+    assert "is it running there?" in capsys.readouterr().err

@@ -115,6 +115,27 @@ class Queue:
         return {name: int(count) for name, count in zip(reply[::2], reply[1::2], strict=True)}
 
     def parts(self) -> set[str]:
-        """The names of the queue's keys on the server, without what they have in common."""
-        found: Any = self.connection.keys(f"{self.key}:*")
-        return {name.decode()[len(self.key) + 1 :] for name in found}
+        """What the queue has on the server: see `parts_of()`."""
+        return parts_of(self.connection, self.key)
+
+
+FIELDS = {"m": "mark", "t": "lease", "k": "reply"}
+"""Of the hash c, by the first letter."""
+
+
+def parts_of(connection: redis.Redis, key: str) -> set[str]:
+    """The names of a queue's keys without what they have in common.
+
+    And `c.mark`, for instance, where the hash c has anything of that kind besides the counters.
+    """
+    found: Any = connection.keys(f"{key}:*")
+    parts = {name.decode()[len(key) + 1 :] for name in found}
+    fields: Any = connection.hkeys(f"{key}:c")
+    for field in fields:
+        if field[0] <= 4:
+            parts.add("c.lane")
+        elif field[:1].isdigit():
+            parts.add("c.place")
+        elif field not in (b"c", b"d"):
+            parts.add("c." + FIELDS[field[:1].decode()])
+    return parts

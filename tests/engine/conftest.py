@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+import interlock
 from interlock.engine.library import Library
 from tests.engine.calls import Queue
 from tests.engine.timed import TimedQueue
-from tests.hub.servers import redis_server
+from tests.hub.servers import needs_hub, redis_server
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +36,15 @@ def queue(connection: redis.Redis) -> Queue:
 @pytest.fixture
 def timed(connection: redis.Redis) -> TimedQueue:
     return TimedQueue(connection, uuid.uuid4().hex)
+
+
+@pytest.fixture
+def redis_url(engine_port: int) -> str:
+    return f"redis://127.0.0.1:{engine_port}"
+
+
+@pytest.fixture
+def hub_url() -> Iterator[str]:
+    needs_hub()
+    with interlock.Hub(port=0, workers=1) as hub:
+        yield f"interlock://{hub.addresses[0]}"

@@ -65,19 +65,16 @@ class Entry:
     error: str = ""
     died: int = 0
 
-    @property
-    def barrier(self) -> bool:
-        return self.options.get("BARRIER") == "1"
+    def __post_init__(self) -> None:
+        self.barrier = self.options.get("BARRIER") == "1"
+        self.keys = [*self.exclusive, *self.shared]
 
     @property
     def priority(self) -> int:
         return int(self.options.get("PRIORITY", 0))
 
-    def all_keys(self) -> list[str]:
-        return [*self.exclusive, *self.shared]
-
     def counted_keys(self) -> list[str]:
-        return [str(len(self.exclusive)), str(len(self.shared)), *self.all_keys()]
+        return [str(len(self.exclusive)), str(len(self.shared)), *self.keys]
 
     def told_sequence(self) -> str:
         return "" if self.sequence == self.id else str(self.sequence)
@@ -188,7 +185,7 @@ class Model:
     # What stands before what.
 
     def lane(self, key: str) -> list[Entry]:
-        return [entry for entry in self.line if key in entry.exclusive or key in entry.shared]
+        return [entry for entry in self.line if key in entry.keys]
 
     def front(self, key: str) -> list[Entry]:
         """Those that nothing on this key holds up."""
@@ -204,12 +201,15 @@ class Model:
         before = self.before(entry)
         if entry.barrier:
             return int(bool(before))
-        waits = sum(entry not in self.front(key) for key in entry.all_keys())
-        return waits + any(other.barrier for other in before)
+        if not before:
+            return 0
+        writes = sum(any(key in other.keys for other in before) for key in entry.exclusive)
+        reads = sum(any(key in other.exclusive for other in before) for key in entry.shared)
+        return writes + reads + any(other.barrier for other in before)
 
     def pauses_of(self, entry: Entry) -> list[str]:
         queue = [""] if self.halted else []
-        return queue + [key for key in entry.all_keys() if key in self.paused]
+        return queue + [key for key in entry.keys if key in self.paused]
 
     def ready(self) -> Iterator[Entry]:
         for entry in self.line:
@@ -226,14 +226,13 @@ class Model:
         fitting = [
             entry
             for entry in self.ready()
-            if kind == "any" or (kind == "keyed") == bool(entry.all_keys() or entry.barrier)
+            if kind == "any" or (kind == "keyed") == bool(entry.keys or entry.barrier)
         ]
         taken = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
         if not taken:
             if self.sealed and not self.unsettled():
                 return ["", "", "sealed", "0"]
-            waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
-            return ["", "", str(max(min(waits) - self.now, 0)) if waits else "", "0"]
+            return ["", "", self.next_due(), "0"]
         self.fence = max(self.fence + 1, self.now)
         deadline = self.now + duration
         reply = [str(self.fence), str(deadline), "", str(len(taken))]
@@ -244,6 +243,10 @@ class Model:
             reply += [*told, *entry.counted_keys()]
         self.counts["leases"] += len(taken)
         return reply
+
+    def next_due(self) -> str:
+        waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
+        return str(max(min(waits) - self.now, 0)) if waits else ""
 
     def settle(self, settlements: list[list[str]]) -> list[str]:
         self.apply_due()

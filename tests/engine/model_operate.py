@@ -40,10 +40,10 @@ class OperatedModel(Model):
         self.end(entry)
         return True
 
-    def revoke(self, id: str, then: str) -> list[str]:
+    def revoke(self, id: str, then: str, token: str | None = None) -> list[str]:
         self.apply_due()
         entry = self.find(id)
-        if entry is None or entry.state != LEASED:
+        if entry is None or entry.state != LEASED or token not in (None, str(entry.token)):
             return ["0"]
         self.counts["revoked"] += 1
         if then == "retry":
@@ -96,6 +96,11 @@ class OperatedModel(Model):
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
         spec = Spec(entry.payload, tuple(entry.exclusive), tuple(entry.shared), options)
         return [str(self.enter(spec))]
+
+    def join(self, _: str, id: str | None = None) -> list[str]:
+        self.apply_due()
+        left = len(self.unsettled()) if id is None else int(self.find(id) is not None)
+        return [str(left), self.next_due() if left else ""]
 
     def purge(self, what: str) -> list[str]:
         self.apply_due()

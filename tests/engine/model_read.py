@@ -37,7 +37,7 @@ class ReadModel(OperatedModel):
         return [part for name, count in counts.items() for part in (name, str(count))]
 
     def depths(self) -> dict[str, int]:
-        keys = {key for entry in self.line for key in entry.all_keys()}
+        keys = {key for entry in self.line for key in entry.keys}
         return {key: len(self.lane(key)) for key in keys}
 
     def hot(self) -> list[list[str]]:
@@ -59,7 +59,7 @@ class ReadModel(OperatedModel):
         if after:
             places = [at for at, entry in enumerate(letters) if str(entry.id) == after]
             letters = letters[places[0] + 1 :] if places else []
-        fitting = [entry for entry in letters if key is None or key in entry.all_keys()]
+        fitting = [entry for entry in letters if key is None or key in entry.keys]
         reply = []
         for entry in fitting[:count]:
             told = map(str, (entry.id, entry.attempt, entry.died, entry.error, entry.priority))
@@ -141,7 +141,7 @@ class ReadModel(OperatedModel):
         barriers = [other for other in before if other.barrier]
         if barriers:
             found.append(("", len(barriers), barriers[:1]))
-        for key in entry.all_keys():
+        for key in entry.keys:
             if entry not in self.front(key):
                 lane = self.lane(key)
                 found.append((key, lane.index(entry), self.front(key)[:limit]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,8 @@ import redis
 from tests.hub.servers import free_port, redis_server
 
 FLAGS = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--appendonly", "no")
+# So that a node tells of each packet of another, by which it learns all it knows of the cluster.
+TALKATIVE = ("--loglevel", "debug")
 
 
 @contextmanager
@@ -26,7 +29,9 @@ def cluster(folder: Path) -> Iterator[list[int]]:
             own.mkdir()
             port = free_port()
             bus = ("--cluster-port", str(free_port()))
-            _, taken = stack.enter_context(redis_server(own, *FLAGS, *bus, wanted=port))
+            _, taken = stack.enter_context(
+                redis_server(own, *FLAGS, *TALKATIVE, *bus, wanted=port, heard=NEWS.heard)
+            )
             ports.append(taken)
         nodes: list[Any] = [stack.enter_context(redis.Redis(port=port)) for port in ports]
         ids: list[Any] = [node.execute_command("CLUSTER", "MYID") for node in nodes]
@@ -52,15 +57,41 @@ def meet(node: Any, other: Any) -> None:
     node.execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus["cluster-port"])
 
 
+class News:
+    """That a server has said something: each step of a cluster is a line of a node's log."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._more = threading.Condition()
+
+    def heard(self) -> None:
+        with self._more:
+            self._count += 1
+            self._more.notify_all()
+
+    def count(self) -> int:
+        return self._count
+
+    def beyond(self, count: int, until: float) -> bool:
+        """There is more than that; False: it is `until`, by the monotonic clock."""
+        with self._more:
+            left = max(until - time.monotonic(), 0)
+            return self._more.wait_for(lambda: self._count > count, left)
+
+
+NEWS = News()
+"""Of all clusters."""
+
+
 def eventually(true: Callable[[], bool], limit: float = 30) -> None:
-    """Until the servers have agreed among themselves, of which they tell nobody."""
+    """Until the servers have agreed among themselves; looks again when one has said something."""
     until = time.monotonic() + limit
     while True:
+        before = NEWS.count()
         with contextlib.suppress(redis.RedisError):
             if true():
                 return
-        assert time.monotonic() < until, "the cluster did not come to that"
-        time.sleep(0.05)
+        assert NEWS.beyond(before, until), "the cluster did not come to that"
 
 
 def _known(node: Any) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -200,6 +202,44 @@ def test_a_server_that_refuses_connections_is_given_up_in_time(proxy: Proxy) -> 
         assert str(proxy.port) in str(caught.value)
         assert "secret" not in str(caught.value)
         assert isinstance(caught.value, ConnectionError)
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_closing_a_handle_does_not_cut_what_settles(
+    queue: RemoteQueue[Any], proxy: Proxy, face: str
+) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    def holding(data: bytes) -> bytes:
+        if b"il1_settle" in data:
+            reached.set()
+            go.wait(30)
+        return data
+
+    async def main() -> str:
+        async with queue._client.aio as client:
+            aio = client.queue(queue.name)
+            lease = await aio.get()
+            proxy.requests = holding
+            settling = asyncio.create_task(aio.settle([lease.acking()]))
+            await asyncio.to_thread(reached.wait, 30)
+            await aio.close()
+            # The loop has run what the closing asked of it.
+            await asyncio.to_thread(go.set)
+            return (await settling)[0]
+
+    queue.put("a")
+    if face == "asyncio":
+        assert asyncio.run(main()) == "acked"
+    else:
+        lease = queue.get()
+        proxy.requests = holding
+        with ThreadPoolExecutor() as pool:
+            settling = pool.submit(queue.settle, [lease.acking()])
+            assert reached.wait(30)
+            queue.close()
+            go.set()
+            assert settling.result(30) == ["acked"]
 
 
 def test_a_get_that_sleeps_goes_on_after_a_cut(queue: RemoteQueue[Any], proxy: Proxy) -> None:

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from interlock import EngineUnavailable, LeaseLost, Retry, connect
+from interlock.engine.client import Client
 from interlock.engine.cluster import slot_of
 from tests.engine.nodes import cluster, eventually
 
@@ -124,3 +125,18 @@ def test_a_cluster_of_which_no_node_answers_is_named() -> None:
         pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:1"),
     ):
         client.queue("orders").put(1)
+
+
+def test_a_node_that_is_taken_for_the_only_server_says_how_to_name_the_cluster(
+    ports: list[int],
+) -> None:
+    def put_everywhere(client: Client) -> None:
+        # Each has a third of the slots.
+        for number in range(20):
+            client.queue(f"one-of-three-{number}").put(1)
+
+    with (
+        connect(f"redis://127.0.0.1:{ports[0]}?timeout=20") as client,
+        pytest.raises(EngineUnavailable, match=r"MOVED .*redis\+cluster://HOST:PORT finds all"),
+    ):
+        put_everywhere(client)

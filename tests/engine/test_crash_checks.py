@@ -10,6 +10,7 @@ import pytest
 from tests.engine.faults import checks
 from tests.engine.faults.bank import Operation, first_state
 from tests.engine.faults.lines import Line
+from tests.engine.faults.report import Taken, added
 from tests.engine.faults.story import Story
 
 MS = 1_000_000
@@ -245,3 +246,20 @@ def test_the_server_and_the_accounts_have_their_say() -> None:
     scene = Scene()
     whole(scene)
     assert scene.found(state={A: 9_950, B: 10_000, C: 10_050}) == {"money"}
+
+
+def test_the_summary_keeps_the_runs_it_has_and_adds_further_ones() -> None:
+    first = Taken("2026-01-01", "aaaaaaa", 9000, 22, "2 CPUs")
+    second = Taken("2026-01-02", "bbbbbbb, changed", 7, 1, "8 CPUs")
+    once = added("", first, {"hub": {"runs": 1_298, "puts": 40_000}, "redis": {"runs": 297}})
+    assert "| 2026-01-01 | aaaaaaa | 9000 | 1298 | 297 | 22 | 2 CPUs |" in once
+    assert "| puts begun | 40,000 | 0 |" in once
+    twice = added(once, second, {"hub": {"runs": 2, "puts": 5}})
+    lines = [line for line in once.splitlines() if line.startswith("| 2026-01-01")]
+    assert [line for line in twice.splitlines() if line.startswith("| 2026-")] == [
+        *lines,
+        "| 2026-01-02 | bbbbbbb, changed | 7 | 2 | 0 | 1 | 8 CPUs |",
+    ]
+    assert "| runs | 1,300 | 297 |" in twice
+    assert "| puts begun | 40,005 | 0 |" in twice
+    assert once.splitlines()[0] == twice.splitlines()[0] == "# Queues under crashes"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.faults.report import SUMMARY
 from tests.engine.faults.servers import ENGINES
-from tests.hub.servers import needs_hub, program
+from tests.hub.servers import needs_hub, redis_program
 
 RUNS = 3
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nothing_answered_is_lost_or_undone_by_kills_and_stops(engine: str, tmp_path: Path) -> None:
     """Clauses 1, 2, 3, 8, 9, 13, 18 and 19."""
-    needs_hub() if engine == "hub" else program("redis-server")
+    needs_hub() if engine == "hub" else redis_program()
     given = os.environ.get("INTERLOCK_CRASH_SEED")
     seed = given or str(random.randrange(2**32))
     print(f"INTERLOCK_CRASH_SEED={seed}")

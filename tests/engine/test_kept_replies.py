@@ -7,11 +7,15 @@ each test here ends some of one in another way.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.engine.calls import LONG, Argument, Handed, Queue, leased, message
 from tests.engine.timed import TimedQueue
+
+KEPT = 300_000_000
+"""µs for which a reply is kept."""
 
 Ends = Callable[[TimedQueue, Handed], object]
 
@@ -50,8 +54,63 @@ def test_a_lease_that_is_sent_again(timed: TimedQueue, ends: Ends, keys: list[st
         ends(timed, leased(first if name == "lease" else first[2:]).messages[0])
         assert timed.call(name, *arguments) == first
         assert timed.call(name, *arguments) == first
-        life = timed.connection.pttl(f"{timed.key}:k:c")
-        assert isinstance(life, int) and 0 < life <= 300_000
+
+
+def test_a_reply_is_kept_for_five_minutes(timed: TimedQueue) -> None:
+    timed.put(message("one"), message("two"))
+    arguments: list[Argument] = ["c", 5, 0, 1, 10 * KEPT, "any"]
+    first = timed.call("lease", *arguments)
+    timed.at(KEPT - 1)
+    assert timed.call("lease", *arguments) == first
+    timed.at(KEPT)
+    second = timed.call("lease", *arguments)
+    assert second[0] not in ("", first[0])
+    assert timed.call("lease", *arguments) == second
+    # An older number is nothing old then, either.
+    timed.at(2 * KEPT)
+    assert timed.call("lease", "c", 4, 0, 1, LONG, "any")[0] == ""
+
+
+def test_replies_of_consumers_that_are_gone_are_forgotten(timed: TimedQueue) -> None:
+    def kept() -> set[bytes]:
+        fields: Any = timed.connection.hkeys(f"{timed.key}:c")
+        return {field for field in fields if field.startswith(b"k")}
+
+    timed.call("put", "gone", 1, 0, *message("one"))
+    timed.call("put", "stays", 1, 0, *message("two"))
+    timed.at(KEPT - 1)
+    timed.call("put", "stays", 2, 0, *message("three"))
+    assert kept() == {b"kgone", b"kstays"}
+    timed.at(KEPT)
+    timed.put(message("four"))
+    assert kept() == {b"kstays"}
+    timed.at(2 * KEPT - 2)
+    timed.put(message("five"))
+    assert kept() == {b"kstays"}
+    timed.at(2 * KEPT - 1)
+    timed.put(message("six"))
+    assert kept() == set()
+    assert "ko" not in timed.parts()
+    # Who comes back in the very call that forgets is known again.
+    timed.call("put", "stays", 3, 0, *message("seven"))
+    timed.at(3 * KEPT - 1)
+    first = timed.call("put", "stays", 4, 0, *message("eight"))
+    assert timed.call("put", "stays", 4, 0, *message("eight")) == first
+    timed.at(4 * KEPT - 1)
+    timed.put(message("nine"))
+    assert kept() == set()
+
+
+def test_a_long_reply_lies_apart_and_is_given_again(timed: TimedQueue) -> None:
+    parts: list[Argument] = []
+    for n in range(200):
+        parts += message(str(n), ["a"])
+    # One stands behind the other: that is no plain put, and its reply is kept as it was.
+    first = timed.call("put", "p", 1, 0, *parts)
+    assert "k:p" in timed.parts()
+    assert 0 < int(str(timed.connection.pttl(f"{timed.key}:k:p"))) <= KEPT // 1_000
+    assert timed.call("put", "p", 1, 0, *parts) == first
+    assert timed.stats()["unsettled"] == 200
 
 
 def test_a_put_that_is_sent_again(timed: TimedQueue) -> None:

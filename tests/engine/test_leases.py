@@ -62,7 +62,7 @@ def test_an_empty_lease_says_when_to_ask_again(queue: Queue) -> None:
 def test_tokens_and_ids_rise_even_if_the_counters_are_lost(queue: Queue) -> None:
     (early,) = queue.put(message("one"))
     first = queue.lease().token
-    queue.connection.delete(f"{queue.key}:c")
+    queue.connection.hdel(f"{queue.key}:c", "c", "d")
     (late,) = queue.put(message("two"))
     second = queue.lease().token
     assert int(early) < int(late) and int(first) < int(second)
@@ -130,3 +130,13 @@ def test_nothing_stays_of_a_queue_that_is_empty_but_its_counters(connection: red
         middle = len(got) // 2
         queue.settle(*[one.release() for one in got[:middle]], *[one.ack() for one in got[middle:]])
     assert queue.parts() == {"c"}
+
+
+def test_what_stands_behind_acknowledged_messages_is_ready(queue: Queue) -> None:
+    queue.put(message("one", ["a"]), message("two", ["b", "c"]), message("three", ["d"]))
+    first = queue.lease()
+    # While these are out: now some of their lanes have more than one node, and some have not.
+    queue.put(message("behind one", ["a"]), message("behind two", ["c"]))
+    queue.ack_all(first.messages)
+    assert queue.payloads() == ["behind one", "behind two"]
+    assert queue.stats()["lanes"] == 2

@@ -1,6 +1,8 @@
-"""Random calls get from a queue on Redis what the naive model says, reply by reply.
+"""Random calls get the same of the naive model, of a hub and of a Redis, reply by reply.
 
-INTERLOCK_ENGINE_CALLS says how many calls, INTERLOCK_SEED repeats a run.
+INTERLOCK_ENGINE_CALLS says how many calls, INTERLOCK_SEED repeats a run. What differs between the
+servers is listed in `schedules.forms.LISTED`. Millions of calls, with a summary that is kept:
+`python -m tests.engine.schedules`.
 """
 
 from __future__ import annotations
@@ -9,27 +11,16 @@ import os
 import random
 
 import pytest
-import redis
 
-from tests.engine.schedule import compare, random_steps, shrunk
-from tests.engine.timed import timed_library
+from tests.engine.schedules.compare import run
+from tests.engine.schedules.servers import both
 
 CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "30000"))
-STEPS = 300
 
 
 @pytest.mark.watchdog(120 + CALLS / 250)
-def test_random_calls_get_what_the_model_says(connection: redis.Redis) -> None:
+def test_random_calls_get_the_same_of_model_hub_and_redis(engine_port: int) -> None:
     seed = int(os.environ.get("INTERLOCK_SEED") or random.SystemRandom().randrange(2**32))
     print(f"INTERLOCK_SEED={seed}")
-    rng = random.Random(seed)
-    timed_library().load(connection)
-    made = 0
-    while made < CALLS:
-        steps = random_steps(rng, STEPS)
-        count, wrong = compare(connection, steps)
-        made += count
-        if wrong:
-            fewer = shrunk(connection, steps)
-            told = compare(connection, fewer)[1]
-            pytest.fail(f"INTERLOCK_SEED={seed}, {len(fewer)} steps: {fewer}\n{told}")
+    with both(engine_port) as servers:
+        run(servers, seed, CALLS)

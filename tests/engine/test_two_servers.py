@@ -1,101 +1,133 @@
-"""The engine in the process and the library on Redis answer random calls alike, byte for byte.
+"""More than one call may do: a hub and a Redis leave the same to the next calls (clause 21).
 
-INTERLOCK_ENGINE_CALLS says how many calls, INTERLOCK_SEED repeats a run. What differs is listed in
-`two_servers.MASKED`.
+The naive model does all at once, so here the two servers are compared with one another only, byte
+for byte; what each leaves is in test_large.py and in the tests of the core.
 """
 
 from __future__ import annotations
 
-import os
-import random
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 
-from tests.engine.timed import timed_library
-from tests.engine.two_servers import Argument, Step, compare, random_steps, shrunk
-
-CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "30000"))
-STEPS = 300
-
-
-@pytest.mark.watchdog(120 + CALLS / 250)
-def test_random_calls_get_the_same_of_both_servers(connection: redis.Redis) -> None:
-    seed = int(os.environ.get("INTERLOCK_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"INTERLOCK_SEED={seed}")
-    rng = random.Random(seed)
-    timed_library().load(connection)
-    made = 0
-    while made < CALLS:
-        steps = random_steps(rng, STEPS)
-        count, wrong = compare(connection, steps)
-        made += count
-        if wrong:
-            fewer = shrunk(connection, steps)
-            told = compare(connection, fewer)[1]
-            pytest.fail(f"INTERLOCK_SEED={seed}, {len(fewer)} steps: {fewer}\n{told}")
+import interlock
+from interlock.testing import ManualClock
+from tests.engine.calls import Argument, message
+from tests.engine.timed import START, WIRE, timed_library
+from tests.hub.servers import needs_hub
 
 
-def put(*messages: list[Argument]) -> Step:
-    return "put", ("", [part for message in messages for part in message])
+class Both:
+    """One queue on each of two servers, whose time is told."""
+
+    def __init__(self, clock: ManualClock, hub: redis.Redis, other: redis.Redis) -> None:
+        self.clock, self.hub, self.redis = clock, hub, other
+        self.key = f"il:{{{uuid.uuid4().hex}}}"
+        self.now = START
+        self.tick(0)
+
+    def tick(self, span: int) -> None:
+        self.clock.advance(dt.timedelta(microseconds=span))
+        self.now += span
+        self.redis.set(f"{self.key}:clock", self.now)
+
+    def call(self, name: str, *arguments: Argument) -> list[bytes]:
+        told: Any = self.hub.fcall(f"il1_{name}", 1, self.key, *arguments)
+        assert told == self.redis.fcall(f"il{WIRE}_{name}", 1, self.key, *arguments)
+        assert isinstance(told, list)
+        return told
+
+    def put(self, count: int, one: Callable[[int], list[Argument]]) -> None:
+        """So many, 900 in a call."""
+        for start in range(0, count, 900):
+            batch = [part for n in range(start, min(start + 900, count)) for part in one(n)]
+            self.call("put", "", 0, 0, *batch)
+
+    def lease(self, count: int, duration: int) -> list[bytes]:
+        """Token and id of the first."""
+        reply = self.call("lease", "", 0, 0, count, duration, "any")
+        return [reply[0], reply[4]]
+
+    def ack(self, lease: list[bytes]) -> None:
+        assert self.call("settle", "", 0, "ACK", *lease) == [b"ACKED"]
 
 
-def plain(*keys: Argument, shared: int = 0, **options: Argument) -> list[Argument]:
-    pairs: list[Argument] = []
-    for name, value in options.items():
-        pairs += [name, value]
-    return ["", len(keys) - shared, shared, len(options), *keys, *pairs]
+@pytest.fixture
+def both(engine_port: int) -> Iterator[Both]:
+    needs_hub()
+    hub = interlock.Hub(port=0, workers=1)
+    clock = hub._clock = ManualClock(START // 1_000_000)
+    with hub as running, redis.Redis(port=engine_port) as other:
+        timed_library().load(other)
+        port = int(running.addresses[0].rpartition(":")[2])
+        with redis.Redis(port=port) as connection:
+            yield Both(clock, connection, other)
 
 
-LEASE: Step = ("lease", ("", [1_024, 20, "any"]))
-ACK: Step = ("settle", ("", [("ACK", 1, [])]))
-LOOK: list[Step] = [("plain", ("stats", [])), ("plain", ("lease", ["", 0, 0, 1, 900, "any"]))]
+def delays_that_end_together(both: Both) -> None:
+    both.put(2_700, lambda _: message("", delay=10))
+    both.tick(10)
 
-LARGE: dict[str, list[Step]] = {
-    "delays that end together": [
-        *[put(*[plain(DELAY=10) for _ in range(900)]) for _ in range(3)],
-        ("tick", 10),
+
+def leases_that_run_out_together_after_which_messages_are_dead(both: Both) -> None:
+    both.put(2_700, lambda _: message("", attempts=1))
+    for _ in range(3):
+        both.lease(1_024, 20)
+    both.tick(20)
+
+
+def readers_behind_a_writer(both: Both) -> None:
+    both.put(1, lambda _: message("", ["a"]))
+    both.put(2_700, lambda _: message("", [], ["a"]))
+    both.ack(both.lease(1, 500))
+
+
+def what_stands_behind_a_barrier(both: Both) -> None:
+    both.put(1, lambda _: message("", barrier=1))
+    both.put(2_700, lambda n: message("", [f"k{n % 7}"][: n % 2]))
+    both.ack(both.lease(1, 500))
+
+
+def messages_of_a_key_that_was_paused(both: Both) -> None:
+    both.put(2_700, lambda _: message("", [], ["a"]))
+    both.call("pause", "a")
+    for _ in range(2):
+        assert both.call("lease", "", 0, 0, 1, 500, "any")[3] == b"0"
+    both.call("resume", "a")
+
+
+def backoffs_that_end_while_delays_do(both: Both) -> None:
+    both.put(1_800, lambda _: message("", first=30, jitter=0))
+    for _ in range(2):
+        both.lease(1_024, 20)
+    both.put(900, lambda _: message("", delay=50))
+    both.tick(20)
+    for _ in range(2):
+        both.call("lease", "", 0, 0, 1, 5, "keyed")
+    both.tick(30)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        delays_that_end_together,
+        leases_that_run_out_together_after_which_messages_are_dead,
+        readers_behind_a_writer,
+        what_stands_behind_a_barrier,
+        messages_of_a_key_that_was_paused,
+        backoffs_that_end_while_delays_do,
     ],
-    "leases that run out together, after which messages are dead": [
-        *[put(*[plain(ATTEMPTS=1)] * 900) for _ in range(3)],
-        *[LEASE] * 3,
-        ("tick", 20),
-    ],
-    "readers behind a writer": [
-        put(plain("a")),
-        *[put(*[plain("a", shared=1)] * 900) for _ in range(3)],
-        ("lease", ("", [1, 500, "any"])),
-        ACK,
-    ],
-    "what stands behind a barrier": [
-        put(plain(BARRIER=1)),
-        *[put(*[plain(*[f"k{n % 7}"][: n % 2]) for n in range(900)]) for _ in range(3)],
-        ("lease", ("", [1, 500, "any"])),
-        ACK,
-    ],
-    "messages of a key that was paused": [
-        *[put(*[plain("a", shared=1)] * 900) for _ in range(3)],
-        ("plain", ("pause", ["a"])),
-        *[("lease", ("", [1, 500, "any"]))] * 2,
-        ("plain", ("resume", ["a"])),
-    ],
-    "backoffs that end while delays do": [
-        *[put(*[plain(FIRST=30, JITTER=0)] * 900) for _ in range(2)],
-        *[LEASE] * 2,
-        put(*[plain(DELAY=50)] * 900),
-        ("tick", 20),
-        ("plain", ("lease", ["", 0, 0, 1, 5, "keyed"])),
-        ("plain", ("lease", ["", 0, 0, 1, 5, "keyed"])),
-        ("tick", 30),
-    ],
-}
-
-
-@pytest.mark.parametrize("steps", LARGE.values(), ids=LARGE)
+)
 def test_what_one_call_cannot_do_the_next_ones_do_alike(
-    connection: redis.Redis, steps: list[Step]
+    both: Both, prepare: Callable[[Both], None]
 ) -> None:
-    timed_library().load(connection)
-    again = [*LOOK, ("tick", 1), ("plain", ("extend", [5, 6]))] * 5
-    _, wrong = compare(connection, [*steps, *again])
-    assert wrong is None
+    prepare(both)
+    for _ in range(5):
+        both.call("stats")
+        both.call("lease", "", 0, 0, 1, 900, "any")
+        both.tick(1)
+        both.call("extend", 5, 6)

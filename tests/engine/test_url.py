@@ -64,6 +64,21 @@ def test_a_bad_url_is_refused_without_its_password(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://host:port", "its port is 'port'; allowed: 1 to 65535"),
+        ("redis://host:99999", "its port is '99999'"),
+        ("redis://", "it names no host"),
+        ("redis://:7", "it names no host"),
+        ("redis://host/x", "its database is 'x', no number"),
+    ],
+)
+def test_the_part_that_is_wrong_is_named(url: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        connect(url)
+
+
 @pytest.mark.parametrize("url", [7, b"redis://host"])
 def test_a_url_is_a_str(url: Any) -> None:
     with pytest.raises(TypeError, match="url is"):

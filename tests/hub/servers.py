@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,12 @@ def program(name: str) -> str:
     return found
 
 
+def redis_program() -> str:
+    """The server that is meant by Redis: `redis-server`, or what INTERLOCK_REDIS_SERVER names, such
+    as a Valkey or a Redis of another version."""
+    return os.environ.get("INTERLOCK_REDIS_SERVER") or program("redis-server")
+
+
 def needs_hub() -> None:
     """Skip where the hub cannot be: it is for Linux."""
     if not hasattr(_core, "HubServer"):
@@ -45,10 +51,15 @@ def missing(reason: str) -> None:
 
 
 @contextmanager
-def redis_server(folder: Path, *flags: str, wanted: int = 0) -> Iterator[tuple[str, int]]:
-    """A Redis on loopback that stores nothing; it takes a free port unless one is wanted."""
+def redis_server(
+    folder: Path, *flags: str, wanted: int = 0, heard: Callable[[], object] = lambda: None
+) -> Iterator[tuple[str, int]]:
+    """A Redis on loopback that stores nothing; it takes a free port unless one is wanted.
+
+    `heard` is called, on a thread, at each line that it says once it is ready.
+    """
     # One database, as the hub has.
-    command = [program("redis-server"), *("--save", "", "--appendonly", "no", "--databases", "1")]
+    command = [redis_program(), *("--save", "", "--appendonly", "no", "--databases", "1")]
     command += ["--dir", str(folder), *flags]
     # Another process may take the port between the look and the start.
     for _ in range(5):
@@ -70,7 +81,7 @@ def redis_server(folder: Path, *flags: str, wanted: int = 0) -> Iterator[tuple[s
             process.stdout.close()
             continue
         # What it says later must not fill the pipe.
-        reader = threading.Thread(target=process.stdout.read, daemon=True)
+        reader = threading.Thread(target=_hear, args=(process.stdout, heard), daemon=True)
         reader.start()
         try:
             yield "127.0.0.1", port
@@ -81,6 +92,11 @@ def redis_server(folder: Path, *flags: str, wanted: int = 0) -> Iterator[tuple[s
             process.stdout.close()
         return
     raise AssertionError("".join(said))
+
+
+def _hear(lines: Iterable[str], heard: Callable[[], object]) -> None:
+    for _ in lines:
+        heard()
 
 
 def version_of(port: int) -> str:

@@ -18,7 +18,7 @@ from tests.hub.servers import INTERLOCK, free_port
 def subscribed(port: int, *words: str) -> subprocess.Popen[str]:
     """`interlock sub` once its subscriptions stand."""
     process = subprocess.Popen(
-        [INTERLOCK, "sub", *words, "--address", f"127.0.0.1:{port}", "--seconds", "30"],
+        [INTERLOCK, "sub", *words, "--url", f"127.0.0.1:{port}", "--seconds", "30"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -31,7 +31,7 @@ def subscribed(port: int, *words: str) -> subprocess.Popen[str]:
 
 
 def published(port: int, *words: str) -> int:
-    return main(["pub", *words, "--address", f"127.0.0.1:{port}"])
+    return main(["pub", *words, "--url", f"127.0.0.1:{port}"])
 
 
 def test_what_pub_publishes_sub_prints(port: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,8 +68,8 @@ def test_pub_reads_lines_and_quiet_prints_nothing(
 
 def test_too_few_messages_are_1(port: int) -> None:
     address = f"127.0.0.1:{port}"
-    assert main(["sub", "a", "--count", "1", "--seconds", "0.01", "--address", address]) == 1
-    assert main(["sub", "a", "--seconds", "0.01", "--address", address]) == 0
+    assert main(["sub", "a", "--count", "1", "--seconds", "0.01", "--url", address]) == 1
+    assert main(["sub", "a", "--seconds", "0.01", "--url", address]) == 0
 
 
 @pytest.mark.parametrize("words", [["sub", "a"], ["pub", "a", "x"]])
@@ -77,11 +77,11 @@ def test_no_hub_is_1_and_a_wrong_address_is_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
-    assert main([*words, "--address", address]) == 1
+    assert main([*words, "--url", address]) == 1
     assert capsys.readouterr().err == f"interlock: {address}: Connection refused\n"
-    assert main([*words, "--address", "unix:/nowhere/s"]) == 1
+    assert main([*words, "--url", "unix:/nowhere/s"]) == 1
     assert "No such file" in capsys.readouterr().err
-    assert main([*words, "--address", "http://x"]) == 2
+    assert main([*words, "--url", "http://x"]) == 2
     assert "allowed: HOST:PORT" in capsys.readouterr().err
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -141,6 +143,40 @@ def test_nothing_is_handed_to_a_connection_that_is_gone(hub: interlock.Hub, clie
     assert payload(lease(client, "me")) == b"kept"
 
 
+# Waits for work, with more calls behind that one or without, and sleeps until it is killed.
+VICTIM = """
+import socket, sys, time
+host, _, port = sys.argv[1].rpartition(":")
+with socket.create_connection((host, int(port))) as one:
+    one.sendall(bytes.fromhex(sys.argv[2]))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("behind", [b"", command("PING") * 2000], ids=["alone", "with more"])
+@pytest.mark.parametrize("call", ["il1_lease", "il1_join", "il1_result"])
+def test_a_call_of_a_program_that_is_killed_waits_no_more(
+    hub: interlock.Hub, client: Client, call: str, behind: bytes
+) -> None:
+    first = put(client, "first", "a")
+    held = lease(client, "me")
+    arguments = {
+        "il1_lease": ("victim", 1, LONG, 1, LONG, "any"),
+        "il1_join": (LONG,),
+        "il1_result": (first.decode(), LONG),
+    }[call]
+    sent = command("FCALL", call, "1", "il:{q}", *map(str, arguments)) + behind
+    program = [sys.executable, "-c", VICTIM, hub.addresses[0], sent.hex()]
+    with subprocess.Popen(program) as victim:
+        waiting(hub, 1)
+        victim.kill()
+        waiting(hub, 0)
+    put(client, "second", "a")
+    fcall(client, "settle", "me", 2, "ACK", held[0].decode(), held[4].decode())
+    # It was handed to nobody.
+    assert payload(lease(client, "me", call=3)) == b"second"
+
+
 def test_a_waiting_call_that_is_sent_again_is_one_call(hub: interlock.Hub, client: Client) -> None:
     put(client, "first", "a")
     held = lease(client, "me")
@@ -257,6 +293,10 @@ def test_a_right_is_to_functions_by_their_class(guarded: interlock.Hub) -> None:
         put(client, "x")
         with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_purge'"):
             fcall(client, "purge", "pending")
+        with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_drop'"):
+            fcall(client, "drop", "FORCE")
+        with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_restore'"):
+            fcall(client, "restore", 9, "m", "waiting", 7, 0, "", "x", 0, 0, 0)
         assert fcall(client, "configure", "MAXSIZE", 5)
         with pytest.raises(ReplyError, match=r"NOPERM .* 'fcall\|il1_configure' .* REPLACE"):
             fcall(client, "configure", "REPLACE", "MAXSIZE", 6)

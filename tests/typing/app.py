@@ -43,6 +43,20 @@ async def notify(order: Order, *, rush: bool = False) -> int:
     return order.id
 
 
+@app.task
+def count(number: int) -> int:
+    return number
+
+
+@app.task
+async def wait(number: int) -> str:
+    return str(number)
+
+
+assert_type(count.send(1), Job[int])
+assert_type(wait.send(1), Job[str])
+
+
 def send() -> None:
     job = ship.send(Order(1, "ada"), day=3)
     assert_type(job, Job[str])

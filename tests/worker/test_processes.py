@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from interlock.app import App
+from tests.hub.servers import free_port
 from tests.worker import shop
 from tests.worker.workers import PATIENCE, ROOT, Workers, wait_for
 
@@ -225,6 +226,22 @@ def test_what_is_wrong_is_named_and_ends_with_2(
     assert ("Traceback" in worker.output) == (app == "broken:app")
     if app == "broken:app":
         assert "importlib" not in worker.output
+
+
+def test_what_the_engine_refuses_is_told_without_a_traceback(workers: Workers, url: str) -> None:
+    worker = workers.start("--url", f"{url}/77")
+    assert worker.ended() == 1
+    assert "queue 'default' can be served no more: " in worker.output
+    assert "DB index is out of range" in worker.output
+    assert "Traceback" not in worker.output
+
+
+def test_an_engine_that_is_not_there_is_named_long_before_a_call_gives_up(
+    workers: Workers,
+) -> None:
+    address = f"redis://me:secret@127.0.0.1:{free_port()}?timeout=600"
+    worker = workers.start("--url", address)
+    worker.wait_for_line(f"interlock worker: waiting for {address.replace('secret', '***')}")
 
 
 @pytest.mark.watchdog(120)

@@ -97,7 +97,7 @@ def test_a_failure_is_logged_and_comes_again_until_its_attempts_are_used_up(
         drained(app)
     records = [record for record in caplog.records if record.name == "interlock.worker"]
     assert [record.levelno for record in records] == [logging.WARNING, logging.ERROR]
-    expected = f"the handler of message {job.id} in queue 'default' raised, attempt 2"
+    expected = f"the handler of message {job.id} (broken) in queue 'default' raised, attempt 2"
     assert records[1].getMessage() == expected
     assert records[1].exc_info and isinstance(records[1].exc_info[1], OSError)
     told = [getattr(records[0], name) for name in ("queue", "id", "keys", "attempt", "task")]
@@ -546,3 +546,17 @@ def test_more_than_a_call_may_settle_is_settled_by_several(app: App) -> None:
             waits.send(number)
         drained(app)
     assert (worker.figures().handled, worker.figures().lost) == (count, 0)
+
+
+def test_a_result_that_does_not_come_in_time_says_where_to_look(app: App, url: str) -> None:
+    @app.task(result_ttl=60)
+    def never() -> int:
+        return 1
+
+    job = never.send()
+    where = f"queue explain default {job.id}" if "memory" not in url else "in this process"
+    with pytest.raises(TimeoutError, match=where) as caught:
+        job.result(timeout=0)
+    assert f"message {job.id} was not settled in time (a call of 'never')" in str(caught.value)
+    with pytest.raises(TimeoutError, match=where):
+        asyncio.run(job.aresult(timeout=0))

@@ -24,20 +24,75 @@ pub enum Key {
 
 impl Key {
     pub fn new(bytes: &[u8]) -> Self {
-        if bytes.len() <= INLINE {
-            let mut inline = [0; INLINE];
-            inline[..bytes.len()].copy_from_slice(bytes);
-            Key::Inline { len: bytes.len() as u8, bytes: inline }
-        } else {
-            Key::Heap(bytes.into())
+        let mut key = Key::default();
+        key.set(bytes);
+        key
+    }
+
+    /// Becomes another key, where it lies.
+    #[inline]
+    pub fn set(&mut self, bytes: &[u8]) {
+        match self {
+            Key::Inline { len, bytes: room } if bytes.len() <= INLINE => {
+                *len = bytes.len() as u8;
+                write(room, bytes);
+            }
+            _ if bytes.len() <= INLINE => {
+                *self = Key::default();
+                self.set(bytes);
+            }
+            _ => *self = Key::Heap(bytes.into()),
         }
     }
 
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Key::Inline { len, bytes } => &bytes[..*len as usize],
             Key::Heap(bytes) => bytes,
         }
+    }
+}
+
+/// Up to 22 bytes, and zeroes behind them, for keys are compared as they lie: as words that overlap, for a
+/// call that copies so few bytes costs more than they do.
+#[inline]
+fn write(inline: &mut [u8; INLINE], bytes: &[u8]) {
+    *inline = [0; INLINE];
+    let len = bytes.len();
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        if len > 16 {
+            inline[8..16].copy_from_slice(&bytes[8..16]);
+        }
+        inline[len - 8..len].copy_from_slice(last);
+        inline[..8].copy_from_slice(first);
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        inline[len - 4..len].copy_from_slice(last);
+        inline[..4].copy_from_slice(first);
+    } else {
+        inline.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    }
+}
+
+/// Whether keys are the same. Nearly all are short, and then words that overlap tell it.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    match (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_first), Some(a_last), Some(b_first), Some(b_last)) if a.len() <= 16 => {
+            word(a_first) == word(b_first) && word(a_last) == word(b_last)
+        }
+        _ => a == b,
+    }
+}
+
+impl PartialEq<[u8]> for Key {
+    #[inline]
+    fn eq(&self, bytes: &[u8]) -> bool {
+        same(self.as_bytes(), bytes)
     }
 }
 
@@ -94,9 +149,35 @@ mod tests {
     #[test]
     fn a_key_takes_24_bytes_and_gives_back_what_it_was_made_of() {
         assert_eq!(std::mem::size_of::<Key>(), 24);
-        for len in [1, 21, 22, 23, 24, MAX_KEY] {
-            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        for len in (0..30).chain([MAX_KEY]) {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
             assert_eq!(Key::new(&bytes).as_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_key_becomes_another_one_and_nothing_of_the_first_is_left() {
+        for before in [0, 3, 4, 7, 8, 15, 16, 17, 22, 23, 100] {
+            for len in 0..30 {
+                let mut key = Key::new(&vec![b'x'; before]);
+                let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
+                key.set(&bytes);
+                assert_eq!((key.as_bytes(), &key), (&bytes[..], &Key::new(&bytes)));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_differ_by_any_byte_and_by_their_length() {
+        for len in 1..30 {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let key = Key::new(&bytes);
+            assert!(key == *bytes && key != bytes[..len - 1]);
+            for at in 0..len {
+                let mut other = bytes.clone();
+                other[at] ^= 0x80;
+                assert!(key != *other, "byte {at} of {len}");
+            }
         }
     }
 

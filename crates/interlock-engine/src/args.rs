@@ -25,6 +25,11 @@ impl<T: AsRef<[u8]>> Args for [T] {
     }
 }
 
+/// Bytes that a record of these arguments takes in a journal, about.
+pub fn recorded<A: Args + ?Sized>(args: &A) -> u64 {
+    (0..args.len()).map(|i| args.get(i).len() as u64 + 4).sum::<u64>() + 40
+}
+
 /// Why a call was refused: a code, and what was wrong. The queue is as before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(pub String);
@@ -84,6 +89,13 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     #[inline]
     pub fn whole(&mut self, least: i64, most: u64, what: impl What) -> Read<i64> {
         let value = self.take(what)?;
+        if let &[digit @ b'0'..=b'9'] = value {
+            // As nearly all counts are.
+            let number = i64::from(digit - b'0');
+            if number >= least && number as u64 <= most {
+                return Ok(number);
+            }
+        }
         match integer(value) {
             Some(number) if number >= least && (number < 0 || number as u64 <= most) => Ok(number),
             _ => self.no_whole(value, least, most, what),
@@ -107,10 +119,8 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     pub fn number(&mut self, what: impl What) -> Read<u64> {
         let value = self.take(what)?;
         // Times in µs have sixteen digits from 2001 to 2286, and ids and tokens are times.
-        if let Some(number) = value.try_into().ok().and_then(sixteen) {
-            if value[0] != b'0' {
-                return Ok(number);
-            }
+        if let Some(number) = value.try_into().ok().and_then(plain) {
+            return Ok(number);
         }
         let plain = (1..=16).contains(&value.len()) && value[0] != b'0';
         match integer(value).filter(|&number| plain && number > 0) {
@@ -138,6 +148,12 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
         }
         Ok((consumer, call))
     }
+}
+
+/// An id or a token of sixteen digits.
+#[inline]
+pub fn plain(digits: &[u8; 16]) -> Option<u64> {
+    sixteen(digits).filter(|_| digits[0] != b'0')
 }
 
 /// Sixteen decimal digits; eight of them at a time, as one word.

@@ -324,8 +324,13 @@ impl Queue {
     /// Answers those who wait and can be answered, in the order in which they came.
     pub fn serve(&mut self, cx: &mut Context<'_>) {
         self.restless = false;
-        if self.waiting.wait_for_results() {
-            self.serve_results(cx);
+        if self.waiting.wait_for_ends() {
+            self.serve_ends(cx);
+        }
+        if self.scheduler.unsettled() == 0 {
+            while let Some(order) = self.waiting.first_for_all() {
+                self.end_wait(order, cx);
+            }
         }
         while self.waiting.wait_for_room() && self.serve_put(cx) {}
         self.serve_leases(cx);
@@ -391,7 +396,11 @@ impl Queue {
         from.at = 3;
         let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
         let mut out = Vec::new();
-        let put = self.put(&messages, cx.free(), &mut out);
+        // There was room for it on the disk when it came.
+        let put = match cx.accepts(self, &args[..]) {
+            Ok(()) => self.put(&messages, cx.free(), &mut out),
+            Err(why) => Err(No::Full(Refused(format!("MISCONF il1_put: {why}")))),
+        };
         drop(messages);
         match put {
             Ok(()) => {
@@ -424,7 +433,7 @@ impl Queue {
     }
 
     /// A wait is over without what was waited for.
-    fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
+    pub fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
         if self.waiting.get(order).is_some_and(|waiter| matches!(waiter.want, Want::Room(_))) {
             self.put_again(order, true, cx);
             return;
@@ -441,18 +450,19 @@ impl Queue {
             }
             Want::Room(_) => unreachable!("as just seen"),
             Want::Result(id) => self.tell_result(*id, cx.now, &mut out),
+            Want::Join(id) => self.tell_join(*id, &mut out),
         }
         answer(cx, waiter.ticket, out);
     }
 
-    fn serve_results(&mut self, cx: &mut Context<'_>) {
+    fn serve_ends(&mut self, cx: &mut Context<'_>) {
         let ended: Vec<u64> = self.scheduler.ended().collect();
         for id in ended {
-            for order in self.waiting.of_result(id) {
+            for order in self.waiting.of_end(id) {
                 self.end_wait(order, cx);
             }
         }
-        if !self.waiting.wait_for_results() {
+        if !self.waiting.wait_for_ends() {
             self.scheduler.note_ended(false);
         }
     }

@@ -12,15 +12,20 @@ use crate::results::Results;
 use crate::room::Payload;
 use crate::Engine;
 
+/// Bytes that a message takes beside its payload, about.
+const OF_A_MESSAGE: u64 = 32;
 /// The first byte. A change of the form takes the next number.
 const VERSION: u8 = 1;
+
+const SEALED: u8 = 1;
+const DROPPED: u8 = 2;
 
 const DURABILITIES: [Durability; 3] =
     [Durability::None, Durability::EverySecond, Durability::Always];
 
 impl Queue {
     pub fn dump(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[VERSION, u8::from(self.is_declared), u8::from(self.sealed)]);
+        out.extend_from_slice(&[VERSION, u8::from(self.is_declared), self.marks()]);
         write_declared(out, &self.declared);
         self.consumers.dump(out);
         self.results.dump(out);
@@ -32,6 +37,10 @@ impl Queue {
         });
     }
 
+    fn marks(&self) -> u8 {
+        (u8::from(self.sealed) * SEALED) | (u8::from(self.dropped) * DROPPED)
+    }
+
     /// A queue of this name as it was dumped.
     pub fn restored(name: &[u8], bytes: &[u8]) -> Result<Queue, Damaged> {
         let mut reader = Reader::new(bytes);
@@ -39,13 +48,15 @@ impl Queue {
             return Err(Damaged { at: 0, wanted: "version that is known" });
         }
         let is_declared = reader.byte("declaration")? != 0;
-        let sealed = reader.byte("seal")? != 0;
+        let marks = reader.byte("marks")?;
         let declared = read_declared(&mut reader)?;
         let mut queue = Queue::new(name, declared.durability);
         queue.consumers = Consumers::restored(&mut reader)?;
         queue.results = Results::restored(&mut reader, declared.results)?;
         queue.weight = reader.number("weight")?;
-        (queue.declared, queue.is_declared, queue.sealed) = (declared, is_declared, sealed);
+        (queue.declared, queue.is_declared) = (declared, is_declared);
+        (queue.sealed, queue.dropped) = (marks & SEALED != 0, marks & DROPPED != 0);
+        queue.in_journal = queue.dropped;
         queue.scheduler = queue.scheduler.restored(reader.rest(), read_body)?;
         Ok(queue)
     }
@@ -74,12 +85,21 @@ impl Engine {
         out: &mut Vec<u8>,
         meanwhile: impl FnOnce() -> R,
     ) -> Option<R> {
-        let cell = self.queues.read().get(name).cloned()?;
-        // Room beforehand, or growing would copy it over and over while the queue is held.
-        let weight = cell.lock_arc().total_weight();
-        out.reserve(weight as usize);
+        let live = self.queues.read().get(name).cloned();
+        let cell = live.or_else(|| self.kept_of(name))?;
+        // Room beforehand, or growing would copy it over and over while the queue is held; and what will
+        // be needed is written to once, or the system would look for its pages then.
+        let (from, weight, likely) = {
+            let queue = cell.lock_arc();
+            let counts = queue.scheduler.counts();
+            let likely = counts.bytes + counts.unsettled * OF_A_MESSAGE;
+            (out.len(), queue.total_weight() as usize, likely as usize)
+        };
+        out.reserve(weight);
+        out.resize(from + likely.min(weight), 0);
+        out.truncate(from);
         let queue = cell.lock_arc();
-        if !queue.is_durable() {
+        if !(queue.is_durable() || queue.dropped && queue.in_journal) {
             return None;
         }
         queue.dump(out);
@@ -96,6 +116,9 @@ impl Engine {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
         *queue = Queue { counted: queue.counted, alarm: queue.alarm, ..restored };
+        if queue.dropped {
+            self.let_go(&queue, &cell, queue.scheduler.last_time(), true);
+        }
         self.after(&mut queue);
         Ok(())
     }

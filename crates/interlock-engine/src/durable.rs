@@ -59,7 +59,7 @@ use crate::{Durability, Engine, Journal};
 pub use interlock_journal::{OpenError, Repair, Report};
 
 /// The numbers of functions in records, which stay what they are; what is recorded most comes first.
-const FUNCTIONS: [(u8, &str); 24] = [
+const FUNCTIONS: [(u8, &str); 26] = [
     (19, "next"),
     (16, "put"),
     (18, "settle"),
@@ -84,9 +84,13 @@ const FUNCTIONS: [(u8, &str); 24] = [
     (30, "resume"),
     (31, "seal"),
     (32, "reopen"),
+    (33, "restore"),
+    (34, "drop"),
 ];
 /// Bytes of records after which a snapshot is taken, if the last one was smaller than half of that.
 const SNAPSHOT_AFTER: u64 = 256 << 20;
+/// After one that could not be made, µs.
+const SNAPSHOT_AGAIN: Time = 10_000_000;
 /// The record that gives a queue its number.
 const NAME: u8 = 0;
 const FORGOTTEN: &str = "forgotten";
@@ -95,9 +99,11 @@ const FORGOTTEN: &str = "forgotten";
 pub struct Durable<S: Storage = Disk> {
     journal: OnceLock<interlock_journal::Journal<S>>,
     numbers: RwLock<Numbers>,
-    /// Time of the last tick, and bytes of the last snapshot.
+    /// Time of the last tick.
     ticked: AtomicU64,
+    /// Bytes of the last snapshot, and when the next one may be tried.
     snapshot_bytes: AtomicU64,
+    snapshot_from: AtomicU64,
 }
 
 #[derive(Default)]
@@ -122,8 +128,9 @@ struct Turn {
 
 impl<S: Storage> Default for Durable<S> {
     fn default() -> Self {
-        let (ticked, snapshot_bytes) = Default::default();
-        Durable { journal: OnceLock::new(), numbers: RwLock::default(), ticked, snapshot_bytes }
+        let (ticked, snapshot_bytes, snapshot_from) = Default::default();
+        let (journal, numbers) = Default::default();
+        Durable { journal, numbers, ticked, snapshot_bytes, snapshot_from }
     }
 }
 
@@ -216,13 +223,14 @@ impl<S: Storage> Durable<S> {
 
     /// What has to be done beside the calls, by a thread that may wait for the disk: to be called about
     /// ten times a second with the time, µs. Syncs once a second, makes the next segment in good time,
-    /// and takes a snapshot when the journal has grown enough, or has no room. Answers the snapshot.
+    /// and takes a snapshot when the journal has grown enough, or has no room and old segments. Answers
+    /// the snapshot, or why it could not be made: the next one is tried ten seconds later.
     ///
     /// # Errors
     ///
     /// Why calls are refused meanwhile, as [`commit`](Self::commit) says it. To be said once, for each
     /// call of this function comes to it anew.
-    pub fn upkeep(&self, engine: &Engine, now: Time) -> Result<Option<Made>, Refused> {
+    pub fn upkeep(&self, engine: &Engine, now: Time) -> Result<Option<io::Result<Made>>, Refused> {
         let Some(journal) = self.journal.get() else { return Ok(None) };
         // Relaxed: one thread does this.
         let second = now.saturating_sub(self.ticked.load(Ordering::Relaxed)) >= 1_000_000;
@@ -233,24 +241,28 @@ impl<S: Storage> Durable<S> {
             }
             // What is wrong is so between two ticks too. And where there was no room, it is tried once a
             // second: to try takes what there is left of it.
-            false => journal.accepts(true),
+            false => journal.trouble(),
         };
         if done.is_ok() && journal.wants_segment() {
             done = journal.prepare().map(drop);
         }
         let full = matches!(done, Err(Refused::Short(_) | Refused::Full(_)));
         let enough = SNAPSHOT_AFTER.max(2 * self.snapshot_bytes.load(Ordering::Relaxed));
-        let wanted = journal.bytes() >= enough || (full && second && journal.bytes() > 0);
-        if !wanted {
+        let wanted = journal.bytes() >= enough || (full && journal.has_old_segments());
+        // Each try holds up every queue for a moment.
+        if !wanted || now < self.snapshot_from.load(Ordering::Relaxed) {
             return done.map(|()| None);
         }
         match self.snapshot(engine) {
             Ok(made) => {
                 self.snapshot_bytes.store(made.bytes, Ordering::Relaxed);
-                Ok(Some(made))
+                Ok(Some(Ok(made)))
             }
             // The journal goes on without it; that it has no room, or failed, it says itself.
-            Err(_) => done.map(|()| None),
+            Err(error) => {
+                self.snapshot_from.store(now + SNAPSHOT_AGAIN, Ordering::Relaxed);
+                done.map(|()| Some(Err(error)))
+            }
         }
     }
 
@@ -316,7 +328,13 @@ impl<S: Storage> Journal for Durable<S> {
         }
     }
 
-    fn accepts(&self, growing: bool) -> Result<(), String> {
+    fn shown(&self, durability: Durability) {
+        if self.journal.get().is_some_and(|journal| journal.accepts(None).is_ok()) {
+            self.repeated(durability);
+        }
+    }
+
+    fn accepts(&self, growing: Option<u64>) -> Result<(), String> {
         match self.journal.get() {
             Some(journal) => journal.accepts(growing).map_err(|refused| refused.to_string()),
             None => Err("the journal is not open".to_owned()),
@@ -352,7 +370,9 @@ impl Replay for Replayer<'_> {
     }
 
     fn call(&mut self, record: &Record<'_>) -> Result<(), String> {
-        let args: Vec<&[u8]> = record.arguments().collect();
+        // With room for those of most calls: a million records are a million lists.
+        let mut args: Vec<&[u8]> = Vec::with_capacity(16);
+        args.extend(record.arguments());
         if record.function == NAME {
             let [name] = args[..] else { return Err("a queue has one name".into()) };
             self.names.insert(record.queue, name.into());

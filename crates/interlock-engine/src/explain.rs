@@ -5,7 +5,7 @@ use interlock_core::queue::types::{Node, Time};
 use crate::args::{Args, Read, Reader};
 use crate::operate::key;
 use crate::queue::Queue;
-use crate::read::{state_name, Strings};
+use crate::read::Strings;
 use crate::reply;
 
 /// Most messages that an explanation names.
@@ -47,7 +47,7 @@ pub fn call<A: Args + ?Sized>(
 
 fn tell(queue: &Queue, node: &Node, told: &mut Strings) {
     told.number(node.id);
-    told.text(state_name(node.state).as_bytes());
+    told.text(node.state.word().as_bytes());
     told.number(node.attempt.into());
     told.number(node.age);
     told.text(queue.consumers.name(node.consumer));

@@ -26,7 +26,11 @@ macro_rules! functions {
 
             /// By its whole name, `il1_put`.
             pub fn named(name: &[u8]) -> Option<Function> {
-                let name = name.strip_prefix(b"il1_")?;
+                Function::of_name(name.strip_prefix(b"il1_")?)
+            }
+
+            /// By what is behind `il1_`.
+            pub fn of_name(name: &[u8]) -> Option<Function> {
                 $(if name == $name.as_bytes() { return Some(Function::$variant); })*
                 None
             }
@@ -46,6 +50,7 @@ functions! {
     Extend "extend" Consume
     Configure "configure" Declare
     Result "result" Read
+    Join "join" Read
     Cancel "cancel" Operate
     Revoke "revoke" Operate
     Retry "retry" Operate
@@ -53,6 +58,8 @@ functions! {
     Bury "bury" Operate
     Requeue "requeue" Operate
     Purge "purge" Operate
+    Restore "restore" Operate
+    Drop "drop" Operate
     Pause "pause" Operate
     Resume "resume" Operate
     Seal "seal" Operate
@@ -60,6 +67,7 @@ functions! {
     Stats "stats" Read
     Peek "peek" Read
     Scan "scan" Read
+    Paused "paused" Read
     DeadLetters "dead_letters" Read
     Hot "hot" Read
     Explain "explain" Read

@@ -1,10 +1,11 @@
 //! Leasing: what is handed out, and how it is told.
 
+use interlock_core::queue::scheduler::{Grant, Scheduler};
 use interlock_core::queue::types::{Kind, Time};
 
 use crate::args::{Args, Read, Reader};
 use crate::limits::*;
-use crate::queue::Queue;
+use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::settle::{self, Answer};
 
@@ -45,29 +46,14 @@ impl Queue {
         let s = &mut self.scheduler;
         let handed = s.lease_batch(kind, count, MAX_BATCH_KEYS, duration, consumer, &mut grants);
         if let Some(handed) = handed {
-            let mut keys = std::mem::take(&mut self.counts);
-            keys.clear();
-            keys.extend(grants.iter().map(|grant| self.scheduler.key_counts(grant)));
-            let strings: usize =
-                keys.iter().map(|(exclusive, shared)| 6 + exclusive + shared).sum();
-            begin(settled, strings + 4, out);
+            // About what a short message takes; once, and not as often as it grows.
+            out.reserve(grants.len() * 128);
+            begin(settled, 4 + 6 * grants.len() + handed.keys, out);
             reply::number(out, handed.token);
             reply::number(out, handed.deadline);
             reply::empty(out);
             reply::number(out, grants.len() as u64);
-            for (grant, &(exclusive, shared)) in grants.iter().zip(&keys) {
-                reply::number(out, grant.id);
-                match self.scheduler.sequence_granted(grant) {
-                    sequence if sequence == grant.id => reply::empty(out),
-                    sequence => reply::number(out, sequence),
-                }
-                reply::number(out, grant.attempt.into());
-                reply::text(out, &self.scheduler.payload(grant).data);
-                reply::number(out, exclusive as u64);
-                reply::number(out, shared as u64);
-                self.scheduler.keys_granted(grant).for_each(|key| reply::text(out, key));
-            }
-            self.counts = keys;
+            grants.iter().for_each(|grant| tell(&self.scheduler, grant, out));
         }
         self.grants = grants;
         handed.is_some()
@@ -100,6 +86,30 @@ impl Queue {
     pub fn next_due(&self) -> Option<Time> {
         self.scheduler.next_due()
     }
+}
+
+/// What a consumer is told of a message.
+#[inline]
+fn tell(scheduler: &Scheduler<Body>, grant: &Grant, out: &mut Vec<u8>) {
+    let (sequence, body, keys) = scheduler.granted(grant);
+    reply::message(out, grant.id, (sequence != grant.id).then_some(sequence), grant.attempt);
+    reply::text(out, &body.data);
+    // The counts stand before the keys, and are known behind them.
+    let at = out.len();
+    reply::digits(out, 0, 0);
+    let (mut exclusive, mut shared) = (0u32, 0u32);
+    for (key, is_shared) in keys.clone() {
+        *(if is_shared { &mut shared } else { &mut exclusive }) += 1;
+        reply::text(out, key.as_bytes());
+    }
+    if exclusive < 10 && shared < 10 {
+        reply::set_digits(&mut out[at..], exclusive as u8, shared as u8);
+        return;
+    }
+    out.truncate(at);
+    reply::number(out, exclusive.into());
+    reply::number(out, shared.into());
+    keys.for_each(|(key, _)| reply::text(out, key.as_bytes()));
 }
 
 fn begin(settled: Option<&[Answer]>, strings: usize, out: &mut Vec<u8>) {

@@ -44,8 +44,10 @@
 
 mod args;
 mod calls;
+mod carry;
 mod consumers;
 mod declare;
+mod drop;
 mod dump;
 #[cfg(target_os = "linux")]
 pub mod durable;
@@ -80,6 +82,7 @@ pub use shared::{Journal, Settings};
 pub use waiting::{Served, Ticket};
 
 use args::{refuse, Read};
+use drop::Dropped;
 use limits::MAX_NAME;
 use queue::Queue;
 use shared::{Cell, Context, Shared};
@@ -103,6 +106,8 @@ type Names = HashMap<Box<[u8]>, Cell, foldhash::fast::RandomState>;
 /// Queues by name, and the functions on them.
 pub struct Engine {
     queues: RwLock<Names>,
+    /// What is kept for a while of queues that were dropped. Locked behind `queues`.
+    dropped: Mutex<HashMap<Box<[u8]>, Dropped, foldhash::fast::RandomState>>,
     shared: Shared,
 }
 
@@ -119,7 +124,7 @@ impl Engine {
         let memory = AtomicU64::new(settings.memory);
         let first_alarm = AtomicU64::new(Time::MAX);
         let shared = Shared { settings, memory, used, alarms, first_alarm, tickets };
-        Engine { queues: RwLock::default(), shared }
+        Engine { queues: RwLock::default(), dropped: Mutex::default(), shared }
     }
 
     /// Makes one call. `key` is the one key of the call, if it has one.
@@ -206,11 +211,16 @@ impl Engine {
         }
         let cell = match function.class() {
             Class::Read => {
-                self.queues.read().get(name).cloned().unwrap_or_else(|| self.fresh(name))
+                self.queues.read().get(name).cloned().unwrap_or_else(|| self.nobodys(name))
             }
             _ => self.cell(name),
         };
         let queue = cell.lock_arc();
+        if queue.dropped && function.class() != Class::Read {
+            drop(queue);
+            let (cell, queue) = self.taken_up(name);
+            return Ok(Held { engine: self, cell, queue });
+        }
         Ok(Held { engine: self, cell, queue })
     }
 
@@ -222,7 +232,13 @@ impl Engine {
         if let Some(cell) = self.queues.read().get(name) {
             return cell.clone();
         }
-        self.queues.write().entry(name.into()).or_insert_with(|| self.fresh(name)).clone()
+        let mut queues = self.queues.write();
+        let made =
+            queues.entry(name.into()).or_insert_with(|| match self.dropped.lock().remove(name) {
+                Some(dropped) => dropped.cell,
+                None => self.fresh(name),
+            });
+        made.clone()
     }
 
     /// When `tick` is next worth calling; `None`: nobody waits.
@@ -242,7 +258,8 @@ impl Engine {
                 .collect()
         };
         for name in due {
-            let cell = self.cell(&name);
+            // It may have been dropped meanwhile.
+            let Some(cell) = self.queues.read().get(&name).cloned() else { continue };
             let queue = cell.lock_arc();
             let mut held = Held { engine: self, cell, queue };
             held.within(now, None, served, |queue, cx| queue.tick(cx));
@@ -270,7 +287,9 @@ impl Engine {
     ) -> Result<(), Refused> {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
-        let (mut served, mut out) = (Vec::new(), Vec::new());
+        queue.dropped = false;
+        // With room for most replies, or it would grow in steps.
+        let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
         let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
         let done = match function {
@@ -288,12 +307,18 @@ impl Engine {
             "parked" => queue.replay_parked(args, &mut cx),
             "purged" => queue.replay_purged(args, &mut cx),
             "state" => queue.replace(args),
+            "drop" => {
+                queue.replay_drop(&mut cx);
+                self.let_go(&queue, &cell, now, true);
+                Ok(())
+            }
             "forgotten" => {
-                *queue = Queue { counted: queue.counted, ..Queue::new(name, Durability::None) };
+                let fresh = Queue::new(name, Durability::None);
+                *queue = Queue { counted: queue.counted, dropped: true, ..fresh };
                 self.queues.write().remove(name);
                 Ok(())
             }
-            _ => match Function::named(format!("il1_{function}").as_bytes()) {
+            _ => match Function::of_name(function.as_bytes()) {
                 Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
                 None => refuse("BADARG", function, "is no function"),
             },
@@ -305,7 +330,7 @@ impl Engine {
 
     /// What has to be known of a queue outside its lock.
     fn after(&self, queue: &mut Queue) {
-        let weight = queue.total_weight();
+        let weight = if queue.dropped { queue.consumers.weight() } else { queue.total_weight() };
         if weight != queue.counted {
             // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.
             let more = weight.wrapping_sub(queue.counted);
@@ -352,11 +377,18 @@ impl Held<'_> {
         out: &mut Vec<u8>,
         served: &mut Vec<Served>,
     ) -> Outcome {
-        if let Err(refused) = self.can_be_recorded(function) {
+        if let Err(refused) = self.can_be_recorded(function, args) {
             return Outcome::Refused(refused);
         }
         let from = out.len();
-        let ran = self.within(now, caller, served, |queue, cx| queue.run(function, args, cx, out));
+        let ran = self.within(now, caller, served, |queue, cx| {
+            let ran = queue.run(function, args, cx, out);
+            // The others record what they answer.
+            if !matches!(function.class(), Class::Produce | Class::Consume) {
+                cx.shown(queue);
+            }
+            ran
+        });
         ran.unwrap_or_else(|refused| {
             out.truncate(from);
             Outcome::Refused(refused)
@@ -364,15 +396,21 @@ impl Held<'_> {
     }
 
     /// What cannot be recorded must not be done.
-    fn can_be_recorded(&self, function: Function) -> Result<(), Refused> {
+    fn can_be_recorded<A: Args + ?Sized>(
+        &self,
+        function: Function,
+        args: &A,
+    ) -> Result<(), Refused> {
         let journal = &self.engine.shared.settings.journal;
         let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
             return Ok(());
         };
-        if function.class() == Class::Read {
+        // What is due is recorded too, which this one applies.
+        if function.class() == Class::Read && function != Function::Join {
             return Ok(());
         }
-        let growing = matches!(function, Function::Put | Function::Requeue);
+        let growing = matches!(function, Function::Put | Function::Requeue | Function::Restore);
+        let growing = growing.then(|| args::recorded(args));
         journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
     }
 
@@ -395,6 +433,9 @@ impl Held<'_> {
             caller.filter(|&ticket| self.queue.waiting.of_ticket(ticket).is_some())
         {
             shared.tickets.lock().insert(ticket, self.cell.clone());
+        }
+        if self.queue.dropped {
+            self.engine.let_go(&self.queue, &self.cell, now, false);
         }
         self.engine.after(&mut self.queue);
         result

@@ -13,6 +13,8 @@ pub const MAX_BATCH_KEYS: usize = 4096;
 pub const MAX_TEXT: usize = 1024;
 /// µs: 31 years, so that now and a span together stay below 2⁵³.
 pub const MAX_SPAN: u64 = 1_000_000_000_000_000;
+/// µs since 1970, of what is carried from elsewhere: the year 2096.
+pub const MAX_TIME: u64 = 4_000_000_000_000_000;
 /// Of attempts, messages, dead letters.
 pub const MAX_COUNT: u64 = 1_000_000_000;
 pub const MAX_NUMBER: u64 = 9_007_199_254_740_991;

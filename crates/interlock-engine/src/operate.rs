@@ -26,6 +26,8 @@ impl Queue {
             Function::Extend => self.extend(&mut from, cx, out),
             Function::Configure => return self.configure(&mut from, args, cx, out),
             Function::Purge => return self.purge(&mut from, args, cx, out),
+            Function::Restore => return self.restore(&mut from, args, cx, out),
+            Function::Drop => return self.drop_all(&mut from, cx, out),
             Function::Pause | Function::Resume => self.pause(function, &mut from, cx, out),
             Function::Seal | Function::Reopen => {
                 from.end()?;
@@ -111,7 +113,12 @@ impl Queue {
             );
             return refuse("NOTSUPPORTED", "configure", text);
         }
-        Ok(())
+        match &cx.shared.settings.journal {
+            Some(journal) if !cx.replays => journal
+                .accepts(Some(self.total_weight()))
+                .or_else(|why| refuse("MISCONF", "configure", why)),
+            _ => Ok(()),
+        }
     }
 
     fn purge<A: Args + ?Sized>(
@@ -229,8 +236,15 @@ impl Queue {
             },
             _ => RevokeThen::Retry,
         };
+        let by = match function {
+            Function::Revoke if from.more() => Some(from.number(|| "token".into())?),
+            _ => None,
+        };
         from.end()?;
         self.begin(cx);
+        if by.is_some() && by != self.token_of(id) {
+            return told(out, false);
+        }
         let (s, now) = (&mut self.scheduler, cx.now);
         if function != Function::Requeue {
             s.carry(self.budget);
@@ -251,6 +265,11 @@ impl Queue {
             self.gone(id, body, end, b"");
         }
         Ok(())
+    }
+
+    /// Of the lease that holds a message.
+    fn token_of(&self, id: u64) -> Option<u64> {
+        Some(self.scheduler.seen(id)?.lease?.0)
     }
 
     fn requeue(&mut self, id: u64, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Read<()> {

@@ -1,4 +1,6 @@
-//! `il1_put`: messages read, room found, places given.
+//! `il1_put`: messages read, room found, places given. What `il1_restore` adds is in `restore`.
+
+mod restore;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -128,32 +130,28 @@ fn message<'a, A: Args + ?Sized>(
         let text = format_args!("has {} keys; at most {MAX_KEYS}", exclusive + shared);
         return from.bad(|| format!("messages[{i}]"), text);
     }
+    let first = keys.len() as u32;
     let mut key_bytes = 0;
-    let mut take = |count: u64, mode: &str| -> Read<Range<u32>> {
-        let first = keys.len() as u32;
-        for k in 1..=count {
-            let what = || format!("messages[{i}].{mode}[{k}]");
-            let key = from.take(what)?;
-            if key.is_empty() {
-                return from.bad(what, "is empty");
-            }
-            if key.len() > MAX_KEY_BYTES {
-                let text = format_args!("has {} bytes; at most {MAX_KEY_BYTES}", key.len());
-                return from.bad(what, text);
-            }
-            key_bytes += key.len() as u32 + KEY_OVERHEAD;
-            keys.push(KeyRef::new(key));
+    for k in 0..exclusive + shared {
+        let what = || match k.checked_sub(exclusive) {
+            None => format!("messages[{i}].exclusive[{}]", k + 1),
+            Some(k) => format!("messages[{i}].shared[{}]", k + 1),
+        };
+        let key = from.take(what)?;
+        if key.is_empty() {
+            return from.bad(what, "is empty");
         }
-        Ok(first..keys.len() as u32)
-    };
-    let mut message = Message {
-        payload,
-        exclusive: take(exclusive, "exclusive")?,
-        shared: take(shared, "shared")?,
-        key_bytes: 0,
-        said: None,
-    };
-    message.key_bytes = key_bytes;
+        if key.len() > MAX_KEY_BYTES {
+            let text = format_args!("has {} bytes; at most {MAX_KEY_BYTES}", key.len());
+            return from.bad(what, text);
+        }
+        key_bytes += key.len() as u32 + KEY_OVERHEAD;
+        keys.push(KeyRef::new(key));
+    }
+    let middle = first + exclusive as u32;
+    let (exclusive_keys, shared_keys) = (first..middle, middle..keys.len() as u32);
+    let mut message =
+        Message { payload, exclusive: exclusive_keys, shared: shared_keys, key_bytes, said: None };
     if options > 0 {
         let said = read_options(from, i, options)?;
         if said.barrier && exclusive + shared > 0 {
@@ -264,8 +262,7 @@ impl Queue {
                 }
                 None => (self.enter(all, message), false),
             };
-            reply::number(out, id);
-            reply::digit(out, u8::from(known));
+            reply::placed(out, id, known);
         }
         Ok(())
     }
@@ -280,6 +277,10 @@ impl Queue {
         let put =
             Put { keys: keys(&message.exclusive), shared: keys(&message.shared), ..Put::default() };
         let Some(said) = &message.said else { return self.scheduler.put_new(&put, body).id };
+        self.enter_said(put, said, body)
+    }
+
+    fn enter_said(&mut self, put: Put<'_>, said: &Said<'_>, body: Body) -> u64 {
         let put = Put {
             priority: said.priority,
             delay: said.delay,

@@ -36,6 +36,10 @@ pub struct Queue {
     /// Whether somebody has declared it.
     pub is_declared: bool,
     pub sealed: bool,
+    /// Nobody's: it was dropped, or is not there and only looked at.
+    pub dropped: bool,
+    /// And a journal knows what is kept of it.
+    pub in_journal: bool,
     pub consumers: Consumers,
     pub results: Results,
     pub waiting: Waiting,
@@ -51,7 +55,6 @@ pub struct Queue {
     pub counted: u64,
     /// Kept for their room.
     pub grants: Vec<Grant>,
-    pub counts: Vec<(usize, usize)>,
 }
 
 impl Queue {
@@ -64,6 +67,8 @@ impl Queue {
             declared,
             is_declared: false,
             sealed: false,
+            dropped: false,
+            in_journal: false,
             consumers: Consumers::default(),
             waiting: Waiting::default(),
             weight: 0,
@@ -72,7 +77,6 @@ impl Queue {
             alarm: Time::MAX,
             counted: 0,
             grants: Vec::new(),
-            counts: Vec::new(),
         }
     }
 

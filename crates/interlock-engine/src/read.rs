@@ -1,8 +1,9 @@
-//! The calls that only read: what fell due since the last one counts as it did.
+//! The calls that only read: what fell due since the last one counts as it did. And `il1_join`, which
+//! applies that, for nobody else may come to do it.
 
 use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
-use interlock_core::queue::types::{State, Time};
+use interlock_core::queue::types::{RetryPart, Time};
 
 use crate::args::{Args, Read, Reader};
 use crate::declare::then_name;
@@ -13,7 +14,7 @@ use crate::operate::key;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::shared::Context;
-use crate::waiting::{Waiter, Want};
+use crate::waiting::{Ticket, Waiter, Want};
 use crate::words::to_bytes;
 use crate::Outcome;
 
@@ -42,8 +43,15 @@ impl Queue {
             Function::Scan => {
                 let cursor = cursor(&mut from)?;
                 let count = from.natural(1, MAX_BATCH as u64, || "count".into())?;
+                match from.more() {
+                    true => self.scan_dead(&mut from, cursor, count as usize, out)?,
+                    false => self.scan(cursor, count as usize, out),
+                }
+            }
+            Function::Paused => {
+                let _ = cursor(&mut from)?;
                 from.end()?;
-                self.scan(cursor, count as usize, out);
+                self.tell_paused(out);
             }
             Function::DeadLetters => self.dead_letters(&mut from, out)?,
             Function::Hot => {
@@ -52,6 +60,7 @@ impl Queue {
                 self.hot(cursor, out);
             }
             Function::Explain => explain::call(self, &mut from, cx.now, out)?,
+            Function::Join => return self.join(&mut from, cx, out),
             _ => return self.result(&mut from, cx, out),
         }
         Ok(Outcome::Done)
@@ -97,7 +106,7 @@ impl Queue {
     fn peek(&self, id: u64, out: &mut Vec<u8>) {
         let Some(seen) = self.scheduler.seen(id) else { return reply::array(out, 0) };
         let mut told = Strings::default();
-        told.text(state_name(seen.state).as_bytes());
+        told.text(seen.state.word().as_bytes());
         let lease = seen.lease;
         told.optional(lease.map(|(token, ..)| token));
         told.text(lease.map_or(b"", |(_, consumer, _)| self.consumers.name(consumer)));
@@ -132,7 +141,7 @@ impl Queue {
         told.number(options.count as u64 / 2);
         told.append(&keys);
         told.append(&options);
-        told.text(state_name(seen.state).as_bytes());
+        told.text(seen.state.word().as_bytes());
         told.optional(seen.due);
         told.text(&seen.error.map_or_else(Default::default, to_bytes));
     }
@@ -195,24 +204,63 @@ impl Queue {
         from.end()?;
         match cx.caller {
             Some(ticket) if wait > 0 && self.scheduler.seen(id).is_some() => {
-                if !self.waiting.wait_for_results() {
-                    self.scheduler.note_ended(true);
-                }
-                self.waiting.enter(Waiter {
-                    ticket,
-                    until: cx.now.saturating_add(wait),
-                    function: Function::Result,
-                    consumer: Box::default(),
-                    call: 0,
-                    want: Want::Result(id),
-                });
-                Ok(Outcome::Parked)
+                Ok(self.await_end(ticket, cx.now.saturating_add(wait), Want::Result(id)))
             }
             _ => {
                 self.tell_result(id, cx.now, out);
                 Ok(Outcome::Done)
             }
         }
+    }
+
+    fn join<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<Outcome> {
+        let wait = from.natural(0, MAX_SPAN, || "wait".into())?;
+        let id = if from.more() { Some(from.number(|| "id".into())?) } else { None };
+        from.end()?;
+        self.begin(cx);
+        match cx.caller {
+            Some(ticket) if wait > 0 && self.left_of(id) > 0 => {
+                let until = self.scheduler.last_time().saturating_add(wait);
+                Ok(self.await_end(ticket, until, Want::Join(id)))
+            }
+            _ => {
+                self.tell_join(id, out);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    /// Parks who waits for the end of messages.
+    fn await_end(&mut self, ticket: Ticket, until: Time, want: Want) -> Outcome {
+        let function = match want {
+            Want::Join(_) => Function::Join,
+            _ => Function::Result,
+        };
+        if !matches!(want, Want::Join(None)) && !self.waiting.wait_for_ends() {
+            self.scheduler.note_ended(true);
+        }
+        let consumer = Box::default();
+        self.waiting.enter(Waiter { ticket, until, function, consumer, call: 0, want });
+        Outcome::Parked
+    }
+
+    /// How many are unsettled: of all messages, or of one.
+    fn left_of(&self, id: Option<u64>) -> u64 {
+        id.map_or(self.scheduler.unsettled(), |id| self.scheduler.seen(id).is_some().into())
+    }
+
+    pub fn tell_join(&self, id: Option<u64>, out: &mut Vec<u8>) {
+        let left = self.left_of(id);
+        reply::array(out, 2);
+        reply::number(out, left);
+        let due = if left > 0 { self.scheduler.next_due() } else { None };
+        // A duration: the caller does not know this clock.
+        reply::optional(out, due.map(|due| due.saturating_sub(self.scheduler.last_time())));
     }
 
     pub fn tell_result(&self, id: u64, now: Time, out: &mut Vec<u8>) {
@@ -270,8 +318,19 @@ fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
     };
     number("WINDOW", seen.window);
     number("BARRIER", seen.barrier.then_some(1));
-    number("RESULT", Some(seen.payload.result).filter(|&span| span > 0));
-    if let Some(retry) = seen.retry {
+    tell_kept(seen.payload.result, seen.retry, told);
+}
+
+/// What a put said that a dead letter keeps too.
+pub fn tell_kept(result: u64, retry: Option<&RetryPart>, told: &mut Strings) {
+    let mut number = |name: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            told.text(name.as_bytes());
+            told.number(value);
+        }
+    };
+    number("RESULT", Some(result).filter(|&span| span > 0));
+    if let Some(retry) = retry {
         number("ATTEMPTS", retry.attempts.map(|most| most.unwrap_or(0).into()));
         number("FIRST", retry.first);
         number("FACTOR", retry.factor.map(|factor| (factor * 1000.0).round() as u64));
@@ -281,17 +340,6 @@ fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
             told.text(b"THEN");
             told.text(then_name(then).as_bytes());
         }
-    }
-}
-
-pub fn state_name(state: State) -> &'static str {
-    match state {
-        State::Delayed => "delayed",
-        State::Waiting => "waiting",
-        State::Ready => "ready",
-        State::Leased => "leased",
-        State::BackingOff => "backing_off",
-        State::Held => "held",
     }
 }
 

@@ -9,7 +9,7 @@ use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::Mutex;
 
-use crate::args::Args;
+use crate::args::{self, Args};
 use crate::declare::Durability;
 use crate::queue::Queue;
 use crate::waiting::{Served, Ticket};
@@ -51,6 +51,7 @@ impl Default for Settings {
 /// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
 /// | `purged ID...` | an `il1_purge` has cancelled these |
 /// | `state BYTES` | the queue has become durable, as it was dumped |
+/// | `drop` | what was in it is gone; what is kept beside goes on |
 /// | `forgotten` | it is not durable any more |
 /// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
 pub trait Journal: Send + Sync {
@@ -67,9 +68,14 @@ pub trait Journal: Send + Sync {
     /// this answer leaves, for the first one may still be on its way to the disk.
     fn repeated(&self, _durability: Durability) {}
 
+    /// A call was answered from the state of a queue as it is in memory, where the last records may still
+    /// be on their way to the disk: they must be there before this answer leaves. Where nothing can be
+    /// recorded any more it is answered all the same.
+    fn shown(&self, _durability: Durability) {}
+
     /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
-    /// it makes the queue larger. The text says why not.
-    fn accepts(&self, _growing: bool) -> Result<(), String> {
+    /// it makes the queue larger, and its arguments take so many bytes. The text says why not.
+    fn accepts(&self, _growing: Option<u64>) -> Result<(), String> {
         Ok(())
     }
 }
@@ -127,6 +133,25 @@ impl Context<'_> {
             if queue.is_durable() && !self.replays {
                 journal.repeated(queue.declared.durability);
             }
+        }
+    }
+
+    /// Of a reply that tells what the queue holds.
+    pub fn shown(&self, queue: &Queue) {
+        if let Some(journal) = &self.shared.settings.journal {
+            if queue.is_durable() && !self.replays {
+                journal.shown(queue.declared.durability);
+            }
+        }
+    }
+
+    /// Whether a put that waited for room can be recorded.
+    pub fn accepts<A: Args + ?Sized>(&self, queue: &Queue, args: &A) -> Result<(), String> {
+        match &self.shared.settings.journal {
+            Some(journal) if queue.is_durable() && !self.replays => {
+                journal.accepts(Some(args::recorded(args)))
+            }
+            _ => Ok(()),
         }
     }
 

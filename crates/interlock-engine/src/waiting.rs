@@ -36,6 +36,8 @@ pub enum Want {
     /// The arguments of a put.
     Room(Vec<Box<[u8]>>),
     Result(u64),
+    /// The end of a message, or of all.
+    Join(Option<u64>),
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +48,10 @@ pub struct Waiting {
     pub bytes: u64,
     /// For any work, for keyed, for unkeyed; for room.
     lines: [BTreeSet<u64>; 4],
-    for_results: HashMap<u64, Vec<u64>, foldhash::fast::RandomState>,
+    /// Who waits for the end of a message, by its id.
+    for_ends: HashMap<u64, Vec<u64>, foldhash::fast::RandomState>,
+    /// Who waits until nothing is unsettled.
+    for_all: BTreeSet<u64>,
     until: BTreeSet<(Time, u64)>,
     by_ticket: HashMap<Ticket, u64, foldhash::fast::RandomState>,
     /// Numbered calls that wait.
@@ -78,8 +83,13 @@ impl Waiting {
         !self.lines[ROOM].is_empty()
     }
 
-    pub fn wait_for_results(&self) -> bool {
-        !self.for_results.is_empty()
+    pub fn wait_for_ends(&self) -> bool {
+        !self.for_ends.is_empty()
+    }
+
+    /// The first who waits until nothing is unsettled.
+    pub fn first_for_all(&self) -> Option<u64> {
+        self.for_all.first().copied()
     }
 
     pub fn enter(&mut self, waiter: Waiter) {
@@ -96,7 +106,10 @@ impl Waiting {
                 self.bytes += bytes_of(args);
                 self.lines[ROOM].insert(order);
             }
-            Want::Result(id) => self.for_results.entry(*id).or_default().push(order),
+            Want::Result(id) | Want::Join(Some(id)) => {
+                self.for_ends.entry(*id).or_default().push(order);
+            }
+            Want::Join(None) => drop(self.for_all.insert(order)),
         }
         self.until.insert((waiter.until, order));
         self.by_ticket.insert(waiter.ticket, order);
@@ -114,14 +127,15 @@ impl Waiting {
                 self.bytes -= bytes_of(args);
                 self.lines[ROOM].remove(&order);
             }
-            Want::Result(id) => {
-                if let Some(orders) = self.for_results.get_mut(id) {
+            Want::Result(id) | Want::Join(Some(id)) => {
+                if let Some(orders) = self.for_ends.get_mut(id) {
                     orders.retain(|&one| one != order);
                     if orders.is_empty() {
-                        self.for_results.remove(id);
+                        self.for_ends.remove(id);
                     }
                 }
             }
+            Want::Join(None) => drop(self.for_all.remove(&order)),
         }
         self.until.remove(&(waiter.until, order));
         if self.by_ticket.get(&waiter.ticket) == Some(&order) {
@@ -147,6 +161,10 @@ impl Waiting {
         self.all.get(&order)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (&u64, &Waiter)> {
+        self.all.iter()
+    }
+
     pub fn of_ticket(&self, ticket: Ticket) -> Option<u64> {
         self.by_ticket.get(&ticket).copied()
     }
@@ -156,8 +174,8 @@ impl Waiting {
         self.by_consumer.get(consumer).copied()
     }
 
-    pub fn of_result(&self, id: u64) -> Vec<u64> {
-        self.for_results.get(&id).cloned().unwrap_or_default()
+    pub fn of_end(&self, id: u64) -> Vec<u64> {
+        self.for_ends.get(&id).cloned().unwrap_or_default()
     }
 
     /// The first whose wait is over.

@@ -41,9 +41,13 @@ pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {
     while !stop.within(TICK) {
         let kept = durable.upkeep(&shared.queues.engine, now());
         match &kept {
-            Ok(Some(made)) => {
+            Ok(Some(Ok(made))) => {
                 let (queues, bytes) = (made.queues, made.bytes);
                 log(Level::Info, format!("a snapshot of {queues} queues, {bytes} bytes"));
+            }
+            Ok(Some(Err(error))) => {
+                let text = "no snapshot could be made, so that old segments stay";
+                log(Level::Warning, format!("{text}: {error}"));
             }
             Ok(None) if troubled => log(Level::Info, "it takes records again".into()),
             // Said once: it lasts until somebody does something.

@@ -85,8 +85,8 @@ pub fn call(
     out: &mut Vec<u8>,
 ) -> Outcome {
     let (key, args) = match function.takes_queue() {
-        true => (arguments.get(3), Behind { arguments, first: 4 }),
-        false => (None, Behind { arguments, first: 3 }),
+        true => (arguments.get(3), Behind(arguments.behind(4))),
+        false => (None, Behind(arguments.behind(3))),
     };
     let queues = &core.shared.queues;
     let local = &mut *core.local;
@@ -123,18 +123,17 @@ pub fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&
 }
 
 /// The arguments of a function, behind those of FCALL.
-struct Behind<'a> {
-    arguments: Arguments<'a>,
-    first: usize,
-}
+struct Behind<'a>(Arguments<'a>);
 
 impl Args for Behind<'_> {
+    #[inline]
     fn len(&self) -> usize {
-        self.arguments.len() - self.first
+        self.0.len()
     }
 
+    #[inline]
     fn get(&self, index: usize) -> &[u8] {
-        self.arguments.get(self.first + index).expect("below len")
+        &self.0[index]
     }
 }
 

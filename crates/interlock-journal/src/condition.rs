@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::storage::is_full;
+
 /// Why a record was not taken, or is not on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no room for the next segment. What makes the queue smaller is still taken, while the
-    /// segment in use lasts.
+    /// The next segment cannot be made, mostly for want of room. What makes the queue smaller is still
+    /// taken, while the segment in use lasts.
     Short(Arc<str>),
     /// There is no room at all. It goes on by itself when there is some again.
     Full(Arc<str>),
@@ -27,8 +29,7 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Short(why) => write!(f, "the journal's disk is nearly full: {why}"),
-            Refused::Full(why) => write!(f, "the journal's disk is full: {why}"),
+            Refused::Short(why) | Refused::Full(why) => f.write_str(why),
             Refused::Failed(why) => write!(f, "the journal failed: {why}"),
             Refused::TooLong(bytes, most) => {
                 write!(f, "a record of {bytes} bytes; allowed: at most {most}")
@@ -50,7 +51,8 @@ pub(crate) struct Condition {
 
 const WELL: u8 = 0;
 const SHORT: u8 = 1;
-const NONE: u8 = 2;
+const FULL: u8 = 2;
+const ENDED: u8 = 3;
 
 impl Condition {
     /// `growing`: what would be recorded makes a queue larger.
@@ -64,6 +66,17 @@ impl Condition {
         }
     }
 
+    /// Whether a call that was made can be recorded. One that was taken before the disk was found full
+    /// must be: without it, what is recorded later would be replayed upon another state.
+    #[inline]
+    pub fn check_made(&self) -> Result<(), Refused> {
+        // Relaxed: as above.
+        match self.mark.load(Ordering::Relaxed) {
+            ENDED => self.refused.lock().clone().map_or(Ok(()), Err),
+            _ => Ok(()),
+        }
+    }
+
     pub fn get(&self) -> Option<Refused> {
         self.refused.lock().clone()
     }
@@ -73,7 +86,11 @@ impl Condition {
         if let Some(Refused::Failed(_) | Refused::Closed) = &*now {
             return now.clone().expect("just seen");
         }
-        let mark = if matches!(refused, Refused::Short(_)) { SHORT } else { NONE };
+        let mark = match refused {
+            Refused::Short(_) => SHORT,
+            Refused::Full(_) => FULL,
+            _ => ENDED,
+        };
         *now = Some(refused.clone());
         self.mark.store(mark, Ordering::Relaxed);
         refused
@@ -81,6 +98,22 @@ impl Condition {
 
     pub fn fail(&self, doing: &str, error: &io::Error) -> Refused {
         self.set(Refused::Failed(format!("{doing}: {error}").into()))
+    }
+
+    /// A file could not be made, and nothing that was taken is the worse for it: `left` says whether the
+    /// segment in use lasts for a while.
+    pub fn no_room(&self, left: bool, place: &str, error: &io::Error) -> Refused {
+        let why = match (is_full(error) || error.kind() == io::ErrorKind::FileTooLarge, left) {
+            (true, true) => "the journal's disk is nearly full",
+            (true, false) => "the journal's disk is full",
+            (false, _) => "the journal cannot make its next segment",
+        };
+        let why = format!("{why}: {place}: {error}").into();
+        if left {
+            Refused::Short(why)
+        } else {
+            Refused::Full(why)
+        }
     }
 
     /// There is room again.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `segment-NUMBER` | records, rising without a gap from one segment to the next |
 //! | `snapshot-NUMBER` | the state of each queue; NUMBER is the sequence up to which no record is needed |
-//! | `*.new` | was being made when the process ended; removed |
+//! | `spare.new`, `next.new`, `snapshot-NUMBER.new` | was being made when the process ended; removed |
 //! | `*.aside-N` | was set aside by an operator; not looked at |
 //! | `lock` | held by the process that has the journal open |
 //!
@@ -18,8 +18,12 @@ pub const HEAD: usize = 64;
 pub const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"ILJOURNL";
 
-/// A file that is being made.
+/// Ends the name of a file that is being made.
 pub const NEW: &str = ".new";
+/// The next segment, made in good time.
+pub const SPARE: &str = "spare.new";
+/// A segment that a commit has to make for itself.
+pub const NEXT: &str = "next.new";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -117,6 +121,12 @@ pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
     let prefix = if kind == Kind::Segment { "segment-" } else { "snapshot-" };
     let number = name_of.strip_prefix(prefix)?.parse().ok()?;
     (name(kind, number) == name_of).then_some(number)
+}
+
+/// Whether a file of this name was being made when its process ended.
+pub fn is_unfinished(name: &str) -> bool {
+    let snapshot = |name| number(name, Kind::Snapshot).is_some();
+    name == SPARE || name == NEXT || name.strip_suffix(NEW).is_some_and(snapshot)
 }
 
 #[cfg(test)]

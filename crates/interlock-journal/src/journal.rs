@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 pub use crate::condition::Refused;
 
 use crate::condition::Condition;
+use crate::file::{HEAD, SPARE};
 use crate::record::{self, Head, Kind};
 use crate::storage::{File, Fill, Storage};
 use crate::writer::Writer;
@@ -75,6 +76,9 @@ pub struct Journal<S: Storage> {
     written: AtomicU64,
     durable: AtomicU64,
     bytes: AtomicU64,
+    /// Bytes that were ever appended, and up to how many of them there are segments.
+    appended: AtomicU64,
+    room: AtomicU64,
     _lock: S::Lock,
 }
 
@@ -96,6 +100,7 @@ impl<S: Storage> Journal<S> {
         writer: Writer<S::File>,
         last: u64,
     ) -> Self {
+        let room = writer.longest();
         Journal {
             storage,
             settings,
@@ -108,33 +113,103 @@ impl<S: Storage> Journal<S> {
             written: AtomicU64::new(last),
             durable: AtomicU64::new(last),
             bytes: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+            room: AtomicU64::new(room),
             _lock: lock,
         }
     }
 
-    /// Whether records are taken: to be asked before the call is made. `growing`: it makes the queue
-    /// larger, as a put does.
+    /// Whether records are taken: to be asked before the call is made. `growing`: the call makes the
+    /// queue larger, as a put does, and its arguments have so many bytes.
+    ///
+    /// What makes a queue larger leaves a quarter of a segment to what makes it smaller. Where calls are
+    /// faster than whoever [`prepare`](Self::prepare)s, the next segment is made here.
     ///
     /// # Errors
     ///
     /// Why they are not. The call must then not be made, or what is kept would not be what was done.
     #[inline]
-    pub fn accepts(&self, growing: bool) -> Result<(), Refused> {
-        self.condition.check(growing)
+    pub fn accepts(&self, growing: Option<u64>) -> Result<(), Refused> {
+        self.condition.check(growing.is_some())?;
+        match growing {
+            Some(bytes) if bytes > self.settings.longest as u64 => {
+                Err(Refused::TooLong(bytes as usize, self.settings.longest))
+            }
+            Some(bytes) if !self.has_room(bytes) => self.make_room(bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong, as puts are refused for it.
+    ///
+    /// # Errors
+    ///
+    /// That.
+    pub fn trouble(&self) -> Result<(), Refused> {
+        self.condition.check(true)
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        // Relaxed: of calls that are made at this moment each may take what there is; the reserve is for
+        // many of them.
+        let wanted = self.appended.load(Ordering::Relaxed).saturating_add(bytes);
+        wanted.saturating_add(self.settings.segment / RESERVED) <= self.room.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn make_room(&self, bytes: u64) -> Result<(), Refused> {
+        // The next segment; then what waits is written, which may take that one; then one more.
+        for _ in 0..2 {
+            self.prepare()?;
+            if self.has_room(bytes) {
+                return Ok(());
+            }
+            self.write(&mut self.writer.lock())?;
+        }
+        self.prepare()?;
+        let Settings { segment, fill, .. } = self.settings;
+        let length = (HEAD as u64 + bytes).saturating_add(segment / RESERVED);
+        if self.has_room(bytes) || length <= segment {
+            return Ok(());
+        }
+        // It is longer than segments are.
+        let _preparing = self.preparing.lock();
+        let mut writer = self.writer.lock();
+        match self.storage.create(SPARE, length, fill) {
+            Ok(file) => {
+                writer.set_spare(file, length);
+                self.note_room(&writer);
+                Ok(())
+            }
+            // Shorter ones may have room: it is no word on these.
+            Err(error) => {
+                writer.drop_spare();
+                self.note_room(&writer);
+                let place = self.storage.describe(SPARE);
+                Err(self.condition.no_room(true, &place, &error))
+            }
+        }
+    }
+
+    /// After each change of what there is to write to.
+    fn note_room(&self, writer: &Writer<S::File>) {
+        // Relaxed: see `has_room`.
+        self.room.store(writer.taken() + writer.longest(), Ordering::Relaxed);
     }
 
     /// Appends a record of a call that was made; answers its sequence. Nothing is written yet.
     ///
     /// # Errors
     ///
-    /// As [`accepts`](Self::accepts); and if the arguments are longer than a record may be.
+    /// If the journal failed or was closed, and if the arguments are longer than a record may be. On a full
+    /// disk it is kept, and written once there is room.
     #[inline]
     pub fn append<'a>(
         &self,
         entry: Entry,
         arguments: impl IntoIterator<Item = &'a [u8]> + Clone,
     ) -> Result<u64, Refused> {
-        self.condition.check(false)?;
+        self.condition.check_made()?;
         let length = arguments.clone().into_iter().map(|argument| 4 + argument.len()).sum();
         if length > self.settings.longest {
             return Err(Refused::TooLong(length, self.settings.longest));
@@ -157,7 +232,12 @@ impl<S: Storage> Journal<S> {
         let sequence = pending.last;
         let behind = u32::try_from(behind).unwrap_or(u32::MAX);
         let head = Head { sequence, time, queue, behind, kind, function };
+        let before = pending.bytes.len();
         record::encode(&mut pending.bytes, self.settings.salt, head, body);
+        // Relaxed, and a plain addition: it is changed under this lock alone.
+        let appended = self.appended.load(Ordering::Relaxed);
+        let more = pending.bytes.len() - before;
+        self.appended.store(appended + more as u64, Ordering::Relaxed);
         sequence
     }
 
@@ -208,17 +288,32 @@ impl<S: Storage> Journal<S> {
     ///
     /// As [`commit`](Self::commit).
     pub fn tick(&self) -> Result<(), Refused> {
-        if let Some(Refused::Full(_) | Refused::Short(_)) = self.condition.get() {
-            self.prepare()?;
-        }
+        let prepared = match self.condition.get() {
+            Some(Refused::Full(_) | Refused::Short(_)) => self.prepare().map(drop),
+            _ => Ok(()),
+        };
         self.mark();
         let (file, last) = {
             let mut writer = self.writer.lock();
             self.write(&mut writer)?;
+            self.check_name(&writer)?;
             (Arc::clone(writer.file()), writer.last())
         };
         // Not under the writer's lock: commits that need no sync go on meanwhile.
-        self.sync_file(&*file, last)
+        self.sync_file(&*file, last)?;
+        // What was taken though room is short is as safe as the rest.
+        prepared
+    }
+
+    /// A folder that was removed or moved is written to as before, for ever, and found by no restart.
+    fn check_name(&self, writer: &Writer<S::File>) -> Result<(), Refused> {
+        let name = writer.name();
+        if self.storage.holds(&name, writer.file()) {
+            return Ok(());
+        }
+        let place = self.storage.describe(&name);
+        let gone = "it was removed or moved while it was written to";
+        Err(self.condition.fail(&place, &io::Error::other(gone)))
     }
 
     /// After a pause it is written down what is on disk: what is lost of that later was damaged, and not
@@ -262,13 +357,15 @@ impl<S: Storage> Journal<S> {
         let Settings { segment, fill, .. } = self.settings;
         match self.storage.create(SPARE, segment, fill) {
             Ok(file) => {
-                self.writer.lock().set_spare(file, segment);
+                let mut writer = self.writer.lock();
+                writer.set_spare(file, segment);
+                self.note_room(&writer);
                 self.condition.recovered();
                 Ok(true)
             }
             Err(error) => {
-                let why = format!("{}: {error}", self.storage.describe(SPARE));
-                Err(self.condition.set(Refused::Short(why.into())))
+                let place = self.storage.describe(SPARE);
+                Err(self.condition.set(self.condition.no_room(true, &place, &error)))
             }
         }
     }
@@ -277,6 +374,11 @@ impl<S: Storage> Journal<S> {
     pub fn wants_segment(&self) -> bool {
         let writer = self.writer.lock();
         !writer.has_spare() && writer.room() < self.settings.segment / 2
+    }
+
+    /// Whether there are segments that a snapshot would make room of.
+    pub fn has_old_segments(&self) -> bool {
+        self.writer.lock().segments() > 1
     }
 
     /// Writes all that was appended so far.
@@ -302,6 +404,7 @@ impl<S: Storage> Journal<S> {
                 let doing = format!("writing {}", self.storage.describe(&writer.name()));
                 return Err(self.condition.fail(&doing, &error));
             }
+            self.note_room(writer);
             self.written.store(writer.last(), Ordering::Release);
             self.bytes.fetch_add(length, Ordering::Relaxed);
         }
@@ -316,9 +419,10 @@ impl<S: Storage> Journal<S> {
                 self.condition.recovered();
                 Ok(())
             }
-            Err(error) if crate::storage::is_full(&error) => {
-                let why = format!("{}: {error}", self.storage.describe(&writer.next_name()));
-                Err(self.condition.set(Refused::Full(why.into())))
+            Err(error) if crate::storage::may_pass(&error) => {
+                self.note_room(writer);
+                let place = self.storage.describe(&writer.next_name());
+                Err(self.condition.set(self.condition.no_room(false, &place, &error)))
             }
             Err(error) => {
                 let doing = format!("making {}", self.storage.describe(&writer.next_name()));
@@ -348,8 +452,8 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// The next segment before it has its name.
-pub(crate) const SPARE: &str = "spare.new";
+/// What part of a segment is left to calls that make queues smaller.
+const RESERVED: u64 = 4;
 
 /// An error of the disk, with what was being done.
 pub(crate) fn at(storage: &impl Storage, name: &str) -> impl FnOnce(io::Error) -> io::Error {

@@ -26,7 +26,12 @@
 //! **How a torn tail is told from damage.** Each record says up to where the journal was on disk when
 //! it was appended. If a record cannot be read and one behind it says that it was on disk, the disk has
 //! lost what it had confirmed: that is damage, and recovery stops. Else it was never confirmed: the
-//! write was under way when the machine stopped, and the tail is cut and reported.
+//! write was under way when the machine stopped, and the tail is cut and reported. Of the last records of
+//! all nothing behind them says it: for that a tick leaves a mark after a pause. Damage to them in the
+//! second before is taken for a torn tail.
+//!
+//! **Room.** What makes a queue larger is refused while there is still room for what makes it smaller: a
+//! quarter of a segment, however fast calls come. See [`Journal::accepts`].
 
 mod condition;
 pub mod file;

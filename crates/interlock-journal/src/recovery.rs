@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-use crate::file::{self, BadHead, Head, NEW};
+use crate::file::{self, BadHead, Head};
 use crate::journal::{Journal, Settings};
 use crate::record::{self, Bad, Kind, Record};
 use crate::report::{Aside, Damage, Report, SnapshotFound, Torn};
@@ -67,13 +67,25 @@ impl fmt::Display for OpenError {
             OpenError::Locked(folder) => {
                 write!(f, "the journal is open in another process, which holds {folder}")
             }
-            OpenError::Disk { doing, error } => write!(f, "{doing}: {error}"),
+            OpenError::Disk { doing, error } => {
+                write!(f, "{doing}: {error}")?;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        write!(f, "; whoever opens a journal must be able to write in its folder")
+                    }
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        write!(f, "; make room, and start it again: nothing of it was changed")
+                    }
+                    _ => Ok(()),
+                }
+            }
             OpenError::Unknown { file, why } => {
                 write!(f, "{file} is of no journal that this version knows: {why}; {HELP}")
             }
             OpenError::Damaged(damage) => write!(f, "{damage}; {HELP}"),
             OpenError::Replay { file, sequence, why } => {
-                write!(f, "{file}: record {sequence} cannot be replayed: {why}")
+                write!(f, "{file}: record {sequence} cannot be replayed: {why}; ")?;
+                write!(f, "start the version that wrote it, or restore the folder from a copy")
             }
         }
     }
@@ -110,8 +122,10 @@ pub fn open<S: Storage>(
     let (segments, last_segment) = recovery.run(replay)?;
     let (mut report, follows) = (recovery.report, recovery.follows);
     let last = report.last;
-    let writer = Writer::start(&storage, settings, segments, follows, last)
-        .map_err(|error| OpenError::Disk { doing: "making a segment".into(), error })?;
+    let writer = Writer::start(&storage, settings, segments, follows, last).map_err(|error| {
+        let doing = format!("making a segment in {}", storage.describe(""));
+        OpenError::Disk { doing, error }
+    })?;
     if let Some((name, at)) = last_segment {
         // Only to give room back: a segment's end is where the next one begins. Not before there is a
         // next one, for a last segment that is too short was cut by somebody else.
@@ -140,7 +154,7 @@ struct Recovery<'a, S> {
 impl<S: Storage> Recovery<'_, S> {
     fn run(&mut self, replay: &mut impl Replay) -> Result<Kept, OpenError> {
         let names = disk("list", self.storage, "", self.storage.names())?;
-        for name in names.iter().filter(|name| name.ends_with(NEW)) {
+        for name in names.iter().filter(|name| file::is_unfinished(name)) {
             disk("remove", self.storage, name, self.storage.remove(name))?;
         }
         let of = |kind| -> Vec<u64> {
@@ -192,7 +206,7 @@ impl<S: Storage> Recovery<'_, S> {
     }
 
     fn segments(&mut self, heads: &[Head], replay: &mut impl Replay) -> Result<Kept, OpenError> {
-        let (mut kept, mut end) = (Vec::new(), None);
+        let (mut kept, mut end, mut bytes) = (Vec::new(), None, Vec::new());
         let begins = heads.first().filter(|head| (1..=self.floor + 1).contains(&head.first));
         let mut last = begins.map_or(self.floor, |head| head.first - 1);
         let confirmed =
@@ -212,7 +226,7 @@ impl<S: Storage> Recovery<'_, S> {
             }
             last = last.max(head.first - 1);
             let file = disk("open", self.storage, &name, self.storage.open(&name))?;
-            let bytes = disk("read", self.storage, &name, read_all(&file))?;
+            disk("read", self.storage, &name, read_all(&file, &mut bytes))?;
             self.report.segments += 1;
             self.report.bytes += bytes.len() as u64;
             let (at, bad) = self.replay(head, &bytes, &mut last, replay)?;
@@ -313,7 +327,8 @@ impl<S: Storage> Recovery<'_, S> {
         let name = head.name();
         let place = self.storage.describe(&name);
         let file = disk("open", self.storage, &name, self.storage.open(&name))?;
-        let bytes = disk("read", self.storage, &name, read_all(&file))?;
+        let mut bytes = Vec::new();
+        disk("read", self.storage, &name, read_all(&file, &mut bytes))?;
         let damaged = |offset: usize, why: &str| {
             OpenError::Damaged(Damage {
                 file: place.clone(),
@@ -385,7 +400,8 @@ impl<S: Storage> Recovery<'_, S> {
                     return OpenError::Damaged(damage);
                 }
                 BadHead::Version(found) => {
-                    format!("its version is {found}; allowed: {}", file::VERSION)
+                    let known = file::VERSION;
+                    format!("its version is {found}; allowed: {known}; start what wrote it")
                 }
                 BadHead::NoJournal => "it does not begin as one".into(),
             };

@@ -17,7 +17,7 @@ pub struct Behind {
 
 /// Looks through `bytes`, which begin where the record `expected` should.
 pub fn behind(bytes: &[u8], salt: u32, expected: u64) -> Behind {
-    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let length = without_zeroes(bytes);
     let mut found = Behind { bytes: length as u64, ..Behind::default() };
     let mut at = 0;
     while at < length {
@@ -38,5 +38,38 @@ pub fn behind(bytes: &[u8], salt: u32, expected: u64) -> Behind {
     found
 }
 
+/// How long they are without the zeroes at their end, which are most of a segment that was just begun:
+/// looked at one by one they would take longer than all the rest.
+fn without_zeroes(bytes: &[u8]) -> usize {
+    let mut end = bytes.len();
+    for piece in bytes.rchunks(PIECE) {
+        if piece.iter().fold(0, |all, byte| all | byte) != 0 {
+            break;
+        }
+        end -= piece.len();
+    }
+    bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+const PIECE: usize = 4096;
 /// No segment has so many records.
 const FAR: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroes_at_the_end_are_left_out_and_no_others() {
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5] {
+            let mut bytes = vec![0; length];
+            assert_eq!(without_zeroes(&bytes), 0);
+            for at in [0, 1, PIECE - 1, PIECE, 3 * PIECE] {
+                if at < length {
+                    bytes[at] = 1;
+                    assert_eq!(without_zeroes(&bytes), at + 1, "of {length}");
+                }
+            }
+        }
+    }
+}

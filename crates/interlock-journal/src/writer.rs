@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::file::{self, Head, Kind, HEAD};
-use crate::journal::{Settings, SPARE};
-
-use crate::storage::{File, Storage};
+use crate::file::{NEXT, SPARE};
+use crate::journal::Settings;
+use crate::storage::{is_full, File, Storage};
 
 #[derive(Debug)]
 pub(crate) struct Writer<F> {
@@ -14,6 +14,8 @@ pub(crate) struct Writer<F> {
     number: u64,
     position: u64,
     length: u64,
+    /// Bytes ever written, heads aside.
+    taken: u64,
     /// Sequence of the last record written.
     last: u64,
     /// The next segment, and its length.
@@ -25,6 +27,8 @@ pub(crate) struct Writer<F> {
     pub batch_last: u64,
 }
 
+/// By how much the first segment of a start may be shorter where the disk is full.
+const SHORTEST: u64 = 64;
 /// A batch's buffer that grew larger is given back.
 const KEPT: usize = 4 << 20;
 
@@ -38,16 +42,24 @@ impl<F: File> Writer<F> {
         last: u64,
     ) -> io::Result<Self> {
         let number = segments.last().map_or(1, |(number, _)| number + 1);
-        let (kind, first, length) = (Kind::Segment, last + 1, settings.segment);
+        let (mut length, shortest) = (settings.segment, settings.segment / SHORTEST);
+        let file = loop {
+            match storage.create(NEXT, length, settings.fill) {
+                // The queues can still drain, and what the last run left of its segment is given back.
+                Err(error) if is_full(&error) && length / 4 >= shortest.max(1) => length /= 4,
+                made => break made?,
+            }
+        };
+        let (kind, first) = (Kind::Segment, last + 1);
         let head = Head { kind, number, first, salt: settings.salt, length, follows };
-        let file = storage.create(NEXT, settings.segment, settings.fill)?;
         let file = named(storage, file, NEXT, head)?;
         segments.push((number, last + 1));
         Ok(Writer {
             file: Arc::new(file),
             number,
             position: HEAD as u64,
-            length: settings.segment,
+            length,
+            taken: 0,
             last,
             spare: None,
             segments,
@@ -84,10 +96,32 @@ impl<F: File> Writer<F> {
         self.spare = Some((file, length));
     }
 
+    /// Bytes of the longest batch that needs no segment beside those that are there.
+    pub fn longest(&self) -> u64 {
+        let spare = self.spare.as_ref().map_or(0, |(_, length)| length - HEAD as u64);
+        self.room().max(spare)
+    }
+
+    /// Its file is gone.
+    pub fn drop_spare(&mut self) {
+        self.spare = None;
+    }
+
+    /// Bytes that were ever written.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// How many segments there are.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
     /// Writes the batch, for which there is room.
     pub fn write(&mut self) -> io::Result<()> {
         self.file.write(self.position, &self.batch)?;
         self.position += self.batch.len() as u64;
+        self.taken += self.batch.len() as u64;
         self.last = self.batch_last;
         if self.batch.capacity() > KEPT {
             self.batch = Vec::new();
@@ -105,7 +139,11 @@ impl<F: File> Writer<F> {
     ) -> io::Result<()> {
         let (file, length, name) = match self.spare.take() {
             Some((file, length)) if length >= needed => (file, length, SPARE),
-            _ => {
+            spare => {
+                // It would only keep the room that is needed now.
+                if spare.is_some() {
+                    let _ = storage.remove(SPARE);
+                }
                 let length = settings.segment.max(needed);
                 (storage.create(NEXT, length, settings.fill)?, length, NEXT)
             }
@@ -133,9 +171,6 @@ impl<F: File> Writer<F> {
         gone.map(|(number, _)| file::name(Kind::Segment, number)).collect()
     }
 }
-
-/// A segment that a commit has to make for itself, before it has its name.
-const NEXT: &str = "next.new";
 
 /// Gives a new file its head and its name. A segment has its name once its head is on disk.
 fn named<S: Storage>(storage: &S, file: S::File, from: &str, head: Head) -> io::Result<S::File> {

@@ -2,7 +2,7 @@
 
 use interlock_core::queue::trace::Runner;
 use interlock_core::queue::trace_text::Schedule;
-use interlock_core::queue::types::{Blocker, Explained, Node, State, Stats};
+use interlock_core::queue::types::{Blocker, Explained, Node, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -19,7 +19,7 @@ fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
     let blocked: PyResult<Vec<_>> = node.blocked.iter().map(|b| to_blocker(py, b)).collect();
     (
         node.id,
-        state_name(node.state),
+        node.state.word(),
         node.attempt,
         seconds(node.age),
         node.consumer,
@@ -36,17 +36,6 @@ fn to_blocker<'py>(py: Python<'py>, blocker: &Blocker) -> PyResult<Bound<'py, Py
     let key = blocker.key.as_ref().map(|key| PyBytes::new(py, key));
     let holders = PyTuple::new(py, &blocker.holders)?;
     (key, holders, blocker.ahead, blocker.exact).into_pyobject(py)
-}
-
-pub fn state_name(state: State) -> &'static str {
-    match state {
-        State::Delayed => "delayed",
-        State::Waiting => "waiting",
-        State::Ready => "ready",
-        State::Leased => "leased",
-        State::BackingOff => "backing_off",
-        State::Held => "held",
-    }
 }
 
 pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from interlock.app.handling import AppTasks
 from interlock.app.keyspec import KeySpec
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["App"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 H = TypeVar("H", bound=Callable[..., object])
 
 _DEFAULT_RETRY = Retry()
@@ -72,8 +74,17 @@ class App:
         """The tasks by their names."""
         return MappingProxyType(self._tasks)
 
+    @overload
+    def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
     def task(
         self,
+        fn: None = None,
+        /,
         *,
         name: str | None = None,
         keys: KeySpec = (),
@@ -82,8 +93,22 @@ class App:
         retry: Retry | None = None,
         timeout: Seconds | None = None,
         result_ttl: Seconds = 0,
-    ) -> TaskDecorator:
-        """Makes a task of a function, or of a coroutine function.
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        keys: KeySpec = (),
+        shared: KeySpec = (),
+        queue: str = "default",
+        retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        result_ttl: Seconds = 0,
+    ) -> Any:
+        """Makes a task of a function, or of a coroutine function: ``@app.task(keys=...)``, or
+        ``@app.task`` for one without keys and with all defaults.
 
         Args:
             name: what the task is called on the wire; workers find it by that. Default: the
@@ -103,7 +128,7 @@ class App:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
                 names what the function does not take, or there is a task of this name.
         """
-        return decorator(
+        made = decorator(
             self,
             name=name,
             keys=keys,
@@ -113,6 +138,7 @@ class App:
             timeout=timeout,
             result_ttl=result_ttl,
         )
+        return made if fn is None else made(fn)
 
     def use(self, middleware: object) -> None:
         """Adds all hooks that an object has as methods; see ``Middleware``."""
@@ -241,6 +267,11 @@ class App:
 
                 self._client = connect(self.url)
             return self._client.queue(name, bytes, **options)
+
+    def _url_in_use(self) -> str:
+        """Where sends go, without a password."""
+        client = self._client
+        return str(self.url or "memory://") if client is None else str(client.url)
 
     def _redirected(self, client: Any) -> Any:
         """Sends go through this client from now on; gives the one before. Nobody is closed."""

@@ -42,19 +42,35 @@ class Job(Generic[R]):
         """
         self._check()
         queue = self._app._queue(self._queue)
-        found: R = queue.result(self.id, timeout, self._types.returns)
+        try:
+            found: R = queue.result(self.id, timeout, self._types.returns)
+        except TimeoutError as error:
+            raise self._overdue(error) from None
         return found
 
     async def aresult(self, timeout: Seconds | None = None) -> R:
         """``result``, awaited."""
         self._check()
         queue = self._app._queue(self._queue).aio
-        found: R = await queue.result(self.id, timeout, self._types.returns)
+        try:
+            found: R = await queue.result(self.id, timeout, self._types.returns)
+        except TimeoutError as error:
+            raise self._overdue(error) from None
         return found
 
     def __repr__(self) -> str:
         known = ", known" if self.known else ""
         return f"<{type(self).__name__} {self.id} of {self.task!r}{known}>"
+
+    def _overdue(self, error: TimeoutError) -> TimeoutError:
+        """Where to look, for nothing is wrong that could be seen from here. Who has not set
+        INTERLOCK_URL sends into the own process, where mostly no worker is."""
+        url = self._app._url_in_use()
+        if url.startswith("memory:"):
+            where = f"it is in this process ({url}), where only a worker of this process has it"
+        else:
+            where = f"`interlock queue explain {self._queue} {self.id}` tells what it waits for"
+        return TimeoutError(f"{error} (a call of {self.task!r}); {where}")
 
     def _check(self) -> None:
         if not self._kept:

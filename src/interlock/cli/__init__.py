@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from interlock import __version__
+from interlock.cli.usage import Parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     2 wrong usage or bad input, 130 Ctrl-C. Data goes to standard output, all else to standard
     error. Wrong flags end by SystemExit, as argparse does."""
     words = sys.argv[1:] if arguments is None else arguments
+    if arguments is None and isinstance(sys.stdout, io.TextIOWrapper):
+        # Keys and payloads are anybody's; a terminal that knows ASCII alone shows them escaped.
+        sys.stdout.reconfigure(errors="backslashreplace")
     given = parser(*words[:1]).parse_args(arguments)
     try:
         code = int(given.run(given))
@@ -40,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser(only: str = "") -> argparse.ArgumentParser:
     """The parser of all subcommands, or of `only` one: what the others import takes time, and
     megabytes that a hub would keep. A word that is no subcommand brings all of them."""
-    whole = argparse.ArgumentParser(
+    whole = Parser(
         prog="interlock",
         description="Messages that share a key are handled in order, never at the same time; "
         "the rest runs in parallel.",

@@ -13,13 +13,13 @@ from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError
 from interlock.hub.url import without_password
 
-ADDRESS = Flag(
-    "--address",
+URL = Flag(
+    "--url",
     "HOST:PORT, redis://USER:PASSWORD@HOST:PORT or unix:PATH of the hub (the "
     "variable INTERLOCK_URL, else 127.0.0.1:6399)",
-    "ADDRESS",
+    "URL",
 )
-FLAGS = (ADDRESS, Flag("--quiet", "do not print how many subscribers each message reached"))
+FLAGS = (URL, Flag("--quiet", "do not print how many subscribers each message reached"))
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,7 +41,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(given: argparse.Namespace) -> int:
     """Publish."""
-    return with_client(given.address, lambda client: publish(client, given))
+    return with_client(given.url, lambda client: publish(client, given))
 
 
 def publish(client: Client, given: argparse.Namespace) -> int:

@@ -8,11 +8,11 @@ import sys
 import time
 
 from interlock.cli.flags import Flag, positive, seconds
-from interlock.cli.pub import ADDRESS, with_client
+from interlock.cli.pub import URL, with_client
 from interlock.hub.client import Client, Published
 
 FLAGS = (
-    ADDRESS,
+    URL,
     Flag("--pattern", "the topics are patterns: *, ?, [a-z]"),
     Flag("--count", "end after so many messages", "N", positive),
     Flag("--seconds", "end after so many seconds; with --count, in 1 if they did not all come",
@@ -39,7 +39,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(given: argparse.Namespace) -> int:
     """Print messages until the count, the time or the connection ends."""
-    return with_client(given.address, lambda client: show(client, given))
+    return with_client(given.url, lambda client: show(client, given))
 
 
 def show(client: Client, given: argparse.Namespace) -> int:

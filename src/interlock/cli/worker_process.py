@@ -151,7 +151,10 @@ class WorkerProcess:
     def _say_when_ready(self, ready_file: ReadyFile) -> None:
         assert self._worker is not None
         worker = self._worker
-        worker.wait_until_ready()
+        if not worker.wait_until_ready(SOON):
+            # A call gives up only after seconds, and until then nothing else would be said.
+            print(f"interlock worker: waiting for {worker.url}", file=sys.stderr, flush=True)
+            worker.wait_until_ready()
         settings = worker.settings
         line = (
             f"{self._given.app} on {worker.url}, queues {', '.join(settings.queues)}, "
@@ -205,3 +208,5 @@ def likely(reference: str) -> set[str]:
 
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
+SOON = 1.0
+"""Seconds within which an engine that is there answers."""

@@ -81,7 +81,7 @@ class AsyncClient:
             home = self._homes[loop] = Home(self._client._engine, loop)
         return home
 
-    async def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle) -> R:
+    async def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None = None) -> R:
         self._client._check_alive()
         try:
             return await self._home.run(make, handle, self.url)
@@ -268,7 +268,9 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """See ``RemoteQueue.settle``."""
-        answers = await self._run(lambda seat: self._handle.operations.settle(seat, settlements))
+        answers = await self._client._run(
+            lambda seat: self._handle.operations.settle(seat, settlements)
+        )
         return [wire.answer(one) for one in answers]
 
     async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
@@ -337,6 +339,17 @@ class AsyncRemoteQueue(Generic[T]):
             self._keeper.lose(self.name, id)
         return revoked
 
+    async def _revoke_token(self, token: int, id: int) -> bool:
+        """See ``RemoteQueue._revoke_token``."""
+        try:
+            revoked = await self._flag("revoke", id, "retry", token)
+        except InterlockError as error:
+            self._handle.log_unrevoked(id, error)
+            return False
+        if revoked:
+            self._keeper.revoked(self.name, id, token)
+        return revoked
+
     async def retry(self, id: int) -> bool:
         """See ``RemoteQueue.retry``."""
         return await self._flag("retry", self._handle.check_id("retry()", id))
@@ -376,6 +389,10 @@ class AsyncRemoteQueue(Generic[T]):
         """See ``RemoteQueue.purge``."""
         self._handle.check_purge(what)
         return await self._run(lambda seat: self._handle.operations.purge(seat, what))
+
+    async def drop(self, force: bool = False) -> bool:
+        """See ``RemoteQueue.drop``."""
+        return await self._run(lambda seat: self._handle.operations.drop(seat, force))
 
     async def join(self, timeout: Seconds | None = None) -> None:
         """See ``RemoteQueue.join``."""

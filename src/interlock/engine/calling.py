@@ -158,6 +158,8 @@ class Engine:
                 reply: list[bytes] = yield Ask(address, command, patience.share())
                 return reply
             except Refused as error:
+                if error.code in ("MOVED", "ASK") and self._alone:
+                    raise refusals.error_of(error, function, key, address) from None
                 if error.code == "MOVED":
                     self.nodes.moved(str(error))
                 elif error.code == "ASK":
@@ -167,7 +169,7 @@ class Engine:
                     patience.installed = True
                     self.servers.pop(address, None)
                     self.losses += 1
-                elif error.code in _PASSING:
+                elif error.code in refusals.PASSING:
                     self.nodes.doubt()
                     if error.code == "READONLY":
                         # A primary no longer; what has taken its place may have its address.
@@ -252,8 +254,10 @@ class _Patience:
         seconds: float = longest * random.uniform(0.5, 1.0)
         if self.left() <= seconds:
             raise EngineUnavailable(
-                f"{self._target.shown} did not answer il1_{self._function} in "
-                f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}",
+                refusals.advised(
+                    f"{self._target.shown} did not answer il1_{self._function} in "
+                    f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}"
+                ),
                 unknown=self.sent,
             )
         return seconds
@@ -264,11 +268,3 @@ class _Patience:
             f"was done is not known: {'; '.join(self._reasons)}",
             unknown=True,
         )
-
-
-# A server that is starting, or being replaced, says these; they pass.
-_PASSING = {
-    *("LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "BUSY", "UNKILLABLE"),
-    # Its disk is full or failed.
-    "MISCONF",
-}

@@ -90,8 +90,9 @@ class Client:
             maxsize, maxbytes, retry, maxdead, dedup_window: as for ``KeyedQueue``, bytes being
                 those of encoded payloads. Declared to the engine with the first call; a client that
                 names none declares nothing.
-            durability: ``"always"``, ``"everysec"``, ``"none"``, or ``"server"``: what the server
-                is set to. Declared.
+            durability: on a hub with a journal ``"always"``, on disk before a call is answered,
+                ``"everysec"``, within a second, or ``"none"``, not stored at all and gone with the
+                hub; or ``"server"``: what the server is set to. Declared.
             keys, shared: the keys of a payload whose put names none.
             lease: seconds after which a lease runs out that is not renewed; a lease that is held is
                 renewed at a third of it. Default 30.

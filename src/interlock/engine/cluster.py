@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from binascii import crc_hqx
 from typing import Any
 
@@ -35,11 +36,19 @@ class Nodes:
         return self._seeds[0]
 
     def primaries(self, seat: Seat[Any], timeout: float) -> Flow[list[str]]:
-        """Every server that has queues."""
+        """Every server that has queues.
+
+        Raises:
+            Broken, Refused: none of the nodes says which they are.
+        """
         if not self._cluster:
             return [self._seeds[0]]
-        yield from self._learn(seat, timeout)
-        return sorted({address for _, _, address in self._ranges})
+        failure = yield from self._learn(seat, timeout)
+        if failure is None:
+            return sorted({address for _, _, address in self._ranges})
+        if isinstance(failure, Refused) and _ALONE.search(str(failure)):
+            return [self._seeds[0]]
+        raise failure
 
     def moved(self, redirection: str) -> None:
         """A server said where a slot is now: ``MOVED 3999 host:port``."""
@@ -51,13 +60,16 @@ class Nodes:
         self._moved.clear()
         self._ranges = []
 
-    def _learn(self, seat: Seat[Any], timeout: float) -> Flow[None]:
+    def _learn(self, seat: Seat[Any], timeout: float) -> Flow[Broken | Refused | None]:
+        """Asks one node after the other, and gives what the last one said if none tells."""
+        failure: Broken | Refused | None = None
         known = dict.fromkeys([*(address for _, _, address in self._ranges), *self._seeds])
         share = max(timeout / (len(known) + 1), 0.1)
         for address in known:
             try:
                 slots = yield Ask(address, ("CLUSTER", "SLOTS"), share)
-            except (Broken, Refused):
+            except (Broken, Refused) as error:
+                failure = error
                 continue
             # An empty host is the one that was asked.
             self._ranges = [
@@ -68,9 +80,14 @@ class Nodes:
             self._seeds = tuple(
                 dict.fromkeys([*self._seeds, *(address for _, _, address in self._ranges)])
             )
-            return
+            return None
+        return failure
 
 
 def slot_of(key: str) -> int:
     """The slot of a queue's key: of what stands in its braces."""
     return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % 16384
+
+
+# A server that is no cluster, or a hub: it has all queues.
+_ALONE = re.compile("cluster support disabled|unknown (sub)?command", re.IGNORECASE)

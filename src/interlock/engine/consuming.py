@@ -192,7 +192,7 @@ async def _revoke(
 ) -> None:
     await asyncio.sleep(timeout)
     lease.stop_renewing()
-    if await queue.revoke(lease.id):
+    if await queue._revoke_token(lease.token, lease.id):
         _log.error(
             "message %d was handled for more than %.3g s; its lease is revoked. "
             "The handler stands at\n%s",

@@ -66,6 +66,11 @@ class Declaration:
         yield from engine.call(seat, "configure", key, *self.arguments)
         self._told = losses
 
+    def forget(self) -> None:
+        """The queue was dropped, and this with it."""
+        if self._told != -1:
+            self._told = None
+
 
 def check_count(argument: str, number: object) -> int:
     """A bound of a queue."""

@@ -120,6 +120,13 @@ class Keeper:
             ):
                 grant.out.discard(id)
 
+    def revoked(self, queue: str, id: int, token: int) -> None:
+        """What is leased of a message by this token is lost; by another it is not."""
+        for reference in list(self._held.values()):
+            grant = reference()
+            if grant is not None and grant.token == token and grant.operations.name == queue:
+                grant.out.discard(id)
+
     def let_go(self, grant: Grant) -> None:
         """Nothing of it is out any more."""
         self._held.pop(id(grant), None)

@@ -23,12 +23,13 @@ WIRE = 1
 
 # A local of Lua is known only below the line that declares it.
 SHARED = (
+    "server",
     "limits",
     "clock",
     "arguments",
     "queue",
-    "counters",
     "hashes",
+    "counters",
     "record",
     "lane",
     "pauses",
@@ -60,6 +61,9 @@ SHARED = (
 WORD = re.compile(r"\w+")
 DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
+CONSTANT = re.compile(r"^local ([A-Z_]{2,}) = (\d[\de]*)\b", re.MULTILINE)
+COUNTERS = re.compile(r"^local COUNTERS = \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+COUNTER = re.compile(r"\bN\.(\w+)")
 FUNCTIONS = (
     "put",
     "lease",
@@ -68,6 +72,7 @@ FUNCTIONS = (
     "extend",
     "configure",
     "result",
+    "join",
     "cancel",
     "revoke",
     "retry",
@@ -75,6 +80,8 @@ FUNCTIONS = (
     "bury",
     "requeue",
     "purge",
+    "restore",
+    "drop",
     "pause",
     "resume",
     "seal",
@@ -82,6 +89,7 @@ FUNCTIONS = (
     "stats",
     "peek",
     "scan",
+    "paused",
     "dead_letters",
     "hot",
     "explain",
@@ -103,7 +111,7 @@ class Library:
     def _body(self) -> str:
         files = {name: self._instead.get(name) or _file("shared", name) for name in SHARED}
         files |= {f"il_{name}": _file("functions", name) for name in FUNCTIONS}
-        return _joined(files)
+        return _joined(_with_numbers(files))
 
     @cached_property
     def hash(self) -> str:
@@ -147,6 +155,31 @@ class Library:
 def load(connection: redis.Redis) -> bool:
     """Install the library of this release unless the server has it; whether it had to."""
     return Library().load(connection)
+
+
+def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
+    """Constants and the places of counters as the numbers that they are.
+
+    Lua 5.1 has no constants: each would take one of the few locals, and a counter's place be looked
+    up in a table, by its name, whenever it is asked for. So a local in capitals that is a number
+    must not be changed: the server would refuse the library.
+    """
+    constants: dict[str, str] = {}
+    for text in files.values():
+        constants |= CONSTANT.findall(text)
+    named = COUNTERS.search(files["counters"])
+    assert named is not None
+    places = {word: str(i) for i, word in enumerate(WORD.findall(named.group(1)), 1)}
+
+    def number(found: re.Match[str]) -> str:
+        word: str = found.group()
+        return constants.get(word, word)
+
+    numbered = {}
+    for name, text in files.items():
+        counted = COUNTER.sub(lambda found: places[found.group(1)], CONSTANT.sub("", text))
+        numbered[name] = WORD.sub(number, counted)
+    return numbered
 
 
 def _joined(files: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from interlock.engine import records
-from interlock.engine.records import Letter, Stored
+from interlock.engine.records import Dropped, Letter, Stored
 from interlock.explanation import Explanation
 
 Word = str | bytes | int
@@ -80,6 +80,15 @@ class Operator:
             if cursor == b"0":
                 return
 
+    def dead(self, queue: str) -> Iterator[Stored]:
+        """The dead letters with all that is known of them, in the order in which they died."""
+        cursor = b"0"
+        while True:
+            cursor, some = records.scanned(self.call("scan", queue, cursor, PAGE, "dead"))
+            yield from some
+            if cursor == b"0":
+                return
+
     def dead_letters(self, queue: str, after: int | None = None) -> Iterator[Letter]:
         """The dead letters, in the order in which they died; those behind `after` if it names
         one."""
@@ -137,27 +146,24 @@ class Operator:
         """Cancels or drops some; how many, 0 once nothing is left."""
         return int(self.call("purge", queue, what)[0])
 
-    def is_paused(self, queue: str) -> bool:
-        """Whether the queue itself is paused, as far as that can be seen without changing it:
-        an empty queue of which keys are paused is told as paused."""
-        if self.stats(queue)["paused"] == 0:
-            return False
-        for message in self.messages(queue):
-            if message.state in ("leased", "delayed"):
-                continue
-            if found := self.explain(queue, id=message.id, limit=1):
-                return b"" in found.nodes[0].paused
-        return True
+    def paused(self, queue: str) -> set[bytes]:
+        """The paused keys; an empty one is the queue itself."""
+        cursor = b"0"
+        found: set[bytes] = set()
+        while True:
+            cursor, *some = self.call("paused", queue, cursor)
+            found.update(some)
+            if cursor == b"0":
+                return found
+
+    def drop(self, queue: str, force: bool = False) -> Dropped:
+        """Removes a queue; with `force` although messages are unsettled."""
+        return records.dropped(self.call("drop", queue, *(("FORCE",) if force else ())))
 
     def remove(self, queue: str) -> None:
-        """Drops a queue that nobody uses any more, with all that is in it."""
-        # A put whose caller has gone may be on its way yet.
-        self.call("seal", queue)
-        for what in ("pending", "dead"):
-            while self.call("purge", queue, what) != [b"0"]:
-                pass
-        for message in self.messages(queue):
-            self.change("revoke", queue, message.id, "skip")
+        """Drops a queue that nobody uses any more, at once with all that a server keeps for calls
+        that are sent again."""
+        self.drop(queue, force=True)
         self._caller.remove(queue)
 
     def put(self, queue: str, messages: Iterable[Sequence[Word]]) -> list[tuple[int, bool]]:
@@ -166,8 +172,16 @@ class Operator:
         reply = records.pairs(self.numbered("put", queue, 0, *flat))
         return [(int(id), known == b"1") for id, known in reply]
 
+    def restore(self, queue: str, items: Iterable[Sequence[Word]]) -> list[tuple[int, str]]:
+        """Puts messages as they stood elsewhere, each as `il1_restore` takes it; of each its id and
+        how it stands. A mark is known for a day."""
+        flat = [part for one in items for part in one]
+        reply = records.pairs(self.call("restore", queue, DAY, *flat))
+        return [(int(id), became.decode()) for id, became in reply]
+
 
 NOTE = "; memory:// has the queues of this process alone"
 MANY = 100_000
 PAGE = 512
 """Messages, dead letters or keys of one round trip."""
+DAY = 86_400_000_000

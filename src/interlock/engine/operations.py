@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from interlock.engine import wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
-from interlock.engine.flow import Abandoned, Argument, Flow, Nap
+from interlock.engine.flow import Abandoned, Argument, Flow
+from interlock.engine.records import dropped
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
-from interlock.errors import EngineUnavailable, Full, NotDrained, ShutDown
+from interlock.engine.wait import Sleep
+from interlock.errors import EngineUnavailable, Full, InterlockError, NotDrained, ShutDown
 from interlock.message import HotKey, Kind
 
 R = TypeVar("R")
@@ -205,28 +206,46 @@ class Operations:
         """What il1_result answers once the message is settled, or the time is up."""
         if _nobodys(id):
             return [b"gone"]
-        pause = _FIRST_LOOK
+        asleep: wait.Sleep | None = None
         while True:
             seconds = wait.chunk(until)
-            reply = yield from self.call(seat, "result", id, wire.micros(seconds), wait=seconds)
+            asked = id, wire.micros(seconds)
+            reply = yield from self.call(seat, "result", *asked, wait=seconds, sleep=asleep)
             if reply[0] != b"pending" or wait.over(until):
                 return reply
-            yield from wait.pause(self.engine, seat, self.key, pause, until)
-            pause = min(pause * 2, _LAST_LOOK)
+            asleep = None
+            if (yield from wait.parks(self.engine, seat, self.key)):
+                continue
+            seconds = wait.chunk(until)
+            asked = wire.micros(seconds), id
+            left, due = wire.joined((yield from self.call(seat, "join", *asked, wait=seconds)))
+            if left:
+                asleep = yield from self._until_ended(seat, f"settled:{id}", seconds, due)
 
     def join(self, seat: Seat[Any], until: float | None) -> Flow[None]:
-        """Looks until nothing is unsettled."""
-        pause = _FIRST_LOOK
+        """Waits until nothing is unsettled."""
+        asleep: wait.Sleep | None = None
         while True:
-            counted = yield from self.stats(seat)
-            if not counted["unsettled"]:
-                return
             self._check_open()
+            seconds = wait.chunk(until)
+            reply = yield from self.call(
+                seat, "join", wire.micros(seconds), wait=seconds, sleep=asleep
+            )
+            left, due = wire.joined(reply)
+            if not left:
+                return
             if wait.over(until):
                 raise (yield from self._not_drained(seat))
-            left = pause if until is None else min(pause, max(until - time.monotonic(), 0))
-            yield Nap(left)
-            pause = min(pause * 2, _LAST_LOOK)
+            asleep = yield from self._until_ended(seat, "settled:all", seconds, due)
+
+    def _until_ended(
+        self, seat: Seat[Any], suffix: str, seconds: float, due: float | None
+    ) -> Flow[wait.Sleep | None]:
+        """What is to be sent with the next call, to sleep; None: it has slept."""
+        asleep = wait.sleep(self.engine, self.key, suffix, seconds, due)
+        if asleep is None:
+            yield from wait.doze(self.engine, seat, self.key, suffix, seconds, due)
+        return asleep
 
     def _not_drained(self, seat: Seat[Any]) -> Flow[NotDrained]:
         """Names what is left, from a scan of all that is unsettled."""
@@ -276,6 +295,20 @@ class Operations:
             purged += count
         return purged
 
+    def drop(self, seat: Seat[Any], force: bool) -> Flow[bool]:
+        """Removes the queue, undeclared: to declare it would make it first."""
+        words = ("FORCE",) if force else ()
+        reply = yield from self.engine.call(seat, "drop", self.key, *words)
+        found = dropped(reply)
+        if found.unsettled and not found.gone:
+            raise InterlockError(
+                f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, "
+                f"{found.leased:,} of them leased; drop(force=True) loses them"
+            )
+        # Whoever uses this handle further makes the queue as it declares it.
+        self.declaration.forget()
+        return found.gone
+
     # -- How calls are made -------------------------------------------------------------------
 
     def call(
@@ -285,13 +318,17 @@ class Operations:
         *arguments: Argument,
         wait: float = 0,
         again: bool = True,
+        sleep: Sleep | None = None,
     ) -> Flow[list[bytes]]:
         """Calls a function of this queue, which is declared by then."""
         yield from self.declaration.made(self.engine, seat, self.key)
-        key = self.key
+        key, (before, asleep) = self.key, sleep or ((), 0.0)
         return (
-            yield from self.engine.call(seat, function, key, *arguments, wait=wait, again=again)
-        )
+            yield from self.engine.call(
+                seat, function, key, *arguments,
+                wait=wait, again=again, before=before, asleep=asleep,
+            )
+        )  # fmt: skip
 
     def _numbered(
         self,
@@ -336,5 +373,3 @@ def _first(found: set[R]) -> tuple[R, ...]:
 _UNDRAINED = 1000
 _EXPLAINED = 100
 """So many waiting messages are asked whether a paused key holds them up."""
-_FIRST_LOOK, _LAST_LOOK = 0.005, 0.5
-"""Seconds between two looks where a server cannot tell: they double from one to the other."""

@@ -252,7 +252,8 @@ class RemoteQueue(Generic[T]):
 
     def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """Settles many in one round trip; answers as ``exchange``."""
-        answers = self._run(lambda seat: self._handle.operations.settle(seat, settlements))
+        # On no handle: whoever closes this one ends what waits, and this does not.
+        answers = self._client._run(lambda seat: self._handle.operations.settle(seat, settlements))
         return [wire.answer(one) for one in answers]
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
@@ -365,6 +366,17 @@ class RemoteQueue(Generic[T]):
         """Cancels all that is not leased, or drops all dead letters. Returns how many."""
         self._handle.check_purge(what)
         return self._run(lambda seat: self._handle.operations.purge(seat, what))
+
+    def drop(self, force: bool = False) -> bool:
+        """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.
+
+        With ``force`` also its unsettled messages; their leases are lost. Whoever uses the queue
+        afterwards makes it anew; no id and no token comes again. False: there was no such queue.
+
+        Raises:
+            InterlockError: messages are unsettled, and ``force`` was not given; says how many.
+        """
+        return self._run(lambda seat: self._handle.operations.drop(seat, force))
 
     def join(self, timeout: Seconds | None = None) -> None:
         """Waits until nothing is unsettled; it looks again and again, at most each second.
@@ -480,12 +492,16 @@ class RemoteQueue(Generic[T]):
         return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
 
     def _revoke_token(self, token: int, id: int) -> bool:
-        """For the thread that watches over handlers, which has nobody to raise to."""
+        """By its token, so that what was handed out since is left alone. For the thread that
+        watches over handlers, which has nobody to raise to."""
         try:
-            return self.revoke(id)
+            revoked = self._flag("revoke", id, "retry", token)
         except InterlockError as error:
             self._handle.log_unrevoked(id, error)
             return False
+        if revoked:
+            self._keeper.revoked(self.name, id, token)
+        return revoked
 
     def _encode_result(self, result: Any) -> bytes:
         return self._handle.encode_result(result)

@@ -28,10 +28,10 @@ class Stored:
     """What it was put with and is not as usual, by the names of `il1_put`."""
 
     state: str
-    """delayed, waiting, ready, leased, backing_off or held."""
+    """delayed, waiting, ready, leased, backing_off or held; dead of a dead letter."""
 
     due: int | None
-    """When its delay or backoff ends, µs since 1970; None where it has none."""
+    """When its delay or backoff ends, or it died, µs since 1970; None where it has none."""
 
     error: str
     """Its last failure."""
@@ -56,6 +56,19 @@ class Letter:
     payload: bytes
     keys: tuple[bytes, ...]
     shared: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What became of a queue that was to be dropped."""
+
+    gone: bool
+    """False: there was none, or it has unsettled messages."""
+
+    unsettled: int
+    leased: int
+    dead: int
+    results: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,12 @@ def letters(reply: Sequence[bytes]) -> list[Letter]:
     """What il1_dead_letters answers."""
     parts = Parts(reply)
     return [_letter(parts) for _ in parts.rest()]
+
+
+def dropped(reply: Sequence[bytes]) -> Dropped:
+    """What il1_drop answers."""
+    gone, *counts = map(int, reply)
+    return Dropped(bool(gone), *counts)
 
 
 def explanation(reply: Sequence[bytes]) -> Explanation | None:

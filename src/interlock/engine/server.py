@@ -48,7 +48,12 @@ class Server:
 
     def _queues(self, seat: Seat[Any]) -> Flow[list[bytes]]:
         names: list[bytes] = []
-        for address in (yield from self._engine.nodes.primaries(seat, TIMEOUT)):
+        try:
+            primaries = yield from self._engine.nodes.primaries(seat, TIMEOUT)
+        except (Broken, Refused) as error:
+            kind = EngineUnavailable if isinstance(error, Broken) else InterlockError
+            raise kind(f"{self._engine.target.shown}: {error}") from None
+        for address in primaries:
             if (yield from _knows_queues(address)):
                 names += yield from _asked(address, "FCALL", "il1_queues", 0)
                 return names

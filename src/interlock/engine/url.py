@@ -91,7 +91,7 @@ def _tcp(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
     cluster, tls = scheme.endswith("+cluster"), scheme.startswith("rediss")
     _user, _, hosts = parts.netloc.rpartition("@")
     if not hosts:
-        _wrong(url)
+        _wrong(url, "it names no host")
     addresses = tuple(_address(url, host, _PORTS[scheme]) for host in hosts.split(","))
     if len(addresses) > 1 and not cluster:
         _wrong(url)
@@ -115,9 +115,13 @@ def _tcp(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
 def _address(url: str, text: str, port: int) -> str:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
-        _wrong(url)
+        _wrong(url, "it names no host")
+    try:
+        port = parts.port or port
+    except ValueError:
+        _wrong(url, f"its port is {text.rpartition(':')[2]!r}; allowed: 1 to 65535")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{host}:{parts.port or port}"
+    return f"{host}:{port}"
 
 
 def _credentials(parts: SplitResult) -> tuple[str, str | None]:

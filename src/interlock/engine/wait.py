@@ -1,7 +1,9 @@
 """How a call waits: the only module that knows who parks and who does not.
 
 A server that parks is sent the wait and answers in its time. Redis answers at once; the caller then
-sleeps in BLPOP on a list that the functions push to, and calls again.
+sleeps until the functions push to a list, and calls again. For work, or for room, the list is taken
+from with BLPOP: an element is for one. For the end of messages it is moved onto itself with BLMOVE:
+an element is for all who wait for the same.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None)
     if seconds <= 0 or not engine.knows_a_sleeper:
         return None
     seconds = max(seconds, 0.001)
-    return Sleep(("BLPOP", f"{key}:{suffix}", f"{seconds:.3f}"), seconds)
+    return Sleep(_command(key, suffix, seconds), seconds)
 
 
 def doze(
@@ -55,7 +57,7 @@ def doze(
     """Sleeps after a call that got nothing, until it is worth asking again.
 
     Args:
-        suffix: of the list: ``wake:any``, ``room``.
+        suffix: of the list: ``wake:any``, ``room``, ``settled:all``.
         wait: what that call was given.
         due: seconds until something falls due, as it answered.
     """
@@ -72,7 +74,7 @@ def doze(
     seconds = max(seconds, 0.001)
     started = time.monotonic()
     try:
-        command = ("BLPOP", f"{key}:{suffix}", f"{seconds:.3f}")
+        command = _command(key, suffix, seconds)
         yield Ask(address, command, seconds + engine.target.timeout, (), seconds + LATE)
     except (Broken, Refused) as error:
         if seat.interrupted:
@@ -82,12 +84,15 @@ def doze(
             yield Nap(0.05)
 
 
-def pause(
-    engine: Engine, seat: Seat[Any], key: str, seconds: float, until: float | None
-) -> Flow[None]:
-    """Sleeps before the next look, where the server did not wait by itself."""
+def parks(engine: Engine, seat: Seat[Any], key: str) -> Flow[bool]:
+    """Whether the server of this queue, which was asked before, waits by itself."""
     address = yield from engine.nodes.of(key, seat, engine.target.timeout)
     server = engine.servers.get(address)
-    if server is None or not server.parks:
-        left = seconds if until is None else min(seconds, max(until - time.monotonic(), 0))
-        yield Nap(left)
+    return server is not None and server.parks
+
+
+def _command(key: str, suffix: str, seconds: float) -> tuple[Argument, ...]:
+    named, timeout = f"{key}:{suffix}", f"{seconds:.3f}"
+    if suffix.startswith("settled:"):
+        return "BLMOVE", named, named, "LEFT", "LEFT", timeout
+    return "BLPOP", named, timeout

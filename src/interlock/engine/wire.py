@@ -176,6 +176,12 @@ def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
     return list(reply[1:end]), leased(reply, end)
 
 
+def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
+    """What il1_join answers: how many are unsettled; in how many seconds something is due."""
+    left, due = reply
+    return int(left), _span(due)
+
+
 def answer(settled: bytes) -> str:
     """What became of a message, in a word."""
     return _ANSWERS[settled]

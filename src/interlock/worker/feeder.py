@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from interlock.errors import EngineUnavailable, LeaseLost, ShutDown
+from interlock.errors import EngineUnavailable, InterlockError, LeaseLost, ShutDown
 from interlock.worker.handle import Outcome
 from interlock.worker.pace import Pace
 from interlock.worker.work import details
@@ -389,7 +389,11 @@ class Feeder:
             run()
         except BaseException as error:
             with contextlib.suppress(Exception):
-                _log.exception("queue %r can be served no more", self.name)
+                # What an engine refuses says itself what is wrong; all else is a fault of ours.
+                known = isinstance(error, InterlockError)
+                _log.error(
+                    "queue %r can be served no more: %s", self.name, error, exc_info=not known
+                )
             self._broken(error)
 
 

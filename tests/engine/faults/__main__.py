@@ -2,7 +2,7 @@
 
     python -m tests.engine.faults --runs 10                    of each engine
     python -m tests.engine.faults --engine hub --seed 7        one run again
-    python -m tests.engine.faults --runs 500 --jobs 4 --write  and the summary into CRASHES.md
+    python -m tests.engine.faults --runs 500 --jobs 4 --write  and their figures into CRASHES.md
     python -m tests.engine.faults --mutant early-ack           until a check finds the fault
 
 A run whose checks fail prints its seed and the lines that prove it, and its folder is kept. The
@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.engine.faults.many import done
-from tests.engine.faults.report import SUMMARY, summary
+from tests.engine.faults.report import SUMMARY, Taken, added
 from tests.engine.faults.run import Result
 from tests.engine.faults.servers import ENGINES
 
@@ -39,10 +39,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no run after that")
     parser.add_argument("--mutant", choices=MUTANTS, default="", help="a fault to be found")
     parser.add_argument("--folder", type=Path, help="where the folders of the runs are")
-    parser.add_argument("--write", action="store_true", help=f"write {SUMMARY.name}")
+    parser.add_argument("--write", action="store_true", help=f"add to {SUMMARY.name}")
     given = parser.parse_args()
-    if given.write and (given.engine != "all" or given.mutant):
-        parser.error("--write wants all engines and no mutant")
+    if given.write and given.mutant:
+        parser.error("--write wants no mutant")
     seed = random.randrange(2**32) if given.seed is None else given.seed
     engines = ENGINES if given.engine == "all" else (given.engine,)
     print(f"seed {seed}, {given.runs} runs of each of {', '.join(engines)}", flush=True)
@@ -72,7 +72,9 @@ def main() -> None:
     if not failed or given.mutant:
         shutil.rmtree(place, ignore_errors=True)
     if given.write and not failed:
-        SUMMARY.write_text(summary(counts, seed, time.monotonic() - started), encoding="utf-8")
+        taken = Taken.now(seed, time.monotonic() - started)
+        before = SUMMARY.read_text(encoding="utf-8") if SUMMARY.exists() else ""
+        SUMMARY.write_text(added(before, taken, counts), encoding="utf-8")
     sys.exit(bool(failed))
 
 

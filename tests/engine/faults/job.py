@@ -28,6 +28,8 @@ class Job:
     maxsize: int
     messages: int
     """Of each producer."""
+    bell: int
+    """A pipe: a byte for each put that was answered."""
     mutant: str = ""
     """A fault that the checks must find: early-ack, unfenced, or one of the server's."""
 

@@ -59,6 +59,7 @@ class _Task:
         self.log.say("done")
 
     async def handle(self, lease: AsyncRemoteLease[dict[str, Any]]) -> None:
+        # How long the handler takes.
         await asyncio.sleep(self.chance.expovariate(200))
         try:
             # It blocks the loop, as a careless handler does: nothing is renewed meanwhile.

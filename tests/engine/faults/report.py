@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from tests.engine.faults.servers import ENGINES
 
 ROOT = Path(__file__).parents[3]
 SUMMARY = ROOT / "tests" / "engine" / "CRASHES.md"
@@ -55,32 +60,74 @@ NAMED = {
 }
 
 
-def summary(counts: dict[str, Counter[str]], seed: int, seconds: float) -> str:
-    rows = "".join(
-        f"| {NAMED.get(row, row)} | " + " | ".join(f"{counts[e][row]:,}" for e in counts) + " |\n"
+@dataclass(frozen=True)
+class Taken:
+    """When and where runs were taken; a line of the first table."""
+
+    date: str
+    commit: str
+    seed: int
+    minutes: int
+    machine: str
+
+    @classmethod
+    def now(cls, seed: int, seconds: float) -> Taken:
+        """Of runs that end here and now."""
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--dirty=, changed"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        linux = platform.release().partition("-")[0]
+        machine = f"{os.cpu_count()} CPUs, Linux {linux}, CPython {platform.python_version()}"
+        date = f"{datetime.now(UTC):%Y-%m-%d}"
+        return cls(date, commit, seed, round(seconds / 60), machine)
+
+
+def added(text: str, taken: Taken, counts: Mapping[str, Mapping[str, int]]) -> str:
+    """The summary with more runs in it: a line that says where they are from, and their figures in
+    the sums. `text` is what it was, or nothing."""
+    lines = text.splitlines()
+    listed = [line for line in lines if re.match(r"\| \d{4}-", line)]
+    begun = {engine: Counter[str]() for engine in ENGINES}
+    for line in lines:
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if name in ROW_OF:
+            for engine, cell in zip(ENGINES, cells, strict=True):
+                begun[engine][ROW_OF[name]] = int(cell.replace(",", ""))
+    runs = [counts.get(engine, {}).get("runs", 0) for engine in ENGINES]
+    of = [taken.date, taken.commit, str(taken.seed), *map(str, runs)]
+    listed.append("| " + " | ".join([*of, str(taken.minutes), taken.machine]) + " |")
+    for engine, figures in counts.items():
+        begun[engine].update(figures)
+    sums = (
+        f"| {NAMED.get(row, row)} | " + " | ".join(f"{begun[e][row]:,}" for e in ENGINES) + " |"
         for row in ROWS
     )
-    return f"""{head(seed, seconds)}
-| | {" | ".join(counts)} |
-|---|{"---|" * len(counts)}
-{rows}"""
+    named = " | ".join(ENGINES)
+    return "\n".join(
+        [
+            HEAD,
+            f"| date | commit | first seed | {named} | minutes | machine |",
+            f"|---|---|---|{'---|' * len(ENGINES)}---|---|",
+            *listed,
+            "",
+            f"| all of these | {named} |",
+            f"|---|{'---|' * len(ENGINES)}",
+            *sums,
+            "",
+        ]
+    )
 
 
-def head(seed: int, seconds: float) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    return f"""# Queues under crashes
+ROW_OF = {NAMED.get(row, row): row for row in ROWS}
+HEAD = """# Queues under crashes
 
-One run of `python -m tests.engine.faults --write`, {datetime.now(UTC):%Y-%m-%d}, commit {commit}, \
-seed {seed}, {seconds / 60:.0f} minutes
-on {os.cpu_count()} CPUs, Linux {platform.release().partition("-")[0]}, CPython \
-{platform.python_version()}: the hub with a journal (`always`), redis-server 7.0.15 with
-`appendonly yes` and `appendfsync always`. Three workers and two producers move money between eight
-accounts while they and the server are killed (`kill -9`) and stopped (`SIGSTOP`) at random; what is
-then checked stands in [checks.py](faults/checks.py). The tests run a few, with a new seed.
+The runs of `python -m tests.engine.faults --write`, each of which adds a line and its figures: the
+hub with a journal (`always`), and redis-server 7.0.15 with `appendonly yes` and `appendfsync
+always`. Three workers and two producers move money between eight accounts while they and the
+server are killed (`kill -9`) and stopped (`SIGSTOP`) at random; what is then checked stands in
+[checks.py](faults/checks.py). The tests run a few, with a new seed.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import warnings
@@ -30,11 +31,11 @@ def producer(job: Job, who: str, life: int) -> None:
     log.say("life", number=life)
     number, last = where(before)
     if last is not None and last["dedup"]:
-        put(queue, log, last.said)
+        put(queue, job, log, last.said)
     while number < job.messages:
         number += 1
         delay = chance.choice([0.0] * 9 + [0.05, 0.3])
-        put(queue, log, {
+        put(queue, job, log, {
             "number": number,
             "what": asdict(some_operation(chance, f"{who}-{number}")),
             "delay": delay,
@@ -42,6 +43,7 @@ def producer(job: Job, who: str, life: int) -> None:
             "priority": chance.choice([0, 0, -50, 100]),
             "dedup": chance.random() < 0.5,
         })  # fmt: skip
+        # What a program does between two puts.
         time.sleep(chance.uniform(0, 0.04))
     log.say("done")
 
@@ -58,7 +60,7 @@ def where(before: list[Line]) -> tuple[int, Line | None]:
     return number, last
 
 
-def put(queue: RemoteQueue[dict[str, Any]], log: Log, said: dict[str, Any]) -> None:
+def put(queue: RemoteQueue[dict[str, Any]], job: Job, log: Log, said: dict[str, Any]) -> None:
     what = operation(said["what"])
     name = what.name if said["dedup"] else None
     while True:
@@ -79,6 +81,7 @@ def put(queue: RemoteQueue[dict[str, Any]], log: Log, said: dict[str, Any]) -> N
                 return
         else:
             log.say("answered", name=what.name, id=found.id, known=found.known)
+            os.write(job.bell, b".")
             return
 
 
@@ -185,6 +188,7 @@ class Worker:
             lease.stop_renewing()
         if self.job.mutant == "early-ack":
             self.settle(lease, "ack", lease.ack)
+        # How long the handler takes.
         pause = self.job.lease * self.chance.uniform(0.5, 1.3) if frozen else 0.0
         try:
             done = self.bank.apply(

@@ -19,6 +19,7 @@ from tests.engine.faults.lines import read
 from tests.engine.faults.roles import ROLES
 from tests.engine.faults.servers import Server, die_with_parent
 from tests.engine.faults.story import Story
+from tests.engine.faults.woken import woken
 from tests.hub.servers import free_port
 
 WORKERS = 3
@@ -86,6 +87,7 @@ class Actor:
 def run(engine: str, seed: int, folder: Path, mutant: str = "") -> Result:
     """Everything of it is in the folder, and stays there."""
     chance = random.Random(seed)
+    answered, bell = os.pipe()
     server = Server(engine, folder, free_port(), keeps=mutant != "forgetful")
     job = Job(
         url=server.url,
@@ -95,6 +97,7 @@ def run(engine: str, seed: int, folder: Path, mutant: str = "") -> Result:
         timeout=chance.choice([1.0, 5.0, 5.0]),
         maxsize=chance.choice([0, 0, 12]),
         messages=chance.randrange(40, 100),
+        bell=bell,
         mutant=mutant,
     )
     bank.make(job.bank)
@@ -106,13 +109,15 @@ def run(engine: str, seed: int, folder: Path, mutant: str = "") -> Result:
         server.start()
         for actor in actors:
             actor.start()
-        violations += under_way(job, server)
+        violations += under_way(answered, server)
         chaos.rage()
         violations += drain(job, server, actors)
     finally:
         for actor in actors:
             actor.kill()
         server.kill()
+        os.close(answered)
+        os.close(bell)
     story = Story(read(folder))
     book = bank.Bank(job.bank)
     state, applied = book.state(), book.applied()
@@ -121,13 +126,11 @@ def run(engine: str, seed: int, folder: Path, mutant: str = "") -> Result:
     return Result(seed, violations, chaos.counts + figures(story))
 
 
-def under_way(job: Job, server: Server) -> list[Violation]:
+def under_way(answered: int, server: Server) -> list[Violation]:
     """Until the first put is answered: what is killed before has done nothing."""
-    until = time.monotonic() + DRAIN_SECONDS
-    while not any(line.what == "answered" for lines in read(job.folder).values() for line in lines):
-        if server.ended() is not None or time.monotonic() > until:
-            return [Violation("server", f"it did not start: {server.said()}")]
-        time.sleep(0.02)
+    in_time = woken(time.monotonic() + DRAIN_SECONDS, server.pid, pipe=answered)
+    if not in_time or server.ended() is not None:
+        return [Violation("server", f"it did not start: {server.said()}")]
     return []
 
 
@@ -156,6 +159,7 @@ class Chaos:
                 self._break()
                 following = now + self._chance.expovariate(1 / EACH_SECONDS)
             soonest = min(following, until, *(one[0] for one in self._undo[:1]))
+            # The length of a fault, and the pause to the next one: not a wait for anything.
             time.sleep(max(soonest - time.monotonic(), 0))
         while self._undo:
             self._mend()
@@ -217,12 +221,11 @@ def _wait(actors: list[Actor], server: Server, until: float) -> list[Violation]:
     found: list[Violation] = []
     for actor in actors:
         while not actor.ended():
-            if time.monotonic() > until:
-                return [*found, Violation("stuck", f"{actor.who} does not end")]
             if server.ended() is not None:
                 text = f"the server ended with {server.ended()}: {server.said()}"
                 return [*found, Violation("server", text)]
-            time.sleep(0.01)
+            if not woken(until, actor.pid, server.pid):
+                return [*found, Violation("stuck", f"{actor.who} does not end")]
         if actor.code:
             errors = (actor.job.folder / f"{actor.who}.err").read_text()
             found.append(Violation("broken", f"{actor.who}: {errors[-3000:]}"))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.hub.servers import program
+from tests.hub.servers import redis_program
 
 ENGINES = ("hub", "redis")
 PR_SET_PDEATHSIG = 1
@@ -89,4 +89,4 @@ def _redis(folder: Path, port: int, keeps: bool) -> list[str]:
         "appendfsync": "always",
     }
     flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    return [program("redis-server"), *flags]
+    return [redis_program(), *flags]

@@ -72,20 +72,33 @@ impl Batches {
     }
 
     pub fn enter(&mut self, token: u64, deadline: Time, members: Box<[u32]>) -> u32 {
-        let out = members.len() as u32;
-        let batch = Batch { token, deadline, timer: NONE, out, members };
-        let place = self.slab.insert(batch);
+        let place = self.begin(token, deadline);
+        self.fill(place, members);
+        place
+    }
+
+    /// As `enter`; what is handed out is said later.
+    fn begin(&mut self, token: u64, deadline: Time) -> u32 {
+        let place = self.slab.insert(Batch { token, deadline, ..Batch::default() });
         self.by_token.insert(token, place);
         let slab = &mut self.slab;
         let due = Due { at: deadline, id: token, owner: place };
         self.deadlines.insert(due, |owner, position| slab[owner].timer = position);
         place
     }
+
+    fn fill(&mut self, place: u32, members: Box<[u32]>) {
+        let batch = &mut self.slab[place];
+        batch.out = members.len() as u32;
+        batch.members = members;
+    }
 }
 
 /// What a call for many messages may still take, and set aside (clause 21).
 struct Room {
     keys: usize,
+    /// Keys of what was taken.
+    taken: usize,
     parks: u32,
 }
 
@@ -94,6 +107,8 @@ struct Room {
 pub struct Handed {
     pub token: u64,
     pub deadline: Time,
+    /// Of all its messages together.
+    pub keys: usize,
 }
 
 impl<P> Scheduler<P> {
@@ -109,13 +124,13 @@ impl<P> Scheduler<P> {
         grants: &mut Vec<Grant>,
     ) -> Option<Handed> {
         let from = grants.len();
-        let mut left = Room { keys, parks: CALL_LIMIT };
-        let mut first = self.pick(kind, &mut left, true)?;
+        let mut left = Room { keys, taken: 0, parks: CALL_LIMIT };
+        let mut at = self.pick(kind, &mut left, true)?;
         let token = self.now.max(self.last_token + 1);
         self.last_token = token;
         let deadline = self.now.saturating_add(length);
+        let batch = self.batches.begin(token, deadline);
         loop {
-            let at = first;
             let place = self.leases.insert(Lease {
                 token,
                 at: self.now,
@@ -123,28 +138,28 @@ impl<P> Scheduler<P> {
                 consumer,
                 message: at,
                 timer: NONE,
-                batch: NONE,
+                batch,
                 noted: false,
             });
             let message = &mut self.messages[at];
             message.state = Some(State::Leased);
             message.hold = place;
             let id = message.id;
-            let attempt = self.attempt(at);
+            let attempt = match message.extra {
+                NONE => 1,
+                extra => self.extras[extra].attempt.max(1),
+            };
             grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
             if grants.len() - from == limit {
                 break;
             }
             let Some(next) = self.pick(kind, &mut left, false) else { break };
-            first = next;
+            at = next;
         }
         let members: Box<[u32]> = grants[from..].iter().map(|grant| grant.handle.place).collect();
         self.stats.leases += members.len() as u64;
-        let batch = self.batches.enter(token, deadline, members);
-        for grant in &grants[from..] {
-            self.leases[grant.handle.place].batch = batch;
-        }
-        Some(Handed { token, deadline })
+        self.batches.fill(batch, members);
+        Some(Handed { token, deadline, keys: left.taken })
     }
 
     /// Takes the first ready message out, if there is room for its keys or it is the first of its call.
@@ -168,6 +183,7 @@ impl<P> Scheduler<P> {
                     return None;
                 }
                 room.keys = room.keys.saturating_sub(count);
+                room.taken += count;
             }
             if paused.is_some() {
                 if room.parks == 0 {
@@ -187,7 +203,14 @@ impl<P> Scheduler<P> {
     /// if what falls due has not come to it yet.
     #[inline]
     pub fn held(&self, token: u64, id: u64) -> Option<Handle> {
-        let message = &self.messages[self.find(id)?];
+        self.held_at(token, id).map(|(_, place)| Handle { place, token })
+    }
+
+    /// As `held`: the places of the message and of its lease.
+    #[inline]
+    fn held_at(&self, token: u64, id: u64) -> Option<(u32, u32)> {
+        let at = self.find(id)?;
+        let message = &self.messages[at];
         if message.state != Some(State::Leased) {
             return None;
         }
@@ -195,7 +218,17 @@ impl<P> Scheduler<P> {
         let lease = &self.leases[place];
         let held = lease.token == token
             && (lease.batch == NONE || self.batches.slab[lease.batch].deadline > self.now);
-        held.then_some(Handle { place, token })
+        held.then_some((at, place))
+    }
+
+    /// Acknowledges what this token holds of this message, as one step of a call; `None`: nothing. Gives
+    /// back the payload.
+    #[inline]
+    pub fn ack_held(&mut self, token: u64, id: u64, budget: &mut Budget) -> Option<Option<P>> {
+        let (at, place) = self.held_at(token, id)?;
+        self.end_lease(place);
+        self.stats.acks += 1;
+        Some(self.settle(at, budget))
     }
 
     /// A new deadline, `length` µs from now, for all that a token still holds; `None`: it holds nothing.
@@ -298,8 +331,8 @@ mod tests {
         let held = |s: &Scheduler<u64>, n: usize| s.held(lease.token, ids[n]).is_some();
         assert!(held(&s, 0) && s.held(lease.token + 1, ids[0]).is_none());
         let mut budget = Budget::ONE_CALL;
-        let handle = s.held(lease.token, ids[0]).unwrap();
-        assert_eq!(s.ack_within(handle, &mut budget), Ok(Some(3)));
+        assert_eq!(s.ack_held(lease.token, ids[0], &mut budget), Some(Some(3)));
+        assert_eq!(s.ack_held(lease.token, ids[0], &mut budget), None);
         assert!(!held(&s, 0) && held(&s, 1));
         s.start(START + 49);
         assert_eq!(s.extend_batch(lease.token, 10), Some(START + 59));
@@ -385,8 +418,7 @@ mod tests {
         let (leased, ids) = lease(&mut s, START, 2_000, 50);
         let mut budget = Budget::ONE_CALL;
         for &id in &ids[1..] {
-            let handle = s.held(leased.token, id).unwrap();
-            assert!(s.ack_within(handle, &mut budget).is_ok());
+            assert!(s.ack_held(leased.token, id, &mut budget).is_some());
         }
         s.start(START + 50);
         assert_eq!((s.counts().expired, s.counts().leased), (1, 0));

@@ -57,19 +57,7 @@ impl<P> Scheduler<P> {
     /// Queues a message that is new and for which there is room.
     #[inline]
     pub fn put_new(&mut self, put: &Put<'_>, payload: P) -> Placed {
-        Placed { id: self.enter(put, Some(payload)), known: false }
-    }
-
-    #[inline]
-    pub fn ack_within(
-        &mut self,
-        handle: Handle,
-        budget: &mut Budget,
-    ) -> Result<Option<P>, LeaseLost> {
-        let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.stats.acks += 1;
-        Ok(self.settle(at, budget))
+        Placed { id: self.enter_at_once(put, Some(payload)), known: false }
     }
 
     pub fn nack_within(

@@ -100,6 +100,7 @@ impl<P> Scheduler<P> {
         match kind {
             Kind::Keyed => self.keyed.peek(valid),
             Kind::Unkeyed => self.unkeyed.peek(valid),
+            Kind::Any if self.unkeyed.len() == 0 => self.keyed.peek(valid),
             Kind::Any => match (self.keyed.peek(valid), self.unkeyed.peek(valid)) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),

@@ -5,9 +5,7 @@
 //! and behind them those that wait. An edge is granted once and leaves once, so a call costs O(its
 //! keys), amortised, however long a lane is.
 
-use std::collections::VecDeque;
-
-use hashbrown::HashTable;
+use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::key::{Key, KeyRef};
 use crate::queue::slab::{Record, Slab, NONE};
@@ -126,9 +124,11 @@ pub struct Lanes {
     table: HashTable<u32>,
     /// Lanes with successors that one call could not ready (clause 21).
     unfinished: Vec<u32>,
-    /// Lanes that were idle lately, the oldest first. They stay, for most keys come again soon, and to
-    /// make a lane and to drop it costs as much as all the rest that a key costs.
-    recent: VecDeque<u32>,
+    /// Lanes that were idle lately, a ring in the order they fell idle in. They stay, for most keys come
+    /// again soon, and to make a lane and to drop it costs as much as all the rest that a key costs.
+    recent: Vec<u32>,
+    /// Where in the full ring the oldest is.
+    oldest: usize,
     pub paused: usize,
     /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
     warn_depth: u32,
@@ -207,8 +207,7 @@ impl Lanes {
     pub fn unlink(&mut self, first: u32, granted: &mut Vec<u32>, budget: &mut u32) {
         let mut at = first;
         while at != NONE {
-            let edge = self.edges[at];
-            self.edges.remove(at);
+            let edge = self.edges.take(at, |edge| *edge);
             let number = edge.lane();
             let lane = &mut self.lanes[number];
             if edge.prev == NONE {
@@ -231,7 +230,9 @@ impl Lanes {
                 lane.warned = 0;
             }
             if lane.depth == 0 {
-                self.drop_if_idle(number);
+                if lane.falls_idle() {
+                    self.keep(number);
+                }
             } else if lane.first_waiting != NONE {
                 self.grant(number, granted, budget);
             }
@@ -288,15 +289,18 @@ impl Lanes {
     #[inline]
     fn find_or_make(&mut self, key: KeyRef<'_>) -> u32 {
         let lanes = &self.lanes;
-        if let Some(&number) = self.table.find(spread(key.hash as u32), |&n| lanes[n].is(key)) {
-            return number;
+        let is = |&n: &u32| lanes[n].is(key);
+        // Looked for once, found or not.
+        match self.table.entry(spread(key.hash as u32), is, |&n| spread(lanes[n].hash)) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(place) => {
+                let number = self.lanes.place();
+                self.lanes[number].begin(key);
+                assert!(number <= LANE, "a queue holds fewer than 2^30 live keys");
+                place.insert(number);
+                number
+            }
         }
-        let lane = Lane { key: Key::new(key.bytes), hash: key.hash as u32, ..Lane::default() };
-        let number = self.lanes.insert(lane);
-        assert!(number <= LANE, "a queue holds fewer than 2^30 live keys");
-        let lanes = &self.lanes;
-        self.table.insert_unique(spread(key.hash as u32), number, |&n| spread(lanes[n].hash));
-        number
     }
 
     pub fn find(&self, key: KeyRef<'_>) -> Option<u32> {
@@ -305,20 +309,23 @@ impl Lanes {
 
     /// A lane without messages goes, unless it is paused (clause 22), about to be looked at, or one of
     /// the last that were idle.
-    #[inline]
     fn drop_if_idle(&mut self, number: u32) {
-        let lane = &mut self.lanes[number];
-        lane.warned = 0;
-        if lane.kept || lane.paused || lane.unfinished {
-            return;
+        if self.lanes[number].falls_idle() {
+            self.keep(number);
         }
+    }
+
+    /// Keeps a lane that fell idle, for the one that did so first of those kept; or drops it.
+    #[inline]
+    fn keep(&mut self, number: u32) {
         if self.lanes.segments() > RECENT_SEGMENTS {
             return self.drop_lane(number);
         }
-        self.lanes[number].kept = true;
-        self.recent.push_back(number);
-        if self.recent.len() > RECENT {
-            let oldest = self.recent.pop_front().expect("more than a thousand");
+        if self.recent.len() < RECENT {
+            self.recent.push(number);
+        } else {
+            let oldest = std::mem::replace(&mut self.recent[self.oldest], number);
+            self.oldest = (self.oldest + 1) % RECENT;
             let lane = &mut self.lanes[oldest];
             lane.kept = false;
             if lane.depth == 0 && !lane.paused && !lane.unfinished {
@@ -457,7 +464,7 @@ impl Lanes {
 }
 
 /// The keys of a message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeysOf<'a> {
     lanes: &'a Lanes,
     at: u32,
@@ -478,13 +485,35 @@ impl<'a> Iterator for KeysOf<'a> {
 }
 
 impl Lane {
+    /// It has no messages any more. Whether it was not kept for another reason, and is from now on as one
+    /// that was idle lately.
+    #[inline]
+    fn falls_idle(&mut self) -> bool {
+        self.warned = 0;
+        let stays = self.kept | self.paused | self.unfinished;
+        self.kept |= !stays;
+        !stays
+    }
+
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
     }
 
+    /// A record that was another lane's, or nobody's. It is written where it lies: made elsewhere and
+    /// moved, it would be read again before its parts are out of the processor's hands.
+    #[inline]
+    fn begin(&mut self, key: KeyRef<'_>) {
+        self.key.set(key.bytes);
+        let Lane { key: _, hash, head, tail, first_waiting, active, depth, .. } = self;
+        (*hash, *head, *tail, *first_waiting) = (key.hash as u32, NONE, NONE, NONE);
+        (*active, *depth) = (0, 0);
+        let Lane { shared, paused, unfinished, kept, warned, .. } = self;
+        (*shared, *paused, *unfinished, *kept, *warned) = (false, false, false, false, 0);
+    }
+
     #[inline]
     fn is(&self, key: KeyRef<'_>) -> bool {
-        self.hash == key.hash as u32 && self.key.as_bytes() == key.bytes
+        self.hash == key.hash as u32 && self.key == *key.bytes
     }
 }
 

@@ -115,8 +115,7 @@ impl<P> Scheduler<P> {
     /// Ends the lease of a message.
     #[inline]
     pub(super) fn end_lease(&mut self, place: u32) -> Lease {
-        let lease = self.leases[place];
-        self.leases.remove(place);
+        let lease = self.leases.take(place, |lease| *lease);
         if lease.batch != NONE {
             self.batches.left(lease.batch);
         }

@@ -101,17 +101,22 @@ pub(super) fn is_ready<P>(
     messages.get(ticket.message).is_some_and(|message| {
         message.state == Some(State::Ready)
             && message.flags & PARKED == 0
-            && sequence(messages, extras, ticket.message) == ticket.sequence
+            && sequence_of(message.id, message.extra, extras) == ticket.sequence
     })
 }
 
 #[inline]
 pub(super) fn sequence<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, at: u32) -> u64 {
     let message = &messages[at];
-    match message.extra {
-        NONE => message.id,
+    sequence_of(message.id, message.extra, extras)
+}
+
+#[inline]
+pub(super) fn sequence_of(id: u64, extra: u32, extras: &Slab<Extra>) -> u64 {
+    match extra {
+        NONE => id,
         extra => match extras[extra].sequence {
-            0 => message.id,
+            0 => id,
             sequence => sequence,
         },
     }

@@ -17,6 +17,7 @@
 mod barrier;
 pub mod batch;
 pub mod bytes;
+pub mod carry;
 pub mod dead;
 mod dedup;
 mod due;

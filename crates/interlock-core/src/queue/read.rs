@@ -2,7 +2,8 @@
 
 use crate::key::KeyRef;
 use crate::queue::dead::Dead;
-use crate::queue::message::{BARRIER, GATED, PARKED};
+use crate::queue::lane::KeysOf;
+use crate::queue::message::{sequence_of, BARRIER, GATED, PARKED};
 use crate::queue::scheduler::{Grant, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::types::{Explained, RetryPart, State, Stats, Time};
@@ -102,30 +103,14 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// How many keys a message that was handed out holds exclusively, and how many shared.
+    /// What is told of a message that was handed out: its sequence, its payload, and its keys, the
+    /// exclusive ones first, each with whether it is shared.
     #[inline]
-    pub fn key_counts(&self, grant: &Grant) -> (usize, usize) {
-        let mut counts = (0, 0);
-        for (_, edge) in self.lanes.edges_of(self.messages[grant.message].first_edge) {
-            if edge.shared() {
-                counts.1 += 1;
-            } else {
-                counts.0 += 1;
-            }
-        }
-        counts
-    }
-
-    /// The keys of a message that was handed out, exclusive ones first.
-    #[inline]
-    pub fn keys_granted(&self, grant: &Grant) -> impl Iterator<Item = &[u8]> {
-        self.lanes.keys_of(self.messages[grant.message].first_edge).map(|(key, _)| key.as_bytes())
-    }
-
-    /// The sequence of a message that was handed out.
-    #[inline]
-    pub fn sequence_granted(&self, grant: &Grant) -> u64 {
-        self.sequence(grant.message)
+    pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>) {
+        let message = &self.messages[grant.message];
+        let payload = message.payload.as_ref().expect("a leased message has its payload");
+        let sequence = sequence_of(message.id, message.extra, &self.extras);
+        (sequence, payload, self.lanes.keys_of(message.first_edge))
     }
 
     /// Some unsettled messages, in no order: those from the place `from` on, about `count`, and the place

@@ -100,6 +100,14 @@ impl Ready {
         }
     }
 
+    /// Takes out the ticket that was pushed last, fresh and at no priority. A stale entry would do for a
+    /// message that is gone, but not for one that will be ready again at the same place.
+    pub fn take_back(&mut self, ticket: Ticket) {
+        let last = self.fresh.pop_back();
+        debug_assert_eq!(last, Some((ticket.sequence, ticket.message)));
+        self.live -= 1;
+    }
+
     /// A ready message was cancelled: its entry is stale from now on. Sweeps when most are.
     pub fn cancelled(&mut self, valid: impl Fn(&Ticket) -> bool) {
         self.live -= 1;

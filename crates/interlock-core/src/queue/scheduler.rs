@@ -32,6 +32,7 @@
 //! | `lease` | what a consumer says of a lease: ack, nack, reject, release, extend |
 //! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | what falls due |
+//! | `carry` | what is given of another queue that it replaces |
 //! | `look_up` | what can be asked without a change |
 //! | `dump`, `restore` | the whole of it as bytes, and back |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
@@ -334,6 +335,12 @@ impl<P> Scheduler<P> {
     /// Gives a message its id and, unless it is delayed, its place.
     #[inline]
     pub(super) fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
+        self.enter_at_once(put, payload)
+    }
+
+    /// The same, for whoever calls it in a loop.
+    #[inline(always)]
+    pub(super) fn enter_at_once(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
         let id = self.draw();
         self.stats.puts += 1;
         self.stats.unsettled += 1;
@@ -400,7 +407,7 @@ impl<P> Scheduler<P> {
         keys: &[KeyRef<'_>],
         shared: &[KeyRef<'_>],
     ) {
-        let flags = self.messages[message].flags;
+        let Message { id, flags, .. } = self.messages[message];
         if flags & BARRIER != 0 {
             let ready = self.barriers.place_barrier(message, sequence);
             return self.placed(message, sequence, u32::from(!ready));
@@ -412,10 +419,12 @@ impl<P> Scheduler<P> {
         for &key in shared {
             self.lanes.link(message, key, true, &mut chain);
         }
-        self.messages[message].first_edge = chain.first;
+        let gated = self.barriers.place(message, id);
+        let record = &mut self.messages[message];
+        record.first_edge = chain.first;
         let mut blocked = chain.blocked;
-        if self.barriers.place(message, self.messages[message].id) {
-            self.messages[message].flags |= GATED;
+        if gated {
+            record.flags |= GATED;
             blocked += 1;
         }
         self.placed(message, sequence, blocked);

@@ -1,6 +1,6 @@
 //! Settlement: a message leaves its lanes, and what it held up is readied (clauses 3, 14, 21).
 
-use crate::queue::message::{Message, BARRIER, GATED, KEYED};
+use crate::queue::message::{sequence_of, Message, BARRIER, GATED, KEYED};
 use crate::queue::ready::Ticket;
 use crate::queue::scheduler::{Budget, Scheduler};
 use crate::queue::slab::NONE;
@@ -13,17 +13,19 @@ impl<P> Scheduler<P> {
     /// Takes a message out of its lanes and of the queue; readies what it held up (clause 21).
     #[inline]
     pub(super) fn settle(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
-        let sequence = self.sequence(at);
-        let message = &mut self.messages[at];
-        let Message { id, first_edge, extra, state, flags, .. } = *message;
-        let payload = message.payload.take();
+        let mut payload = None;
+        let (id, first_edge, extra, state, flags) = self.messages.take(at, |message| {
+            payload = message.payload.take();
+            let Message { id, first_edge, extra, state, flags, .. } = *message;
+            (id, first_edge, extra, state, flags)
+        });
+        let sequence = sequence_of(id, extra, &self.extras);
         if let (Some(weigh), Some(payload)) = (self.weigh, &payload) {
             self.stats.bytes -= weigh(payload);
             if self.notes_ended {
                 self.ended.push(id);
             }
         }
-        self.messages.remove(at);
         let messages = &self.messages;
         self.index.remove(id, at, |place| messages[place].id);
         self.stats.unsettled -= 1;

@@ -19,6 +19,9 @@ const BITS: u32 = 8;
 const SEGMENT: usize = 1 << BITS;
 const MASK: u32 = SEGMENT as u32 - 1;
 
+/// Most places at hand.
+const HAND: usize = 256;
+
 #[derive(Debug)]
 pub struct Slab<T> {
     segments: Vec<Option<Box<[T; SEGMENT]>>>,
@@ -29,9 +32,10 @@ pub struct Slab<T> {
     vacant: Vec<u32>,
     /// Wholly free segments that are kept.
     spare: u32,
-    /// The place freed last, if it was not used since: still counted as used in its segment. A queue
-    /// that puts and settles in turn goes through it alone.
-    hand: u32,
+    /// Places freed last and not used since, the last one on top: still counted as used in their
+    /// segments. A queue that puts and settles in turn, singly or in batches, goes through these alone.
+    /// They are few beside the places in use, so that they keep few segments that nothing else keeps.
+    hand: Vec<u32>,
     len: usize,
 }
 
@@ -51,7 +55,7 @@ impl<T: Record> Slab<T> {
             open: Vec::new(),
             vacant: Vec::new(),
             spare: 0,
-            hand: NONE,
+            hand: Vec::new(),
             len: 0,
         }
     }
@@ -73,48 +77,69 @@ impl<T: Record> Slab<T> {
 
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
+        let at = self.place();
+        self[at] = value;
+        at
+    }
+
+    /// A place that is used from now on. What lies there is what `clear` left, or a default, with a link:
+    /// whoever takes it writes every field.
+    #[inline]
+    pub fn place(&mut self) -> u32 {
         self.len += 1;
-        match self.hand {
-            NONE => self.insert_anew(value),
-            at => {
-                self.hand = NONE;
-                self[at] = value;
-                at
-            }
+        match self.hand.pop() {
+            None => self.fresh(),
+            Some(at) => at,
         }
     }
 
-    fn insert_anew(&mut self, value: T) -> u32 {
+    fn fresh(&mut self) -> u32 {
         let number = match self.open.last() {
             Some(&number) => number,
             None => self.grow(),
         };
         let meta = &mut self.meta[number as usize];
         let at = meta.first_free;
-        if meta.free == SEGMENT as u32 {
-            self.spare -= 1;
-        }
+        self.spare -= u32::from(meta.free == SEGMENT as u32);
         meta.free -= 1;
         if meta.free == 0 {
             self.open.pop();
         }
         let segment = self.segments[number as usize].as_mut().expect("an open segment is there");
-        let place = &mut segment[(at & MASK) as usize];
-        meta.first_free = place.link();
-        *place = value;
+        meta.first_free = segment[(at & MASK) as usize].link();
         at
     }
 
     /// Frees a place.
     #[inline]
     pub fn remove(&mut self, at: u32) {
+        self.take(at, |_| ());
+    }
+
+    /// The same, and what `look` sees in the record before it is cleared: a place is looked up once.
+    #[inline(always)]
+    pub fn take<R>(&mut self, at: u32, look: impl FnOnce(&mut T) -> R) -> R {
         self.len -= 1;
-        self[at].clear();
-        if self.hand == NONE {
-            self.hand = at;
+        let number = at >> BITS;
+        let segment = self.segments[number as usize].as_mut().expect("a used place");
+        let place = &mut segment[(at & MASK) as usize];
+        let seen = look(place);
+        place.clear();
+        if self.hand.len() < HAND && self.hand.len() * 4 <= self.len {
+            self.hand.push(at);
         } else {
-            self.set_free(at);
+            self.put_down(at);
         }
+        seen
+    }
+
+    /// Frees a place, and the older half of those at hand, which are too many.
+    #[inline(never)]
+    fn put_down(&mut self, at: u32) {
+        let mut hand = std::mem::take(&mut self.hand);
+        hand.drain(..hand.len().div_ceil(2)).for_each(|at| self.set_free(at));
+        self.hand = hand;
+        self.set_free(at);
     }
 
     fn set_free(&mut self, at: u32) {
@@ -263,5 +288,19 @@ mod tests {
         let kept = slab.segments.iter().flatten().count();
         assert!(kept <= 2, "{kept} segments");
         assert_eq!((slab.segments(), slab.open.len()), (kept, kept));
+    }
+
+    #[test]
+    fn the_places_at_hand_are_few_beside_those_in_use() {
+        let mut slab = Slab::new();
+        let mut held: Vec<u32> = (0..20_000).map(|n| slab.insert(Number(n, 0))).collect();
+        let mut rng = fastrand::Rng::with_seed(9);
+        while !held.is_empty() {
+            let at = held.swap_remove(rng.usize(..held.len()));
+            slab.remove(at);
+            let most = HAND.min(held.len() / 4 + 1);
+            assert!(slab.hand.len() <= most, "{} of {}", slab.hand.len(), held.len());
+        }
+        assert!(slab.len() == 0 && slab.segments() <= 2, "{} segments", slab.segments());
     }
 }

@@ -127,6 +127,20 @@ pub enum State {
     Held,
 }
 
+impl State {
+    /// The state's name wherever it is told: to Python, on the wire, in the docs.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Delayed => "delayed",
+            State::Waiting => "waiting",
+            State::Ready => "ready",
+            State::Leased => "leased",
+            State::BackingOff => "backing_off",
+            State::Held => "held",
+        }
+    }
+}
+
 /// Counts of now (the first nine) and since the queue was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

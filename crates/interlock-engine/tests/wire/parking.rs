@@ -144,6 +144,31 @@ fn a_result_is_waited_for() {
 }
 
 #[test]
+fn the_end_of_a_message_and_of_all_is_waited_for() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.parks("join 500", Some(1)), Some(Ok(vec!["0".into(), "".into()])));
+    let ids = bench.call("put - 0 0 one 0 0 0 two 0 0 1 ATTEMPTS 1");
+    assert_eq!(bench.call("join 500"), ["2", ""], "without a ticket nobody waits");
+    bench.park(&format!("join 500 {}", ids[0]), 1);
+    bench.park("join 500", 2);
+    bench.park(&format!("join 500 {}", ids[2]), 3);
+    let lease = bench.call("lease a 0 0 2 100 any");
+    bench.call(&format!("settle a 0 ACK {} {}", lease[0], lease[4]));
+    let none = Ok(vec!["0".to_owned(), String::new()]);
+    assert_eq!(bench.answers(), [(1, none.clone())]);
+    assert_eq!(bench.call("join 0"), ["1", "100"]);
+    bench.tick(100);
+    assert_eq!(bench.answers(), [(3, none.clone()), (2, none)], "dead, as its lease ran out");
+    bench.call("put - 0 0 late 0 0 1 DELAY 900");
+    bench.park("join 300", 4);
+    bench.park("join 500", 5);
+    bench.engine.forget(5);
+    bench.tick(300);
+    assert_eq!(bench.answers(), [(4, Ok(vec!["1".to_owned(), "600".to_owned()]))]);
+    assert_eq!(bench.engine.next_due(), None, "nobody waits");
+}
+
+#[test]
 fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
     let mut bench = Bench::with(Settings { memory: 64 << 10, ..Settings::default() });
     let put = format!("put - 0 0 {} 0 0 0", "p".repeat(40 << 10));

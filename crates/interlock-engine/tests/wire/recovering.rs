@@ -195,6 +195,91 @@ fn a_reply_that_is_given_again_is_as_safe_as_the_first() {
     assert_eq!(call(&engine, "stats", "", START).unwrap()[1], "1");
 }
 
+/// Whoever reads is answered from memory, where a record may still be on its way to the disk.
+#[test]
+fn what_a_read_tells_is_on_disk_before_it_is_told() {
+    for (reads, text) in [("stats", ""), ("peek", "ID"), ("scan", "0 9"), ("configure", "")] {
+        let disk = Simulated::new(3);
+        let (durable, engine, _) = start(&disk).unwrap();
+        let put = || call(&engine, "put", "me 1 0 kept 0 0 0", START).unwrap();
+        let id = std::thread::scope(|scope| scope.spawn(put).join().unwrap()).swap_remove(0);
+        call(&engine, reads, &text.replace("ID", &id), START).unwrap();
+        durable.commit().unwrap();
+        let (_, engine, _) = start(&disk.restart()).unwrap();
+        assert_eq!(call(&engine, "stats", "", START).unwrap()[1], "1", "{reads}");
+    }
+}
+
+#[test]
+fn a_put_that_waited_is_not_made_while_the_disk_runs_short() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    call(&engine, "configure", "MAXSIZE 1", START).unwrap();
+    let id = call(&engine, "put", "- 0 0 first 0 0 0", START).unwrap().swap_remove(0);
+    let (mut out, mut served) = (Vec::new(), Vec::new());
+    let waits = ["", "0", "5000000", "second", "0", "0", "0"];
+    let mut ask = |now| {
+        engine.call(Function::Put, Some(KEY), &waits[..], now, Some(7), &mut out, &mut served)
+    };
+    assert_eq!(ask(START), Outcome::Parked);
+    disk.set_faults(Faults { capacity: Some(9_000), ..Faults::default() });
+    durable.journal().unwrap().prepare().unwrap_err();
+    let token = call(&engine, "lease", "me 1 0 1 500 any", START).unwrap().swap_remove(0);
+    call(&engine, "settle", &format!("me 2 ACK {token} {id}"), START).unwrap();
+    assert_eq!(call(&engine, "stats", "", START).unwrap()[1], "0", "it waits on");
+    let mut served = Vec::new();
+    engine.tick(START + 6_000_000, &mut served);
+    let reply = String::from_utf8(served.remove(0).reply).unwrap();
+    assert!(reply.starts_with("-MISCONF il1_put: the journal's disk is nearly full: "), "{reply}");
+    durable.commit().unwrap();
+}
+
+#[test]
+fn a_queue_does_not_become_durable_while_the_disk_runs_short() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    call(&engine, "configure", "DURABILITY none", START).unwrap();
+    call(&engine, "put", "- 0 0 first 1 0 0 a", START).unwrap();
+    disk.set_faults(Faults { capacity: Some(9_000), ..Faults::default() });
+    durable.journal().unwrap().prepare().unwrap_err();
+    let refused = call(&engine, "configure", "REPLACE DURABILITY always", START).unwrap_err();
+    assert!(
+        refused.starts_with("MISCONF il1_configure: the journal's disk is nearly"),
+        "{refused}"
+    );
+    assert_eq!(call(&engine, "configure", "", START).unwrap()[23], "none");
+    disk.set_faults(Faults::default());
+    assert!(durable.journal().unwrap().prepare().unwrap());
+    call(&engine, "configure", "REPLACE DURABILITY always", START).unwrap();
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_made_is_told_and_not_tried_again_at_once() {
+    let disk = Simulated::new(3);
+    let (durable, engine, _) = start(&disk).unwrap();
+    let payload = "x".repeat(3_000);
+    for _ in 0..4 {
+        call(&engine, "put", &format!("- 0 0 {payload} 0 0 0"), START).unwrap();
+        durable.commit().unwrap();
+    }
+    assert!(durable.journal().unwrap().has_old_segments());
+    let used: usize = disk.list().iter().map(|name| disk.content(name).len()).sum();
+    disk.set_faults(Faults { capacity: Some(used as u64 + 1_000), ..Faults::default() });
+    while durable.journal().unwrap().prepare().is_ok() {
+        call(&engine, "put", &format!("- 0 0 {payload} 0 0 0"), START).unwrap();
+        durable.commit().unwrap();
+    }
+    let tried = |tenths: u64| {
+        let before = disk.operations();
+        durable.upkeep(&engine, START + tenths * 100_000).unwrap_err();
+        disk.operations() - before
+    };
+    let first = tried(10);
+    assert_eq!(tried(11), 0, "operations of the disk a tenth of a second later");
+    let tick = tried(21);
+    assert!(first > tick && tried(120) > tick, "it is tried at first, and ten seconds later");
+}
+
 #[test]
 fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
     let disk = Simulated::new(3);
@@ -212,7 +297,7 @@ fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
     assert_eq!(acked, ["ACKED"]);
     durable.commit().unwrap();
     disk.set_faults(Faults::default());
-    assert_eq!(durable.upkeep(&engine, START + 1_000_000).unwrap(), None);
+    assert!(durable.upkeep(&engine, START + 1_000_000).unwrap().is_none());
     call(&engine, "put", "- 0 0 more 0 0 0", START).unwrap();
 }
 
@@ -238,7 +323,8 @@ fn a_function_that_is_not_known_is_refused() {
     drop(journal);
     let Err(error) = start(&disk) else { panic!("started") };
     let text =
-        "segment-00000000000000000001: record 1 cannot be replayed: no function has the number 200";
+        "segment-00000000000000000001: record 1 cannot be replayed: no function has the number 200; \
+         start the version that wrote it, or restore the folder from a copy";
     assert_eq!(error.to_string(), text);
 }
 

@@ -122,6 +122,19 @@ fn schedule(rng: &mut fastrand::Rng) {
     assert_eq!(look(&again, now, &calls), look(&engine, now, &calls), "after {records:?}");
 }
 
+fn restored(rng: &mut fastrand::Rng) -> Vec<String> {
+    let mut args = vec![rng.u64(1..90).to_string()];
+    for _ in 0..rng.usize(1..4) {
+        let state = ["waiting", "held", "backing_off", "delayed", "dead"][rng.usize(..5)];
+        let (mark, time) = (rng.u8(..20), START + rng.u64(..200));
+        let message =
+            ["p 1 0 0 a", "p 1 1 0 a b", "p 0 0 1 PRIORITY 5", "p 0 1 2 a DEDUP d RESULT 60"];
+        let text = format!("m{mark} {state} 2 {time} e {}", message[rng.usize(..4)]);
+        args.extend(text.split(' ').map(str::to_owned));
+    }
+    args
+}
+
 pub fn random_call(
     rng: &mut fastrand::Rng,
     calls: &mut [u64; 4],
@@ -187,21 +200,25 @@ pub fn random_call(
             (Function::Next, args)
         }
         16 => (Function::Extend, vec![leased[0].0.clone(), "30".into()]),
-        17 => match rng.u8(..4) {
+        17 => match rng.u8(..6) {
             0 => (
                 Function::Configure,
                 words(["MAXSIZE 6", "REPLACE MAXSIZE 4 MAXDEAD 1", "REPLACE"][rng.usize(..3)]),
             ),
             1 => (Function::Pause, if rng.bool() { vec![] } else { words("a") }),
             2 => (Function::Resume, if rng.bool() { vec![] } else { words("a") }),
+            3 => (Function::Drop, if rng.bool() { vec![] } else { words("FORCE") }),
+            4 => (Function::Restore, restored(rng)),
             _ => (if rng.bool() { Function::Seal } else { Function::Reopen }, vec![]),
         },
-        18 => match rng.u8(..3) {
+        18 => match rng.u8(..5) {
             0 => (
                 Function::Revoke,
                 vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()],
             ),
             1 => (Function::Cancel, vec![id]),
+            2 => (Function::Revoke, vec![id, "retry".into(), leased[0].0.clone()]),
+            3 => (Function::Join, if rng.bool() { vec![wait] } else { vec![wait, id] }),
             _ => (Function::Requeue, vec![id]),
         },
         _ => match rng.u8(..6) {

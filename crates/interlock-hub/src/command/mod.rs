@@ -75,7 +75,7 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
 
 pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
     let name = &arguments[0];
-    let command = all().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()));
+    let command = all().find(|command| is_called(name, command.name.as_bytes()));
     let command = command.ok_or(Unknown::Command)?;
     match arguments.get(1) {
         Some(sub) if !command.subcommands.is_empty() => {
@@ -85,6 +85,14 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
         }
         _ => Ok(command),
     }
+}
+
+/// Whether it is this name, in whatever case. Of names of one length most differ in their last letter, and
+/// those of the functions begin alike.
+#[inline]
+fn is_called(name: &[u8], known: &[u8]) -> bool {
+    let last = |name: &[u8]| name.last().map(|byte| byte | 0x20);
+    name.len() == known.len() && last(name) == last(known) && name.eq_ignore_ascii_case(known)
 }
 
 /// A browser was made to talk to the hub: as in Redis, its first line must not become a command.
@@ -108,7 +116,7 @@ impl Command {
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
         // The container's name comes first, and `|`.
         let first = self.name.len() + 1;
-        let own = |sub: &&Command| name.eq_ignore_ascii_case(&sub.name.as_bytes()[first..]);
+        let own = |sub: &&Command| is_called(name, &sub.name.as_bytes()[first..]);
         self.subcommands.iter().find(own)
     }
 

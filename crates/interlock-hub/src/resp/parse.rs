@@ -147,21 +147,27 @@ impl Parser {
     /// Takes what is complete and short, as nearly all arguments are; it stops at what is not, or is
     /// wrong, for who looks closer.
     fn quickly(&mut self, buffer: &[u8], limits: &Limits) {
-        let (mut at, mut missing) = (self.at, self.missing);
+        let mut rest = buffer.get(self.at..).unwrap_or_default();
         let most = limits.bulk.min(STRICT_BULK as u64) as usize;
-        while missing > 0 {
-            let Some((head, length)) = buffer.get(at..).and_then(short) else { break };
-            let start = at + head;
-            if length > most || buffer.len() - start < length + 2 {
+        // Places first, as many as there may be: to append them singly is more work.
+        let from = self.ranges.len();
+        let places = (self.missing as usize).min(rest.len() / 6);
+        self.ranges.resize(from + places, (0, 0));
+        let mut taken = 0;
+        for place in &mut self.ranges[from..] {
+            let Some((head, length)) = short(rest) else { break };
+            if length > most || rest.len() < head + length + 2 {
                 break;
             }
-            self.ranges.push((start as u32, (start + length) as u32));
-            at = start + length + 2;
-            missing -= 1;
+            let start = buffer.len() - rest.len() + head;
+            *place = (start as u32, (start + length) as u32);
+            rest = &rest[head + length + 2..];
+            taken += 1;
         }
-        self.missing = missing;
-        if at > self.at {
-            self.step_to(at);
+        self.ranges.truncate(from + taken);
+        self.missing -= taken as u32;
+        if taken > 0 {
+            self.step_to(buffer.len() - rest.len());
         }
     }
 
@@ -253,6 +259,11 @@ impl<'a> Arguments<'a> {
         Some(&self.bytes[start as usize..end as usize])
     }
 
+    /// Those behind the first so many, as all there are.
+    pub fn behind(self, count: usize) -> Arguments<'a> {
+        Arguments { ranges: self.ranges.get(count..).unwrap_or_default(), ..self }
+    }
+
     /// From the argument with this index on.
     pub fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> {
         let ranges = self.ranges.get(index..).unwrap_or_default();
@@ -263,6 +274,7 @@ impl<'a> Arguments<'a> {
 impl Index<usize> for Arguments<'_> {
     type Output = [u8];
 
+    #[inline]
     fn index(&self, index: usize) -> &[u8] {
         let (start, end) = self.ranges[index];
         &self.bytes[start as usize..end as usize]
@@ -272,23 +284,25 @@ impl Index<usize> for Arguments<'_> {
 /// The line before an argument of less than 1,000 bytes: its length with its end, and the argument's.
 #[inline]
 fn short(bytes: &[u8]) -> Option<(usize, usize)> {
-    let line: &[u8; 6] = bytes.first_chunk()?;
-    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
-    let (first, second) = (digit(line[1]), digit(line[2]));
-    if line[0] != b'$' || first > 9 {
-        return None;
+    let line: &[u8; 4] = bytes.first_chunk()?;
+    // The first four bytes as a word, the first of them lowest. What is left of it without the `$`, the
+    // `\r` and the upper half of the digits is the digits, if all was as it must be.
+    let word = u32::from_le_bytes(*line);
+    let one = ((word & 0x00FF_FFFF) ^ u32::from_le_bytes(*b"$0\r\0")).rotate_right(8);
+    if one <= 9 {
+        return Some((4, one as usize));
     }
-    if line[2] == b'\r' {
-        return Some((4, first));
-    }
-    if first == 0 || second > 9 {
-        return None;
-    }
-    if line[3] == b'\r' {
+    let two = (word ^ u32::from_le_bytes(*b"$00\r")).rotate_right(8);
+    let (first, second) = ((two & 0xFF) as usize, (two >> 8) as usize);
+    if (1..=9).contains(&first) && second <= 9 {
         return Some((5, first * 10 + second));
     }
-    let third = digit(line[3]);
-    (third <= 9 && line[4] == b'\r').then_some((6, first * 100 + second * 10 + third))
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    let (first, second, third) = (digit(line[1]), digit(line[2]), digit(line[3]));
+    if line[0] != b'$' || !(1..=9).contains(&first) || second > 9 {
+        return None;
+    }
+    (third <= 9 && bytes.get(4) == Some(&b'\r')).then_some((6, first * 100 + second * 10 + third))
 }
 
 /// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
@@ -423,6 +437,24 @@ mod tests {
         }
         let (requests, _) = read(cases[1].0, &[]);
         assert_eq!(requests[3], [&b"ECHO"[..], b"aA\n", b"b c"]);
+    }
+
+    #[test]
+    fn the_line_before_a_short_argument_is_read_as_any_other() {
+        let bytes = b"$*0123456789:/ -\r\n\0\xff";
+        let picked = |n: usize| bytes[n % bytes.len()];
+        for n in 0..bytes.len().pow(4) {
+            let (a, b) = (bytes.len(), bytes.len() * bytes.len());
+            let line = [b'$', picked(n), picked(n / a), picked(n / b), picked(n / b / a), b'\n'];
+            for dollar in [true, n % 31 != 0] {
+                let line =
+                    if dollar { line } else { [b'*', line[1], line[2], line[3], line[4], b'\n'] };
+                let end = line.iter().position(|&byte| byte == b'\r').filter(|_| dollar);
+                let length = end.and_then(|end| integer(&line[1..end])).filter(|&n| n >= 0);
+                let expected = length.map(|length| (end.unwrap_or(0) + 2, length as usize));
+                assert_eq!(short(&line), expected, "{line:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::storage::{File, Fill, Storage};
@@ -21,7 +21,16 @@ pub struct Disk {
 impl Disk {
     /// The folder, made if it is not there, for its owner alone.
     pub fn open(folder: &Path) -> io::Result<Self> {
+        let fresh: Vec<&Path> = folder.ancestors().take_while(|path| !path.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // A folder whose own name is not on disk is gone after a crash, with all that is.
+        for path in fresh {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            // One that may be written and not read cannot be synced.
+            if let Ok(above) = fs::File::open(above.unwrap_or(Path::new("."))) {
+                above.sync_all()?;
+            }
+        }
         Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned() })
     }
 
@@ -94,6 +103,16 @@ impl Storage for Disk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.folder.join(name))
+    }
+
+    fn holds(&self, name: &str, file: &fs::File) -> bool {
+        let named = fs::metadata(self.folder.join(name));
+        match (named, file.metadata()) {
+            (Ok(named), Ok(open)) => (named.dev(), named.ino()) == (open.dev(), open.ino()),
+            (Err(error), _) => error.kind() != io::ErrorKind::NotFound,
+            // That it cannot be asked says nothing.
+            (_, Err(_)) => true,
+        }
     }
 
     fn describe(&self, name: &str) -> String {

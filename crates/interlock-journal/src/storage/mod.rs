@@ -40,6 +40,10 @@ pub trait Storage: Send + Sync + 'static {
 
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Whether a file that was made or opened here still has this name: what is written to one that was
+    /// removed is found by nobody.
+    fn holds(&self, name: &str, file: &Self::File) -> bool;
+
     /// A file's name as an operator would know it.
     fn describe(&self, name: &str) -> String;
 }
@@ -61,10 +65,10 @@ pub trait File: Send + Sync + 'static {
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
-/// The whole of a file.
-pub fn read_all(file: &impl File) -> io::Result<Vec<u8>> {
+/// The whole of a file, in the place of what is in `bytes`, whose memory is used again.
+pub fn read_all(file: &impl File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let length = usize::try_from(file.length()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let mut bytes = vec![0; length];
+    bytes.resize(length, 0);
     let mut at = 0;
     while at < length {
         match file.read(at as u64, &mut bytes[at..])? {
@@ -73,10 +77,17 @@ pub fn read_all(file: &impl File) -> io::Result<Vec<u8>> {
         }
     }
     bytes.truncate(at);
-    Ok(bytes)
+    Ok(())
 }
 
 /// Whether an error says that there is no room.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether a file that could not be made may be made later, with nothing to be mended by anybody: there
+/// is no room, or the process has no descriptor or memory left, as when too many have connected.
+pub fn may_pass(error: &io::Error) -> bool {
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    is_full(error) || error.raw_os_error().is_some_and(|code| short.contains(&code))
 }

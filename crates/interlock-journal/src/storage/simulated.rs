@@ -26,6 +26,8 @@ pub struct Faults {
     pub lies: bool,
     /// Bytes of all files together.
     pub capacity: Option<u64>,
+    /// No file can be made, with this error of the system.
+    pub no_files: Option<i32>,
 }
 
 /// A disk; clones are the same one.
@@ -269,6 +271,9 @@ impl Storage for Simulated {
     fn create(&self, name: &str, length: u64, _fill: Fill) -> io::Result<Open> {
         let last = self.operation()?;
         let mut disk = self.disk.lock();
+        if let Some(code) = disk.faults.no_files {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         if !disk.has_room(length) {
             return Err(full());
         }
@@ -307,6 +312,10 @@ impl Storage for Simulated {
         disk.removed.insert(name.into(), node);
         drop(disk);
         done(last)
+    }
+
+    fn holds(&self, name: &str, file: &Open) -> bool {
+        self.disk.lock().files.get(name).is_some_and(|node| Arc::ptr_eq(node, &file.node))
     }
 
     fn describe(&self, name: &str) -> String {

@@ -24,7 +24,7 @@ fn filled() -> (Simulated, Queues) {
         }
     }
     journal.close().unwrap();
-    assert_eq!(journal.accepts(false), Err(Refused::Closed));
+    assert_eq!(journal.accepts(None), Err(Refused::Closed));
     (disk, queues)
 }
 
@@ -129,7 +129,10 @@ fn a_later_version_is_refused_and_set_aside_whole() {
         content[8] = 2;
         disk.set_content(&name, &content);
         let error = refused(&disk);
-        assert!(error.to_string().contains("its version is 2; allowed: 1"), "{error}");
+        assert!(
+            error.to_string().contains("its version is 2; allowed: 1; start what wrote it"),
+            "{error}"
+        );
         let files = disk.list().len();
         let (_, report, found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();
         assert_eq!(found, Queues::default());
@@ -147,6 +150,24 @@ fn what_is_no_journal_is_refused() {
         b"a letter to a friend, of more than 64 bytes, at least so it seems",
     );
     assert!(refused(&disk).to_string().contains("it does not begin as one"));
+}
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let (disk, queues) = filled();
+    let others = ["notes.new", "segment-1", "segment-00000000000000000001.old", "snapshot-x.new"];
+    others.iter().for_each(|name| disk.set_content(name, b"a letter"));
+    for own in ["spare.new", "next.new", "snapshot-00000000000000000030.new"] {
+        disk.set_content(own, b"half of one");
+    }
+    let (_, _, found) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+    let mut left = disk.list();
+    left.retain(|name| name.ends_with(".new") || others.contains(&name.as_str()));
+    left.sort();
+    let mut others = others;
+    others.sort_unstable();
+    assert_eq!(left, others);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A full disk, and one that fails.
 
 use interlock_journal::storage::simulated::{Faults, Simulated};
-use interlock_journal::storage::Fill;
+use interlock_journal::storage::{Fill, Storage};
 use interlock_journal::{Durability, Journal, Refused, Repair, Settings};
 
 use crate::queues::{append, reopen, Queues};
@@ -9,10 +9,18 @@ use crate::queues::{append, reopen, Queues};
 const SETTINGS: Settings = Settings { segment: 1_000, fill: Fill::Written, longest: 999, salt: 5 };
 
 fn put(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), Refused> {
-    journal.accepts(true)?;
+    journal.accepts(Some(PUT))?;
+    settle(journal, queues, n)
+}
+
+/// What is taken as long as there is any room.
+fn settle(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), Refused> {
+    journal.accepts(None)?;
     let sequence = append(journal, queues, u32::from(n) % 2, &[n; 60])?;
     journal.commit(sequence, Durability::Always)
 }
+
+const PUT: u64 = 110;
 
 #[test]
 fn a_full_disk_refuses_and_goes_on_in_order_when_there_is_room() {
@@ -21,7 +29,7 @@ fn a_full_disk_refuses_and_goes_on_in_order_when_there_is_room() {
     disk.set_faults(Faults { capacity: Some(2_500), ..Faults::default() });
     let mut answered = 0;
     let refused = (0..).find_map(|n| {
-        let result = put(&journal, &mut queues, n);
+        let result = settle(&journal, &mut queues, n);
         answered += u32::from(result.is_ok());
         result.err()
     });
@@ -30,7 +38,7 @@ fn a_full_disk_refuses_and_goes_on_in_order_when_there_is_room() {
     // What was refused after it was made waits; nothing else is taken.
     let waiting = journal.last();
     assert!(journal.durable() < waiting);
-    assert!(matches!(put(&journal, &mut queues, 1), Err(Refused::Full(_))));
+    assert!(matches!(settle(&journal, &mut queues, 1), Err(Refused::Full(_))));
     assert!(matches!(journal.tick(), Err(Refused::Short(_) | Refused::Full(_))));
     assert_eq!(journal.last(), waiting);
     disk.set_faults(Faults::default());
@@ -48,13 +56,13 @@ fn where_the_next_segment_has_no_room_what_makes_a_queue_smaller_is_still_taken(
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
     assert!(matches!(journal.prepare(), Err(Refused::Short(_))));
-    assert!(matches!(journal.accepts(true), Err(Refused::Short(_))));
-    journal.accepts(false).unwrap();
+    assert!(matches!(journal.accepts(Some(1)), Err(Refused::Short(_))));
+    journal.accepts(None).unwrap();
     let sequence = append(&journal, &mut queues, 0, b"an ack").unwrap();
     journal.commit(sequence, Durability::Always).unwrap();
     disk.set_faults(Faults::default());
     assert!(journal.prepare().unwrap());
-    journal.accepts(true).unwrap();
+    journal.accepts(Some(1)).unwrap();
     assert!(!journal.prepare().unwrap(), "there is one");
 }
 
@@ -112,4 +120,157 @@ fn a_record_that_is_too_long_is_refused_and_one_longer_than_a_segment_is_not() {
     drop(journal);
     let (_, _, found) = reopen(disk, settings, Repair::Refuse).unwrap();
     assert_eq!(found, queues);
+}
+
+#[test]
+fn a_call_that_was_made_while_the_disk_filled_up_is_recorded_once_there_is_room() {
+    let disk = Simulated::new(1);
+    let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
+    let refused = (0..).find_map(|n| settle(&journal, &mut queues, n).err());
+    assert!(matches!(refused, Some(Refused::Full(_))), "{refused:?}");
+    // Another thread had asked before that, and made its call: without its record, what is recorded
+    // later would be replayed upon another state.
+    append(&journal, &mut queues, 1, b"made meanwhile").unwrap();
+    disk.set_faults(Faults::default());
+    journal.tick().unwrap();
+    drop(journal);
+    let (_, _, found) = reopen(disk.restart(), SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+}
+
+#[test]
+fn a_spare_segment_that_is_too_small_gives_its_room_to_the_one_that_is_needed() {
+    let disk = Simulated::new(1);
+    let settings = Settings { longest: 5_000, ..SETTINGS };
+    let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
+    assert!(journal.prepare().unwrap());
+    disk.set_faults(Faults { capacity: Some(2_600), ..Faults::default() });
+    let sequence = append(&journal, &mut queues, 0, &[1; 1_400]).unwrap();
+    journal.commit(sequence, Durability::Always).unwrap();
+    assert_eq!(disk.list(), ["segment-00000000000000000001", "segment-00000000000000000002"]);
+}
+
+#[test]
+fn where_there_is_no_room_for_a_segment_it_starts_with_a_shorter_one() {
+    let disk = Simulated::new(1);
+    let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    for n in 0..5 {
+        put(&journal, &mut queues, n).unwrap();
+    }
+    drop(journal);
+    disk.set_faults(Faults { capacity: Some(1_300), ..Faults::default() });
+    let (journal, _, mut found) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+    let sequence = append(&journal, &mut found, 0, b"an ack").unwrap();
+    journal.commit(sequence, Durability::Always).unwrap();
+    drop(journal);
+    let (_, _, again) = reopen(disk.restart(), SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(again, found);
+}
+
+#[test]
+fn puts_that_nobody_makes_room_for_leave_some_to_settlements() {
+    for most in 1..12 {
+        let disk = Simulated::new(1);
+        let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+        disk.set_faults(Faults { capacity: Some(2_500), ..Faults::default() });
+        // Several calls before each commit, as many connections make them.
+        let refused = 'all: loop {
+            for n in 0..most {
+                if let Err(refused) = journal.accepts(Some(PUT)) {
+                    break 'all refused;
+                }
+                append(&journal, &mut queues, 1, &[n; 60]).unwrap();
+            }
+            journal.commit(journal.last(), Durability::Always).unwrap();
+        };
+        assert!(matches!(refused, Refused::Short(_)), "{refused:?}");
+        assert!(refused.to_string().starts_with("the journal's disk is nearly full: spare.new: "));
+        journal.commit(journal.last(), Durability::Always).unwrap();
+        for n in 0..2 {
+            settle(&journal, &mut queues, n).unwrap();
+        }
+        drop(journal);
+        let (_, _, found) = reopen(disk.restart(), SETTINGS, Repair::Refuse).unwrap();
+        assert_eq!(found, queues);
+    }
+}
+
+#[test]
+fn where_calls_are_faster_than_the_next_segment_is_made_they_make_it() {
+    let disk = Simulated::new(1);
+    let settings = Settings { longest: 9_000, ..SETTINGS };
+    let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
+    for n in 0..100 {
+        put(&journal, &mut queues, n).unwrap();
+    }
+    // One that is longer than a segment has one made for it, or is refused alone.
+    journal.accepts(Some(5_100)).unwrap();
+    let last = append(&journal, &mut queues, 1, &[7; 5_000]).unwrap();
+    journal.commit(last, Durability::Always).unwrap();
+    let used: usize = disk.list().iter().map(|name| disk.content(name).len()).sum();
+    disk.set_faults(Faults { capacity: Some(used as u64 + 2_000), ..Faults::default() });
+    assert!(matches!(journal.accepts(Some(5_100)), Err(Refused::Short(_))));
+    put(&journal, &mut queues, 3).unwrap();
+    drop(journal);
+    let (_, _, found) = reopen(disk.restart(), settings, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+}
+
+#[test]
+fn a_process_without_descriptors_goes_on_when_it_has_some_again() {
+    let disk = Simulated::new(1);
+    let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    disk.set_faults(Faults { no_files: Some(24), ..Faults::default() });
+    let refused = (0..).find_map(|n| settle(&journal, &mut queues, n).err()).unwrap();
+    let text = refused.to_string();
+    assert!(text.starts_with("the journal cannot make its next segment: "), "{text}");
+    assert!(matches!(refused, Refused::Full(_)), "{refused:?}");
+    disk.set_faults(Faults::default());
+    journal.tick().unwrap();
+    settle(&journal, &mut queues, 1).unwrap();
+    drop(journal);
+    let (_, _, found) = reopen(disk.restart(), SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+}
+
+#[test]
+fn what_is_written_to_a_segment_that_was_removed_or_replaced_is_not_called_durable() {
+    for replaced in [false, true] {
+        let disk = Simulated::new(1);
+        let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+        put(&journal, &mut queues, 1).unwrap();
+        journal.tick().unwrap();
+        let name = "segment-00000000000000000001";
+        match replaced {
+            true => disk.set_content(name, &disk.content(name)),
+            false => disk.remove(name).unwrap(),
+        }
+        let failed = journal.tick().unwrap_err();
+        let text = "the journal failed: segment-00000000000000000001: it was removed or moved";
+        assert!(failed.to_string().starts_with(text), "{failed}");
+        assert_eq!(put(&journal, &mut queues, 2), Err(failed));
+    }
+}
+
+#[test]
+fn what_is_taken_while_room_runs_short_is_on_disk_within_a_second_too() {
+    let disk = Simulated::new(1);
+    let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
+    disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
+    assert!(matches!(journal.prepare(), Err(Refused::Short(_))));
+    let last = append(&journal, &mut queues, 0, b"an ack").unwrap();
+    journal.commit(last, Durability::EverySecond).unwrap();
+    assert!(journal.durable() < last);
+    assert!(matches!(journal.tick(), Err(Refused::Short(_))));
+    assert_eq!(journal.durable(), last);
+}
+
+#[test]
+fn a_put_longer_than_a_record_may_be_is_refused_before_it_is_made() {
+    let disk = Simulated::new(1);
+    let (journal, _, _) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
+    assert_eq!(journal.accepts(Some(1_000)), Err(Refused::TooLong(1_000, 999)));
+    journal.accepts(Some(PUT)).unwrap();
 }

@@ -10,6 +10,7 @@ import argparse
 from interlock.cli.queue import (
     barrier,
     dead,
+    dropping,
     explaining,
     exporting,
     gates,
@@ -31,6 +32,7 @@ GROUPS = (
     dead,
     barrier,
     purging,
+    dropping,
     exporting,
     importing,
 )

@@ -73,6 +73,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
     """What `work` answers, or the exit code for what kept it from its end, which is told."""
     from interlock.engine.client import connect
     from interlock.engine.operating import Operator
+    from interlock.engine.refusals import ADVICE as HELP
     from interlock.engine.server import Server
     from interlock.errors import EngineUnavailable, InterlockError
 
@@ -95,8 +96,9 @@ def ask(given: argparse.Namespace, work: Work) -> int:
         print(f"interlock: {error}", file=sys.stderr)
         return BAD_INPUT
     except InterlockError as error:
-        failed(explained(str(error)))
-        if isinstance(error, EngineUnavailable):
+        said = explained(str(error))
+        failed(said)
+        if isinstance(error, EngineUnavailable) and not said.endswith(tuple(HELP.values())):
             failed(f"is it running there? {ALLOWED}")
         return BROKEN
 
@@ -138,15 +140,23 @@ def on_queue(given: argparse.Namespace, work: Work) -> int:
 
 def explained(error: str) -> str:
     """What the server said, and what to do about it where that is not plain."""
+    from interlock.engine.refusals import advised
+
     for part, advice in ADVICE.items():
         if part in error:
             return f"{error}; {advice}"
-    return error
+    return advised(error)
 
 
 def emit(record: object) -> None:
     """A line of JSON."""
-    print(json.dumps(record, ensure_ascii=False), flush=True)
+    print(json.dumps(record, ensure_ascii=escaped()), flush=True)
+
+
+def escaped() -> bool:
+    """Whether JSON must be ASCII here: what standard output cannot encode it would write as Python
+    does, which is no JSON."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
 
 
 def emit_all(records: Iterable[object]) -> None:
@@ -173,10 +183,6 @@ ALLOWED = (
     "redis://127.0.0.1:6379 for Redis"
 )
 ADVICE = {
-    "NOAUTH": "say who asks: redis://USER:PASSWORD@HOST:PORT",
-    "WRONGPASS": "say who asks: redis://USER:PASSWORD@HOST:PORT",
-    "NOPERM": "this user may not do that; ask as another one",
     "CERTIFICATE_VERIFY_FAILED": "name its authority: rediss://HOST:PORT?ca=FILE",
-    "unknown command 'FCALL'": "this server has no queues: Redis 7 has, and a hub of this release",
     "SEALED": "`interlock queue reopen` lets puts in again",
 }

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from interlock.cli.queue.show import as_json, from_json
-from interlock.engine.records import Letter, Stored
+from interlock.engine.records import Stored
 
 Line = dict[str, Any]
 
@@ -21,29 +21,33 @@ class BadFile(ValueError):
     """The file is not what `export` writes; says the line and what is wrong."""
 
 
-def head(queue: str, options: dict[str, str], counts: dict[str, int], left_out: int) -> Line:
-    """The first line."""
+def head(
+    queue: str,
+    options: dict[str, str],
+    counts: dict[str, int],
+    paused: set[bytes],
+    left_out: int,
+) -> Line:
+    """The first line. `paused` are keys."""
     return {
         "interlock": "queue",
         "format": FORMAT,
         "queue": queue,
         "options": {name.lower(): value for name, value in options.items()},
         "counts": counts,
+        "paused": [as_json(key) for key in sorted(paused)],
         "left_out": left_out,
     }
 
 
-def letter_line(letter: Letter) -> Line:
+def letter_line(letter: Stored) -> Line:
     """A dead letter."""
     return {
         "dead": letter.id,
-        "attempts": letter.attempts,
-        "time": letter.time,
+        "attempts": letter.attempt,
+        "time": letter.due,
         "error": letter.error,
-        "priority": letter.priority,
-        "keys": [as_json(key) for key in letter.keys],
-        "shared": [as_json(key) for key in letter.shared],
-        "payload": as_json(letter.payload),
+        **what_was_put(letter),
     }
 
 
@@ -56,6 +60,13 @@ def message_line(message: Stored) -> Line:
         "attempt": message.attempt,
         "due": message.due,
         "error": message.error,
+        **what_was_put(message),
+    }
+
+
+def what_was_put(message: Stored) -> Line:
+    """Of a message, or of a dead letter."""
+    return {
         "keys": [as_json(key) for key in message.keys],
         "shared": [as_json(key) for key in message.shared],
         "options": {name.lower(): as_json(value) for name, value in message.options.items()},
@@ -68,18 +79,28 @@ def end(messages: int, dead: int) -> Line:
     return {"end": True, "messages": messages, "dead": dead}
 
 
-def letter(line: Line) -> Letter:
+def letter(line: Line) -> Stored:
     """A dead letter from its line."""
-    return Letter(
+    options = options_of(line)
+    if "options" not in line and line.get("priority"):
+        options["PRIORITY"] = str(int(line["priority"])).encode()
+    return Stored(
         id=whole(line, "dead"),
-        attempts=whole(line, "attempts"),
-        time=whole(line, "time"),
-        error=str(line.get("error", "")),
-        priority=int(line.get("priority", 0)),
+        sequence=whole(line, "dead"),
+        attempt=whole(line, "attempts"),
         payload=from_json(line["payload"]),
         keys=tuple(map(from_json, line["keys"])),
         shared=tuple(map(from_json, line["shared"])),
+        options=options,
+        state="dead",
+        due=whole(line, "time"),
+        error=str(line.get("error", "")),
     )
+
+
+def options_of(line: Line) -> dict[str, bytes]:
+    """Those of the put; the first format had none of dead letters."""
+    return {name.upper(): from_json(value) for name, value in line.get("options", {}).items()}
 
 
 def message(line: Line) -> Stored:
@@ -92,7 +113,7 @@ def message(line: Line) -> Stored:
         payload=from_json(line["payload"]),
         keys=tuple(map(from_json, line["keys"])),
         shared=tuple(map(from_json, line["shared"])),
-        options={name.upper(): from_json(value) for name, value in line["options"].items()},
+        options=options_of(line),
         state=str(line["state"]),
         due=None if due is None else whole(line, "due"),
         error=str(line.get("error", "")),
@@ -107,7 +128,7 @@ def whole(line: Line, name: str) -> int:
     return value
 
 
-def read(file: TextIO) -> Iterator[Line | Letter | Stored]:
+def read(file: TextIO) -> Iterator[Line | Stored]:
     """The head, the dead letters and the messages. BadFile for what is none of these, and at the
     end for a file that was cut."""
     counted = {"messages": 0, "dead": 0}
@@ -138,9 +159,11 @@ def checked_head(line: Any) -> Line:
     """The first line, if it is one."""
     if not isinstance(line, dict) or line.get("interlock") != "queue":
         raise ValueError("no head; allowed: what `interlock queue export` wrote")
-    if line.get("format") != FORMAT:
-        raise ValueError(f"format is {line.get('format')!r}; this release reads {FORMAT}")
+    if line.get("format") not in (1, FORMAT):
+        raise ValueError(f"format is {line.get('format')!r}; this release reads 1 and {FORMAT}")
+    for key in line.get("paused", ()):
+        from_json(key)
     return line
 
 
-FORMAT = 1
+FORMAT = 2

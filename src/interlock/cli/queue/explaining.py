@@ -49,8 +49,10 @@ def _explain(operator: Operator, given: argparse.Namespace) -> int:
     for one in asked or [{"key": given.key.encode()}]:
         found = operator.explain(given.queue, limit=given.limit, **one)
         if found is None:
-            what = f"message {one['id']} is" if "id" in one else f"nothing on key {given.key!r} is"
-            failed(f"{what} waiting in {given.queue}: settled, or never there")
+            if "id" in one:
+                failed(f"message {one['id']} is not in {given.queue}: settled, or never there")
+            else:
+                failed(f"nothing on key {given.key!r} is waiting in {given.queue}")
             code = BROKEN
         elif given.json:
             emit({"queue": given.queue, **as_json(found, given)})

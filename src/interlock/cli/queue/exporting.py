@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
-from interlock.cli.queue.asking import BROKEN, count, declare, failed, on_queue
+from interlock.cli.queue.asking import BROKEN, count, declare, escaped, failed, on_queue
 from interlock.cli.queue.looking import place
 from interlock.cli.queue.show import command
 
@@ -53,7 +53,7 @@ def _export(operator: Operator, given: argparse.Namespace) -> int:
         still = []
         if not operator.stats(queue)["sealed"]:
             still.append("sealed")
-        if not operator.is_paused(queue):
+        if b"" not in operator.paused(queue):
             still.append("paused")
         if still:
             return failed(
@@ -96,14 +96,16 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
         else:
             messages.append(message)
     messages.sort(key=place)
-    letters = list(operator.dead_letters(queue))
+    letters = list(operator.dead(queue))
     counts = operator.stats(queue)
-    lines = [carried.head(queue, operator.options(queue), counts, leased)]
+    # Whether the queue itself is paused says nothing: it had to be.
+    paused = operator.paused(queue) - {b""}
+    lines = [carried.head(queue, operator.options(queue), counts, paused, leased)]
     lines += map(carried.letter_line, letters)
     lines += map(carried.message_line, messages)
     lines.append(carried.end(len(messages), len(letters)))
     for line in lines:
-        sys.stdout.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        sys.stdout.write(json.dumps(line, ensure_ascii=escaped(), separators=(",", ":")) + "\n")
     sys.stdout.flush()
     say(f"{count(len(messages), 'message')} and {count(len(letters), 'dead letter')} of {queue} "
         "exported")  # fmt: skip
@@ -114,7 +116,7 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
         )
         return BROKEN
     if given.move:
-        say(f"when they are imported: {command(given, 'purge', queue, '--yes')}")
+        say(f"when they are imported: {command(given, 'drop', queue, '--force', '--yes')}")
     return 0
 
 

@@ -1,32 +1,28 @@
-"""`interlock queue import`: puts what `export` wrote, in its order.
+"""`interlock queue import`: restores what `export` wrote, in its order.
 
-It may be repeated. Each message carries a dedup string, its own or one made of its old queue and
-id, so that what is there already is not put twice. What a put cannot say is carried as near as can
-be:
-
-- attempts that were made are taken off those that its policy gives, and its backoff begins as late;
-- a held message is tried once more, and held again if that fails, whatever its policy says;
-- what backs off is ready at once, in its place;
-- a dead letter is put, leased and rejected. So those need a queue that is empty and that nobody
-  serves.
+It may be repeated. Each message and each dead letter has a mark, made of its old queue and id, that
+the server knows for a day: what is there already, or was handled meanwhile, is not put again. What
+is restored stands as it stood: attempts, errors, ends of delays and backoffs, holds, dead letters.
+Pauses of keys and the declaration come first, so that nothing is handed out that was not before.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.cli.flags import Flag
 from interlock.cli.queue.asking import BAD_INPUT, ask, count, declare, emit, failed
-from interlock.errors import Full, InterlockError
+from interlock.cli.queue.show import from_json
+from interlock.errors import Full, InterlockError, OptionsMismatch
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator, Word
-    from interlock.engine.records import Letter, Stored
+    from interlock.engine.records import Stored
 
 SKIP_DEAD = Flag("--skip-dead", "leave out the dead letters")
 FILE = Flag("--file", "read this file instead of standard input", "FILE")
@@ -40,13 +36,14 @@ def add_to(commands: Any) -> None:
         run,
         "put what `export` wrote, from standard input",
         (FILE, SKIP_DEAD),
-        about="Keeps the order. It may be repeated after it broke off: what is there already "
-        "is not put again. Dead letters need a queue that is empty and that no worker serves.",
+        about="Keeps the order, and what had become of each message. It may be repeated after it "
+        "broke off: what is there already is not put again. A sealed queue is imported into all "
+        "the same.",
     )
 
 
 def run(given: argparse.Namespace) -> int:
-    """Read and put."""
+    """Read and restore."""
     if given.file is None:
         if sys.stdin.isatty():
             given.fail("what export wrote is read from standard input, or from --file FILE")
@@ -61,53 +58,55 @@ def run(given: argparse.Namespace) -> int:
 
 def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     from interlock.cli.queue import carried
-    from interlock.engine.records import Letter, Stored
+    from interlock.engine.records import Stored
 
     # A file that was cut or changed is refused before anything is put.
     head, *rest = carried.read(file)
     assert isinstance(head, dict)
-    letters = [one for one in rest if isinstance(one, Letter)]
-    messages = [one for one in rest if isinstance(one, Stored)]
-    source, options = str(head["queue"]), dict(head["options"])
-    buried, code = 0, 0
-    if letters and not given.skip_dead:
-        buried, code = Burial(operator, given.queue).run(letters)
-        if code:
-            return code
-    put = Puts(operator, given.queue, source, options)
-    put.run(messages)
-    left = [] if not head["left_out"] else [f"{head['left_out']} leased then were not exported"]
-    left += declared(operator, given.queue, options)
-    for one in left:
+    items = [one for one in rest if isinstance(one, Stored)]
+    if given.skip_dead:
+        items = [one for one in items if one.state != "dead"]
+    told = [] if not head["left_out"] else [f"{head['left_out']} leased then were not exported"]
+    told += declared(operator, given.queue, dict(head["options"]))
+    if paused := [from_json(key) for key in head.get("paused", ())]:
+        for some in apart(paused):
+            operator.gate("pause", given.queue, some)
+    restore = Restore(operator, given.queue, str(head["queue"]))
+    restore.run(items)
+    if restore.behind:
+        told.append(
+            f"{count(restore.behind, 'message')} that {'was' if restore.behind == 1 else 'were'} "
+            "held or backed off stand behind others that were there, and wait"
+        )
+    for one in told:
         failed(one)
+    counts = {"messages": restore.new, "known": restore.known, "dead": restore.dead}
     if given.json:
-        emit({"queue": given.queue, "messages": put.new, "known": put.known, "dead": buried})
+        emit({"queue": given.queue, **counts})
     else:
-        print(f"{given.queue}  {count(put.new, 'message')} put, {put.known:,} known already, "
-              f"{count(buried, 'dead letter')}")  # fmt: skip
+        put, dead = count(restore.new, "message"), count(restore.dead, "dead letter")
+        print(f"{given.queue}  {put} put, {restore.known:,} known already, {dead}")
     return 0
 
 
-class Puts:
-    """Messages on their way, some at a time."""
+class Restore:
+    """Messages and dead letters on their way, some at a time."""
 
-    def __init__(
-        self, operator: Operator, queue: str, source: str, options: dict[str, str]
-    ) -> None:
+    def __init__(self, operator: Operator, queue: str, source: str) -> None:
         self._operator = operator
         self._queue = queue
         self._source = source
-        self._options = {name.upper(): value for name, value in options.items()}
         self.new = 0
         self.known = 0
+        self.dead = 0
+        self.behind = 0
 
-    def run(self, messages: list[Stored]) -> None:
-        """Put them all."""
+    def run(self, items: list[Stored]) -> None:
+        """Restore them all."""
         done = 0
-        for some in batches(messages):
-            now = time.time_ns() // 1000
+        for some in batches(items):
             try:
-                self._put([self._message(one, now) for one in some])
+                self._restore(some)
             except InterlockError as error:
                 # Which one it was, the server says by its place among these.
                 raise type(error)(
@@ -115,169 +114,43 @@ class Puts:
                     f"them, were not put: {error}"
                 ) from None
             done += len(some)
-            progress(done, len(messages))
+            progress(done, len(items))
 
-    def _put(self, batch: list[list[Word]]) -> None:
+    def _restore(self, some: list[Stored]) -> None:
         told = False
+        batch = [self._item(one) for one in some]
         while True:
             try:
-                answers = self._operator.put(self._queue, batch)
+                answers = self._operator.restore(self._queue, batch)
                 break
-            except Full:
+            except Full as full:
+                # Room for messages comes by itself; of dead letters, somebody has to want fewer.
+                if "MAXDEAD" in str(full):
+                    raise
                 if not told:
                     print(f"interlock: {self._queue} is full; waiting for room", file=sys.stderr)
                 told = True
                 time.sleep(PAUSE)
-        known = sum(known for _, known in answers)
-        self.known += known
-        self.new += len(answers) - known
-
-    def _message(self, one: Stored, now: int) -> list[Word]:
-        options: dict[str, Word] = dict(one.options)
-        # What is unsettled is known however long ago it was put: only what is settled meanwhile
-        # needs the window.
-        if "DEDUP" not in options:
-            options["DEDUP"] = f"import/{self._source}/{one.id}"
-            options["WINDOW"] = DAY
-        options |= self._policy(one)
-        if one.state == "delayed" and one.due is not None:
-            options["DELAY"] = max(one.due - now, 1)
-        return as_put(one.payload, one.keys, one.shared, options)
-
-    def _policy(self, one: Stored) -> dict[str, Word]:
-        if one.state == "held":
-            return {"ATTEMPTS": 1, "THEN": "hold"}
-        made = one.attempt - 1
-        if not made:
-            return {}
-        attempts, first, factor, longest = (
-            int(one.options.get(name, self._options.get(name, usual)))
-            for name, usual in (("ATTEMPTS", 5), ("FIRST", 10**6), ("FACTOR", 2000),
-                                ("LONGEST", 60 * 10**6))
-        )  # fmt: skip
-        # Not by a power: it may have been tried a million times.
-        for _ in range(min(made, 1000)):
-            first = min(first * factor // 1000, longest)
-        found: dict[str, Word] = {"FIRST": first}
-        if attempts:
-            found["ATTEMPTS"] = max(attempts - made, 1)
-        return found
-
-
-class Burial:
-    """Dead letters on their way: put, leased and rejected, some at a time."""
-
-    def __init__(self, operator: Operator, queue: str) -> None:
-        self._operator = operator
-        self._queue = queue
-
-    def run(self, letters: list[Letter]) -> tuple[int, int]:
-        """How many became dead letters, and the exit code."""
-        done = 0
-        letters = self._missing(letters)
-        if letters and (fault := self._served()):
-            return 0, failed(fault)
-        for some in apart(letters):
-            batch = [
-                as_put(one.payload, one.keys, one.shared, {"PRIORITY": one.priority})
-                for one in some
-            ]
-            answers = self._operator.put(self._queue, batch)
-            put = {id: letter for (id, _), letter in zip(answers, some, strict=True)}
-            if not self._reject(put):
-                for id in put:
-                    self._operator.change("cancel", self._queue, id)
-                return done, failed(
-                    f"a worker serves {self._queue} and took what was a dead letter; stop the "
-                    "workers and import again, or leave the dead letters out by --skip-dead"
-                )
-            done += len(put)
-        return done, 0
-
-    def _missing(self, letters: list[Letter]) -> list[Letter]:
-        """Those that an earlier import has not brought; which of the same ones does not matter."""
-        there = Counter(map(substance, self._operator.dead_letters(self._queue)))
-        missing = []
-        for letter in letters:
-            if there[substance(letter)]:
-                there[substance(letter)] -= 1
+        for one, (_, became) in zip(some, answers, strict=True):
+            if became == "known":
+                self.known += 1
+            elif one.state == "dead":
+                self.dead += 1
             else:
-                missing.append(letter)
-        return missing
+                self.new += 1
+                self.behind += became == "waiting" and one.state in ("held", "backing_off")
 
-    def _served(self) -> str:
-        counts = self._operator.stats(self._queue)
-        if counts["paused"]:
-            return (
-                f"{self._queue} is paused, or some of its keys: dead letters cannot be put there; "
-                "resume it for as long, or leave them out by --skip-dead"
-            )
-        if not counts["unsettled"]:
-            return ""
-        return (
-            f"{self._queue} holds {count(counts['unsettled'], 'message')}: dead letters can be "
-            "imported into an empty queue only; leave them out by --skip-dead"
-        )
-
-    def _reject(self, put: dict[int, Letter]) -> bool:
-        """Lease them all, then reject them in their order; False if somebody else had one."""
-        tokens: dict[int, bytes] = {}
-        while tokens.keys() != put.keys():
-            missing = len(put) - len(tokens)
-            reply = self._operator.numbered(
-                "lease", self._queue, 0, missing, LEASE * 1_000_000, "any"
-            )
-            leased = dict.fromkeys(ids_of(reply), reply[0])
-            tokens |= leased
-            if not leased or not leased.keys() <= put.keys():
-                back = [part for id, token in tokens.items() for part in ("RELEASE", token, id)]
-                if back:
-                    self._operator.numbered("settle", self._queue, *back)
-                return False
-        settlements = [
-            part
-            for id, letter in put.items()
-            for part in ("REJECT", tokens[id], id, letter.error.encode()[:1024])
-        ]
-        self._operator.numbered("settle", self._queue, *settlements)
-        return True
-
-
-def ids_of(reply: Sequence[bytes]) -> Iterator[int]:
-    """Of the messages that il1_lease answered."""
-    at = 4
-    for _ in range(int(reply[3])):
-        yield int(reply[at])
-        at += 6 + int(reply[at + 4]) + int(reply[at + 5])
-
-
-def apart(letters: list[Letter]) -> Iterator[list[Letter]]:
-    """As many at a time as can be leased together: those of a batch share no key."""
-    for batch in batches(letters):
-        some: list[Letter] = []
-        held: set[bytes] = set()
-        for letter in batch:
-            keys = {*letter.keys, *letter.shared}
-            if held & keys:
-                yield some
-                some, held = [], set()
-            some.append(letter)
-            held |= keys
-        yield some
-
-
-def substance(letter: Letter) -> tuple[Any, ...]:
-    """What does not change when a dead letter is carried."""
-    keys = frozenset(letter.keys), frozenset(letter.shared)
-    return letter.payload, *keys, letter.error, letter.priority
-
-
-def as_put(
-    payload: bytes, keys: tuple[bytes, ...], shared: tuple[bytes, ...], options: dict[str, Word]
-) -> list[Word]:
-    """A message as il1_put takes it."""
-    pairs = [part for pair in options.items() for part in pair]
-    return [payload, len(keys), len(shared), len(options), *keys, *shared, *pairs]
+    def _item(self, one: Stored) -> list[Word]:
+        """As il1_restore takes it."""
+        # Queues of one name on two servers may be brought together, and ids are times.
+        content = hashlib.sha256(repr((one.payload, one.keys, one.shared)).encode()).hexdigest()
+        mark = f"import/{self._source}/{one.id}/{content[:16]}"
+        state = "waiting" if one.state in ("ready", "leased") else one.state
+        error = one.error.encode(errors="surrogateescape")[:TEXT]
+        pairs = [part for pair in one.options.items() for part in pair]
+        counts = (len(one.keys), len(one.shared), len(one.options))
+        stood = (mark, state, max(one.attempt, 1), one.due or 0, error)
+        return [*stood, one.payload, *counts, *one.keys, *one.shared, *pairs]
 
 
 def batches(items: list[Any]) -> Iterator[list[Any]]:
@@ -296,16 +169,31 @@ def batches(items: list[Any]) -> Iterator[list[Any]]:
         yield some
 
 
+def apart(keys: list[bytes]) -> Iterator[list[bytes]]:
+    """As many keys at a time as one call takes."""
+    return (keys[at : at + BATCH] for at in range(0, len(keys), BATCH))
+
+
 def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterator[str]:
-    """In what the queue is declared otherwise than the one it comes from."""
+    """Declares the queue as the one it comes from, unless somebody has declared it otherwise; then,
+    what differs. How safely it is stored is the engine's matter, and told."""
+    wanted = {name.upper(): value for name, value in options.items()}
     now = operator.options(queue)
-    different = [
-        f"{name} {options[name.lower()]}, here {value}"
-        for name, value in now.items()
-        if name != "DURABILITY" and options.get(name.lower(), value) != value
-    ]
-    if different:
-        yield f"the options differ, there {'; '.join(different)}: programs declare them"
+    where = wanted.pop("DURABILITY", "server")
+    if any(now.get(name, value) != value for name, value in wanted.items()):
+        try:
+            safely = [] if now["DURABILITY"] == "server" else ["DURABILITY", now["DURABILITY"]]
+            pairs = [part for pair in wanted.items() for part in pair]
+            operator.call("configure", queue, *pairs, *safely)
+        except OptionsMismatch:
+            different = [
+                f"{name} {wanted[name]}, here {value}"
+                for name, value in now.items()
+                if wanted.get(name, value) != value
+            ]
+            yield f"the options differ, there {'; '.join(different)}: programs declare them"
+    if "server" not in (where, now["DURABILITY"]) and where != now["DURABILITY"]:
+        yield f"DURABILITY was {where} there and is {now['DURABILITY']} here"
 
 
 def progress(done: int, whole: int) -> None:
@@ -318,6 +206,6 @@ def progress(done: int, whole: int) -> None:
 BATCH = 256
 KEYS = 4096
 BYTES = 8 << 20
-DAY = 86_400_000_000
-LEASE = 60
+TEXT = 1024
+"""Bytes of an error."""
 PAUSE = 0.2

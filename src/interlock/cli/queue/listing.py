@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.queue.asking import ask, count, declare, emit, emit_all, on_queue
+from interlock.cli.queue.asking import (
+    ask,
+    count,
+    declare,
+    emit,
+    emit_all,
+    explained,
+    failed,
+    on_queue,
+)
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
@@ -41,19 +50,31 @@ def stats(given: argparse.Namespace) -> int:
 
 
 def _list(operator: Operator, *, as_json: bool) -> int:
-    found = {name: operator.stats(name) for name in operator.queues()}
+    from interlock.errors import EngineUnavailable, InterlockError
+
+    found: dict[str, dict[str, int]] = {}
+    code = 0
+    for name in operator.queues():
+        try:
+            found[name] = operator.stats(name)
+        except EngineUnavailable:
+            raise
+        except InterlockError as error:
+            # A key of somebody's that only looks like a queue's hides none of the others.
+            code = failed(explained(str(error)))
     if as_json:
         emit_all({"queue": name, **counts} for name, counts in found.items())
-        return 0
+        return code
     if not found:
-        print(f"no queues{operator.note}")
-        return 0
+        if not code:
+            print(f"no queues{operator.note}")
+        return code
     rows: list[tuple[str | int, ...]] = [
         (name, *(counts[column] for column in LISTED), gates_text(counts))
         for name, counts in found.items()
     ]
     print(table(("queue", "depth", *LISTED[1:], ""), rows))
-    return 0
+    return code
 
 
 def _stats(operator: Operator, given: argparse.Namespace) -> int:

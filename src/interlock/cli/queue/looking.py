@@ -63,7 +63,7 @@ def hot(given: argparse.Namespace) -> int:
 
 def hot_rows(found: list[tuple[bytes, int]]) -> list[tuple[int, str, str]]:
     """Depth, key and bar of each; the first is the longest."""
-    return [(depth, show.key_text(key), show.bar(depth, found[0][1], BAR)) for key, depth in found]
+    return [(depth, show.short_key(key), show.bar(depth, found[0][1], BAR)) for key, depth in found]
 
 
 def peek(given: argparse.Namespace) -> int:
@@ -95,7 +95,8 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
     if given.json:
         emit_all(record(message, node) for message, node in looked)
         return code
-    print("\n".join(line for message, node in looked for line in lines(message, node)))
+    for message, node in looked:
+        print("\n".join(lines(message, node)))
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code

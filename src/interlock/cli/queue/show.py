@@ -36,6 +36,12 @@ def key_text(key: bytes) -> str:
     return printable(key.decode(errors="backslashreplace"))
 
 
+def short_key(key: bytes) -> str:
+    """A key in a table: one of a thousand bytes would push all else off the screen."""
+    text = key_text(key)
+    return text if len(text) <= KEY_WIDTH else text[: KEY_WIDTH - 1] + "…"
+
+
 def keys_text(keys: tuple[bytes, ...], shared: tuple[bytes, ...]) -> str:
     """The keys of a message on one line; shared ones are marked."""
     named = [key_text(key) for key in keys] + [f"{key_text(key)} (shared)" for key in shared]
@@ -128,6 +134,7 @@ def _plain(value: Any) -> Any:
 
 
 KEYS = 4
+KEY_WIDTH = 60
 UNITS = (
     (86400, "d", "h", 3600),
     (3600, "h", "min", 60),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def _watch(operator: Operator, given: argparse.Namespace) -> int:
         if given.json:
             emit(record(given.queue, seen))
         elif screen:
-            print(CLEAR + page(given.queue, seen), flush=True)
+            print(CLEAR + fitted(page(given.queue, seen)), flush=True)
         else:
             print(line(given.queue, seen), flush=True)
         looks += 1
@@ -116,7 +117,7 @@ def page(queue: str, seen: Look) -> str:
     if seen.hot:
         deepest = seen.hot[0][1]
         rows = [
-            (depth, show.key_text(key), show.bar(depth, deepest, BAR), brief(front))
+            (depth, show.short_key(key), show.bar(depth, deepest, BAR), brief(front))
             for key, depth, front in seen.hot
         ]
         lines += ["", table(("depth", "hot key", "", "in front"), rows)]
@@ -132,6 +133,12 @@ def page(queue: str, seen: Look) -> str:
     return "\n".join(lines)
 
 
+def fitted(text: str) -> str:
+    """What a terminal shows of a page: lines that it would wrap would push the first ones out."""
+    columns, rows = shutil.get_terminal_size()
+    return "\n".join(line[:columns] for line in text.splitlines()[: max(rows - 1, 1)])
+
+
 def line(queue: str, seen: Look) -> str:
     """One line."""
     counts = seen.counts
@@ -141,7 +148,7 @@ def line(queue: str, seen: Look) -> str:
         parts.append(gates)
     if seen.hot:
         key, depth, _ = seen.hot[0]
-        parts.append(f"hottest {show.key_text(key)} {depth:,}")
+        parts.append(f"hottest {show.short_key(key)} {depth:,}")
     if seen.oldest:
         parts.append(f"oldest {show.seconds(seen.oldest.age)}")
     return f"{time.strftime('%H:%M:%S')} {printable(queue)}  {', '.join(parts) or 'empty'}"

@@ -30,7 +30,7 @@ fn keys(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
 
 /// What must hold of the lanes that are there, whatever was done.
 fn check(lanes: &Lanes) {
-    let kept: Vec<u32> = lanes.recent.iter().copied().collect();
+    let kept = lanes.recent.clone();
     assert!(kept.len() <= RECENT);
     let unique: std::collections::BTreeSet<u32> = kept.iter().copied().collect();
     assert_eq!(unique.len(), kept.len(), "a lane is kept twice");

@@ -90,7 +90,8 @@ macro_rules! with_reading {
             function(concat!($by, "|il1_explain"), READ, "Why a message waits, or what stands on a key", "O(N) of the messages told", &[BY, WHAT, LIMIT]),
             function(concat!($by, "|il1_hot"), READ, "Keys, and how many messages stand on each", "O(N) of the lanes told", &[CURSOR]),
             function(concat!($by, "|il1_peek"), READ, "One unsettled message", "O(N) of its keys", &[ID]),
-            function(concat!($by, "|il1_scan"), READ, "Goes through the unsettled messages", "O(N) of the messages told", &[CURSOR, COUNT]),
+            function(concat!($by, "|il1_scan"), READ, "Goes through the unsettled messages, or the dead letters", "O(N) of the messages told", &[CURSOR, COUNT, ONE_KIND]),
+            function(concat!($by, "|il1_paused"), READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
             function(concat!($by, "|il1_dead_letters"), READ, "Messages that were given up", "O(N) of the dead letters looked at", &[COUNT, AFTER, ONE_KEY]),
             Command {
                 access: Access::None,
@@ -145,6 +146,13 @@ const FUNCTIONS: &[Command] = with_reading!(
             &[TOKEN, DURATION]
         ),
         function(
+            "fcall|il1_join",
+            READ,
+            "Whether messages are settled, or waits until they are",
+            "O(1)",
+            &[WAIT, ONE_ID]
+        ),
+        function(
             "fcall|il1_configure",
             DECLARE,
             "Declares the options of a queue, or tells them",
@@ -163,7 +171,7 @@ const FUNCTIONS: &[Command] = with_reading!(
             OPERATE,
             "Ends the lease of a message",
             "O(N) of its keys",
-            &[ID, THEN]
+            &[ID, THEN, ONE_TOKEN]
         ),
         function(
             "fcall|il1_retry",
@@ -201,6 +209,14 @@ const FUNCTIONS: &[Command] = with_reading!(
             &[WHAT]
         ),
         function(
+            "fcall|il1_restore",
+            OPERATE,
+            "Puts messages of another queue with the attempts they had, or keeps dead letters",
+            "O(N) of their keys",
+            &[WINDOW, MESSAGE]
+        ),
+        function("fcall|il1_drop", OPERATE, "Removes a queue", "O(N) of what it holds", &[FORCE]),
+        function(
             "fcall|il1_pause",
             OPERATE,
             "Hands out nothing of a queue, or of keys",
@@ -219,16 +235,23 @@ const WAIT: Argument = Argument { name: "wait", kind: "integer", ..ARGUMENT };
 const COUNT: Argument = Argument { name: "count", kind: "integer", ..ARGUMENT };
 const DURATION: Argument = Argument { name: "duration", kind: "integer", ..ARGUMENT };
 const KIND: Argument = Argument { name: "kind", kind: "string", ..ARGUMENT };
+const ONE_KIND: Argument =
+    Argument { name: "what", kind: "string", flags: &["optional"], ..ARGUMENT };
 const SETTLEMENTS: Argument = Argument { flags: &["optional", "multiple"], ..SETTLEMENT };
 const MESSAGE: Argument =
     Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const SETTLEMENT: Argument =
     Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const TOKEN: Argument = Argument { name: "token", kind: "string", ..ARGUMENT };
+const ONE_TOKEN: Argument = Argument { flags: &["optional"], ..TOKEN };
 const OPTION: Argument =
     Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
+const ONE_ID: Argument = Argument { flags: &["optional"], ..ID };
 const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
+const WINDOW: Argument = Argument { name: "window", kind: "integer", ..ARGUMENT };
+const FORCE: Argument =
+    Argument { name: "force", kind: "string", flags: &["optional"], ..ARGUMENT };
 const WHAT: Argument = Argument { name: "what", kind: "string", ..ARGUMENT };
 const KEY: Argument =
     Argument { name: "key", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };

@@ -50,7 +50,7 @@ register('configure', {}, function(q, from)
     end
     now = given
     c[N.declared] = 1
-    redis.call('SET', q.o, cmsgpack.pack(now))
+    redis_call('SET', q.o, cmsgpack.pack(now))
     q.options = now
   end
   commit(q)

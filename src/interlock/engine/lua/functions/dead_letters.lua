@@ -15,7 +15,7 @@ local function carries(dead, key)
 end
 
 local function tell_dead(q, id, dead, reply)
-  local payload = dead.outside and redis.call('HGET', q.y, id) or dead.payload
+  local payload = dead.outside and redis_call('HGET', q.y, id) or dead.payload
   append(reply, {
     id, tostring(dead[2]), dead[3], dead[1], digits(dead.extras.PRIORITY or 0), payload,
     tostring(#dead.exclusive), tostring(#dead.shared),
@@ -31,7 +31,7 @@ register('dead_letters', { 'no-writes' }, function(q, from)
     from.at = from.at + 1
   else
     local after = take_number(from, 'after')
-    local rank = redis.call('ZRANK', q.xo, after)
+    local rank = redis_call('ZRANK', q.xo, after)
     first = rank and rank + 1
   end
   local key = more(from) and take_text(from, MAX_KEY_BYTES, 'key')
@@ -43,7 +43,7 @@ register('dead_letters', { 'no-writes' }, function(q, from)
   -- Behind what is no dead letter, there is none.
   local last = first and first + (key and MAX_LOOKED_AT or count) - 1 or -1
   for start = first or 0, last, MAX_BATCH do
-    local ids = redis.call('ZRANGE', q.xo, start, math.min(start + MAX_BATCH - 1, last))
+    local ids = redis_call('ZRANGE', q.xo, start, math.min(start + MAX_BATCH - 1, last))
     for i, text in ipairs(fetch(q.x, ids)) do
       local dead = cmsgpack.unpack(text)
       if told < count and (not key or carries(dead, key)) then

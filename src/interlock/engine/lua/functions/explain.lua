@@ -23,15 +23,15 @@ local function ahead_of(q, walk, place, key, depth)
   local back, on, walked = place, place, 0
   while walk.steps > 0 do
     walk.steps = walk.steps - 1
-    local previous = redis.call('HGET', q.v, back .. key)
+    local previous = redis_call('HGET', q.v, back .. key)
     if not previous then
       return walked, true
     end
-    local next = redis.call('HGET', q.n, on .. key)
+    local next = redis_call('HGET', q.n, on .. key)
     if not next then
       return depth - walked - 1, true
     end
-    back, on, walked = string.sub(previous, 2), string.sub(next, 2), walked + 1
+    back, on, walked = string_sub(previous, 2), string_sub(next, 2), walked + 1
   end
   return walked, false
 end
@@ -47,14 +47,16 @@ local function before_barrier(q, walk, barrier)
     end
   end
   if c[N.unsettled] <= LOOKED_THROUGH then
-    for _, place in ipairs(redis.call('HKEYS', q.p)) do
-      look_at(message_at(q, place))
+    for _, field in ipairs(redis_call('HKEYS', q.c)) do
+      if is_place(field) then
+        look_at(message_at(q, field))
+      end
     end
   else
-    for _, member in ipairs(redis.call('ZRANGE', q.due, 0, walk.limit - 1)) do
-      if string.sub(member, 1, 1) == 'a' then
-        for _, m in ipairs(messages_at(q, places_of(lease_of(q, string.sub(member, 2))))) do
-          if m and m.token == string.sub(member, 2) then
+    for _, member in ipairs(redis_call('ZRANGE', q.due, 0, walk.limit - 1)) do
+      if string_sub(member, 1, 1) == 'a' then
+        for _, m in ipairs(messages_at(q, places_of(lease_of(q, string_sub(member, 2))))) do
+          if m and m.token == string_sub(member, 2) then
             look_at(m)
           end
         end
@@ -74,8 +76,8 @@ local function before_barrier(q, walk, barrier)
     holders[#holders + 1] = others[i]
   end
   local count = c[N.open]
-  for _, place in ipairs(redis.call('ZRANGEBYSCORE', q.ba, '-inf', '(' .. barrier.place)) do
-    count = count + 1 + (redis.call('HGET', q.bn, place) or 0)
+  for _, place in ipairs(redis_call('ZRANGEBYSCORE', q.ba, '-inf', '(' .. barrier.place)) do
+    count = count + 1 + (redis_call('HGET', q.bn, place) or 0)
   end
   return { key = '', ahead = count, exact = true, holders = holders }
 end
@@ -88,7 +90,7 @@ local function blockers(q, walk, m)
   end
   local found = {}
   if m.state == 'G' then
-    local count = redis.call('ZCOUNT', q.ba, '-inf', '(' .. m.place)
+    local count = redis_call('ZCOUNT', q.ba, '-inf', '(' .. m.place)
     if count > 0 then
       local first = message_at(q, first_barrier(q))
       found[1] = { key = '', ahead = count, exact = true, holders = { first } }
@@ -97,9 +99,9 @@ local function blockers(q, walk, m)
   for _, list in ipairs({ m.exclusive, m.shared }) do
     for _, key in ipairs(list) do
       local lane = lane_of(q, get(hash(q, 'l'), key))
-      local free = string.sub(lane.head, 2) == m.place
+      local free = string_sub(lane.head, 2) == m.place
       if lane.kind == 'S' then
-        free = not lane.first or m.place < string.sub(lane.first, 2)
+        free = not lane.first or m.place < string_sub(lane.first, 2)
       end
       if not free then
         local places = granted_on(q, key, walk.limit)
@@ -122,14 +124,14 @@ local function tell_node(q, walk, m, reply)
   local consumer, held, left = '', '', ''
   if m.state == 'L' then
     local lease = lease_of(q, m.token)
-    consumer, held = lease.consumer, digits(q.now - tonumber(lease.given))
-    left = digits(math.max(tonumber(lease.deadline) - q.now, 0))
+    consumer, held = lease.consumer, digits(q.now - to_number(lease.given))
+    left = digits(math.max(to_number(lease.deadline) - q.now, 0))
   end
   local due = due_of(q, m)
   append(reply, {
     m.id, #paused > 0 and 'waiting' or STATES[m.state], tostring(attempt_of(m)),
-    digits(math.max(q.now - tonumber(m.id), 0)), consumer, held, left,
-    due == '' and '' or digits(math.max(tonumber(due) - q.now, 0)), tostring(#paused),
+    digits(math.max(q.now - to_number(m.id), 0)), consumer, held, left,
+    due == '' and '' or digits(math.max(to_number(due) - q.now, 0)), tostring(#paused),
   })
   append(reply, paused)
   local found = blockers(q, walk, m)
@@ -155,8 +157,8 @@ local function start(q, walk, what, name)
   local text = get(hash(q, 'l'), name)
   local node = text and lane_of(q, text).head
   while node and not walk.truncated do
-    add(walk, message_at(q, string.sub(node, 2)))
-    node = redis.call('HGET', q.n, string.sub(node, 2) .. name)
+    add(walk, message_at(q, string_sub(node, 2)))
+    node = redis_call('HGET', q.n, string_sub(node, 2) .. name)
   end
   return text
 end

@@ -6,7 +6,7 @@ register('lease', { 'allow-oom' }, function(q, from)
   local wait = take_wait(from)
   local wanted = take_wanted(from)
   take_end(from)
-  local reply = kept_reply(q, from.called, consumer, call)
+  local reply = kept_reply(q, from, consumer, call)
   if reply then
     return reply
   end
@@ -14,5 +14,5 @@ register('lease', { 'allow-oom' }, function(q, from)
   begin(q)
   q.caller = call > 0 and consumer
   local short = lease(q, consumer, wait, wanted, reply)
-  return answer(q, from.called, consumer, call, reply, short and short .. '-1')
+  return answer(q, from, consumer, call, reply, short and short .. '-1')
 end)

@@ -6,16 +6,17 @@ register('next', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local wanted = take_wanted(from)
-  local token, ids, joined = plain_acks(from.args, from.at)
+  local token, count, joined = plain_acks(from.args, from.at)
   local list = not token and take_settlements(from)
-  local reply = kept_reply(q, from.called, consumer, call)
+  local reply = kept_reply(q, from, consumer, call, token and ASKED, token and count + 3)
   if reply then
     return reply
   end
   begin(q)
   q.caller = call > 0 and consumer
-  reply = { tostring(#(ids or list)) }
-  local quickly = settle_given(q, list, token, ids, joined, reply)
+  count = count or #list
+  reply = { COUNT[count] or tostring(count) }
+  local quickly = settle_given(q, list, token, count, joined, reply)
   local short = lease(q, consumer, wait, wanted, reply)
-  return answer(q, from.called, consumer, call, reply, short and quickly and short .. #(ids or list))
+  return answer(q, from, consumer, call, reply, short and quickly and short .. count)
 end)

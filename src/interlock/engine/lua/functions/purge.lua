@@ -8,15 +8,16 @@ local function purge_pending(q)
   local c, cursor, count = q.counters, '0', 0
   -- What fell due in this call has its place only from here on.
   flush_messages(q)
+  write_out(q)
   repeat
     if c[N.unsettled] <= c[N.leased] then
       break
     end
-    local found = redis.call('HSCAN', q.p, cursor, 'COUNT', MAX_PURGED)
+    local found = redis_call('HSCAN', q.c, cursor, 'COUNT', MAX_PURGED)
     cursor = found[1]
     for i = 1, #found[2], 2 do
       local place = found[2][i]
-      local m = message_at(q, place)
+      local m = is_place(place) and message_at(q, place)
       if m and not m.gone and m.state ~= 'L' and count < MAX_PURGED then
         cancel(q, m)
         count = count + 1
@@ -34,7 +35,7 @@ register('purge', { 'allow-oom' }, function(q, from)
   if what == 'pending' then
     count = purge_pending(q)
   else
-    local ids = redis.call('ZRANGE', q.xo, 0, MAX_PURGED - 1)
+    local ids = redis_call('ZRANGE', q.xo, 0, MAX_PURGED - 1)
     drop_dead(q, ids)
     count = #ids
   end

@@ -12,7 +12,7 @@ local function take_keys(from, count, mode, i, seen, list)
     elseif key == '' then
       wrong = 'is empty'
     elseif #key > MAX_KEY_BYTES then
-      wrong = string.format('has %d bytes; at most %d', #key, MAX_KEY_BYTES)
+      wrong = string_format('has %d bytes; at most %d', #key, MAX_KEY_BYTES)
     end
     if wrong then
       bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, wrong)
@@ -101,7 +101,7 @@ local function take_message(from, i)
     end
   end
   local few = SMALL[count]
-  if few and few > 1 and args[at + 3] == '0' and args[at + 4] == '0' and #given <= MAX_PAYLOAD then
+  if few and few > 1 and few < 10 and args[at + 3] == '0' and args[at + 4] == '0' and #given <= MAX_PAYLOAD then
     local keys = few_keys(args, at + 4, few)
     if keys then
       from.at = at + 4 + few
@@ -114,7 +114,7 @@ local function take_message(from, i)
   local options = take_whole(from, 0, 16, 'messages[%d].options', i)
   if exclusive + shared > MAX_KEYS then
     bad(from, 'messages[%d]', i,
-      string.format('has %d keys; at most %d', exclusive + shared, MAX_KEYS))
+      string_format('has %d keys; at most %d', exclusive + shared, MAX_KEYS))
   end
   m.plain = shared + options == 0
   local seen = exclusive + shared > 0 and {}
@@ -156,8 +156,8 @@ local function take_messages(from)
   return list
 end
 
--- The messages that are new, and their bytes; the others learn whose id they are told: that of a message of before, or of
--- one of the same batch.
+-- The messages that are new, and their bytes; the others learn whose id they are told: that of a message of
+-- before, or of one of the same batch.
 local function new_ones(q, list, names)
   local fresh, named, bytes = {}, {}, 0
   if not names then
@@ -185,22 +185,22 @@ end
 register('put', {}, function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
-  local payloads, counts, keys, plain_bytes = plain_arguments(from.args, from.at)
-  local list = not payloads and take_messages(from)
-  local reply = kept_reply(q, from.called, consumer, call)
+  local count, named, plain_bytes = plain_arguments(from.args, from.at)
+  local lanes = count and fields_of_lanes(named)
+  local list = not count and take_messages(from)
+  local reply = kept_reply(q, from, consumer, call, lanes, count and named + 2)
   if reply then
     return reply
   end
   local c = begin(q)
   refuse_sealed(q, from)
   woken(q, consumer, 'room')
-  if payloads then
-    local count = #payloads
+  if count then
     local bounded = c[N.declared] > 0
       and (too_large(q, count, plain_bytes) or no_room(q, count, plain_bytes))
-    local ids = not bounded and untouched(q) and put_quickly(q, payloads, counts, keys, plain_bytes)
+    local ids = not bounded and untouched(q) and put_quickly(q, count, named, plain_bytes)
     if ids then
-      return answer(q, from.called, consumer, call, put_reply(ids), 'p' .. ids[1] .. ' ' .. #ids)
+      return answer(q, from, consumer, call, put_reply(ids), 'p' .. ids[1] .. ' ' .. #ids)
     end
     list = take_messages(from)
   end
@@ -217,7 +217,6 @@ register('put', {}, function(q, from)
     end
     refuse_now(q, 'FULL', '%s: %s', from.called, text)
   end
-  widen(q)
   look_at_lanes(q, fresh)
   for i = 1, #fresh do
     local m = fresh[i]
@@ -232,5 +231,5 @@ register('put', {}, function(q, from)
     reply[2 * i - 1], reply[2 * i] = known or m.id, known and '1' or '0'
   end
   c[N.deduplicated] = c[N.deduplicated] + #list - #fresh
-  return answer(q, from.called, consumer, call, reply)
+  return answer(q, from, consumer, call, reply)
 end)

@@ -6,14 +6,14 @@ register('requeue', {}, function(q, from)
   local id = take_number(from, 'id')
   take_end(from)
   local c = begin(q)
-  local text = redis.call('HGET', q.x, id)
+  local text = redis_call('HGET', q.x, id)
   if not text then
     commit(q)
     return {}
   end
   refuse_sealed(q, from)
   local dead = cmsgpack.unpack(text)
-  local payload = dead.outside and redis.call('HGET', q.y, id) or dead.payload
+  local payload = dead.outside and redis_call('HGET', q.y, id) or dead.payload
   local wrong = too_large(q, 1, #payload)
   if wrong then
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, wrong)

@@ -10,17 +10,17 @@ register('result', { 'no-writes' }, function(q, from)
   if find(q, id) then
     return { 'pending' }
   end
-  local dead = redis.call('HGET', q.x, id)
+  local dead = redis_call('HGET', q.x, id)
   if dead then
     return { 'failed', cmsgpack.unpack(dead)[1] }
   end
-  local text = redis.call('HGET', q.res, id)
-  if not text or tonumber(string.sub(text, 2, 17)) <= q.now then
+  local text = redis_call('HGET', q.res, id)
+  if not text or to_number(string_sub(text, 2, 17)) <= q.now then
     return { 'gone' }
   end
-  local ended = ENDS[string.sub(text, 1, 1)]
+  local ended = ENDS[string_sub(text, 1, 1)]
   if ended == 'done' then
-    return { ended, string.sub(text, 18) }
+    return { ended, string_sub(text, 18) }
   end
   return { ended }
 end)

@@ -9,10 +9,10 @@ local function resume_key(q, key)
   local c, parked = q.counters, name_of(q, 'park:' .. key)
   set(hash(q, 'pk'), key, false)
   c[N.paused] = c[N.paused] - 1
-  if redis.call('EXISTS', parked) == 1 then
+  if redis_call('EXISTS', parked) == 1 then
     c[N.moved] = c[N.moved] + 1
-    redis.call('RENAME', parked, name_of(q, 'back:' .. c[N.moved]))
-    redis.call('RPUSH', q.back, c[N.moved])
+    redis_call('RENAME', parked, name_of(q, 'back:' .. c[N.moved]))
+    redis_call('RPUSH', q.back, c[N.moved])
     c[N.returning] = c[N.returning] + 1
     unpark(q)
   end

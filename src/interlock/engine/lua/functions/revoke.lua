@@ -1,15 +1,17 @@
--- il1_revoke: id then
--- Ends the lease of a message as if it had run out (clause 24). Answers 1, or 0: it is not leased.
+-- il1_revoke: id then [token]
+-- Ends the lease of a message as if it had run out (clause 24); with a token only that one. Answers 1, or
+-- 0: it is not leased, or not by that token.
 
 local REVOKE = { retry = true, hold = true, dead = true, skip = true, told = 'retry, hold, dead or skip' }
 
 register('revoke', { 'allow-oom' }, function(q, from)
   local id = take_number(from, 'id')
   local ends = take_word(from, REVOKE, 'then')
+  local token = more(from) and take_number(from, 'token')
   take_end(from)
   local c = begin(q)
   local m = find(q, id)
-  local done = m and m.state == 'L'
+  local done = m and m.state == 'L' and (not token or m.token == token)
   if done then
     end_some(q, m.token, 1)
     c[N.revoked] = c[N.revoked] + 1

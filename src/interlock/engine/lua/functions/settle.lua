@@ -5,17 +5,17 @@
 
 register('settle', { 'allow-oom' }, function(q, from)
   local consumer, call = take_caller(from)
-  local token, ids, joined = plain_acks(from.args, from.at)
+  local token, count, joined = plain_acks(from.args, from.at)
   local list = not token and take_settlements(from)
   if list and #list == 0 then
     bad(from, 'settlements', 0, 'are missing')
   end
-  local reply = kept_reply(q, from.called, consumer, call)
+  local reply = kept_reply(q, from, consumer, call, token and ASKED, token and count + 3)
   if reply then
     return reply
   end
   begin(q)
   q.caller, reply = call > 0 and consumer, {}
-  settle_given(q, list, token, ids, joined, reply)
-  return answer(q, from.called, consumer, call, reply)
+  settle_given(q, list, token, count, joined, reply)
+  return answer(q, from, consumer, call, reply)
 end)

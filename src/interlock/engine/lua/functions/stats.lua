@@ -4,7 +4,7 @@
 -- Ready messages of paused keys that have not come up yet and so were not set aside.
 local function paused_ready(q)
   local seen, count = {}, 0
-  for _, key in ipairs(redis.call('HKEYS', q.pk)) do
+  for _, key in ipairs(redis_call('HKEYS', q.pk)) do
     for _, place in ipairs(granted_on(q, key, MAX_LOOKED_AT)) do
       local m = message_at(q, place)
       if not seen[place] and m.state == 'R' then
@@ -23,7 +23,7 @@ register('stats', { 'no-writes' }, function(q, from)
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  local now = { ready = ready, lanes = redis.call('HLEN', q.l) - c[N.wide] }
+  local now = { ready = ready }
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
   now.paused = c[N.paused] + c[N.halted]
   local reply = {}

@@ -3,25 +3,21 @@
 
 -- tostring() would write 1.7e+15.
 local function digits(number)
-  return string.format('%d', number)
+  return string_format('%d', number)
 end
 
 -- What was given is told in part only: it may be megabytes, and any bytes.
 local function shown(value)
-  return (string.gsub(string.sub(value, 1, 32), '[^%w%p ]', '?'))
+  return (string.gsub(string_sub(value, 1, 32), '[^%w%p ]', '?'))
 end
 
 local function refuse(code, text, ...)
-  error({ refused = code .. ' ' .. string.format(text, ...) })
-end
-
-local function reader(called, args)
-  return { called = called, args = args, at = 0 }
+  error({ refused = code .. ' ' .. string_format(text, ...) })
 end
 
 -- `what` may hold a %d for `index`: it is put together only when it has to be told.
 local function bad(from, what, index, wrong)
-  refuse('BADARG', '%s: %s %s', from.called, string.format(what, index), wrong)
+  refuse('BADARG', '%s: %s %s', from.called, string_format(what, index), wrong)
 end
 
 local function more(from)
@@ -41,23 +37,23 @@ end
 local function take_text(from, most, what, index)
   local value = take(from, what, index)
   if #value > most then
-    bad(from, what, index, string.format('has %d bytes; at most %d', #value, most))
+    bad(from, what, index, string_format('has %d bytes; at most %d', #value, most))
   end
   return value
 end
 
 -- What nearly every number is: a pattern costs ten times as much.
-local SMALL = {
-  ['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4,
-  ['5'] = 5, ['6'] = 6, ['7'] = 7, ['8'] = 8, ['9'] = 9,
-}
+local SMALL = {}
+for i = 0, 128 do
+  SMALL[i .. ''] = i
+end
 
 local function take_whole(from, least, most, what, index)
   local value = take(from, what, index)
   local number = SMALL[value]
-    or string.find(value, '^%-?%d+$') and #value <= 17 and tonumber(value)
+    or string_find(value, '^%-?%d+$') and #value <= 17 and to_number(value)
   if not number or number < least or number > most then
-    bad(from, what, index, string.format("is '%s'; a whole number from %s to %s",
+    bad(from, what, index, string_format("is '%s'; a whole number from %s to %s",
       shown(value), digits(least), digits(most)))
   end
   return number + 0 -- not -0
@@ -66,7 +62,7 @@ end
 -- Ids and tokens stay text. A leading zero would be a second spelling of the same number.
 local function take_number(from, what, index)
   local value = take(from, what, index)
-  if #value > 16 or not string.find(value, '^[1-9]%d*$') then
+  if #value > 16 or not string_find(value, '^[1-9]%d*$') then
     bad(from, what, index, 'is no number that this queue gives')
   end
   return value

@@ -8,16 +8,16 @@
 
 local function first_barrier(q)
   if not q.first then
-    q.first = redis.call('ZRANGE', q.ba, 0, 0)[1]
+    q.first = redis_call('ZRANGE', q.ba, 0, 0)[1]
   end
   return q.first
 end
 
 -- A message takes its place. Answers whether it stands behind a barrier.
 local function gate(q, m)
-  local last = redis.call('ZRANGE', q.ba, -1, -1)[1]
-  redis.call('HINCRBY', q.bn, last, 1)
-  redis.call('RPUSH', name_of(q, 'g:' .. last), m.place)
+  local last = redis_call('ZRANGE', q.ba, -1, -1)[1]
+  redis_call('HINCRBY', q.bn, last, 1)
+  redis_call('RPUSH', name_of(q, 'g:' .. last), m.place)
   return true
 end
 
@@ -29,7 +29,7 @@ local function place_barrier(q, m, before)
     q.first = m.place
   end
   c[N.barriers] = c[N.barriers] + 1
-  redis.call('ZADD', q.ba, m.place, m.place)
+  redis_call('ZADD', q.ba, m.place, m.place)
   return c[N.barriers] == 1 and c[N.open] == 0
 end
 
@@ -40,7 +40,7 @@ local function ready_barrier(q)
 end
 
 local function barrier_before(q, place)
-  return redis.call('ZREVRANGEBYSCORE', q.ba, '(' .. place, '-inf', 'LIMIT', 0, 1)[1]
+  return redis_call('ZREVRANGEBYSCORE', q.ba, '(' .. place, '-inf', 'LIMIT', 0, 1)[1]
 end
 
 -- A message that is no barrier was settled.
@@ -50,20 +50,20 @@ local function left_behind(q, m)
     c[N.open] = c[N.open] - 1
     ready_barrier(q)
   else
-    redis.call('HINCRBY', q.bn, barrier_before(q, m.place), -1)
+    redis_call('HINCRBY', q.bn, barrier_before(q, m.place), -1)
   end
 end
 
 local function open_gates(q)
   local c = q.counters
   while q.steps > 0 and c[N.opening] > 0 do
-    local list = name_of(q, 'g:' .. redis.call('LINDEX', q.opening, 0))
-    local places = redis.call('LRANGE', list, 0, q.steps - 1)
+    local list = name_of(q, 'g:' .. redis_call('LINDEX', q.opening, 0))
+    local places = redis_call('LRANGE', list, 0, q.steps - 1)
     local used, nested = 0, nil
     for _, place in ipairs(places) do
       used = used + 1
-      if string.byte(place) == 62 then -- '>'
-        nested = string.sub(place, 2)
+      if string_byte(place) == 62 then -- '>'
+        nested = string_sub(place, 2)
         break
       end
       q.steps = q.steps - 1
@@ -75,13 +75,13 @@ local function open_gates(q)
       end
     end
     if used > 0 then
-      redis.call('LPOP', list, used)
+      redis_call('LPOP', list, used)
     end
     if nested then
-      redis.call('LPUSH', q.opening, nested)
+      redis_call('LPUSH', q.opening, nested)
       c[N.opening] = c[N.opening] + 1
-    elseif redis.call('EXISTS', list) == 0 then
-      redis.call('LPOP', q.opening)
+    elseif redis_call('EXISTS', list) == 0 then
+      redis_call('LPOP', q.opening)
       c[N.opening] = c[N.opening] - 1
     end
   end
@@ -89,27 +89,27 @@ end
 
 -- A barrier was settled.
 local function barrier_settled(q, m)
-  local c, behind = q.counters, tonumber(redis.call('HGET', q.bn, m.place) or 0)
+  local c, behind = q.counters, to_number(redis_call('HGET', q.bn, m.place) or 0)
   local leads = m.place == first_barrier(q)
   local previous = not leads and barrier_before(q, m.place)
-  redis.call('ZREM', q.ba, m.place)
-  redis.call('HDEL', q.bn, m.place)
+  redis_call('ZREM', q.ba, m.place)
+  redis_call('HDEL', q.bn, m.place)
   q.first = false
   c[N.barriers] = c[N.barriers] - 1
-  local gates = redis.call('EXISTS', name_of(q, 'g:' .. m.place)) == 1
+  local gates = redis_call('EXISTS', name_of(q, 'g:' .. m.place)) == 1
   if previous then
     -- Cancelled in the middle: what stood on both sides joins.
     if behind > 0 then
-      redis.call('HINCRBY', q.bn, previous, behind)
+      redis_call('HINCRBY', q.bn, previous, behind)
     end
     if gates then
-      redis.call('RPUSH', name_of(q, 'g:' .. previous), '>' .. m.place)
+      redis_call('RPUSH', name_of(q, 'g:' .. previous), '>' .. m.place)
     end
     return
   end
   c[N.open] = c[N.barriers] > 0 and c[N.open] + behind or 0
   if gates then
-    redis.call('RPUSH', q.opening, m.place)
+    redis_call('RPUSH', q.opening, m.place)
     c[N.opening] = c[N.opening] + 1
   end
   open_gates(q)

@@ -7,7 +7,11 @@ local function look(q)
     q.changed, q.granted, q.written, q.gone = {}, {}, {}, {}
     q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
   end
-  q.now = now_of(q)
+  q.sets, q.dels = 0, 0
+  -- A call that looked for its kept reply has asked already.
+  if not q.kept then
+    q.now = (now_of(q))
+  end
   return load_counters(q)
 end
 
@@ -18,17 +22,38 @@ local function begin(q)
   return c
 end
 
-local function commit(q)
+-- The queue was dropped, and is made again: the replies that are kept are its own once more.
+local function revive(q)
+  local c, kept = q.counters, redis_call('HGETALL', q.series)
+  for i = 1, #kept, 2 do
+    local field, text = kept[i], kept[i + 1]
+    if field ~= 'c' then
+      local stamp = string_match(text, '^%d+ (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)')
+      set_field(q, field, text)
+      redis_call('ZADD', q.ko, 'NX', stamp, string_sub(field, 2))
+      c[N.kept_due] = math.min(c[N.kept_due], to_number(stamp) + KEPT_REPLY)
+    end
+  end
+end
+
+-- `field` and `value` are one more to write.
+local function commit(q, field, value)
   if not untouched(q) then
     flush_ready(q)
     flush_messages(q)
     for _, h in ipairs(q.used) do
-      flush(h)
+      flush(q, h)
     end
   end
-  narrow(q)
   wake_all(q)
+  if q.revived then
+    revive(q)
+  end
   save_counters(q)
+  if field then
+    set_field(q, field, value)
+  end
+  write_out(q)
 end
 
 -- For the state that the queue is in: what was due has been applied all the same.

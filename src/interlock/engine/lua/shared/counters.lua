@@ -1,15 +1,21 @@
--- The counters of a queue: one string of doubles, read once and written once by a call. The first ones
--- are the series of ids (seq) and of tokens (fence), a time before which nothing is due, and how many
--- died ever; fk to su say how long the lists and sorted sets of the ready are, and how many entries of
--- the lists stand for messages that were cancelled.
+-- The counters of a queue, two strings of doubles. Most calls change some of the first ones: the series of
+-- ids (seq) and of tokens (fence), a time before which nothing is due, how long the lists of the ready are,
+-- and how many lanes have more than one node (crowded).
+--
+-- The second string is there, and the counter rare is 1, once one of the others is not what it is in a new
+-- queue: how many died ever, how long the sorted sets of the ready are, how many entries of the lists stand for
+-- messages that were cancelled, and what happens seldom. While rare is 0 nobody needs to ask for these.
 
 local COUNTERS = {
-  'seq', 'fence', 'due', 'died', 'unsettled', 'bytes', 'delayed', 'leased',
-  'backing_off', 'held', 'dead', 'fk', 'fu', 'rk', 'ru', 'sk',
-  'su', 'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked',
-  'buried', 'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed',
-  'declared', 'barriers', 'open', 'opening', 'late', 'unfinished', 'returning', 'moved',
-  'windows', 'results', 'result_bytes', 'result_due', 'wake_until', 'room_until', 'aliases', 'wide',
+  'seq', 'fence', 'due', 'unsettled', 'bytes', 'leased', 'fk', 'fu',
+  'puts', 'leases', 'acks', 'lanes', 'declared', 'wake_until', 'room_until', 'kept_due', 'settled_until',
+  'keyed_until', 'unkeyed_until',
+  'crowded', 'rare',
+  'died', 'delayed', 'backing_off', 'held', 'dead', 'rk', 'ru', 'sk',
+  'su', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled', 'skipped',
+  'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers', 'open', 'opening',
+  'late', 'unfinished', 'returning', 'moved', 'windows', 'results', 'result_bytes', 'result_due',
+  'aliases',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
@@ -17,32 +23,78 @@ local N = {}
 for i = 1, #COUNTERS do
   N[COUNTERS[i]] = i
 end
+local FIRST_RARE, LAST = N.rare + 1, #COUNTERS
+
+-- What they are in a new queue.
+local NEW = {}
+for i = 1, LAST do
+  NEW[i] = 0
+end
+NEW[N.due], NEW[N.result_due], NEW[N.kept_due] = NEVER, NEVER, NEVER
+
 -- Made by the first call: while a library is loaded there is no `string`.
-local COUNTERS_LAYOUT = nil
+local COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE = nil, nil, nil
+
+-- The table of a queue whose rare counters are as in a new one does not have them until one is set.
+local RARELY = {
+  __index = NEW,
+  __newindex = function(c, i, value)
+    for r = FIRST_RARE, LAST do
+      rawset(c, r, NEW[r])
+    end
+    c[N.rare], c[i] = 1, value
+  end,
+}
 
 local function load_counters(q)
-  COUNTERS_LAYOUT = COUNTERS_LAYOUT or string.rep('d', #COUNTERS)
-  -- A call that looked for its kept reply has read them already: '' where there are none.
-  local text, c = q.ahead or redis.call('GET', q.c), nil
-  if text and text ~= '' then
-    c = { struct.unpack(COUNTERS_LAYOUT, text) }
-    -- Behind the values comes where the text ends.
-    c[#COUNTERS + 1] = nil
-  else
-    c = {}
-    for i = 1, #COUNTERS do
-      c[i] = 0
-    end
-    c[N.due], c[N.result_due] = NEVER, NEVER
+  if not COMMON_LAYOUT then
+    COMMON_LAYOUT, RARE_LAYOUT = string.rep('d', N.rare), string.rep('d', LAST - N.rare)
+    NEW_RARE = struct_pack(RARE_LAYOUT, table_unpack(NEW, FIRST_RARE, LAST))
   end
-  q.counters, q.loaded, q.ahead = c, text, false
+  -- A call that looked for its kept reply has read them already: '' where there are none.
+  local text, c = q.ahead or redis_call('HGET', q.c, 'c'), nil
+  if text and text ~= '' then
+    c = { struct_unpack(COMMON_LAYOUT, text) }
+    -- Behind the values comes where the text ends.
+    c[FIRST_RARE] = nil
+    if c[N.rare] > 0 then
+      local rare = redis_call('HGET', q.c, 'd')
+      local values = { struct_unpack(RARE_LAYOUT, rare) }
+      for i = FIRST_RARE, LAST do
+        c[i] = values[i - N.rare]
+      end
+      q.rare = rare
+    end
+  else
+    c = { table_unpack(NEW, 1, N.rare) }
+    -- It may have been dropped a moment ago: its series go on.
+    local ended = redis_call('HGET', q.series, 'c')
+    if ended then
+      local seq, fence = string_match(ended, '^(%d+) (%d+)$')
+      c[N.seq], c[N.fence], q.revived = to_number(seq), to_number(fence), true
+    end
+  end
+  q.counters, q.loaded = setmetatable(c, RARELY), text
   return c
 end
 
+-- Adds them to what this call writes, where they were changed.
 local function save_counters(q)
-  local text = struct.pack(COUNTERS_LAYOUT, unpack(q.counters))
+  local c = q.counters
+  if rawget(c, FIRST_RARE) then
+    local rare = struct_pack(RARE_LAYOUT, table_unpack(c, FIRST_RARE, LAST))
+    c[N.rare] = rare == NEW_RARE and 0 or 1
+    if c[N.rare] == 0 then
+      if q.rare then
+        del_field(q, 'd')
+      end
+    elseif rare ~= q.rare then
+      set_field(q, 'd', rare)
+    end
+  end
+  local text = struct_pack(COMMON_LAYOUT, table_unpack(c, 1, N.rare))
   if text ~= q.loaded then
-    redis.call('SET', q.c, text)
+    set_field(q, 'c', text)
   end
 end
 
@@ -50,9 +102,10 @@ end
 -- even when a failover lost the last ones (clause 8).
 local function draw(q, series)
   local c = q.counters
-  local number = c[series] + 1
-  if number < q.now then
-    number = q.now
+  local number, now = c[series] + 1, q.now
+  if number <= now then
+    c[series] = now
+    return q.stamp or digits(now)
   end
   c[series] = number
   return digits(number)

@@ -7,8 +7,8 @@ local function known_id(q, text)
   if not value then
     return nil
   end
-  local id, known_until = string.match(value, '^(%d+) ?(%d*)$')
-  if known_until == '' or tonumber(known_until) > q.now then
+  local id, known_until = string_match(value, '^(%d+) ?(%d*)$')
+  if known_until == '' or to_number(known_until) > q.now then
     return id
   end
   return nil
@@ -18,7 +18,7 @@ local function forget(q, most)
   if q.counters[N.windows] == 0 then
     return
   end
-  local over = redis.call('ZRANGEBYSCORE', q.uw, '-inf', digits(q.now), 'LIMIT', 0, most)
+  local over = redis_call('ZRANGEBYSCORE', q.uw, '-inf', digits(q.now), 'LIMIT', 0, most)
   for _, text in ipairs(over) do
     set(hash(q, 'u'), text, false)
   end
@@ -28,11 +28,19 @@ end
 
 local function remember(q, text, id)
   -- Gone from there, or the purge would take the new message's entry.
-  if get(hash(q, 'u'), text) and redis.call('ZREM', q.uw, text) == 1 then
+  if get(hash(q, 'u'), text) and redis_call('ZREM', q.uw, text) == 1 then
     q.counters[N.windows] = q.counters[N.windows] - 1
   end
   set(hash(q, 'u'), text, id)
   forget(q, 10)
+end
+
+-- It is known for so long, as that of a message which was settled now.
+local function know_for(q, text, id, window)
+  local known_until = digits(q.now + window)
+  set(hash(q, 'u'), text, id .. ' ' .. known_until)
+  redis_call('ZADD', q.uw, known_until, text)
+  q.counters[N.windows] = q.counters[N.windows] + 1
 end
 
 -- The message of a dedup string was settled: it is known until its window ends.
@@ -45,10 +53,7 @@ local function forget_later(q, m)
   if window == 0 then
     set(hash(q, 'u'), text, false)
   else
-    local known_until = digits(q.now + window)
-    set(hash(q, 'u'), text, m.id .. ' ' .. known_until)
-    redis.call('ZADD', q.uw, known_until, text)
-    q.counters[N.windows] = q.counters[N.windows] + 1
+    know_for(q, text, m.id, window)
   end
   forget(q, 10)
 end

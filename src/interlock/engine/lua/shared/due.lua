@@ -4,10 +4,10 @@
 
 local function due_before(q, letter, most)
   local from, found = '', {}
-  local members = redis.call('ZRANGEBYSCORE', q.due, '-inf', digits(q.now), 'LIMIT', 0, most)
+  local members = redis_call('ZRANGEBYSCORE', q.due, '-inf', digits(q.now), 'LIMIT', 0, most)
   for _, member in ipairs(members) do
-    if string.sub(member, 1, 1) == letter then
-      found[#found + 1] = string.sub(member, 2)
+    if string_sub(member, 1, 1) == letter then
+      found[#found + 1] = string_sub(member, 2)
     end
   end
   return found, #members == most
@@ -84,7 +84,7 @@ local function end_delays(q, left)
     extra(m, 'ID', m.id)
     m.place = draw(q, N.seq)
     q.messages[m.place], q.messages[m.id] = m, false
-    redis.call('HDEL', q.p, m.id)
+    redis_call('HDEL', q.c, m.id)
     set(hash(q, 'al'), m.id, m.place)
     c[N.aliases] = c[N.aliases] + 1
     place(q, m, c[N.unsettled] - c[N.delayed])
@@ -96,7 +96,7 @@ end
 local function ready_late(q)
   local c = q.counters
   if c[N.late] > 0 then
-    local places = redis.call('LPOP', q.late, q.readied)
+    local places = redis_call('LPOP', q.late, q.readied)
     c[N.late] = c[N.late] - #places
     for _, m in ipairs(messages_at(q, places)) do
       -- It may have been cancelled.
@@ -112,24 +112,52 @@ end
 local function unpark(q)
   local c = q.counters
   while q.steps > 0 and c[N.returning] > 0 do
-    local list = name_of(q, 'back:' .. redis.call('LINDEX', q.back, 0))
-    local places = redis.call('LPOP', list, q.steps)
+    local list = name_of(q, 'back:' .. redis_call('LINDEX', q.back, 0))
+    local places = redis_call('LPOP', list, q.steps)
     for _, m in ipairs(messages_at(q, places or {})) do
       q.steps = q.steps - 1
       if m and not m.gone and m.state == 'P' then
         make_ready(q, m)
       end
     end
-    if redis.call('EXISTS', list) == 0 then
-      redis.call('LPOP', q.back)
+    if redis_call('EXISTS', list) == 0 then
+      redis_call('LPOP', q.back)
       c[N.returning] = c[N.returning] - 1
     end
   end
 end
 
+-- Forgets the replies of consumers that were silent for so long, some at a call.
+local function forget_replies(q)
+  local silent = redis_call('ZRANGEBYSCORE', q.ko, '-inf', digits(q.now - KEPT_REPLY), 'LIMIT', 0, MAX_DUE)
+  local fields, gone, scores = {}, {}, {}
+  for i = 1, #silent do
+    fields[i] = 'k' .. silent[i]
+  end
+  local all = fetch(q.c, fields)
+  for i = 1, #silent do
+    local at = all[i] and string_match(all[i], '^%d+ (%d+)')
+    if at and to_number(at) + KEPT_REPLY > q.now then
+      -- It has called since.
+      scores[#scores + 1], scores[#scores + 2] = at, silent[i]
+    else
+      del_field(q, fields[i])
+      gone[#gone + 1] = silent[i]
+    end
+  end
+  q.forgot = true
+  bulk('ZREM', q.ko, gone)
+  bulk('ZADD', q.ko, scores)
+  local first = redis_call('ZRANGE', q.ko, 0, 0, 'WITHSCORES')[2]
+  q.counters[N.kept_due] = first and to_number(first) + KEPT_REPLY or NEVER
+end
+
 local function apply_due(q)
   local c = q.counters
-  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
+  if c[N.kept_due] <= q.now then
+    forget_replies(q)
+  end
+  if c[N.rare] > 0 and c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
     ready_late(q)
     go_on(q)
     open_gates(q)
@@ -140,8 +168,10 @@ local function apply_due(q)
     if left > 0 then
       end_delays(q, left)
     end
-    local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
-    c[N.due] = first and tonumber(first) or NEVER
+    local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
+    c[N.due] = first and to_number(first) or NEVER
   end
-  expire_results(q)
+  if c[N.rare] > 0 then
+    expire_results(q)
+  end
 end

@@ -8,7 +8,7 @@ local function end_some(q, token, count)
   lease.out = lease.out - count
   if lease.out == 0 then
     set(hash(q, 't'), token, false)
-    redis.call('ZREM', q.due, 'a' .. token)
+    redis_call('ZREM', q.due, 'a' .. token)
   else
     keep_lease(q, lease)
   end

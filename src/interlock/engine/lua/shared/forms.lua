@@ -4,30 +4,34 @@
 -- | form | | the reply |
 -- |---|---|---|
 -- | r | packed | as it was |
+-- | o | | the same, in k:CONSUMER: it is long |
 -- | p | first id, count | of a put whose ids follow each other |
 -- | l | token, deadline, settled | of a lease of plain messages, after so many `ACKED`; -1: of il1_lease |
 
 -- The strings of small numbers.
-local COUNT = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8' }
+local COUNT = {}
+for i = 0, 128 do
+  COUNT[i] = i .. ''
+end
 
 -- What a lease tells of a plain message, behind `at`; answers where that ends.
 local function tell_plain(place, text, reply, at)
   -- 'L': the token is in between.
-  local from = string.byte(text) == 76 and 18 or 2
-  local high, low, long, short = string.byte(text, from + 1, from + 4)
+  local from = string_byte(text) == 76 and 18 or 2
+  local high, low, long, short = string_byte(text, from + 1, from + 4)
   local count = high * 256 + low
   local first, key = from + 3, at + 6
   reply[at + 1], reply[at + 2], reply[at + 3] = place, '', '1'
   reply[at + 5], reply[at + 6] = COUNT[count] or tostring(count), '0'
   for k = 1, count do
     if k > 1 then
-      long, short = string.byte(text, first, first + 1)
+      long, short = string_byte(text, first, first + 1)
     end
     local last = first + 1 + long * 256 + short
-    reply[key + k] = string.sub(text, first + 2, last)
+    reply[key + k] = string_sub(text, first + 2, last)
     first = last + 1
   end
-  reply[at + 4] = string.sub(text, first)
+  reply[at + 4] = string_sub(text, first)
   return key + count
 end
 
@@ -38,13 +42,13 @@ local function series(first, count)
   local texts, last, head = {}, first % 100, nil
   if not LAST_DIGITS[0] then
     for i = 0, 99 do
-      LAST_DIGITS[i] = string.format('%02d', i)
+      LAST_DIGITS[i] = string_format('%02d', i)
     end
   end
-  head = string.format('%d', (first - last) / 100)
+  head = string_format('%d', (first - last) / 100)
   for i = 1, count do
     if last == 100 then
-      last, head = 0, string.format('%d', (first + i - 1) / 100)
+      last, head = 0, string_format('%d', (first + i - 1) / 100)
     end
     texts[i] = head .. LAST_DIGITS[last]
     last = last + 1
@@ -70,8 +74,8 @@ local function leased_reply(q, token, deadline, settled)
       reply[i] = 'ACKED'
     end
   end
-  local places = places_of(lease_from(token, redis.call('HGET', q.t, token)))
-  local records, at = fetch(q.p, places), #reply + 4
+  local places = places_of(lease_from(token, redis_call('HGET', q.c, 't' .. token)))
+  local records, at = fetch(q.c, places), #reply + 4
   reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = token, deadline, '', tostring(#places)
   for i = 1, #places do
     at = tell_plain(places[i], records[i], reply, at)
@@ -79,17 +83,31 @@ local function leased_reply(q, token, deadline, settled)
   return reply
 end
 
-local function reply_of(q, kept)
-  local from = string.find(kept, ' ', string.find(kept, ' ', 1, true) + 1, true) + 1
-  local form, rest = string.sub(kept, from, from), string.sub(kept, from + 1)
+-- What is kept of a reply that has no shorter form, behind `head`. A long one lies apart: it would be read by
+-- every call of the consumer. It leaves by itself, for a queue may never be called again.
+local function short_of(q, consumer, head, reply)
+  local packed = cmsgpack.pack(reply)
+  if #packed <= APART then
+    return head .. 'r' .. packed
+  end
+  redis_call('SET', name_of(q, 'k:' .. consumer), packed, 'PX', KEPT_REPLY / 1000)
+  return head .. 'o'
+end
+
+local function reply_of(q, kept, consumer)
+  local from = string_find(kept, ' ', string_find(kept, ' ', 1, true) + 1, true) + 1
+  local form, rest = string_sub(kept, from, from), string_sub(kept, from + 1)
   if form == 'r' then
     return cmsgpack.unpack(rest)
+  elseif form == 'o' then
+    local packed = redis_call('GET', name_of(q, 'k:' .. consumer))
+    return packed and cmsgpack.unpack(packed)
   elseif form == 'p' then
-    local first, count = string.match(rest, '^(%d+) (%d+)$')
-    return put_reply(series(tonumber(first), tonumber(count)))
+    local first, count = string_match(rest, '^(%d+) (%d+)$')
+    return put_reply(series(to_number(first), to_number(count)))
   end
-  local token, deadline, settled = string.match(rest, '^(%d+) (%d+) (-?%d+)$')
-  return leased_reply(q, token, deadline, tonumber(settled))
+  local token, deadline, settled = string_match(rest, '^(%d+) (%d+) (-?%d+)$')
+  return leased_reply(q, token, deadline, to_number(settled))
 end
 
 -- Before a lease ends for a message: whose reply tells of it. A consumer's own next call replaces it
@@ -98,11 +116,9 @@ local function fix_reply(q, token, consumer)
   if consumer == '' or consumer == q.caller then
     return
   end
-  local name = q[1] .. ':k:' .. consumer
-  local kept = redis.call('GET', name)
-  local head = kept and string.match(kept, '^%d+ %S+ l' .. token .. ' ')
+  local kept = redis_call('HGET', q.c, 'k' .. consumer)
+  local head = kept and string_match(kept, '^(%d+ %S+ )l' .. token .. ' ')
   if head then
-    local packed = cmsgpack.pack(reply_of(q, kept))
-    redis.call('SET', name, string.match(kept, '^%d+ %S+ ') .. 'r' .. packed, 'KEEPTTL')
+    redis_call('HSET', q.c, 'k' .. consumer, short_of(q, consumer, head, reply_of(q, kept)))
   end
 end

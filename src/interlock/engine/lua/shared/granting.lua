@@ -1,18 +1,28 @@
 -- Handing out: the lease that a call gets, and what it is told.
 
--- In how many µs there is something to do that no call from outside causes; '' for never.
+-- In how many µs something falls due that no call from outside causes; '' for never.
+local function falls_due(q)
+  local c = q.counters
+  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
+    return '0'
+  end
+  local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
+  c[N.due] = first and to_number(first) or NEVER
+  -- A duration, for who asks does not know this clock.
+  return first and digits(math.max(0, to_number(first) - q.now)) or ''
+end
+
+-- The same for who asks for work.
 local function next_due(q, kind)
   local c = q.counters
-  local left = c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning]
-  if left > 0 or c[N.halted] == 0 and ready_count(c, kind) > 0 then
+  if c[N.halted] == 0 and ready_count(c, kind) > 0 then
     return '0'
-  elseif c[N.sealed] > 0 and c[N.unsettled] == 0 then
+  end
+  local due = falls_due(q)
+  if due ~= '0' and c[N.sealed] > 0 and c[N.unsettled] == 0 then
     return 'sealed'
   end
-  local first = redis.call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
-  c[N.due] = first and tonumber(first) or NEVER
-  -- A duration, for who asks does not know this clock.
-  return first and digits(math.max(0, tonumber(first) - q.now)) or ''
+  return due
 end
 
 -- Hands a message out: its part of the reply behind `at`. Answers where that ends.
@@ -44,7 +54,7 @@ local function all_plain(records)
     if not text then
       return false
     end
-    local state, flags, high, low = string.byte(text, 1, 4)
+    local state, flags, high, low = string_byte(text, 1, 4)
     -- 'R', and flags of 0.
     if state ~= 82 or flags ~= 48 then
       return false
@@ -57,7 +67,7 @@ end
 -- Messages from the only list that has any, and their records; nil if it is not as simple as that.
 local function pop_plainly(q, wanted)
   local c = q.counters
-  if c[N.halted] + c[N.paused] + c[N.rk] + c[N.ru] > 0 or next(q.messages) ~= nil then
+  if c[N.rare] > 0 and c[N.halted] + c[N.paused] + c[N.rk] + c[N.ru] > 0 or next(q.messages) ~= nil then
     return nil
   end
   local only, halves = nil, KINDS[wanted.kind]
@@ -73,19 +83,33 @@ local function pop_plainly(q, wanted)
   if not only then
     return nil
   end
-  local places = redis.call('LPOP', q[only.name], wanted.count)
+  local places = redis_call('LPOP', q[only.name], wanted.count)
   c[only.count] = c[only.count] - #places
-  return places, fetch(q.p, places), only
+  return places, fetch(q.c, places), only
+end
+
+-- Four digits of what is small.
+local FOUR = {}
+local function four(number)
+  local text = FOUR[number]
+  if not text then
+    text = string_format('%04d', number)
+    FOUR[number] = text
+  end
+  return text
 end
 
 -- The lease itself, in the parts that are alike; `how` is p for plain messages, or g. Answers the token.
 local function enter_lease(q, consumer, wanted, places, reply, how)
-  local c, count, at = q.counters, #places, #reply
-  local token, deadline = draw(q, N.fence), digits(q.now + wanted.duration)
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', tostring(count)
-  redis.call('HSET', q.t, token, string.format('%d%s%04d%04d%s', q.now, deadline, count, #consumer, how)
-    .. consumer .. table.concat(places))
-  fall_due_at(q, q.now + wanted.duration, 'a' .. token)
+  local c, count, at, ends = q.counters, #places, #reply, q.now + wanted.duration
+  local token, deadline = draw(q, N.fence), digits(ends)
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = token, deadline, '', COUNT[count] or tostring(count)
+  set_field(q, 't' .. token,
+    q.stamp .. deadline .. four(count) .. four(#consumer) .. how .. consumer .. table_concat(places))
+  redis_call('ZADD', q.due, deadline, 'a' .. token)
+  if ends < c[N.due] then
+    c[N.due] = ends
+  end
   c[N.leased], c[N.leases] = c[N.leased] + count, c[N.leases] + count
   return token, deadline
 end
@@ -93,13 +117,14 @@ end
 -- Hands out plain messages. Answers the reply in its short form.
 local function grant_plainly(q, consumer, wanted, places, records, reply)
   local token, deadline = enter_lease(q, consumer, wanted, places, reply, 'p')
-  local at, marks = #reply, {}
+  local at, sets, n = #reply, SETS, q.sets
   for i = 1, #places do
     local place = places[i]
-    marks[2 * i - 1], marks[2 * i] = place, token
+    sets[n + 1], sets[n + 2] = 'm' .. place, token
+    n = n + 2
     at = tell_plain(place, records[i], reply, at)
   end
-  bulk('HSET', q.lt, marks)
+  q.sets = n
   return 'l' .. token .. ' ' .. deadline .. ' '
 end
 

@@ -4,32 +4,32 @@
 -- One command for many fields. Lua's stack takes 8,000 values; the number is even, for pairs.
 local CHUNK = 4000
 
-local function bulk(command, key, list)
-  local count = #list
+local function bulk(command, key, list, count)
+  count = count or #list
   if count == 0 then
     return
   end
   if count <= CHUNK then
-    redis.call(command, key, unpack(list))
+    redis_call(command, key, table_unpack(list, 1, count))
     return
   end
   for first = 1, count, CHUNK do
-    redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, count)))
+    redis_call(command, key, table_unpack(list, first, math.min(first + CHUNK - 1, count)))
   end
 end
 
 -- The values of many fields of a hash, false for each that is not there.
-local function fetch(key, fields)
-  local count = #fields
+local function fetch(key, fields, count)
+  count = count or #fields
   if count == 0 then
     return {}
   end
   if count <= CHUNK then
-    return redis.call('HMGET', key, unpack(fields))
+    return redis_call('HMGET', key, table_unpack(fields, 1, count))
   end
   local all = {}
   for first = 1, count, CHUNK do
-    local part = redis.call('HMGET', key, unpack(fields, first, math.min(first + CHUNK - 1, count)))
+    local part = redis_call('HMGET', key, table_unpack(fields, first, math.min(first + CHUNK - 1, count)))
     for i = 1, #part do
       all[#all + 1] = part[i]
     end
@@ -42,10 +42,66 @@ local function untouched(q)
   return #q.used == 0 and #q.changed == 0 and #q.written == 0 and next(q.messages) == nil
 end
 
+-- What the call has to write in c, and what it takes out there: q.sets and q.dels say how much of these lists
+-- is of this call. They stay, as other lists of the quick way do: to make one anew, and let it grow, costs more
+-- than what is put into it.
+local SETS = {}
+local DELS = {}
+local STAYS = 1000
+
+local function set_field(q, field, value)
+  local sets, n = SETS, q.sets
+  sets[n + 1], sets[n + 2] = field, value
+  q.sets = n + 2
+end
+
+local function del_field(q, field)
+  local n = q.dels + 1
+  DELS[n], q.dels = field, n
+end
+
+-- No call both writes a field and takes it out, but for the reply of a consumer that was silent for long: so
+-- those that go come first.
+local function write_out(q)
+  bulk('HDEL', q.c, DELS, q.dels)
+  bulk('HSET', q.c, SETS, q.sets)
+  if q.dels > STAYS or q.sets > STAYS then
+    SETS, DELS = {}, {}
+  end
+  q.sets, q.dels = 0, 0
+end
+
+-- Two bytes, most of them asked for often.
+local TWO = {}
+local function two(number)
+  local bytes = TWO[number]
+  if not bytes then
+    bytes = string.char(math.floor(number / 256), number % 256)
+    TWO[number] = bytes
+  end
+  return bytes
+end
+
+local function lane_field(key)
+  return two(#key) .. key
+end
+
+-- What lies in c together with other things, and in what field there.
+local INSIDE = {
+  l = lane_field,
+  lt = function(place)
+    return 'm' .. place
+  end,
+  t = function(token)
+    return 't' .. token
+  end,
+}
+
 local function hash(q, part)
   local h = q.hashes[part]
   if not h then
-    h = { name = q[part], values = {}, changed = {} }
+    local inside = INSIDE[part]
+    h = { name = inside and q.c or q[part], inside = inside, values = {}, changed = {} }
     q.hashes[part] = h
     q.used[#q.used + 1] = h
   end
@@ -56,7 +112,7 @@ end
 local function get(h, field)
   local value = h.values[field]
   if value == nil then
-    value = redis.call('HGET', h.name, field)
+    value = redis_call('HGET', h.name, h.inside and h.inside(field) or field)
     h.values[field] = value
   end
   return value
@@ -78,20 +134,45 @@ local function prefetch(h, fields)
       missing[#missing + 1] = field
     end
   end
-  local found = fetch(h.name, missing)
+  local asked, inside = missing, h.inside
+  if inside then
+    asked = {}
+    for i = 1, #missing do
+      asked[i] = inside(missing[i])
+    end
+  end
+  local found = fetch(h.name, asked)
   for i = 1, #missing do
     values[missing[i]] = found[i]
   end
 end
 
--- What was read in another way, for those who ask in this one.
-local function known(h, fields, found)
-  for i = 1, #fields do
-    h.values[fields[i]] = found[i]
+-- What was read in another way, for those who ask in this one: so many fields, found behind `at`.
+local function known(h, fields, found, at, count)
+  for i = 1, count do
+    h.values[fields[i]] = found[at + i]
   end
 end
 
-local function flush(h)
+-- Adds what was changed in c to what the call writes there.
+local function flush_inside(q, h)
+  local changed, values, inside = h.changed, h.values, h.inside
+  for i = 1, #changed do
+    local field = changed[i]
+    local value = values[field]
+    if value then
+      set_field(q, inside(field), value)
+    else
+      del_field(q, inside(field))
+    end
+  end
+  h.changed = {}
+end
+
+local function flush(q, h)
+  if h.inside then
+    return flush_inside(q, h)
+  end
   local changed, values = h.changed, h.values
   if #changed == 0 then
     return

@@ -1,32 +1,31 @@
 -- Lanes (clauses 1 to 5, 21). A lane is a chain of nodes, one for each unsettled message on the key, in
--- sequence. A node is a mode, x or s, and a place. The hash l knows the lane by its key; n leads from a
+-- sequence. A node is a mode, x or s, and a place. The hash c knows the lane by its key; n leads from a
 -- place and key to the node behind, v to the one before. In front stand those that nothing on this key
 -- holds up: one exclusive node, or a run of shared ones.
 --
--- | l | |
+-- | c | |
 -- |---|---|
 -- | six bytes | the only one, exclusive, as most lanes have: the low bits of its place |
 -- | NODE | the only one, shared |
 -- | `X` head tail depth | an exclusive node in front; all behind it wait |
 -- | `S` head tail first active depth | so many shared nodes in front; first is the first that waits |
 
--- Up to 128 small fields the server keeps as a list, in which every lookup goes through all before it. One
--- long value makes a table of it: once more than a few messages are unsettled, l and lt have one, under the
--- key that no message can have, and the counter `wide` is 1.
-local FILLER = '-----------------------------------------------------------------'
-local WIDE = 8
-
 local NOBODY = '-----------------'
 
 -- Six bytes take the server half the memory of seven. They say which place it is, for all places are no
 -- larger than the last one, and none is unsettled for 2^48 µs, nine years.
 local function short_node(place)
-  return struct.pack('>I6', place)
+  return struct_pack('>I6', place)
 end
 
 local function long_node(q, text)
   local last = q.counters[N.seq]
-  return 'x' .. digits(last - (last - struct.unpack('>I6', text)) % 281474976710656)
+  return 'x' .. digits(last - (last - struct_unpack('>I6', text)) % 281474976710656)
+end
+
+-- Of a field of c, if it is a lane.
+local function key_of_lane(field)
+  return string_byte(field) <= 4 and string_sub(field, 3)
 end
 
 -- Whether there is one node only.
@@ -41,43 +40,26 @@ local function lane_of(q, text)
     return { kind = shared and 'S' or 'X', head = node, tail = node, active = 1, depth = 1 }
   end
   local lane = {
-    kind = string.sub(text, 1, 1), head = string.sub(text, 2, 18), tail = string.sub(text, 19, 35),
+    kind = string_sub(text, 1, 1), head = string_sub(text, 2, 18), tail = string_sub(text, 19, 35),
   }
   if lane.kind == 'X' then
-    lane.active, lane.depth = 1, tonumber(string.sub(text, 36))
+    lane.active, lane.depth = 1, to_number(string_sub(text, 36))
   else
-    lane.first = string.sub(text, 36, 52)
+    lane.first = string_sub(text, 36, 52)
     if lane.first == NOBODY then
       lane.first = nil
     end
-    lane.active, lane.depth = tonumber(string.sub(text, 53, 62)), tonumber(string.sub(text, 63))
+    lane.active, lane.depth = to_number(string_sub(text, 53, 62)), to_number(string_sub(text, 63))
   end
   return lane
 end
 
 local function lane_text(lane)
   if lane.depth == 1 then
-    local shared = string.byte(lane.head) == 115 -- 's'
-    return shared and lane.head or short_node(string.sub(lane.head, 2))
+    local shared = string_byte(lane.head) == 115 -- 's'
+    return shared and lane.head or short_node(string_sub(lane.head, 2))
   elseif lane.kind == 'X' then
     return 'X' .. lane.head .. lane.tail .. lane.depth
   end
-  return string.format('S%s%s%s%010d%d', lane.head, lane.tail, lane.first or NOBODY, lane.active, lane.depth)
-end
-
-local function widen(q)
-  local c = q.counters
-  if c[N.wide] == 0 and c[N.unsettled] > WIDE then
-    redis.call('HSET', q.l, '', FILLER)
-    redis.call('HSET', q.lt, '', FILLER)
-    c[N.wide] = 1
-  end
-end
-
-local function narrow(q)
-  local c = q.counters
-  if c[N.wide] == 1 and c[N.unsettled] == 0 then
-    redis.call('DEL', q.l, q.lt)
-    c[N.wide] = 0
-  end
+  return string_format('S%s%s%s%010d%d', lane.head, lane.tail, lane.first or NOBODY, lane.active, lane.depth)
 end

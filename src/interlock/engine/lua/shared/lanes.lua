@@ -5,6 +5,9 @@
 local function link_behind(q, l, text, place, key, mode)
   local lane, node = lane_of(q, text), mode .. place
   local blocked = true
+  if lane.depth == 1 then
+    q.counters[N.crowded] = q.counters[N.crowded] + 1
+  end
   if lane.kind == 'S' and not lane.first then
     if mode == 's' then
       lane.active, blocked = lane.active + 1, false
@@ -12,7 +15,7 @@ local function link_behind(q, l, text, place, key, mode)
       lane.first = node
     end
   end
-  set(hash(q, 'n'), string.sub(lane.tail, 2) .. key, node)
+  set(hash(q, 'n'), string_sub(lane.tail, 2) .. key, node)
   set(hash(q, 'v'), place .. key, lane.tail)
   lane.tail, lane.depth = node, lane.depth + 1
   set(l, key, lane_text(lane))
@@ -23,7 +26,7 @@ end
 local function link(q, place, keys, mode, blocked)
   if #keys > 0 then
     local l, node = hash(q, 'l'), mode == 'x' and short_node(place) or 's' .. place
-    local values, written = l.values, l.changed
+    local values, written, c = l.values, l.changed, q.counters
     for i = 1, #keys do
       local key = keys[i]
       local text = values[key]
@@ -33,6 +36,7 @@ local function link(q, place, keys, mode, blocked)
       if not text then
         values[key] = node
         written[#written + 1] = key
+        c[N.lanes] = c[N.lanes] + 1
       elseif link_behind(q, l, text, place, key, mode) then
         blocked = blocked + 1
       end
@@ -46,13 +50,13 @@ end
 local function grant_front(q, lane, key)
   local free = true
   while lane.first do
-    local mode = string.sub(lane.first, 1, 1)
+    local mode = string_sub(lane.first, 1, 1)
     if lane.active > 0 and mode == 'x' then
       return
     end
     if not free then
       if q.steps == 0 then
-        if redis.call('SADD', q.unf, key) == 1 then
+        if redis_call('SADD', q.unf, key) == 1 then
           q.counters[N.unfinished] = q.counters[N.unfinished] + 1
         end
         return
@@ -60,7 +64,7 @@ local function grant_front(q, lane, key)
       q.steps = q.steps - 1
     end
     free = false
-    local place = string.sub(lane.first, 2)
+    local place = string_sub(lane.first, 2)
     q.granted[#q.granted + 1] = place
     if mode == 'x' then
       lane.kind, lane.active, lane.first = 'X', 1, nil
@@ -77,32 +81,36 @@ local function unlink_one(q, place, key)
   local text = get(l, key)
   if single(text) then
     set(l, key, false)
+    q.counters[N.lanes] = q.counters[N.lanes] - 1
     return
   end
   local lane = lane_of(q, text)
   local n, v, field = hash(q, 'n'), hash(q, 'v'), place .. key
-  local leads = string.sub(lane.head, 2) == place
+  local leads = string_sub(lane.head, 2) == place
   local next, previous = get(n, field), not leads and get(v, field)
   if next then
     set(n, field, false)
-    set(v, string.sub(next, 2) .. key, previous)
+    set(v, string_sub(next, 2) .. key, previous)
   else
     lane.tail = previous
   end
   if previous then
     set(v, field, false)
-    set(n, string.sub(previous, 2) .. key, next)
+    set(n, string_sub(previous, 2) .. key, next)
   else
     lane.head = next
   end
   lane.depth = lane.depth - 1
+  if lane.depth == 1 then
+    q.counters[N.crowded] = q.counters[N.crowded] - 1
+  end
   if lane.kind == 'X' then
     if leads then
       lane.kind, lane.active, lane.first = 'S', 0, next
     end
-  elseif not lane.first or place < string.sub(lane.first, 2) then
+  elseif not lane.first or place < string_sub(lane.first, 2) then
     lane.active = lane.active - 1
-  elseif string.sub(lane.first, 2) == place then
+  elseif string_sub(lane.first, 2) == place then
     lane.first = next or nil
   end
   grant_front(q, lane, key)
@@ -117,7 +125,7 @@ local function unblock(q, m)
     return
   end
   if q.readied == 0 then
-    redis.call('RPUSH', q.late, m.place)
+    redis_call('RPUSH', q.late, m.place)
     q.counters[N.late] = q.counters[N.late] + 1
     return
   end
@@ -136,7 +144,7 @@ local function unblock_granted(q)
 end
 
 local function unlink_from(q, place, keys)
-  local l = hash(q, 'l')
+  local l, c = hash(q, 'l'), q.counters
   local values, written = l.values, l.changed
   for i = 1, #keys do
     local key = keys[i]
@@ -144,6 +152,7 @@ local function unlink_from(q, place, keys)
     if text and single(text) then
       values[key] = false
       written[#written + 1] = key
+      c[N.lanes] = c[N.lanes] - 1
     else
       unlink_one(q, place, key)
     end
@@ -202,7 +211,7 @@ local function look_behind(q, messages)
     for _, field in ipairs(fields) do
       local node = hash(q, 'n').values[field]
       if node then
-        places[#places + 1] = string.sub(node, 2)
+        places[#places + 1] = string_sub(node, 2)
       end
     end
     messages_at(q, places)
@@ -212,7 +221,7 @@ end
 -- Goes on with the runs of readers that earlier calls left.
 local function go_on(q)
   while q.steps > 0 and q.counters[N.unfinished] > 0 do
-    local key = redis.call('SPOP', q.unf)
+    local key = redis_call('SPOP', q.unf)
     q.counters[N.unfinished] = q.counters[N.unfinished] - 1
     local text = get(hash(q, 'l'), key)
     if text and not single(text) then

@@ -1,13 +1,13 @@
 -- Leases (clause 8). One lease is what one call was handed: one token, one deadline, up to MAX_BATCH
--- messages. t has of each token when it was given, the deadline, how many of its messages are out, the
+-- messages. t TOKEN has when it was given, the deadline, how many of its messages are out, the
 -- length of the consumer's name, p where all messages were marked as plain ones or g, the name, and the
 -- places; due has the deadline as well. A message's record has the token.
 
 local function lease_from(token, text)
-  local length = tonumber(string.sub(text, 37, 40))
+  local length = to_number(string_sub(text, 37, 40))
   return {
-    token = token, given = string.sub(text, 1, 16), deadline = string.sub(text, 17, 32),
-    out = tonumber(string.sub(text, 33, 36)), consumer = string.sub(text, 42, 41 + length), text = text,
+    token = token, given = string_sub(text, 1, 16), deadline = string_sub(text, 17, 32),
+    out = to_number(string_sub(text, 33, 36)), consumer = string_sub(text, 42, 41 + length), text = text,
   }
 end
 
@@ -19,18 +19,18 @@ end
 local function places_of(lease)
   local text, places = lease.text, {}
   for at = 42 + #lease.consumer, #text, 16 do
-    places[#places + 1] = string.sub(text, at, at + 15)
+    places[#places + 1] = string_sub(text, at, at + 15)
   end
   return places
 end
 
 local function keep_lease(q, lease)
-  local rest = string.sub(lease.text, 37)
-  set(hash(q, 't'), lease.token, lease.given .. lease.deadline .. string.format('%04d', lease.out) .. rest)
+  local rest = string_sub(lease.text, 37)
+  set(hash(q, 't'), lease.token, lease.given .. lease.deadline .. string_format('%04d', lease.out) .. rest)
 end
 
 -- False once the deadline is reached, even if what falls due has not come to it yet.
 local function alive(q, token)
   local lease = lease_of(q, token)
-  return lease and tonumber(lease.deadline) > q.now
+  return lease and to_number(lease.deadline) > q.now
 end

@@ -12,9 +12,10 @@ local MAX_READIED = 1000      -- successors that one call readies (clause 21)
 local MAX_PURGED = 1000       -- messages that one purge settles or drops
 local MAX_LOOKED_AT = 10000   -- dead letters looked at by one call that asks for a key
 local MAX_SPAN = 1e15         -- µs: 31 years, so that now and a span together stay below 2^53
+local MAX_TIME = 4e15         -- µs since 1970, of what is carried from elsewhere: the year 2096
 local MAX_NUMBER = 9007199254740991
 local MAX_COUNT = 1000000000  -- of attempts, messages, dead letters
 local NEVER = 9e15            -- a time that does not come
 
-local KEPT_REPLY_MS = 300000  -- a consumer that is silent for so long has given up its repeat
+local KEPT_REPLY = 300000000 -- µs; a consumer that is silent for so long has given up its repeat
 local APART = 1024            -- bytes: a longer payload lies apart from its record

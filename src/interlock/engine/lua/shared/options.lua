@@ -48,7 +48,7 @@ local function options_of(q)
   if q.counters[N.declared] == 0 then
     return default_options()
   end
-  local options = cmsgpack.unpack(redis.call('GET', q.o))
+  local options = cmsgpack.unpack(redis_call('GET', q.o))
   for _, option in ipairs(OPTIONS) do
     if options[option.name] == nil then
       options[option.name] = option.default

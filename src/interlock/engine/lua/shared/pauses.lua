@@ -42,17 +42,17 @@ local function park(q, m, key)
   local name = name_of(q, 'park:' .. key)
   m.state = 'P'
   changed(q, m)
-  local count = redis.call('RPUSH', name, m.place)
+  local count = redis_call('RPUSH', name, m.place)
   local text = get(hash(q, 'l'), key)
   if count > 64 and count > 2 * (text and lane_of(q, text).depth or 0) then
-    local places = redis.call('LRANGE', name, 0, -1)
+    local places = redis_call('LRANGE', name, 0, -1)
     local live = {}
     for i, parked in ipairs(messages_at(q, places)) do
       if parked and parked.state == 'P' then
         live[#live + 1] = places[i]
       end
     end
-    redis.call('DEL', name)
+    redis_call('DEL', name)
     bulk('RPUSH', name, live)
   end
 end

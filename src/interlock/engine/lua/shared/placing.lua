@@ -22,7 +22,7 @@ local function place(q, m, before)
 end
 
 local function fall_due_at(q, time, member)
-  redis.call('ZADD', q.due, digits(time), member)
+  redis_call('ZADD', q.due, digits(time), member)
   q.counters[N.due] = math.min(q.counters[N.due], time)
 end
 
@@ -33,7 +33,7 @@ local function enter(q, m)
   m.place = m.id
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #m.payload
   if #m.payload > APART then
-    redis.call('HSET', q.y, m.id, m.payload)
+    redis_call('HSET', q.y, m.id, m.payload)
     m.outside, m.tail = true, tostring(#m.payload)
   end
   if m.extras and m.extras.DEDUP then
@@ -73,10 +73,11 @@ local function enter_plain(q, m)
     written[#written + 1] = key
     named[k] = two(#key) .. key
   end
+  c[N.lanes] = c[N.lanes] + count
   m.id = id
   written = q.written
   written[#written + 1] = id
-  written[#written + 1] = 'R0' .. two(count) .. (count == 1 and named[1] or table.concat(named)) .. payload
+  written[#written + 1] = 'R0' .. two(count) .. (count == 1 and named[1] or table_concat(named)) .. payload
   written = count > 0 and q.pushed.fk or q.pushed.fu
   written[#written + 1] = id
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #payload
@@ -87,17 +88,17 @@ end
 local function too_large(q, count, bytes)
   local size, most = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
   if size > 0 and count > size then
-    return string.format('%d messages; MAXSIZE is %s', count, digits(size))
+    return string_format('%d messages; MAXSIZE is %s', count, digits(size))
   elseif most > 0 and bytes > most then
-    return string.format('%s bytes; MAXBYTES is %s', digits(bytes), digits(most))
+    return string_format('%s bytes; MAXBYTES is %s', digits(bytes), digits(most))
   end
 end
 
 local function no_room(q, count, bytes)
   local c, size, most = q.counters, option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
   if size > 0 and c[N.unsettled] + count > size then
-    return string.format('%s messages are unsettled; MAXSIZE is %s', digits(c[N.unsettled]), digits(size))
+    return string_format('%s messages are unsettled; MAXSIZE is %s', digits(c[N.unsettled]), digits(size))
   elseif most > 0 and c[N.bytes] + bytes > most then
-    return string.format('%s bytes are unsettled; MAXBYTES is %s', digits(c[N.bytes]), digits(most))
+    return string_format('%s bytes are unsettled; MAXBYTES is %s', digits(c[N.bytes]), digits(most))
   end
 end

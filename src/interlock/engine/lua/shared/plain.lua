@@ -4,10 +4,10 @@
 
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
-  local high, low, long, short = string.byte(text, from + 1, from + 4)
+  local high, low, long, short = string_byte(text, from + 1, from + 4)
   if high == 0 and low == 1 then
     local last = from + 4 + long * 256 + short
-    return { string.sub(text, from + 5, last) }, last + 1
+    return { string_sub(text, from + 5, last) }, last + 1
   end
   return keys_at(text, from + 3, high * 256 + low)
 end
@@ -22,10 +22,10 @@ local function plain_ones(q, list, texts)
       seen[one.id] = true
       -- Marked, or 'L'; and flags of 0.
       local from, token = 2, marks[one.id]
-      if not token and string.byte(text) == 76 then
-        from, token = 18, string.sub(text, 2, 17)
+      if not token and string_byte(text) == 76 then
+        from, token = 18, string_sub(text, 2, 17)
       end
-      if token == one.token and string.byte(text, from) == 48 and (one.verb == 'ACK' or one.verb == 'DONE') then
+      if token == one.token and string_byte(text, from) == 48 and (one.verb == 'ACK' or one.verb == 'DONE') then
         if living[one.token] == nil then
           living[one.token] = alive(q, one.token) or false
         end
@@ -57,7 +57,7 @@ local function settle_plain(q, list, reply)
   end
   local texts, marks, ready = unknown_records(q, ids), hash(q, 'lt'), {}
   for i = 1, #ids do
-    if texts[i] and string.byte(texts[i]) == 82 then -- 'R'
+    if texts[i] and string_byte(texts[i]) == 82 then -- 'R'
       ready[#ready + 1] = ids[i]
     end
   end
@@ -82,6 +82,7 @@ local function settle_plain(q, list, reply)
         values[keys[k]] = false
         written[#written + 1] = keys[k]
       end
+      c[N.lanes] = c[N.lanes] - #keys
       if marks.values[one.id] then
         set(marks, one.id, false)
       end
@@ -98,6 +99,9 @@ local function settle_plain(q, list, reply)
     end_some(q, token, some)
   end
   c[N.acks], c[N.unsettled], c[N.bytes] = c[N.acks] + count, c[N.unsettled] - count, c[N.bytes] - bytes
+  if count > 0 then
+    note_ended(q, q.gone)
+  end
   return left
 end
 
@@ -105,6 +109,6 @@ end
 local function lease_plain(q, place, text, token, reply, at)
   local written = q.written
   written[#written + 1] = place
-  written[#written + 1] = 'L' .. token .. string.sub(text, 2)
+  written[#written + 1] = 'L' .. token .. string_sub(text, 2)
   return tell_plain(place, text, reply, at)
 end

@@ -3,13 +3,13 @@
 --
 -- | key | holds |
 -- |---|---|
--- | c, o | the counters, in one string; the options, if any were declared |
--- | p, y | unsettled messages by their place; payloads that are long, by id |
--- | lt | of leased messages whose records do not say so: the token |
+-- | c | what nearly every call reads and writes, see below |
+-- | o | the options, if any were declared |
+-- | y | payloads that are long, by id |
 -- | al | of messages that were delayed: the place of an id |
--- | l, n, v | lanes by key; the node behind and the node before a place on a key |
+-- | n, v | the node behind and the node before a place on a key |
 -- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |
--- | t, due | leases by token; all that falls due, by time |
+-- | due | all that falls due, by time |
 -- | u, uw | dedup strings; those that are forgotten, by time |
 -- | x, xo | dead letters by id; the order in which they died |
 -- | res, rz, ro | results by id; when they go; in which order they came |
@@ -18,7 +18,23 @@
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
 -- | w:room, room | the same of those who wait for room |
--- | k:CONSUMER | the consumer's last reply |
+-- | w:settled, settled:ID, settled:all | the same of those who wait until a message, or all, are settled |
+-- | ko, k:CONSUMER | of whom a reply is kept, by a time of which none is older; that reply, if it is long |
+-- | series | of a queue that was dropped: where its series ended, and what is kept of replies |
+--
+-- A command costs more than what it does, so all that most calls ask for is in one hash: a call reads it
+-- with one command and writes it with one. The fields of c:
+--
+-- | field | holds |
+-- |---|---|
+-- | c, d | the counters that all calls change; the others, unless all are as in a new queue |
+-- | PLACE | an unsettled message, by its place |
+-- | LANE | a lane: the length of its key, in two bytes, and the key |
+-- | m PLACE | of leased messages whose records do not say so: the token |
+-- | t TOKEN | a lease |
+-- | k CONSUMER | the consumer's last reply |
+--
+-- No two kinds meet: a place begins with a digit, a length with a byte of at most 4.
 local NAMES = {
   __index = function(q, part)
     local name = q[1] .. ':' .. part
@@ -38,7 +54,10 @@ local KNOWN = { count = 0, most = 100 }
 
 -- At the end of a call: messages are large. `clean`: nothing is in its tables, so that the next one has them.
 local function let_go(q, clean)
-  q.counters, q.loaded, q.options, q.first, q.caller, q.ahead = false, false, false, false, false, false
+  q.counters, q.loaded, q.rare, q.ahead, q.kept = false, false, false, false, false
+  q.options, q.first, q.caller = false, false, false
+  q.forgot, q.stamp = false, false
+  q.ended, q.revived = false, false
   if not clean then
     q.hashes, q.used, q.messages, q.changed, q.granted = false, false, false, false, false
     q.written, q.gone, q.pushed = false, false, false
@@ -51,7 +70,7 @@ local function queue_of(called, keys)
   if q then
     return q
   end
-  if #keys ~= 1 or not string.find(name, '^il:{[^{}]+}$') then
+  if #keys ~= 1 or not string_find(name, '^il:{[^{}]+}$') then
     refuse('BADARG', '%s: takes one key, il:{name}, without other braces', called)
   elseif #name - 5 > MAX_NAME then
     refuse('BADARG', '%s: the name has %d bytes; at most %d', called, #name - 5, MAX_NAME)

@@ -3,13 +3,40 @@
 -- written without a table for each message. Each function here looks before it writes, and answers nil
 -- where anything is not as simple as that: the general way begins anew then.
 
--- From the messages of a put: payloads, how many keys each has, all keys; and all bytes.
+-- Writes what the call has to write so far; answers how many fields are new.
+local function put_at_once(q)
+  local new, count = 0, q.sets
+  q.sets = 0
+  for first = 1, count, CHUNK do
+    local last = first + CHUNK - 1
+    if last > count then
+      last = count
+    end
+    new = new + redis_call('HSET', q.c, table_unpack(SETS, first, last))
+  end
+  return new
+end
+
+-- From the messages of a put: payloads, how many keys each has, all keys; these lists stay.
+local PAYLOADS = {}
+local COUNTS = {}
+local KEYS = {}
+local FIELDS = {}
+-- How much the last call put into these lists: what a large one left goes with the next one.
+local LATELY = { put = 0, lanes = 0 }
+
+-- Reads them. Answers how many messages and keys they are, and all bytes.
 local function plain_arguments(args, at)
-  local payloads, counts, keys, n, k, bytes = {}, {}, {}, 0, 0, 0
+  if LATELY.put > STAYS then
+    PAYLOADS, KEYS, FIELDS = {}, {}, {}
+  end
+  local payloads, counts, keys, n, k, bytes = PAYLOADS, COUNTS, KEYS, 0, 0, 0
   local total = #args
   while at < total do
     local payload, count = args[at + 1], SMALL[args[at + 2]]
-    if not count or args[at + 3] ~= '0' or args[at + 4] ~= '0' or #payload > APART then
+    if not count or args[at + 3] ~= '0' or args[at + 4] ~= '0' or #payload > APART
+      or n == MAX_BATCH or k > MAX_BATCH_KEYS then
+      LATELY.put = n + k
       return nil
     end
     n, at = n + 1, at + 4
@@ -18,99 +45,136 @@ local function plain_arguments(args, at)
       at, k = at + 1, k + 1
       local key = args[at]
       if not key or key == '' or #key > MAX_KEY_BYTES then
+        LATELY.put = n + k
         return nil
       end
       keys[k] = key
     end
   end
-  if n == 0 or n > MAX_BATCH or k > MAX_BATCH_KEYS then
+  LATELY.put = n + k
+  if n == 0 or k > MAX_BATCH_KEYS then
     return nil
   end
-  return payloads, counts, keys, bytes
+  return n, k, bytes
 end
 
--- Takes the lanes of these keys for new messages; nothing is written unless all are empty, and all the
--- keys different.
-local function take_lanes(q, keys, counts, ids)
-  local count = #keys
-  if count == 0 then
-    return true
+-- The fields that the lanes of the keys have in c, from the third on: see kept_reply().
+local function fields_of_lanes(count)
+  local fields, keys = FIELDS, KEYS
+  for k = 1, count do
+    local key = keys[k]
+    fields[k + 2] = two(#key) .. key
   end
-  local found = fetch(q.l, keys)
-  local lanes, k = {}, 0
-  for i = 1, #ids do
-    local node = short_node(ids[i])
-    for _ = 1, counts[i] do
-      k = k + 1
-      if found[k] then
-        known(hash(q, 'l'), keys, found)
-        return false
-      end
-      lanes[2 * k - 1], lanes[2 * k] = keys[k], node
+  return fields
+end
+
+-- What the lane of a key holds that has such a message alone, for messages whose places follow each other.
+local BYTE = {}
+local function nodes(first, count)
+  if not BYTE[0] then
+    for i = 0, 255 do
+      BYTE[i] = string.char(i)
     end
   end
   if count == 1 then
-    redis.call('HSET', q.l, lanes[1], lanes[2])
-    return true
+    return { struct_pack('>I6', first) }
   end
-  local new = 0
-  for first = 1, 2 * count, CHUNK do
-    new = new + redis.call('HSET', q.l, unpack(lanes, first, math.min(first + CHUNK - 1, 2 * count)))
+  local texts, last = {}, first % 256
+  local head = string_sub(struct_pack('>I6', first), 1, 5)
+  for i = 1, count do
+    if last == 256 then
+      last, head = 0, string_sub(struct_pack('>I6', first + i - 1), 1, 5)
+    end
+    texts[i] = head .. BYTE[last]
+    last = last + 1
   end
-  if new < count then
-    -- A key was named twice. They were all empty.
-    bulk('HDEL', q.l, keys)
-    return false
-  end
-  return true
+  return texts
 end
 
--- Puts such messages; answers their ids.
-local function put_quickly(q, payloads, counts, keys, bytes)
-  local c, count = q.counters, #payloads
-  local first = math.max(c[N.seq] + 1, q.now)
-  local ids = series(first, count)
-  widen(q)
-  if c[N.barriers] > 0 or not take_lanes(q, keys, counts, ids) then
-    return nil
+-- Readies new messages, of which some have keys.
+local function push_both(q, ids)
+  local ready, free = {}, {}
+  for i = 1, #ids do
+    local list = COUNTS[i] > 0 and ready or free
+    list[#list + 1] = ids[i]
   end
-  c[N.seq] = first + count - 1
-  local records, k, free, ready = {}, 0, {}, {}
-  for i = 1, count do
-    local id, named = ids[i], counts[i]
-    records[2 * i - 1] = id
-    if named == 1 then
-      k = k + 1
-      local key = keys[k]
-      records[2 * i] = 'R0\0\1' .. two(#key) .. key .. payloads[i]
-      ready[#ready + 1] = id
-    elseif named == 0 then
-      records[2 * i] = 'R0\0\0' .. payloads[i]
-      free[#free + 1] = id
-    else
-      local parts = { 'R0', two(named) }
-      for j = 1, named do
-        local key = keys[k + j]
-        parts[2 * j + 1], parts[2 * j + 2] = two(#key), key
-      end
-      k = k + named
-      parts[2 * named + 3] = payloads[i]
-      records[2 * i] = table.concat(parts)
-      ready[#ready + 1] = id
-    end
-  end
-  bulk('HSET', q.p, records)
   bulk('RPUSH', q.fk, ready)
   bulk('RPUSH', q.fu, free)
-  c[N.fk], c[N.fu] = c[N.fk] + #ready, c[N.fu] + #free
+end
+
+-- Puts such messages, if all their lanes are empty and their keys different; answers their ids.
+local function put_quickly(q, count, named, bytes)
+  local c, found = q.counters, q.kept
+  local payloads, counts, lanes, sets, n = PAYLOADS, COUNTS, FIELDS, SETS, q.sets
+  if c[N.rare] > 0 and c[N.barriers] > 0 then
+    return nil
+  end
+  for k = 3, named + 2 do
+    if found[k] then
+      known(hash(q, 'l'), KEYS, found, 2, named)
+      return nil
+    end
+  end
+  local first = c[N.seq] + 1
+  if first < q.now then
+    first = q.now
+  end
+  local ids = count == 1 and first == q.now and { q.stamp } or series(first, count)
+  local places = nodes(first, count)
+  local k, free = 0, 0
+  for i = 1, count do
+    local id, some = ids[i], counts[i]
+    sets[n + 1] = id
+    if some == 1 then
+      k = k + 1
+      local lane = lanes[k + 2]
+      sets[n + 2], sets[n + 3], sets[n + 4] = 'R0\0\1' .. lane .. payloads[i], lane, places[i]
+      n = n + 4
+    elseif some == 0 then
+      sets[n + 2] = 'R0\0\0' .. payloads[i]
+      n = n + 2
+      free = free + 1
+    else
+      local node, last = places[i], k + some
+      sets[n + 2] = 'R0' .. two(some) .. table_concat(lanes, '', k + 3, last + 2) .. payloads[i]
+      n = n + 2
+      for j = k + 3, last + 2 do
+        sets[n + 1], sets[n + 2] = lanes[j], node
+        n = n + 2
+      end
+      k = last
+    end
+  end
+  q.sets = n
+  if named > 1 and put_at_once(q) < named + count then
+    -- A key was named twice. They were all empty.
+    bulk('HDEL', q.c, ids)
+    for j = 3, named + 2 do
+      redis_call('HDEL', q.c, lanes[j])
+    end
+    return nil
+  end
+  if free == 0 or free == count then
+    bulk('RPUSH', free == 0 and q.fk or q.fu, ids)
+  else
+    push_both(q, ids)
+  end
+  c[N.seq] = first + count - 1
+  c[N.fk], c[N.fu], c[N.lanes] = c[N.fk] + count - free, c[N.fu] + free, c[N.lanes] + named
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + count, c[N.unsettled] + count, c[N.bytes] + bytes
   return ids
 end
 
--- The acknowledgements of a call, if they are all of one lease: token, ids, and the ids in one string.
+-- What is asked for ahead of acknowledgements (see kept_reply()): from the third on their lease, and the ids. It
+-- stays, as do their lanes.
+local ASKED = {}
+local LANES = {}
+
+-- The acknowledgements of a call, if they are all of one lease: its token, how many they are, and their ids in
+-- one string.
 local function plain_acks(args, at)
   local total = #args
-  local token, ids, n = args[at + 2], {}, 0
+  local token, fields, n = args[at + 2], ASKED, 3
   if (total - at) % 3 > 0 or (total - at) / 3 > MAX_BATCH or not token or #token ~= 16 then
     return nil
   end
@@ -120,118 +184,145 @@ local function plain_acks(args, at)
       return nil
     end
     n, at = n + 1, at + 3
-    ids[n] = id
+    fields[n] = id
   end
-  local joined = table.concat(ids)
-  if token < '1' or string.find(token, '%D') or string.find(joined, '%D') then
+  local joined = n == 4 and fields[4] or table_concat(fields, '', 4, n)
+  if token < '1' or not string_find(token, '^%d+$') or not string_find(joined, '^%d+$') then
     return nil
   end
-  return token, ids, joined
+  fields[3] = 't' .. token
+  return token, n - 3, joined
 end
 
--- The keys of leased records, in one list; and whose each is. Nil if one is not plain.
-local function leased_keys(records)
-  local keys, owners, k, bytes = {}, {}, 0, 0
-  for i = 1, #records do
+-- Lists the lanes of leased records, as they are named in c. Answers how many they are, and how many bytes the
+-- payloads have; nil if one is not plain. The records begin behind `after`.
+local function lanes_of(records, after, count)
+  if LATELY.lanes > STAYS then
+    LANES = {}
+  end
+  local lanes, n, bytes = LANES, 0, 0
+  for i = after + 1, after + count do
     local record = records[i]
+    if not record then
+      return nil
+    end
     -- 'L': the token is in between.
-    local from = string.byte(record) == 76 and 18 or 2
-    local flags, high, low, long, short = string.byte(record, from, from + 4)
+    local from = string_byte(record) == 76 and 18 or 2
+    local flags, high, low, long, short = string_byte(record, from, from + 4)
     if flags ~= 48 then
       return nil
     end
     local at = from + 3
     for j = 1, high * 256 + low do
       if j > 1 then
-        long, short = string.byte(record, at, at + 1)
+        long, short = string_byte(record, at, at + 1)
       end
       local last = at + 1 + long * 256 + short
-      k = k + 1
-      keys[k], owners[k] = string.sub(record, at + 2, last), i
+      n = n + 1
+      lanes[n] = string_sub(record, at, last)
       at = last + 1
     end
     bytes = bytes + #record - at + 1
   end
-  return keys, owners, bytes
+  LATELY.lanes = n
+  return n, bytes
 end
 
 -- Whether these are marked with that token, each named once.
-local function marked_once(q, ids, token)
-  local seen, marks = {}, fetch(q.lt, ids)
-  for i = 1, #ids do
-    local id = ids[i]
-    if marks[i] ~= token or seen[id] then
+local function marked_once(q, count, token)
+  local seen, asked = {}, {}
+  for i = 1, count do
+    asked[i] = 'm' .. ASKED[i + 3]
+  end
+  local marks = fetch(q.c, asked)
+  for i = 1, #asked do
+    local field = asked[i]
+    if marks[i] ~= token or seen[field] then
       return false
     end
-    seen[id] = true
+    seen[field] = true
   end
   return true
 end
 
 -- Settles messages of one lease, if it stands and nobody waits behind any of them. Answers whether it did.
-local function settle_quickly(q, token, ids, joined)
-  local c, count = q.counters, #ids
-  local text = c[N.barriers] == 0 and redis.call('HGET', q.t, token)
-  -- 'p'.
-  if not text or string.byte(text, 41) ~= 112 or tonumber(string.sub(text, 17, 32)) <= q.now then
+local function settle_quickly(q, token, count, joined)
+  local c, ids, ahead = q.counters, ASKED, q.kept
+  local text = (c[N.rare] == 0 or c[N.barriers] == 0) and ahead[3]
+  -- 'p'. While nothing is due, no lease is over.
+  if not text or string_byte(text, 41) ~= 112
+    or c[N.due] <= q.now and to_number(string_sub(text, 17, 32)) <= q.now then
     return false
   end
-  local out, consumer = tonumber(string.sub(text, 33, 36)), 41 + string.sub(text, 37, 40)
+  local caller, out, consumer = q.caller, count, nil
   -- Where all that it held is out, these are all of it or are asked for.
-  local whole = out == count and string.sub(text, consumer + 1) == joined
-  if not whole and not marked_once(q, ids, token) then
-    return false
-  end
-  local keys, owners, bytes = leased_keys(fetch(q.p, ids))
-  if not keys then
-    return false
-  end
-  local found, owner, node = fetch(q.l, keys), 0, nil
-  for k = 1, #keys do
-    if owners[k] ~= owner then
-      owner = owners[k]
-      node = short_node(ids[owner])
-    end
-    if found[k] ~= node then
-      known(hash(q, 'l'), keys, found)
+  if caller and string_sub(text, 33) == four(count) .. four(#caller) .. 'p' .. caller .. joined then
+    consumer = caller
+  else
+    local from = 41 + string_sub(text, 37, 40)
+    out, consumer = to_number(string_sub(text, 33, 36)), string_sub(text, 42, from)
+    if (out ~= count or string_sub(text, from + 1) ~= joined) and not marked_once(q, count, token) then
       return false
     end
   end
-  fix_reply(q, token, string.sub(text, 42, consumer))
-  bulk('HDEL', q.l, keys)
-  bulk('HDEL', q.p, ids)
-  bulk('HDEL', q.lt, ids)
-  if out == count then
-    redis.call('HDEL', q.t, token)
-    redis.call('ZREM', q.due, 'a' .. token)
-  else
-    redis.call('HSET', q.t, token,
-      string.sub(text, 1, 32) .. string.format('%04d', out - count) .. string.sub(text, 37))
+  local named, bytes = lanes_of(ahead, 3, count)
+  if not named then
+    return false
   end
-  c[N.leased], c[N.acks] = c[N.leased] - count, c[N.acks] + count
+  if c[N.crowded] > 0 then
+    local found = fetch(q.c, LANES, named)
+    for k = 1, named do
+      -- One exclusive message alone: this one.
+      if not found[k] or #found[k] > 6 then
+        return false
+      end
+    end
+  end
+  fix_reply(q, token, consumer)
+  local dels, n = DELS, q.dels
+  for k = 1, named do
+    dels[n + k] = LANES[k]
+  end
+  n = n + named
+  for i = 4, count + 3 do
+    local id = ids[i]
+    dels[n + 1], dels[n + 2] = id, 'm' .. id
+    n = n + 2
+  end
+  q.dels = n
+  if out == count then
+    del_field(q, 't' .. token)
+    redis_call('ZREM', q.due, 'a' .. token)
+  else
+    set_field(q, 't' .. token, string_sub(text, 1, 32) .. four(out - count) .. string_sub(text, 37))
+  end
+  c[N.leased], c[N.acks], c[N.lanes] = c[N.leased] - count, c[N.acks] + count, c[N.lanes] - named
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - count, c[N.bytes] - bytes
+  note_ended(q, ids)
   return true
 end
 
 -- As take_settlements() tells them.
-local function acks_of(token, ids)
+local function acks_of(token, count)
   local list = {}
-  for i = 1, #ids do
-    list[i] = { verb = 'ACK', token = token, id = ids[i], text = false, answer = false, payload = false }
+  for i = 1, count do
+    list[i] = {
+      verb = 'ACK', token = token, id = ASKED[i + 3], text = false, answer = false, payload = false,
+    }
   end
   return list
 end
 
 -- What a call settles, read in either way: appends the answers. Answers whether all were acknowledged the
 -- quick way, or there was nothing.
-local function settle_given(q, list, token, ids, joined, reply)
-  if not token or not untouched(q) or not settle_quickly(q, token, ids, joined) then
-    list = list or acks_of(token, ids)
+local function settle_given(q, list, token, count, joined, reply)
+  if not token or not untouched(q) or not settle_quickly(q, token, count, joined) then
+    list = list or acks_of(token, count)
     settle_all(q, list, reply)
     return #list == 0
   end
   local at = #reply
-  for i = 1, #ids do
+  for i = 1, count do
     reply[at + i] = 'ACKED'
   end
   return true

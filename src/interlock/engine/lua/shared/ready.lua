@@ -66,15 +66,15 @@ local function sweep(q, half)
   local c, name = q.counters, q[half.list]
   local live = {}
   for first = 0, c[half.lists] - 1, CHUNK do
-    local places = redis.call('LRANGE', name, first, first + CHUNK - 1)
-    for i, text in ipairs(fetch(q.p, places)) do
+    local places = redis_call('LRANGE', name, first, first + CHUNK - 1)
+    for i, text in ipairs(fetch(q.c, places)) do
       local m = q.messages[places[i]]
-      if m == nil and text and string.sub(text, 1, 1) == 'R' or m and m.state == 'R' and not m.gone then
+      if m == nil and text and string_sub(text, 1, 1) == 'R' or m and m.state == 'R' and not m.gone then
         live[#live + 1] = places[i]
       end
     end
   end
-  redis.call('DEL', name)
+  redis_call('DEL', name)
   bulk('RPUSH', name, live)
   c[half.lists], c[half.stale] = #live, 0
 end
@@ -83,7 +83,7 @@ end
 local function withdraw(q, m)
   flush_ready(q)
   local c, half = q.counters, keyed(m) and WITH_KEYS or WITHOUT
-  if redis.call('ZREM', q[half.set], m.place) == 1 then
+  if redis_call('ZREM', q[half.set], m.place) == 1 then
     c[half.sets] = c[half.sets] - 1
     return
   end
@@ -120,14 +120,14 @@ end
 local function entries_of(q, source, count)
   local list = {}
   if source.listed then
-    local places = redis.call('LRANGE', q[source.name], 0, count - 1)
+    local places = redis_call('LRANGE', q[source.name], 0, count - 1)
     for i = 1, #places do
       list[i] = { place = places[i], score = 0, source = source }
     end
   else
-    local found = redis.call('ZRANGE', q[source.name], 0, count - 1, 'WITHSCORES')
+    local found = redis_call('ZRANGE', q[source.name], 0, count - 1, 'WITHSCORES')
     for i = 1, #found, 2 do
-      list[#list + 1] = { place = found[i], score = tonumber(found[i + 1]), source = source }
+      list[#list + 1] = { place = found[i], score = to_number(found[i + 1]), source = source }
     end
   end
   return list
@@ -158,9 +158,9 @@ local function pop_merged(q, sources, count)
     local source, used = sources[s], at[s] - 1
     if used > 0 then
       if source.listed then
-        redis.call('LPOP', q[source.name], used)
+        redis_call('LPOP', q[source.name], used)
       else
-        redis.call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
+        redis_call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
       end
       q.counters[source.count] = q.counters[source.count] - used
     end
@@ -175,7 +175,7 @@ local function pop_ready(q, kind, count)
   if #sources > 1 or not only.listed then
     return pop_merged(q, sources, count)
   end
-  local places = redis.call('LPOP', q[only.name], count)
+  local places = redis_call('LPOP', q[only.name], count)
   q.counters[only.count] = q.counters[only.count] - #places
   return places, nil, only
 end
@@ -185,10 +185,10 @@ local function push_back(q, places, first, from, only)
   for i = #places, first, -1 do
     local source = only or from[i]
     if source.listed then
-      redis.call('LPUSH', q[source.name], places[i])
+      redis_call('LPUSH', q[source.name], places[i])
     else
       local m = message_at(q, places[i])
-      redis.call('ZADD', q[source.name], 0 - priority_of(m), places[i])
+      redis_call('ZADD', q[source.name], 0 - priority_of(m), places[i])
     end
     q.counters[source.count] = q.counters[source.count] + 1
   end
@@ -204,7 +204,7 @@ local function ready_at(q, places, pauses, texts)
     local text, place = found[i], places[i]
     if not text then
       found[i] = q.messages[place] or false
-    elseif string.byte(text) ~= 82 or string.byte(text, 2) ~= 48 then
+    elseif string_byte(text) ~= 82 or string_byte(text, 2) ~= 48 then
       -- Not 'R', or flags other than 0.
       found[i] = unpack_record(place, text)
       q.messages[place] = found[i]
@@ -235,7 +235,7 @@ local function take_ready(q, kind, count, popped, texts, source)
     for i = 1, #places do
       local m = found[i]
       if type(m) == 'string' then
-        local high, low = string.byte(m, 3, 4)
+        local high, low = string_byte(m, 3, 4)
         keys = keys + high * 256 + low
         if keys > MAX_BATCH_KEYS and #taken > 0 then
           push_back(q, places, i, from, only)

@@ -1,4 +1,4 @@
--- A message: a record in the hash p, by its place, and a table while a call has to do with it.
+-- A message: a record in the hash c, by its place, and a table while a call has to do with it.
 --
 -- A place is the message's sequence, in its sixteen digits; for a delayed message, which has none yet, it
 -- is the id. A record is its state, what only that state has, and the rest, which is much the same all
@@ -12,26 +12,17 @@
 -- | L | leased | the token, in sixteen digits |
 -- | B, H, D | backing off, held, delayed | |
 --
+-- X is the state of a dead letter that is told as messages are; no record has it.
+--
 -- To write a record anew costs more than anything else of a lease. So those of plain messages say R all along,
--- and the hash lt has the token of each that is leased; it does no more once the record is changed.
+-- and a mark has the token of each that is leased; there is none once the record is changed.
 
 local EXTRAS, SHARES, BARRIER, OUTSIDE = 1, 2, 4, 8
 
 local STATES = {
   R = 'ready', P = 'ready', W = 'waiting', G = 'waiting',
-  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed',
+  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', X = 'dead',
 }
-
--- Two bytes, most of them asked for often.
-local TWO = {}
-local function two(number)
-  local bytes = TWO[number]
-  if not bytes then
-    bytes = string.char(math.floor(number / 256), number % 256)
-    TWO[number] = bytes
-  end
-  return bytes
-end
 
 -- Nothing is ever put into this one: most messages lack some list, and a table costs.
 local NONE = {}
@@ -77,11 +68,11 @@ local function rest_of(m)
     parts[#parts + 1] = two(#shared[i]) .. shared[i]
   end
   parts[#parts + 1] = m.tail
-  return table.concat(parts)
+  return table_concat(parts)
 end
 
 local function two_at(text, at)
-  local high, low = string.byte(text, at, at + 1)
+  local high, low = string_byte(text, at, at + 1)
   return high * 256 + low
 end
 
@@ -89,27 +80,27 @@ local function keys_at(text, at, count)
   local keys = {}
   for i = 1, count do
     local length = two_at(text, at)
-    keys[i] = string.sub(text, at + 2, at + 1 + length)
+    keys[i] = string_sub(text, at + 2, at + 1 + length)
     at = at + 2 + length
   end
   return keys, at
 end
 
 local function unpack_record(place, text)
-  local state = string.sub(text, 1, 1)
+  local state = string_sub(text, 1, 1)
   local from, blocked, token = 2, 0, nil
   if state == 'L' then
-    token, from = string.sub(text, 2, 17), 18
+    token, from = string_sub(text, 2, 17), 18
   elseif state == 'W' or state == 'G' then
-    blocked, from = tonumber(string.sub(text, 2, 5)), 6
+    blocked, from = to_number(string_sub(text, 2, 5)), 6
   end
-  local flags, high, low, long, short = string.byte(text, from, from + 4)
+  local flags, high, low, long, short = string_byte(text, from, from + 4)
   if flags == 48 and high == 0 and low == 1 then
     -- One exclusive key and nothing else, as most have.
     local length = long * 256 + short
     return {
       place = place, id = place, state = state, blocked = blocked, token = token,
-      exclusive = { string.sub(text, from + 5, from + 4 + length) }, shared = NONE,
+      exclusive = { string_sub(text, from + 5, from + 4 + length) }, shared = NONE,
       barrier = false, outside = false, text = text, from = from, at = from + 5 + length,
       changed = false,
     }
@@ -118,7 +109,7 @@ local function unpack_record(place, text)
   local at, extras = from + 1, nil
   if flags % 2 == EXTRAS then
     local length = two_at(text, at)
-    extras = cmsgpack.unpack(string.sub(text, at + 2, at + 1 + length))
+    extras = cmsgpack.unpack(string_sub(text, at + 2, at + 1 + length))
     at = at + 2 + length
   end
   local count, readers = two_at(text, at), 0
@@ -142,7 +133,7 @@ local function unpack_record(place, text)
   }
 end
 
--- As unpack_record(), of a record that lt may say is leased.
+-- As unpack_record(), of a record that a mark may say is leased.
 local function open_record(q, place, text)
   local m = unpack_record(place, text)
   if m.state == 'R' and q.counters[N.leased] > 0 then
@@ -154,34 +145,40 @@ local function open_record(q, place, text)
   return m
 end
 
+-- Whether a field of c is a message's.
+local function is_place(field)
+  local first = string_byte(field)
+  return first >= 48 and first <= 57
+end
+
 local function tail_of(m)
-  return m.tail or string.sub(m.text, m.at)
+  return m.tail or string_sub(m.text, m.at)
 end
 
 local function size_of(m)
   if m.outside then
-    return tonumber(tail_of(m))
+    return to_number(tail_of(m))
   end
   return m.tail and #m.tail or #m.text - m.at + 1
 end
 
 local function payload_of(q, m)
-  return m.outside and redis.call('HGET', q.y, m.id) or tail_of(m)
+  return m.outside and redis_call('HGET', q.y, m.id) or tail_of(m)
 end
 
 local HEADS = {
   L = function(m) return 'L' .. m.token end,
-  W = function(m) return string.format('W%04d', m.blocked) end,
-  G = function(m) return string.format('G%04d', m.blocked) end,
+  W = function(m) return string_format('W%04d', m.blocked) end,
+  G = function(m) return string_format('G%04d', m.blocked) end,
 }
 
 local function pack_record(m)
   if m.state == 'L' and m.text then
-    return 'L' .. m.token .. string.sub(m.text, m.from)
+    return 'L' .. m.token .. string_sub(m.text, m.from)
   end
   local head = HEADS[m.state]
   -- The rest stays as it was, unless something in it was changed.
-  local rest = m.text and string.sub(m.text, m.from) or rest_of(m)
+  local rest = m.text and string_sub(m.text, m.from) or rest_of(m)
   return (head and head(m) or m.state) .. rest
 end
 
@@ -217,10 +214,10 @@ local function messages_at(q, places)
     end
   end
   if #missing > 0 then
-    local texts, ready = fetch(q.p, missing), {}
+    local texts, ready = fetch(q.c, missing), {}
     for i = 1, #missing do
       local text = texts[i]
-      if text and string.byte(text) == 82 then -- 'R'
+      if text and string_byte(text) == 82 then -- 'R'
         ready[#ready + 1] = missing[i]
       end
     end
@@ -248,7 +245,7 @@ local function unknown_records(q, places)
       missing[#missing + 1] = places[i]
     end
   end
-  local found, at = fetch(q.p, missing), 0
+  local found, at = fetch(q.c, missing), 0
   for i = 1, #places do
     if known[places[i]] == nil then
       at = at + 1
@@ -263,7 +260,7 @@ end
 local function message_at(q, place)
   local m = q.messages[place]
   if m == nil then
-    local text = redis.call('HGET', q.p, place)
+    local text = redis_call('HGET', q.c, place)
     m = text and open_record(q, place, text)
     q.messages[place] = m
   end
@@ -316,6 +313,10 @@ local function flush_messages(q)
     end
   end
   q.changed, q.written, q.gone = {}, {}, {}
-  bulk('HSET', q.p, written)
-  bulk('HDEL', q.p, gone)
+  for i = 1, #written, 2 do
+    set_field(q, written[i], written[i + 1])
+  end
+  for i = 1, #gone do
+    del_field(q, gone[i])
+  end
 end

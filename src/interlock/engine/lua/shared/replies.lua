@@ -1,42 +1,58 @@
--- Repeating a call (clause 8): of each consumer its last reply is kept under k:consumer, so that a call
--- sent again after a lost reply is answered as the first time and does nothing. Kept are the call's number,
--- its function, and the reply in one of the forms of forms.lua.
+-- Repeating a call (clause 8): of each consumer its last reply is kept in the field k CONSUMER, so that a
+-- call sent again after a lost reply is answered as the first time and does nothing. Kept are the call's
+-- number, the time, its function, and the reply in one of the forms of forms.lua.
 --
--- It expires by the server's clock, for a consumer that is gone says nothing.
+-- It is good for five minutes. To have it leave by itself would cost a command at each call, so consumers of
+-- whom something is kept are in the sorted set ko; the counter kept_due says when one of them may have been
+-- silent for so long, and only then somebody looks.
 
-local function kept_reply(q, called, consumer, call)
-  q.caller = false
-  if call == 0 then
+-- Asks for all that the call will ask first: counters, the consumer's kept reply, and `fields` of c up to the
+-- `last`, which begin with the third; their values are in q.kept. Answers the reply, if this call was answered
+-- before.
+local function kept_reply(q, from, consumer, call, fields, last)
+  local field, found = 'k' .. consumer, nil
+  if fields then
+    fields[1], fields[2] = 'c', field
+    found = redis_call('HMGET', q.c, table_unpack(fields, 1, last))
+  else
+    found = redis_call('HMGET', q.c, 'c', field)
+  end
+  local now, stamp = now_of(q)
+  -- A queue that was dropped a moment ago is not there, and its replies are elsewhere.
+  local kept = found[2] or not found[1] and redis_call('HGET', q.series, field)
+  q.now, q.stamp = now, stamp or digits(now)
+  q.caller, q.ahead, q.kept = false, found[1] or '', found
+  if call == 0 or not kept then
     return nil
   end
-  -- And the counters, which are asked for next.
-  local found = redis.call('MGET', q[1] .. ':k:' .. consumer, q.c)
-  local kept = found[1]
-  q.ahead = found[2] or ''
-  if not kept then
+  local space = string_find(kept, ' ', 1, true)
+  local before = to_number(string_sub(kept, 1, space - 1))
+  if call > before or to_number(string_sub(kept, space + 1, space + 16)) + KEPT_REPLY <= now then
     return nil
   end
-  local space = string.find(kept, ' ', 1, true)
-  local last = tonumber(string.sub(kept, 1, space - 1))
-  if call > last then
-    return nil
-  end
-  local of = string.match(kept, '^%S+', space + 1)
-  if call < last then
-    refuse('STALECALL', '%s: call %s comes after call %s', called, digits(call), digits(last))
+  local called, of = from.called, string_match(kept, '^%S+', space + 17)
+  if call < before then
+    refuse('STALECALL', '%s: call %s comes after call %s', called, digits(call), digits(before))
   end
   if of ~= called then
     refuse('STALECALL', '%s: call %s was %s', called, digits(call), of)
   end
-  return reply_of(q, kept)
+  return reply_of(q, kept, consumer)
 end
 
 -- Ends the call. `short` is the reply in a shorter form.
-local function answer(q, called, consumer, call, reply, short)
-  commit(q)
-  if call > 0 then
-    local kept = digits(call) .. ' ' .. called .. ' ' .. (short or 'r' .. cmsgpack.pack(reply))
-    redis.call('SET', q[1] .. ':k:' .. consumer, kept, 'PX', KEPT_REPLY_MS)
+local function answer(q, from, consumer, call, reply, short)
+  if call == 0 then
+    commit(q)
+    return reply
   end
+  -- The second argument, as it came, is the number.
+  local head = from.args[2] .. ' ' .. q.stamp .. from.called .. ' '
+  -- What was kept may just have been forgotten.
+  if not q.kept[2] or q.forgot then
+    redis_call('ZADD', q.ko, q.stamp, consumer)
+    q.counters[N.kept_due] = math.min(q.counters[N.kept_due], q.now + KEPT_REPLY)
+  end
+  commit(q, 'k' .. consumer, short and head .. short or short_of(q, consumer, head, reply))
   return reply
 end

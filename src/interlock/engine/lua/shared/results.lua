@@ -1,6 +1,16 @@
 -- Results (il1_result): how a message ended whose put asked for it. res has of each id a letter, until
 -- when it is kept, and the result; rz when they go, ro in which order they came, for the bound.
 
+-- These messages are settled: told to who waits for that, when the call ends.
+local function note_ended(q, ids)
+  if q.counters[N.settled_until] > q.now then
+    q.ended = q.ended or {}
+    for i = 1, #ids do
+      q.ended[#q.ended + 1] = ids[i]
+    end
+  end
+end
+
 local ENDS = { d = 'done', c = 'cancelled', s = 'skipped' }
 
 local function drop_results(q, ids)
@@ -23,10 +33,10 @@ local function expire_results(q)
   if c[N.results] == 0 or q.now < c[N.result_due] then
     return
   end
-  local over = redis.call('ZRANGEBYSCORE', q.rz, '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
+  local over = redis_call('ZRANGEBYSCORE', q.rz, '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
   drop_results(q, over)
-  local first = redis.call('ZRANGE', q.rz, 0, 0, 'WITHSCORES')[2]
-  c[N.result_due] = first and tonumber(first) or NEVER
+  local first = redis_call('ZRANGE', q.rz, 0, 0, 'WITHSCORES')[2]
+  c[N.result_due] = first and to_number(first) or NEVER
 end
 
 local function keep_result(q, m, letter, result)
@@ -36,13 +46,13 @@ local function keep_result(q, m, letter, result)
     return
   end
   local c, kept_until = q.counters, q.now + span
-  redis.call('HSET', q.res, m.id, letter .. digits(kept_until) .. result)
-  redis.call('ZADD', q.rz, digits(kept_until), m.id)
+  redis_call('HSET', q.res, m.id, letter .. digits(kept_until) .. result)
+  redis_call('ZADD', q.rz, digits(kept_until), m.id)
   c[N.moved] = c[N.moved] + 1
-  redis.call('ZADD', q.ro, c[N.moved], m.id)
+  redis_call('ZADD', q.ro, c[N.moved], m.id)
   c[N.results], c[N.result_bytes] = c[N.results] + 1, c[N.result_bytes] + #result
   c[N.result_due] = math.min(c[N.result_due], kept_until)
   while c[N.result_bytes] > most do
-    drop_results(q, redis.call('ZRANGE', q.ro, 0, 0))
+    drop_results(q, redis_call('ZRANGE', q.ro, 0, 0))
   end
 end

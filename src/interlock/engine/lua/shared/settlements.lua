@@ -13,7 +13,7 @@ local function take_settlements(from)
     local verb = take_word(from, VERBS, 'settlements[%d]', i)
     local args, at = from.args, from.at
     local token, id = args[at + 1], args[at + 2]
-    if token == last and token and id and #id == 16 and string.find(id, '^[1-9]%d*$') then
+    if token == last and token and id and #id == 16 and string_find(id, '^[1-9]%d*$') then
       from.at = at + 2
     else
       token = take_number(from, 'settlements[%d].token', i)

@@ -9,7 +9,7 @@ local function settle(q, m, kept)
     forget_later(q, m)
   end
   if m.outside and not kept then
-    redis.call('HDEL', q.y, m.id)
+    redis_call('HDEL', q.y, m.id)
   end
   if m.id ~= m.place then
     set(hash(q, 'al'), m.id, false)
@@ -17,6 +17,9 @@ local function settle(q, m, kept)
   end
   m.gone = true
   q.messages[m.place] = false
+  if c[N.settled_until] > q.now then
+    note_ended(q, { m.id })
+  end
   changed(q, m)
   if not placed then
     return
@@ -41,13 +44,13 @@ local function bury(q, m, text)
     extras.ERROR or '', attempt_of(m), digits(q.now), payload = tail_of(m), outside = m.outside,
     barrier = m.barrier, exclusive = m.exclusive, shared = m.shared, extras = {},
   }
-  for _, name in ipairs({ 'PRIORITY', 'RESULT', unpack(POLICY) }) do
+  for _, name in ipairs({ 'PRIORITY', 'RESULT', table_unpack(POLICY) }) do
     dead.extras[name] = extras[name]
   end
-  redis.call('HSET', q.x, m.id, cmsgpack.pack(dead))
+  redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
   -- Numbered as they die, for many die at one time.
   c[N.died] = c[N.died] + 1
-  redis.call('ZADD', q.xo, c[N.died], m.id)
+  redis_call('ZADD', q.xo, c[N.died], m.id)
   c[N.dead], c[N.buried] = c[N.dead] + 1, c[N.buried] + 1
   settle(q, m, true)
 end
@@ -80,7 +83,7 @@ local function backoff(q, m, n)
     return all
   end
   local half = math.floor(all / 2)
-  local part = (tonumber(m.id) % 16777213 * 40503 + n * 9973) % 65536 / 65536
+  local part = (to_number(m.id) % 16777213 * 40503 + n * 9973) % 65536 / 65536
   return half + math.floor((all - half) * part)
 end
 
@@ -106,7 +109,7 @@ local function fail(q, m, delay, text)
 end
 
 local function end_backoff(q, m)
-  redis.call('ZREM', q.due, 'b' .. m.place)
+  redis_call('ZREM', q.due, 'b' .. m.place)
   q.counters[N.backing_off] = q.counters[N.backing_off] - 1
 end
 
@@ -114,7 +117,7 @@ end
 local function cancel(q, m)
   local c = q.counters
   if m.state == 'D' then
-    redis.call('ZREM', q.due, 'd' .. m.id)
+    redis_call('ZREM', q.due, 'd' .. m.id)
     c[N.delayed] = c[N.delayed] - 1
   elseif m.state == 'B' then
     end_backoff(q, m)

@@ -9,11 +9,11 @@ local function granted_on(q, key, most)
   end
   local node = lane.head
   while node and node ~= lane.first and #places < most do
-    places[#places + 1] = string.sub(node, 2)
+    places[#places + 1] = string_sub(node, 2)
     if lane.kind == 'X' then
       break
     end
-    node = redis.call('HGET', q.n, string.sub(node, 2) .. key)
+    node = redis_call('HGET', q.n, string_sub(node, 2) .. key)
   end
   return places
 end
@@ -32,12 +32,14 @@ local function append(reply, list)
   end
 end
 
--- When a delay or a backoff ends, else ''.
+-- When a delay or a backoff ends, or it died, else ''.
 local function due_of(q, m)
-  if m.state == 'D' then
-    return redis.call('ZSCORE', q.due, 'd' .. m.id)
+  if m.state == 'X' then
+    return m.due
+  elseif m.state == 'D' then
+    return redis_call('ZSCORE', q.due, 'd' .. m.id)
   elseif m.state == 'B' then
-    return redis.call('ZSCORE', q.due, 'b' .. m.place)
+    return redis_call('ZSCORE', q.due, 'b' .. m.place)
   end
   return ''
 end
@@ -71,7 +73,7 @@ end
 
 local function take_cursor(from)
   local cursor = take(from, 'cursor')
-  if #cursor > 20 or not string.find(cursor, '^%d+$') then
+  if #cursor > 20 or not string_find(cursor, '^%d+$') then
     bad(from, 'cursor', 0, 'is no cursor that this queue gives')
   end
   return cursor

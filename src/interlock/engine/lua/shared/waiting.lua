@@ -1,42 +1,52 @@
 -- Who waits, and what wakes them. A function cannot block, so a caller that would wait is entered among
 -- those who do, in w:KIND or w:room, with the end of its wait as the score: the dead leave by that. It
 -- sleeps in BLPOP on wake:KIND or room. A call that leaves something for them pushes as many elements
--- as there is to have and as wait, less those that nobody took yet. The counters wake_until and room_until
--- say how long there may be anybody, so that nobody costs nothing.
+-- as there is to have and as wait, less those that nobody took yet. A counter for each line says how long
+-- there may be anybody in it, so that nobody costs nothing.
 --
 -- Who waits for work sleeps no longer than until what it was told falls due; told:KIND has when that is.
 -- Something may be entered that is due before: then one is woken, to ask again and be told.
+--
+-- Who waits until a message is settled, or all are, is entered in w:settled by the id, or as all, and
+-- settled_until says how long there may be anybody. It sleeps in BLMOVE of settled:ID, or settled:all, onto
+-- itself, so one element wakes all who wait for the same.
+
+local UNTIL = {
+  any = N.wake_until, keyed = N.keyed_until, unkeyed = N.unkeyed_until, room = N.room_until,
+}
 
 -- What is there for whom was just looked at and is none: old elements say nothing.
 local function wait_for(q, kind, consumer, wait)
-  local c, ends = q.counters, q.now + wait
-  redis.call('ZADD', q['w:' .. kind], digits(ends), consumer)
-  if kind == 'room' then
-    c[N.room_until] = math.max(c[N.room_until], ends)
-  else
-    redis.call('DEL', q['wake:' .. kind])
-    redis.call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
-    c[N.wake_until] = math.max(c[N.wake_until], ends)
+  local c, ends, line = q.counters, q.now + wait, UNTIL[kind]
+  redis_call('ZADD', q['w:' .. kind], digits(ends), consumer)
+  c[line] = math.max(c[line], ends)
+  if kind ~= 'room' then
+    redis_call('DEL', q['wake:' .. kind])
+    redis_call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
   end
 end
 
 -- A caller that asks again waits no more.
 local function woken(q, consumer, kind)
-  local c = q.counters
-  if (kind == 'room' and c[N.room_until] or c[N.wake_until]) > q.now then
-    redis.call('ZREM', q['w:' .. kind], consumer)
+  if q.counters[UNTIL[kind]] > q.now then
+    redis_call('ZREM', q['w:' .. kind], consumer)
     if kind ~= 'room' then
-      redis.call('ZREM', q['told:' .. kind], consumer)
+      redis_call('ZREM', q['told:' .. kind], consumer)
     end
   end
 end
 
 -- Those whose wait is over leave; answers how many are left.
 local function still_waiting(q, kind)
-  local over = redis.call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
+  local count = redis_call('ZCARD', q['w:' .. kind])
+  if count == 0 then
+    q.counters[UNTIL[kind]] = 0
+    return 0
+  end
+  local over = redis_call('ZRANGEBYSCORE', q['w:' .. kind], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE)
   bulk('ZREM', q['w:' .. kind], over)
   bulk('ZREM', q['told:' .. kind], over)
-  return redis.call('ZCARD', q['w:' .. kind])
+  return count - #over
 end
 
 -- Whether nobody who waits would ask by the time that something falls due.
@@ -45,16 +55,23 @@ local function untold(q, kind)
   if due == NEVER then
     return false
   end
-  local first = redis.call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
-  return first and tonumber(first) > due
+  local first = redis_call('ZRANGE', q['told:' .. kind], 0, 0, 'WITHSCORES')[2]
+  return first and to_number(first) > due
 end
 
 local function wake(q, kind, list, most)
+  local c = q.counters
+  if most == 0 and (kind == 'room' or c[N.due] == NEVER) then
+    return
+  end
   local waiting = still_waiting(q, kind)
+  if waiting == 0 then
+    return
+  end
   if most == 0 and kind ~= 'room' and untold(q, kind) then
     most = 1
   end
-  local count = math.min(waiting, most) - redis.call('LLEN', list)
+  local count = math.min(waiting, most) - redis_call('LLEN', list)
   if count <= 0 then
     return
   end
@@ -63,25 +80,64 @@ local function wake(q, kind, list, most)
     for i = 1, math.min(CHUNK, count - first + 1) do
       elements[i] = '1'
     end
-    redis.call('RPUSH', list, unpack(elements))
+    redis_call('RPUSH', list, table_unpack(elements))
   end
+  redis_call('PEXPIRE', list, math.ceil(math.min(c[UNTIL[kind]] - q.now, MAX_SPAN) / 1000))
+end
+
+local function wake_for_work(q, kind)
   local c = q.counters
-  local ends = kind == 'room' and c[N.room_until] or c[N.wake_until]
-  redis.call('PEXPIRE', list, math.ceil(math.min(ends - q.now, MAX_SPAN) / 1000))
+  local most = c[N.halted] == 0 and ready_count(c, kind) or 0
+  if c[N.sealed] > 0 and c[N.unsettled] == 0 then
+    most = NEVER
+  end
+  wake(q, kind, q['wake:' .. kind], most)
+end
+
+local function wait_for_end(q, what, wait)
+  local c, ends, entered = q.counters, q.now + wait, q['w:settled']
+  redis_call('ZREMRANGEBYSCORE', entered, '-inf', digits(q.now))
+  redis_call('ZADD', entered, 'GT', digits(ends), what)
+  redis_call('DEL', name_of(q, 'settled:' .. what))
+  c[N.settled_until] = math.max(c[N.settled_until], ends)
+  redis_call('PEXPIRE', entered, math.ceil((c[N.settled_until] - q.now) / 1000))
+end
+
+-- What is settled, to those who wait for that.
+local function wake_ended(q)
+  local ended = q.ended or {}
+  q.ended = false
+  if q.counters[N.unsettled] == 0 then
+    ended[#ended + 1] = 'all'
+  end
+  for first = 1, #ended, CHUNK do
+    local some = { table_unpack(ended, first, math.min(first + CHUNK - 1, #ended)) }
+    local waits = redis_call('ZMSCORE', q['w:settled'], table_unpack(some))
+    for i = 1, #some do
+      local left = waits[i] and tonumber(waits[i]) - q.now or 0
+      if left > 0 then
+        local list = name_of(q, 'settled:' .. some[i])
+        redis_call('RPUSH', list, '1')
+        redis_call('PEXPIRE', list, math.ceil(left / 1000))
+        redis_call('ZREM', q['w:settled'], some[i])
+      end
+    end
+  end
 end
 
 local function wake_all(q)
   local c = q.counters
+  if c[N.settled_until] > q.now then
+    wake_ended(q)
+  end
   if c[N.wake_until] > q.now then
-    for kind in pairs(KINDS) do
-      if kind ~= 'told' then
-        local most = c[N.halted] == 0 and ready_count(c, kind) or 0
-        if c[N.sealed] > 0 and c[N.unsettled] == 0 then
-          most = NEVER
-        end
-        wake(q, kind, q['wake:' .. kind], most)
-      end
-    end
+    wake_for_work(q, 'any')
+  end
+  if c[N.keyed_until] > q.now then
+    wake_for_work(q, 'keyed')
+  end
+  if c[N.unkeyed_until] > q.now then
+    wake_for_work(q, 'unkeyed')
   end
   if c[N.room_until] > q.now then
     local size, bytes = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')

@@ -1,0 +1,157 @@
+//! What a queue is given of another one that it replaces: messages with the attempts they had, dead
+//! letters, the end of its series of numbers.
+//!
+//! ```
+//! use interlock_core::queue::carry::Stands;
+//! use interlock_core::queue::scheduler::{Put, Scheduler};
+//! use interlock_core::queue::types::{Options, State};
+//!
+//! let mut scheduler = Scheduler::by_time(Options::default(), |_: &&str| 0);
+//! scheduler.start(1_000);
+//! let (id, state) = scheduler.carry_in(&Put::default(), "mail", 3, "no route", Stands::Held);
+//! assert_eq!(state, State::Held);
+//! let seen = scheduler.seen(id).unwrap();
+//! assert_eq!((seen.attempt, seen.error), (3, Some("no route")));
+//! ```
+
+use hashbrown::HashSet;
+
+use crate::key::Key;
+use crate::queue::dead::Dead;
+use crate::queue::message::KEYED;
+use crate::queue::ready::Ticket;
+use crate::queue::scheduler::{Put, Scheduler};
+use crate::queue::timers::Due;
+use crate::queue::types::{State, Time};
+
+/// How a message stood where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    Waiting,
+    /// Until then.
+    Delayed(Time),
+    /// Until then.
+    BackingOff(Time),
+    Held,
+}
+
+impl<P> Scheduler<P> {
+    /// Queues a message that is new, with its attempt and its last error (empty: none), and answers its
+    /// id and how it stands. A message that was held or backed off waits where something stands before
+    /// it: it had been in front, and it has to come there before it can stop again.
+    pub fn carry_in(
+        &mut self,
+        put: &Put<'_>,
+        payload: P,
+        attempt: u32,
+        error: &str,
+        stands: Stands,
+    ) -> (u64, State) {
+        debug_assert!(self.by_time, "of a queue that several processes share");
+        // As it enters it may be ready, and it is taken back from there. The end of the plain line is
+        // where it then surely is, whatever its priority.
+        let stops = matches!(stands, Stands::Held | Stands::BackingOff(_));
+        let delay = u64::from(matches!(stands, Stands::Delayed(_)));
+        let priority = if stops { 0 } else { put.priority };
+        let id = self.enter(&Put { priority, delay, ..*put }, Some(payload));
+        let at = self.find(id).expect("it has just entered");
+        self.messages[at].priority = put.priority;
+        if attempt > 1 {
+            self.extra(at).attempt = attempt;
+        }
+        if !error.is_empty() {
+            self.set_error(at, error);
+        }
+        let ready = self.messages[at].state == Some(State::Ready);
+        match stands {
+            Stands::Delayed(due) => self.delay_until(at, due),
+            Stands::Held if ready => {
+                self.take_back(at);
+                self.messages[at].state = Some(State::Held);
+                self.stats.held += 1;
+            }
+            Stands::BackingOff(until) if ready => {
+                self.take_back(at);
+                self.back_off_until(at, until);
+            }
+            _ => {}
+        }
+        (id, self.messages[at].state.expect("it is unsettled"))
+    }
+
+    /// Keeps a dead letter that died elsewhere, behind those that there are; its id.
+    pub fn carry_dead(
+        &mut self,
+        put: &Put<'_>,
+        payload: P,
+        attempts: u32,
+        error: &str,
+        died_at: Time,
+    ) -> u64 {
+        let id = self.draw();
+        // As lanes take them: named twice counts once, and exclusive goes before shared.
+        let mut seen = HashSet::<&[u8], foldhash::fast::RandomState>::default();
+        let named = put.keys.iter().map(|key| (key, false));
+        let keys = named
+            .chain(put.shared.iter().map(|key| (key, true)))
+            .filter(|(key, _)| seen.insert(key.bytes))
+            .map(|(key, shared)| (Key::new(key.bytes), shared))
+            .collect();
+        self.dead.push(Dead {
+            id,
+            keys,
+            attempts,
+            error: error.to_owned(),
+            retry: put.retry.cloned(),
+            priority: put.priority,
+            barrier: put.barrier,
+            quiet: put.quiet,
+            size: put.size,
+            put_at: self.put_at(id),
+            died_at,
+            payload,
+        });
+        id
+    }
+
+    /// From now on a string is known, for so many µs, as the dedup string of a message that was settled
+    /// now (clause 13).
+    pub fn know(&mut self, name: &str, id: u64, window: u64) {
+        let known = self.dedup.insert(name, id, Some(window), self.now);
+        self.dedup.settled(known, self.now);
+    }
+
+    /// Where its numbers go on: ids, and tokens.
+    pub fn series(&self) -> (u64, u64) {
+        (self.next, self.last_token)
+    }
+
+    /// A scheduler that has given no number yet goes on where another one ended (clause 8).
+    pub fn go_on_from(&mut self, (next, last_token): (u64, u64)) {
+        (self.next, self.oldest, self.last_token) = (next, next, last_token);
+    }
+
+    /// A message that entered as ready, last of all and at no priority, is ready no more.
+    fn take_back(&mut self, at: u32) {
+        let ticket = Ticket::new(0, self.sequence(at), at);
+        let keyed = self.messages[at].flags & KEYED != 0;
+        if keyed { &mut self.keyed } else { &mut self.unkeyed }.take_back(ticket);
+        self.messages[at].hold = 0;
+    }
+
+    fn delay_until(&mut self, at: u32, due: Time) {
+        let timer = self.extras[self.messages[at].extra].timer;
+        let (messages, extras) = (&self.messages, &mut self.extras);
+        let mut moved = |owner: u32, position| extras[messages[owner].extra].timer = position;
+        self.delays.remove(timer, &mut moved);
+        self.delays.insert(Due { at: due, id: messages[at].id, owner: at }, moved);
+    }
+
+    fn back_off_until(&mut self, at: u32, until: Time) {
+        self.messages[at].state = Some(State::BackingOff);
+        self.extra(at);
+        let due = Due { at: until, id: self.messages[at].id, owner: at };
+        let (messages, extras) = (&self.messages, &mut self.extras);
+        self.backoffs.insert(due, |owner, position| extras[messages[owner].extra].timer = position);
+    }
+}

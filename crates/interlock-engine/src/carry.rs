@@ -1,0 +1,76 @@
+//! What is read of a queue that is carried elsewhere, beside its messages.
+
+use interlock_core::queue::dead::Dead;
+
+use crate::args::{Args, Read, Reader};
+use crate::queue::{Body, Queue};
+use crate::read::{tell_kept, Strings};
+use crate::words::to_bytes;
+
+impl Queue {
+    /// `il1_scan` of the dead letters, told as messages are.
+    pub fn scan_dead<A: Args + ?Sized>(
+        &self,
+        from: &mut Reader<'_, A>,
+        cursor: u64,
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        if from.take(|| "what".into())? != b"dead" {
+            return from.bad(|| "what".into(), "is not dead");
+        }
+        from.end()?;
+        let (mut told, mut next, mut left) = (Strings::default(), 0, count);
+        let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
+            for dead in letters.take(count) {
+                tell_dead(dead, &mut told);
+                left -= 1;
+                // Whose page is full does not know whether there are more.
+                next = if left == 0 { dead.id } else { 0 };
+            }
+        };
+        match cursor {
+            0 => tell(&mut self.scheduler.all_dead()),
+            id => {
+                if let Some(mut letters) = self.scheduler.dead_after(id) {
+                    tell(&mut letters);
+                }
+            }
+        }
+        told.end_behind(next, out);
+        Ok(())
+    }
+
+    /// `il1_paused`: all at once, so that the next cursor is 0.
+    pub fn tell_paused(&self, out: &mut Vec<u8>) {
+        let mut told = Strings::default();
+        self.scheduler.paused().iter().for_each(|key| told.text(key));
+        told.end_behind(0, out);
+    }
+}
+
+fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
+    told.number(dead.id);
+    told.text(b"");
+    told.number(dead.attempts.into());
+    told.text(&dead.payload.data);
+    let shared = dead.keys.iter().filter(|(_, shared)| *shared).count();
+    let mut options = Strings::default();
+    if dead.priority != 0 {
+        options.text(b"PRIORITY");
+        options.signed(dead.priority);
+    }
+    if dead.barrier {
+        options.text(b"BARRIER");
+        options.number(1);
+    }
+    tell_kept(dead.payload.result, dead.retry.as_ref(), &mut options);
+    told.number((dead.keys.len() - shared) as u64);
+    told.number(shared as u64);
+    told.number(options.count as u64 / 2);
+    dead.keys.iter().for_each(|(key, _)| told.text(key.as_bytes()));
+    told.append(&options);
+    told.text(b"dead");
+    told.number(dead.died_at);
+    told.text(&to_bytes(&dead.error));
+}

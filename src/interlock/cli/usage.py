@@ -1,0 +1,33 @@
+"""How wrong usage is told: what was perhaps meant, and the help where nothing was said at all."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that helps on; those of its subcommands are of its kind, as argparse makes them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with 2."""
+        if message.endswith(NOTHING_SAID):
+            self.print_help(sys.stderr)
+            self.exit(2)
+        super().error(message + meant(message))
+
+
+def meant(message: str) -> str:
+    """The choice that is nearest to a wrong one, if any is near."""
+    found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    if not found:
+        return ""
+    choices = re.findall(r"[\w-]+", found[2])
+    near = difflib.get_close_matches(found[1], choices, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+NOTHING_SAID = "arguments are required: COMMAND"

@@ -1,0 +1,106 @@
+-- il1_drop: [FORCE]
+-- Removes the queue, with its declaration; without FORCE only if nothing is unsettled. Answers 1 if it is
+-- gone, 0 if it is not or never was, and what there was: unsettled, leased, dead, results.
+--
+-- What stays for a while is `series`, where those ended, for no id and no token may come again (clause
+-- 8), and the last replies of its consumers, for calls that are sent again. Who waits is woken, and asks anew.
+
+local FORCE = { FORCE = true, told = 'FORCE' }
+
+-- The keys of which there may be any number.
+local function open_ended(q)
+  local names = {}
+  local function add(part, list)
+    for i = 1, #list do
+      names[#names + 1] = name_of(q, part .. list[i])
+    end
+  end
+  local function gates(places)
+    add('g:', places)
+    for i = 1, #places do
+      local list = name_of(q, 'g:' .. places[i])
+      for _, place in ipairs(redis_call('LRANGE', list, 0, -1)) do
+        if string_byte(place) == 62 then -- '>'
+          gates({ string_sub(place, 2) })
+        end
+      end
+    end
+  end
+  gates(redis_call('ZRANGE', q.ba, 0, -1))
+  gates(redis_call('LRANGE', q.opening, 0, -1))
+  add('park:', redis_call('HKEYS', q.pk))
+  add('back:', redis_call('LRANGE', q.back, 0, -1))
+  return names
+end
+
+-- What is kept of replies, with its fields. A reply may be read from the lease that it tells of.
+local function replies_of(q)
+  local consumers, fields, kept = redis_call('ZRANGE', q.ko, 0, -1), {}, {}
+  for i = 1, #consumers do
+    fields[i] = 'k' .. consumers[i]
+  end
+  for i, text in ipairs(fetch(q.c, fields)) do
+    if text then
+      local head = string_match(text, '^(%d+ %S+ )l')
+      kept[#kept + 1] = fields[i]
+      kept[#kept + 1] = head and short_of(q, consumers[i], head, reply_of(q, text, consumers[i])) or text
+    end
+  end
+  return kept
+end
+
+local function wake_to_leave(q)
+  local c = q.counters
+  for _, kind in ipairs({ 'any', 'keyed', 'unkeyed' }) do
+    if c[UNTIL[kind]] > q.now then
+      wake(q, kind, q['wake:' .. kind], NEVER)
+    end
+  end
+  if c[N.room_until] > q.now then
+    wake(q, 'room', q.room, NEVER)
+  end
+  if c[N.settled_until] > q.now then
+    q.ended = redis_call('ZRANGE', q['w:settled'], 0, -1)
+    wake_ended(q)
+  end
+end
+
+local ALL = {
+  'c', 'o', 'y', 'al', 'n', 'v', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro', 'pk',
+  'back', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:settled',
+  'told:any', 'told:keyed', 'told:unkeyed',
+}
+
+register('drop', { 'allow-oom' }, function(q, from)
+  local force = more(from) and take_word(from, FORCE, 'force')
+  take_end(from)
+  q.caller = false
+  local c = begin(q)
+  local existed = q.loaded and q.loaded ~= ''
+  local reply = {
+    existed and (force or c[N.unsettled] == 0) and '1' or '0',
+    digits(c[N.unsettled]), digits(c[N.leased]), digits(c[N.dead]), digits(c[N.results]),
+  }
+  if not existed then
+    return reply
+  end
+  commit(q)
+  if reply[1] == '0' then
+    return reply
+  end
+  local kept = replies_of(q)
+  wake_to_leave(q)
+  local names = open_ended(q)
+  for i = 1, #ALL do
+    names[#names + 1] = q[ALL[i]]
+  end
+  for first = 1, #names, CHUNK do
+    redis_call('UNLINK', table_unpack(names, first, math.min(first + CHUNK - 1, #names)))
+  end
+  kept[#kept + 1], kept[#kept + 2] = 'c', digits(c[N.seq]) .. ' ' .. digits(c[N.fence])
+  redis_call('UNLINK', q.series)
+  bulk('HSET', q.series, kept)
+  local ahead = math.max(c[N.seq], c[N.fence]) - q.now
+  redis_call('PEXPIRE', q.series, digits(math.ceil((KEPT_REPLY + math.max(0, ahead)) / 1000)))
+  return reply
+end)

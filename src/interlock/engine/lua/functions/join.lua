@@ -1,0 +1,19 @@
+-- il1_join: wait [id]
+-- Whether a message is settled, or all are. Answers how many are unsettled, and in how many µs something falls
+-- due. A caller that is to wait goes on in BLMOVE; see waiting.
+
+register('join', { 'allow-oom' }, function(q, from)
+  local wait = take_wait(from)
+  local id = more(from) and take_number(from, 'id')
+  take_end(from)
+  local left = begin(q)[N.unsettled]
+  if id then
+    left = find(q, id) and 1 or 0
+  end
+  local due = left > 0 and falls_due(q) or ''
+  if left > 0 and wait > 0 then
+    wait_for_end(q, id or 'all', wait)
+  end
+  commit(q)
+  return { digits(left), due }
+end)

@@ -1,0 +1,17 @@
+-- il1_paused: cursor
+-- All that is paused, in no order: the queue, told as an empty key, and keys. Answers the next cursor first.
+
+register('paused', { 'no-writes' }, function(q, from)
+  local cursor = take_cursor(from)
+  take_end(from)
+  local c = look(q)
+  local found = redis_call('HSCAN', q.pk, cursor, 'COUNT', MAX_BATCH)
+  local reply = { found[1] }
+  if cursor == '0' and c[N.halted] > 0 then
+    reply[2] = ''
+  end
+  for i = 1, #found[2], 2 do
+    reply[#reply + 1] = found[2][i]
+  end
+  return reply
+end)

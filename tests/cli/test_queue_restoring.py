@@ -1,0 +1,198 @@
+"""`interlock queue import`: how what was exported stands there, and what it does not double."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.client import Client
+from interlock.engine.queue import RemoteQueue
+from interlock.errors import LeaseLost
+from interlock.retry import Retry
+from tests.cli.conftest import Command, moved
+
+
+def test_dead_letters_arrive_where_a_worker_serves(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"dead", keys="k", retry=Retry(attempts=2, first=0), result_ttl=60)
+    for _ in range(2):
+        queue.get(timeout=10).nack(0, error="no route")
+    queue.put(b"alive")
+    moved(cli, queue, file)
+    other.put(b"there already", keys="k")
+    other.pause("k")
+    assert cli("import", other.name, "--file", file, "--json").json["dead"] == 1
+    (letter,) = cli("dead-letters", other.name, "--json").lines
+    assert (letter["attempts"], letter["error"]) == (2, "no route")
+    assert (other.stats().unsettled, other.stats().dead, other.stats().puts) == (2, 1, 2)
+    # It is put again with the policy that it had, and with its result.
+    other.resume("k")
+    cli("requeue", other.name, letter["id"])
+    for lease in other.get_many(3):
+        if lease.payload != b"dead":
+            lease.ack()
+    lease = other.get(timeout=10)
+    lease.nack(0)
+    other.get(timeout=10).nack(0)
+    assert other.stats().dead == 1
+
+
+def test_more_dead_letters_than_there_is_room_for_are_refused(
+    cli: Command, client: Client, queue: RemoteQueue[bytes], file: Path
+) -> None:
+    for number in range(3):
+        queue.put(b"%d" % number)
+        queue.get().reject("bad")
+    moved(cli, queue, file)
+    few = client.queue(f"{queue.name}-few", bytes, maxdead=2)
+    few.stats()
+    said = cli("import", few.name, "--file", file)
+    assert said.code == 1
+    assert "0 dead letters are kept; MAXDEAD is 2" in said.err
+    assert cli("import", few.name, "--file", file, "--skip-dead").code == 0
+
+
+def test_attempts_go_on_where_they_were(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"a", retry=Retry(attempts=3, first=0))
+    queue.get().nack(0, error="no route")
+    moved(cli, queue, file)
+    assert cli("import", other.name, "--file", file).code == 0
+    assert cli("peek", other.name, "--json").json["error"] == "no route"
+    for attempt in (2, 3):
+        assert other.stats().dead == 0
+        lease = other.get(timeout=10)
+        assert lease.attempt == attempt
+        lease.nack(0)
+    assert other.stats().dead == 1
+
+
+def test_a_backoff_ends_when_it_would_have(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"a", keys="k")
+    queue.get().nack(600)
+    lines = moved(cli, queue, file)
+    assert cli("import", other.name, "--file", file).code == 0
+    there = cli("peek", other.name, "--json").json
+    assert (there["state"], there["attempt"]) == ("backing_off", 2)
+    assert lines[1]["due"] == moved(cli, other, file)[1]["due"]
+    assert other.retry(there["id"])
+    other.resume()
+    lease = other.get(timeout=10)
+    assert lease.attempt == 2
+    lease.ack()
+
+
+def test_a_held_message_is_held_there(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    # By an operator: its policy would make it a dead letter after more attempts.
+    poison = queue.put(b"poison", keys="k", priority=5)
+    queue.put(b"behind", keys="k")
+    lease = queue.get()
+    assert queue.revoke(poison, "hold")
+    with pytest.raises(LeaseLost):
+        lease.ack()
+    moved(cli, queue, file)
+    assert cli("import", other.name, "--file", file).code == 0
+    assert (other.stats().held, other.stats().ready) == (1, 0)
+    held = cli("peek", other.name, "--state", "held", "--json").json
+    assert (held["payload"], held["error"]) == ("poison", "revoked")
+    assert other.retry(held["id"])
+    # Once and no more, for it was never ready before.
+    (lease,) = other.get_many(10)
+    assert (lease.payload, lease.attempt) == (b"poison", 2)
+    lease.ack()
+
+
+def test_a_held_message_behind_others_waits_and_that_is_told(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    poison = queue.put(b"poison", keys="k")
+    lease = queue.get()
+    assert queue.revoke(poison, "hold")
+    with pytest.raises(LeaseLost):
+        lease.ack()
+    moved(cli, queue, file)
+    other.put(b"there already", keys="k")
+    said = cli("import", other.name, "--file", file)
+    assert said.code == 0
+    assert "1 message that was held or backed off stand behind others" in said.err
+    assert (other.stats().held, other.stats().waiting) == (0, 1)
+
+
+def test_paused_keys_and_the_declaration_are_there_before_any_message(
+    cli: Command, client: Client, file: Path
+) -> None:
+    name = f"q{uuid.uuid4().hex}"
+    queue = client.queue(name, bytes, maxsize=7, maxdead=5, retry=Retry(attempts=9))
+    queue.put(b"a", keys="k")
+    queue.pause("k")
+    queue.pause("empty")
+    lines = moved(cli, queue, file)
+    assert lines[0]["paused"] == ["empty", "k"]
+    assert cli("import", f"{name}-new", "--file", file).code == 0
+    there = client.queue(f"{name}-new", bytes)
+    assert there.stats().ready == 0
+    again = moved(cli, there, file)
+    assert again[0]["paused"] == ["empty", "k"]
+    assert again[0]["options"] == lines[0]["options"]
+
+
+def test_what_was_handled_meanwhile_is_not_put_again(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"mine", dedup="d")
+    queue.put(b"plain", keys="k")
+    queue.put(b"late", delay=0.001)
+    moved(cli, queue, file)
+    assert cli("import", other.name, "--file", file).code == 0
+    for _ in range(3):
+        other.get(timeout=10).ack()
+    assert cli("import", other.name, "--file", file, "--json").json["known"] == 3
+    assert other.stats().unsettled == 0
+    # A queue that is dropped knows nothing any more.
+    assert other.drop()
+    assert cli("import", other.name, "--file", file, "--json").json["messages"] == 3
+
+
+def test_an_equal_message_of_another_server_is_not_taken_for_this_one(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"here", keys="k")
+    lines = moved(cli, queue, file)
+    assert cli("import", other.name, "--file", file).code == 0
+    # Ids are times, and of two servers they may be the same.
+    file.write_text("\n".join(json.dumps(line) for line in [
+        lines[0], {**lines[1], "payload": "there"}, lines[2]]))  # fmt: skip
+    assert cli("import", other.name, "--file", file, "--json").json["messages"] == 1
+
+
+def test_a_sealed_queue_is_imported_into(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    queue.put(b"a")
+    moved(cli, queue, file)
+    other.seal()
+    assert cli("import", other.name, "--file", file).code == 0
+    assert other.stats().unsettled == 1
+
+
+def test_a_file_of_the_first_format_is_read(
+    cli: Command, other: RemoteQueue[bytes], file: Path
+) -> None:
+    head = {"interlock": "queue", "format": 1, "queue": "old", "options": {}, "counts": {},
+            "left_out": 0}  # fmt: skip
+    letter = {"dead": 5, "attempts": 3, "time": 6, "error": "bad", "priority": 7, "keys": ["k"],
+              "shared": [], "payload": "x"}  # fmt: skip
+    lines = [head, letter, {"end": True, "messages": 0, "dead": 1}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert cli("import", other.name, "--file", file).code == 0
+    (found,) = cli("dead-letters", other.name, "--json").lines
+    assert (found["attempts"], found["priority"], found["error"]) == (3, 7, "bad")

@@ -1,0 +1,109 @@
+"""Model, hub and Redis must answer alike, reply by reply; steps that show otherwise become few."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.engine.schedules.director import Director, directed
+from tests.engine.schedules.forms import Replies, same
+from tests.engine.schedules.servers import Asked, Servers, servers_in
+from tests.engine.schedules.steps import Step, random_steps
+from tests.engine.timed import WIRE
+
+STEPS = 300
+"""Of a schedule."""
+SHOWN = 40
+# What stays when a queue is empty: its counts, its options, the test's clock, kept replies, and who
+# waits: they leave when their wait is over, by the server's clock.
+LEFT = ("c", "o", "series", "clock", "k:", "ko", "w:", "told:", "wake:", "room")
+
+
+class Differs(AssertionError):
+    """Steps after which model, hub and Redis do not say the same."""
+
+
+def run_alone(seed: int, calls: int) -> Counter[str]:
+    """`run`, on servers of its own."""
+    with tempfile.TemporaryDirectory() as folder, servers_in(Path(folder)) as servers:
+        return run(servers, seed, calls)
+
+
+def run(servers: Servers, seed: int, calls: int) -> Counter[str]:
+    """Random schedules of at least so many calls; what they were, and what was answered."""
+    rng = random.Random(seed)
+    tally = Counter[str]()
+    before: tuple[list[Step], Asked] | None = None
+    while before or tally["calls"] < calls:
+        steps = random_steps(rng, STEPS) if tally["calls"] < calls else []
+        director = directed(steps, servers.now)
+        # By now Redis has had the time that it took to make the next schedule.
+        if before:
+            _must_be_same(servers, seed, *before)
+        before = (steps, servers.ask(director.calls)) if steps else None
+        tally += tally_of(director) if steps else Counter()
+    return tally
+
+
+def tally_of(director: Director) -> Counter[str]:
+    """What the model counted in a schedule, and how often each function was called."""
+    calls = Counter(f"il1_{call.name}" for call in director.calls)
+    calls["calls"] = len(director.calls)
+    return director.model.counts + director.tally + calls
+
+
+def _must_be_same(servers: Servers, seed: int, steps: list[Step], asked: Asked) -> None:
+    wrong = difference(asked, servers.answered())
+    if wrong:
+        fewer = shrunk(servers, steps)
+        again = compare(servers, fewer) or wrong
+        raise Differs(f"INTERLOCK_SEED={seed}, {len(fewer)} steps: {fewer}\n{again}")
+
+
+def compare(servers: Servers, steps: list[Step]) -> str | None:
+    """What is wrong with the first call of these steps that does not get the same of all three."""
+    asked = servers.ask(directed(steps, servers.now).calls)
+    return difference(asked, servers.answered())
+
+
+def difference(asked: Asked, redis: Replies) -> str | None:
+    hub, now, start = asked.hub, 0, asked.calls[0].now
+    for number, call in enumerate(asked.calls):
+        if call.now != now:
+            now = call.now
+            assert redis.line() == b"+OK"
+        places = hub.at, redis.at
+        if not same(call, hub, redis):
+            hub.at, redis.at = places
+            before = asked.calls[max(number - SHOWN, 0) : number]
+            past = [f"at {one.now - start}: {one} -> {one.expected}" for one in before]
+            return "\n  ".join([
+                "the calls before it:",
+                *past,
+                f"at {now - start}: {call}",
+                f"model {call.expected}",
+                f"hub   {hub.next()}",
+                f"redis {redis.next().replace(f'il{WIRE}_', 'il1_')}",
+            ])  # fmt: skip
+    left = {name.removeprefix(f"{asked.key}:") for name in redis.array() or []}
+    more = sorted(name for name in left if not name.startswith(LEFT))
+    return f"left over on Redis when the queue was empty: {more}" if more else None
+
+
+def shrunk(servers: Servers, steps: list[Step]) -> list[Step]:
+    """Fewer steps that still go wrong: runs of them are left out until none can be."""
+    while True:
+        before, size = len(steps), len(steps) // 2
+        while size:
+            at = 0
+            while at < len(steps):
+                fewer = steps[:at] + steps[at + size :]
+                if compare(servers, fewer):
+                    steps = fewer
+                else:
+                    at += size
+            size //= 2
+        if len(steps) == before:
+            return steps

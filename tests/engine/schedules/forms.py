@@ -1,0 +1,118 @@
+"""Calls and replies as bytes of RESP2, and where two forms of one reply mean the same.
+
+`LISTED` is what differs between the servers, with the reason. All else is equal byte for byte.
+"""
+
+from __future__ import annotations
+
+from tests.engine.schedules.director import Call
+from tests.engine.schedules.steps import WAIT
+from tests.engine.timed import WIRE
+
+LISTED = """
+il1_configure   the value of DURABILITY: the server's on Redis, none where there is no journal
+il1_scan        order: each tells all messages, in an order of its own
+il1_hot         order, as in il1_scan
+il1_paused      order, as in il1_scan
+an error        the model tells its code only; the text is compared between the servers
+over 1,000      what one call leaves to the next is not modelled: test_two_servers.py compares it
+WAIT            0 on the hub, which would park; Redis answers at once and notes who waits
+il1_version     never called: hash and features are each server's own
+il1_queues      never called: of the server, not of a queue
+"""
+
+UNORDERED = ("scan", "hot", "paused")
+DONE = b"+PONG\r\n"
+"""The reply to what follows the calls, which no other reply can end with."""
+
+
+def spoken(parts: list[str]) -> str:
+    """Bulk strings; a character is a byte here."""
+    return "".join([f"${len(part)}\r\n{part}\r\n" for part in parts])
+
+
+def command(*words: str) -> str:
+    return f"*{len(words)}\r\n{spoken(list(words))}"
+
+
+def on_redis(call: Call, key: str) -> str:
+    return command("FCALL", f"il{WIRE}_{call.name}", "1", key, *call.arguments)
+
+
+def on_hub(call: Call, key: str) -> str:
+    arguments = call.arguments
+    if call.name in ("put", "lease", "next") and arguments[2] == WAIT:
+        arguments = [*arguments[:2], "0", *arguments[3:]]
+    return command("FCALL", f"il1_{call.name}", "1", key, *arguments)
+
+
+def same(call: Call, hub: Replies, redis: Replies) -> bool:
+    """Whether the next reply of both is what the model says."""
+    expected = call.expected
+    if isinstance(expected, str):
+        told = redis.line()
+        same_error = hub.line() == told.replace(b"il%d_" % WIRE, b"il1_")
+        return same_error and told.startswith(b"-%s " % expected.encode())
+    if call.name in UNORDERED and "dead" not in call.arguments:
+        return pieces(call.name, hub.array()) == pieces(call.name, redis.array()) == expected
+    says = f"*{len(expected)}\r\n{spoken(expected)}"
+    if call.name == "configure":
+        return hub.next_is(says.replace("$6\r\nserver", "$4\r\nnone")) and redis.next_is(says)
+    return hub.next_is(says) and redis.next_is(says)
+
+
+def pieces(name: str, reply: list[str] | None) -> list[str] | None:
+    """What goes through all is sorted, as the model's is."""
+    if reply is None:
+        return None
+    cursor, *rest = reply
+    found = []
+    while rest:
+        size = 1 if name == "paused" else 2
+        if name == "scan":
+            exclusive, shared, options = map(int, rest[4:7])
+            size = 10 + exclusive + shared + 2 * options
+        found.append(rest[:size])
+        rest = rest[size:]
+    return [cursor, *[part for one in sorted(found) for part in one]]
+
+
+class Replies:
+    """What one server sent for a schedule, read from its begin."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def next_is(self, text: str) -> bool:
+        said = text.encode("latin-1")
+        if not self.data.startswith(said, self.at):
+            return False
+        self.at += len(said)
+        return True
+
+    def line(self) -> bytes:
+        end = self.data.index(b"\r\n", self.at)
+        line = self.data[self.at : end]
+        self.at = end + 2
+        return line
+
+    def array(self) -> list[str] | None:
+        """None: it is none of strings."""
+        head = self.line()
+        if head[:1] != b"*":
+            return None
+        found = []
+        for _ in range(int(head[1:])):
+            size = int(self.line()[1:])
+            found.append(self.data[self.at : self.at + size].decode("latin-1"))
+            self.at += size + 2
+        return found
+
+    def next(self) -> str:
+        """Whatever it is, to be shown."""
+        start = self.at
+        found = self.array()
+        return (
+            self.data[start : self.at].decode("latin-1").strip() if found is None else repr(found)
+        )

@@ -1,0 +1,229 @@
+"""Random steps: what happens to a queue, told so that it means something when others are left out.
+
+A step names messages and leases by picks, numbers that the director takes among what there is then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.engine.model import Spec
+
+KEYS = ("a", "b", "c", "d", "e", "f")
+CONSUMERS = ("one", "two", "three", "")
+"""The last has no name: its calls carry no number, and no reply of theirs is kept."""
+PICKS = 1_000
+WAIT = "5"
+"""µs for which some calls wait, where the server has nothing to say at once."""
+
+Step = tuple[str, Any]
+Pick = tuple[str, int, list[str]]
+"""A settlement: verb, which lease, and what follows the id."""
+Makes = dict[str, tuple[float, Callable[[], object]]]
+"""Of each option how often it is given, and its values."""
+
+WRONG: list[tuple[str, str, list[str]]] = [
+    ("BADARG", "put", ["one", "1000000000", "0", "p", "1", "0", "0", ""]),
+    ("BADARG", "put", ["one", "x", "0"]),
+    ("BADARG", "put", ["one", "1000000000", "0", "p", "0", "0", "1", "COLOR", "1"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "2", "DELAY", "1", "DELAY", "1"]),
+    ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "a", "BARRIER", "1"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "THEN", "later"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "FACTOR", "999"]),
+    ("BADARG", "lease", ["", "1", "0", "1", "9", "any"]),
+    ("BADARG", "lease", ["one", "1000000000", "-1", "1", "9", "any"]),
+    ("BADARG", "lease", ["one", "1000000000", "0", "1025", "9", "any"]),
+    ("BADARG", "lease", ["one", "1000000000", "0", "1", "9", "all"]),
+    ("BADARG", "settle", ["one", "1000000000"]),
+    ("BADARG", "settle", ["one", "1000000000", "NACK", "5", "6", "-1", ""]),
+    ("BADARG", "settle", ["one", "1000000000", "ACK", "5"]),
+    ("BADARG", "next", ["one", "1000000000", "0", "1", "9", "any", "LOSE", "5", "6"]),
+    ("BADARG", "extend", ["5", "0"]),
+    ("BADARG", "configure", ["COLOR", "1"]),
+    ("BADARG", "configure", ["MAXSIZE", "1", "MAXSIZE", "1"]),
+    ("BADARG", "configure", ["THEN", "later"]),
+    ("BADARG", "revoke", ["5", "later"]),
+    ("BADARG", "revoke", ["5", "retry", "x"]),
+    ("BADARG", "revoke", ["5", "retry", "6", "7"]),
+    ("BADARG", "purge", ["all"]),
+    ("BADARG", "drop", ["force"]),
+    ("BADARG", "restore", ["5"]),
+    ("BADARG", "restore", ["5", "", "waiting", "1", "0", "", "p", "0", "0", "0"]),
+    ("BADARG", "restore", ["0", "w", "waiting", "1", "0", "", "p", "0", "0", "0"]),
+    ("BADARG", "restore", ["5", "w", "leased", "1", "0", "", "p", "0", "0", "0"]),
+    ("BADARG", "restore", ["5", "w", "held", "0", "0", "", "p", "0", "0", "0"]),
+    ("BADARG", "restore", ["5", "w", "held", "1", "0", "", "p", "0", "0", "1", "DEDUP", "w"]),
+    ("BADARG", "scan", ["0", "5", "all"]),
+    ("BADARG", "paused", []),
+    ("BADARG", "pause", ["", "a"]),
+    ("BADARG", "scan", ["x", "1"]),
+    ("BADARG", "explain", ["lane", "a", "1"]),
+    ("BADARG", "explain", ["key", "", "1"]),
+    ("BADARG", "explain", ["id", "5", "1001"]),
+    ("BADARG", "dead_letters", ["1", "x"]),
+    ("BADARG", "dead_letters", ["1", "", "a", "b"]),
+    ("BADARG", "result", ["5"]),
+    ("BADARG", "join", []),
+    ("BADARG", "join", ["0", "x"]),
+    ("BADARG", "join", ["-1", "5"]),
+    ("BADARG", "join", ["0", "5", "6"]),
+    ("BADARG", "seal", ["x"]),
+]
+"""Calls that are refused whatever the queue holds, and the code of the refusal."""
+
+
+def random_steps(rng: random.Random, count: int) -> list[Step]:
+    chance = rng.random
+    choice = rng.choice
+
+    def pick() -> int:
+        return int(chance() * PICKS)
+
+    policy: Makes = {
+        "ATTEMPTS": (0.3, lambda: choice([0, 1, 2, 3])),
+        "FIRST": (0.2, lambda: choice([0, 1, 7, 100, 1_000])),
+        "FACTOR": (0.1, lambda: choice([1_000, 1_500, 3_333])),
+        "LONGEST": (0.1, lambda: choice([0, 5, 100, 10**15])),
+        "JITTER": (0.1, lambda: choice([0, 1])),
+        "THEN": (0.2, lambda: choice(["dead", "hold"])),
+    }
+    own: Makes = {
+        "PRIORITY": (0.25, lambda: choice([1, -1, 100, -100, 0])),
+        "DELAY": (0.12, lambda: choice([0, 1, 10, 40])),
+        "DEDUP": (0.35, lambda: choice("xyz")),
+        "WINDOW": (0.6, lambda: choice([0, 1, 3, 9])),
+        "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
+        "BARRIER": (0.12, lambda: choice([0, 1, 1])),
+        **policy,
+    }
+    declared_options: Makes = {
+        "MAXSIZE": (0.3, lambda: choice([0, 4, 12])),
+        "MAXBYTES": (0.3, lambda: choice([0, 60, 400])),
+        "MAXDEAD": (0.3, lambda: choice([0, 2, 1_000])),
+        "WINDOW": (0.3, lambda: choice([0, 9, 300_000_000])),
+        "RESULTS": (0.3, lambda: choice([0, 8, 100])),
+        **policy,
+    }
+
+    def chosen(makes: Makes) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            (name, str(make())) for name, (often, make) in makes.items() if chance() < often
+        )
+
+    def spec() -> Spec:
+        # Many are as plain as most are in life: the servers have a way of their own for those.
+        plain = chance() < 0.4
+        options = () if plain else chosen(own)
+        named = rng.choices(KEYS[: choice([2, 6])], k=choice([0, 1, 1, 2, 3, 5]))
+        if ("BARRIER", "1") in options:
+            named = []
+        cut = len(named) if plain else rng.randint(0, len(named))
+        payload = choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10])
+        return Spec(payload, tuple(named[:cut]), tuple(named[cut:]), options)
+
+    def picks(least: int) -> list[Pick]:
+        rest: dict[str, Callable[[], list[str]]] = {
+            "ACK": list,
+            "DONE": lambda: ["r" * choice([0, 1, 4, 30])],
+            "NACK": lambda: [choice(["0", "0", "1", "10", ""]), choice(["broken", "\xff\x00"])],
+            "REJECT": lambda: ["bad"],
+            "RELEASE": list,
+        }
+        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2], k=choice([least, 1, 1, 2, 5]))
+        return [(verb, pick(), rest[verb]()) for verb in verbs]
+
+    def who() -> str:
+        return choice(CONSUMERS)
+
+    def wait() -> str:
+        return choice(["0"] * 9 + [WAIT])
+
+    def keys() -> list[str]:
+        return rng.choices(KEYS, k=choice([0, 1, 1, 2]))
+
+    def declared() -> list[str]:
+        first: list[str] = choice([["REPLACE"], ["REPLACE"], []])
+        return first + [part for pair in chosen(declared_options) for part in pair]
+
+    def wanted() -> list[str]:
+        kind = choice(["any", "any", "any", "keyed", "unkeyed"])
+        return [
+            wait(),
+            choice("1124") if chance() < 0.8 else "30",
+            choice(["1", "20", "1000", "5000000"]),
+            kind,
+        ]
+
+    def put() -> tuple[str, str, list[Spec]]:
+        return who(), wait(), [spec() for _ in range(choice([1, 1, 1, 2, 5]))]
+
+    on_message: dict[str, Callable[[], list[str]]] = {
+        "cancel": list,
+        "revoke": lambda: [choice(["retry", "hold", "dead", "skip"])],
+        "retry": list,
+        "skip": list,
+        "bury": list,
+        "requeue": list,
+    }
+    on_queue: dict[str, Callable[[], list[str]]] = {
+        "pause": keys,
+        "resume": lambda: choice([keys(), keys(), [], list(KEYS)]),
+        "reopen": list,
+    }
+    # In few schedules, for the rest of one is short of messages then.
+    if chance() < 0.3:
+        on_queue["seal"] = list
+        on_queue["configure"] = declared
+        on_queue["drop"] = lambda: choice([[], ["FORCE"]])
+        on_queue["purge"] = lambda: [choice(["pending", "dead"])]
+
+    def restored() -> tuple[str, list[tuple[list[str], int, Spec]]]:
+        states = ["waiting", "waiting", "delayed", "backing_off", "held", "dead"]
+
+        def item() -> tuple[list[str], int, Spec]:
+            found = spec()
+            options = tuple(one for one in found.options if one[0] != "DELAY")
+            mark = choice(["m", "n", str(rng.randrange(99))])
+            error = choice(["", "broken", "\xff\x00"])
+            stood = [mark, choice(states), choice("1123"), error]
+            return (
+                stood,
+                choice([-5, 0, 7, 90]),
+                Spec(found.payload, found.keys, found.shared, options),
+            )
+
+        return choice(["1", "20", "1000000"]), [item() for _ in range(choice([1, 1, 2, 5]))]
+
+    def operate() -> tuple[str, int, list[str]]:
+        name = choice(list(on_message))
+        return name, pick(), on_message[name]()
+
+    def direct() -> tuple[str, list[str]]:
+        name = choice(list(on_queue))
+        return name, on_queue[name]()
+
+    ways: dict[str, tuple[int, Callable[[], Any]]] = {
+        "put": (24, put),
+        "lease": (16, lambda: (who(), wanted())),
+        "settle": (14, lambda: (who(), picks(1))),
+        "next": (18, lambda: (who(), wanted(), picks(0))),
+        "extend": (4, lambda: (pick(), choice(["1", "5", "30"]))),
+        "tick": (14, lambda: choice([1, 1, 3, 9, 25, 200, 1_000_000])),
+        "revoke": (2, lambda: (pick(), choice(["retry", "hold", "dead", "skip"]))),
+        "due": (6, lambda: (pick(), choice([0, 0, 0, 1]))),
+        "window": (2, lambda: (pick(), choice([0, 1]))),
+        "again": (4, who),
+        "stale": (1, who),
+        "operate": (11, operate),
+        "direct": (8, direct),
+        "restore": (2, restored),
+        "wrong": (1, lambda: choice(WRONG)),
+        "read": (3, lambda: (pick(), choice([1, 2, 5, 50]), choice(KEYS))),
+    }
+    names = rng.choices(list(ways), [weight for weight, _ in ways.values()], k=count)
+    steps: list[Step] = [(name, ways[name][1]()) for name in names]
+    if chance() < 0.4:
+        steps[0] = "direct", ("configure", declared())
+    return steps

@@ -1,0 +1,255 @@
+"""What a real Redis refuses while something is wrong with it.
+
+A call is repeated for as long as it has time, goes on when the server is mended, and says what to
+do where it is not. TRYAGAIN, which is for calls of several keys, and UNKILLABLE, which is for
+SCRIPT KILL, are no answer to anything that a client of ours asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from interlock import EngineUnavailable, InterlockError, connect
+from interlock.cli import main
+from interlock.engine.library import Library
+from interlock.engine.refusals import RIGHTS
+from tests.engine.nodes import eventually
+from tests.hub.servers import free_port, redis_server
+from tests.worker.workers import ROOT
+
+SHORT = 0.4
+"""Seconds that a call has which is to fail."""
+
+
+class Ill:
+    """A server, and what can go wrong with it; each way gives what mends it."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self.port = port
+        self.folder = folder
+        self.admin: Any = redis.Redis(port=port, retry=Retry(NoBackoff(), 0))
+
+    def url(self, timeout: float, who: str = "") -> str:
+        return f"redis://{who}127.0.0.1:{self.port}?timeout={timeout}"
+
+    def says(self, code: str) -> bool:
+        """A write is refused so."""
+        try:
+            self.admin.set("probe", "x")
+        except redis.RedisError as error:
+            return code in str(error) or code in type(error).__name__.upper()
+        return False
+
+    def cannot_save(self) -> Callable[[], object]:
+        shutil.rmtree(self.folder)
+        with contextlib.suppress(redis.RedisError):
+            self.admin.bgsave()
+        eventually(lambda: self.says("MISCONF"))
+        return lambda: self.admin.config_set("stop-writes-on-bgsave-error", "no")
+
+    def too_few_replicas(self) -> Callable[[], object]:
+        self.admin.config_set("min-replicas-to-write", 1)
+        return lambda: self.admin.config_set("min-replicas-to-write", 0)
+
+    def is_replica(self) -> Callable[[], object]:
+        self.admin.replicaof("127.0.0.1", free_port())
+        return lambda: self.admin.replicaof("NO", "ONE")
+
+    def replica_that_lost_its_primary(self) -> Callable[[], object]:
+        self.admin.config_set("replica-serve-stale-data", "no")
+        return self.is_replica()
+
+    def script_without_end(self) -> Callable[[], object]:
+        self.admin.config_set("busy-reply-threshold", 10)
+
+        def run() -> None:
+            with contextlib.suppress(redis.RedisError), redis.Redis(port=self.port) as one:
+                one.eval("while true do end", 0)
+
+        runs = threading.Thread(target=run)
+        runs.start()
+        eventually(lambda: self.says("BUSY"))
+
+        def mend() -> None:
+            self.admin.script_kill()
+            runs.join()
+
+        return mend
+
+
+WAYS = [
+    (Ill.cannot_save, "MISCONF", "look for room on its disk"),
+    (Ill.too_few_replicas, "NOREPLICAS", "too few replicas follow it"),
+    (Ill.is_replica, "READONLY", "the URL has to name the primary"),
+    (Ill.replica_that_lost_its_primary, "MASTERDOWN", "the URL has to name the primary"),
+    (Ill.script_without_end, "BUSY", "SCRIPT KILL or FUNCTION KILL ends it"),
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Ill]:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    flags = ("--save", "3600 1000000", "--enable-debug-command", "yes")
+    with redis_server(folder, *flags) as (_, port):
+        yield Ill(port, folder)
+
+
+@pytest.mark.parametrize(("way", "code", "advice"), WAYS)
+def test_what_may_pass_is_waited_for_and_named_when_it_does_not(
+    server: Ill, way: Callable[[Ill], Callable[[], object]], code: str, advice: str
+) -> None:
+    with connect(server.url(20)) as client, connect(server.url(SHORT)) as hasty:
+        queue = client.queue("q", int)
+        first = queue.put(1)
+        mend = way(server)
+        sender = threading.Thread(target=lambda: waits.append(queue.put(3)))
+        waits: list[int] = []
+        try:
+            other = hasty.queue("q", int)
+            # Reading is refused for a primary that is lost, and for nothing else of these but BUSY.
+            writes: list[Callable[[], object]] = [other.get_nowait, lambda: other.put(2)]
+            calls = [other.stats] if code == "MASTERDOWN" else writes
+            for call in calls:
+                with pytest.raises(EngineUnavailable, match=code) as caught:
+                    call()
+                assert advice in str(caught.value)
+                assert not caught.value.unknown
+            sender.start()
+        finally:
+            mend()
+        sender.join()
+        with queue.get(timeout=20) as payload:
+            assert payload == 1
+        lease = queue.get(timeout=20)
+        assert (lease.payload, [lease.id]) == (3, waits)
+        assert lease.id > first
+        lease.ack()
+        assert queue.stats().puts == 2
+
+
+def test_a_server_that_reads_its_data_is_waited_for(server: Ill) -> None:
+    with connect(server.url(20)) as client, connect(server.url(SHORT)) as hasty:
+        queue = client.queue("q", int)
+        queue.put(1)
+        server.admin.config_set("loading-process-events-interval-bytes", 1024)
+        server.admin.mset({f"filler{n}": random.randbytes(512) for n in range(200)})
+        server.admin.config_set("key-load-delay", 10_000)
+
+        def reload() -> None:
+            with redis.Redis(port=server.port) as one:
+                one.execute_command("DEBUG", "RELOAD")
+
+        reader = threading.Thread(target=reload)
+        reader.start()
+        try:
+            eventually(lambda: server.says("LOADING"))
+            with pytest.raises(EngineUnavailable, match=r"LOADING.*waits longer for that"):
+                hasty.queue("q", int).put(2)
+            assert queue.put(3) > 0
+        finally:
+            reader.join()
+        assert queue.stats().puts == 2
+
+
+def test_who_may_not_is_told_at_once_what_is_missing(
+    server: Ill, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with connect(server.url(20)) as client:
+        client.queue("q", int).put(1)
+    server.admin.execute_command("ACL", "SETUSER", "caller", "on", ">p", "+fcall", "~il:*")
+    server.admin.acl_setuser("poor", enabled=True, passwords=["+p"], keys=["*"], commands=["+ping"])
+    server.admin.config_set("requirepass", "secret")
+    for who, code, advice in [
+        ("", "NOAUTH|Authentication required", "say who asks"),
+        ("poor:wrong@", "WRONGPASS", "say who asks"),
+        ("poor:p@", "NOPERM", f"its user may not do that; on a Redis it needs {RIGHTS}"),
+        # It may call the functions, but nothing that they do.
+        ("caller:p@", "can't run this command", f"it needs {RIGHTS}"),
+    ]:
+        with (
+            connect(server.url(30, who)) as client,
+            pytest.raises(EngineUnavailable, match=code) as caught,
+        ):
+            client.queue("q", int).put(1)
+        assert advice in str(caught.value)
+        # The command says it too, and does not ask whether a server runs that has answered.
+        assert main(["queue", "list", "--url", server.url(30, who)]) == 1
+        said = capsys.readouterr().err
+        assert advice in said and "is it running there?" not in said
+
+
+def test_the_rights_that_the_page_names_are_enough_and_cover_every_function(server: Ill) -> None:
+    page = (ROOT / "docs" / "howto" / "connect.md").read_text()
+    assert f"ACL SETUSER shop on >PASSWORD {RIGHTS}\n" in page
+    rights = RIGHTS.split()
+    library = Library().text
+    called = set(re.findall(r"""call\(\s*['"](\w+)""", library)) | {"BLPOP"}
+    assert len(called) > 20
+    for name in called:
+        (about,) = server.admin.execute_command("COMMAND", "INFO", name).values()
+        by_category = any(f"+{category}" in rights for category in about["acl_categories"])
+        assert by_category or f"+{name.lower()}" in rights, name
+    server.admin.execute_command("ACL", "SETUSER", "shop", "on", ">p", *rights)
+    with connect(server.url(20, "shop:p@")) as client:
+        queue = client.queue("q", int, maxsize=50)
+        first = queue.put(1, keys=["a", "b"], dedup="x", priority=3)
+        queue.put(2, keys="a", shared="c", delay=0.01)
+        queue.put(3, barrier=True)
+        queue.explain(first)
+        queue.pause("a")
+        queue.resume("a")
+        lease = queue.get(timeout=20)
+        lease.extend(60)
+        lease.reject("no")
+        queue.requeue(queue.dead_letters()[0].id)
+        for _ in range(3):
+            with queue.get(timeout=20):
+                pass
+        assert queue.stats().acks == 3
+    for words in (["list"], ["hot", "q"], ["peek", "q"], ["purge", "q", "--yes"], ["seal", "q"]):
+        assert main(["queue", *words, "--url", server.url(20, "shop:p@")]) == 0
+
+
+@pytest.mark.parametrize("kind", ["redis", "redis+cluster"])
+def test_a_cluster_that_is_down_is_waited_for(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with redis_server(tmp_path, *bus) as (_, port), redis.Redis(port=port) as node:
+        url = f"{kind}://127.0.0.1:{port}"
+        with (
+            connect(f"{url}?timeout={SHORT}") as hasty,
+            pytest.raises(EngineUnavailable, match=r"CLUSTERDOWN.*redis-cli --cluster check"),
+        ):
+            hasty.queue("q", int).put(1)
+        with connect(f"{url}?timeout=20") as client:
+            queue = client.queue("q", int)
+            sender = threading.Thread(target=queue.put, args=(1,))
+            sender.start()
+            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            sender.join()
+            with queue.get(timeout=20) as payload:
+                assert payload == 1
+        assert main(["queue", "list", "--url", url]) == 0
+        assert "q " in capsys.readouterr().out
+
+
+def test_a_database_that_is_not_there_is_named(server: Ill) -> None:
+    with (
+        connect(f"redis://127.0.0.1:{server.port}/7") as client,
+        pytest.raises(InterlockError, match="DB index is out of range"),
+    ):
+        client.queue("q", int).put(1)
