@@ -236,3 +236,26 @@ def test_who_waits_goes_on_after_a_cut(server: Server, start: Start) -> None:
         direct.get().ack("late")
         assert result.result(30) == "late"
         joined.result(30)
+
+
+def test_who_joins_a_queue_that_is_dropped_is_told_that_nothing_is_left(
+    server: Server, client: Client, queue: RemoteQueue[Any], start: Start
+) -> None:
+    queue.put(1)
+    joined = start(queue.join, queue.aio.join)
+    server.until_waiting(1)
+    assert queue.drop(force=True)
+    assert joined.result(30) is None
+    # To ask makes no queue: neither this one anew nor one that never was.
+    never = client.queue(uuid.uuid4().hex)
+    never.join()
+    assert not {queue.name, never.name} & listed(server)
+
+
+def listed(server: Server) -> set[str]:
+    """The names of all queues."""
+    if server.url.startswith("redis"):
+        keys: Any = server.connection.keys("il:{*}:c")
+        return {key.decode().split("{")[1].split("}")[0] for key in keys}
+    names: Any = server.connection.execute_command("FCALL", "il1_queues", 0)
+    return {name.decode() for name in names}

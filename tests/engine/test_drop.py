@@ -152,6 +152,11 @@ def test_a_reply_that_is_asked_for_again_is_the_first_one(queue: Queue) -> None:
     assert queue.call("put", "me", 1, 0, "p", 0, 0, 0) == put
     assert queue.call("lease", "you", 1, 0, 9, 60_000_000, "any") == leased
     assert queue.stats()["unsettled"] == 0
+    # And once somebody has made the queue anew.
+    queue.put(message("another's"))
+    assert queue.call("put", "me", 1, 0, "p", 0, 0, 0) == put
+    assert queue.call("lease", "you", 1, 0, 9, 60_000_000, "any") == leased
+    assert queue.stats()["unsettled"] == 1
 
 
 def test_no_number_comes_again_while_the_clock_stands(timed: TimedQueue) -> None:

@@ -7,6 +7,10 @@ register('join', { 'allow-oom' }, function(q, from)
   local id = more(from) and take_number(from, 'id')
   take_end(from)
   local left = begin(q)[N.unsettled]
+  if not q.loaded then
+    -- To ask does not make a queue.
+    return { '0', '' }
+  end
   if id then
     left = find(q, id) and 1 or 0
   end
