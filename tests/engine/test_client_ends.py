@@ -257,5 +257,6 @@ def listed(server: Server) -> set[str]:
     if server.url.startswith("redis"):
         keys: Any = server.connection.keys("il:{*}:c")
         return {key.decode().split("{")[1].split("}")[0] for key in keys}
-    names: Any = server.connection.execute_command("FCALL", "il1_queues", 0)
+    call: Any = server.connection.execute_command
+    names = call("FCALL", "il1_queues", 0)
     return {name.decode() for name in names}
