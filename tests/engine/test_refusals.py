@@ -25,7 +25,6 @@ from interlock import EngineUnavailable, InterlockError, connect
 from interlock.cli import main
 from interlock.engine.library import Library
 from interlock.engine.refusals import RIGHTS
-from tests.engine.nodes import eventually
 from tests.hub.servers import free_port, redis_server
 from tests.worker.workers import ROOT
 
@@ -52,11 +51,16 @@ class Ill:
             return code in str(error) or code in type(error).__name__.upper()
         return False
 
+    def until_it_says(self, code: str) -> None:
+        """Asks again and again; the watchdog is the limit."""
+        while not self.says(code):
+            pass
+
     def cannot_save(self) -> Callable[[], object]:
         shutil.rmtree(self.folder)
         with contextlib.suppress(redis.RedisError):
             self.admin.bgsave()
-        eventually(lambda: self.says("MISCONF"))
+        self.until_it_says("MISCONF")
         return lambda: self.admin.config_set("stop-writes-on-bgsave-error", "no")
 
     def too_few_replicas(self) -> Callable[[], object]:
@@ -80,7 +84,7 @@ class Ill:
 
         runs = threading.Thread(target=run)
         runs.start()
-        eventually(lambda: self.says("BUSY"))
+        self.until_it_says("BUSY")
 
         def mend() -> None:
             self.admin.script_kill()
@@ -155,7 +159,7 @@ def test_a_server_that_reads_its_data_is_waited_for(server: Ill) -> None:
         reader = threading.Thread(target=reload)
         reader.start()
         try:
-            eventually(lambda: server.says("LOADING"))
+            server.until_it_says("LOADING")
             with pytest.raises(EngineUnavailable, match=r"LOADING.*waits longer for that"):
                 hasty.queue("q", int).put(2)
             assert queue.put(3) > 0
