@@ -123,10 +123,10 @@ test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every s
 		exit $$status; }
 
 .PHONY: test-valkey
-test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey, where one is installed
+test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey and without hiredis, where one is installed
 	$(call step,pytest on Valkey)
 	@if program=$$(command -v valkey-server); then \
-		INTERLOCK_REDIS_SERVER="$$program" $(PY) -m pytest tests/contract/test_redis.py tests/engine $(ARGS); \
+		INTERLOCK_REDIS_SERVER="$$program" INTERLOCK_PARSER=redis-py $(PY) -m pytest tests/contract/test_redis.py tests/engine $(ARGS); \
 	else \
 		echo "interlock: left out, for no valkey-server is installed" >&2; \
 	fi

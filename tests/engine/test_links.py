@@ -15,6 +15,8 @@ from interlock.engine.transport.threads import Link
 from interlock.engine.url import parse
 
 Asks = Callable[..., Any]
+WITHOUT = "hiredis is not installed, or not to be used"
+apart = pytest.mark.skipif("speech.hiredis is None", reason=WITHOUT)
 
 
 @pytest.fixture(params=["hiredis", "redis-py", "asyncio"])
@@ -33,6 +35,8 @@ def ask(request: pytest.FixtureRequest, engine_port: int, monkeypatch: pytest.Mo
             yield lambda *asked, **more: runner.run(link.ask(*asked, **more))
             link.close()
         return
+    if request.param == "hiredis" and speech.hiredis is None:
+        pytest.skip(WITHOUT)
     if request.param == "redis-py":
         monkeypatch.setattr(speech, "hiredis", None)
     threads = Link(target, address)
@@ -76,6 +80,7 @@ def test_a_reply_that_does_not_come_in_time_breaks_the_connection(ask: Asks) -> 
     assert ask(("ECHO", "next"), 30) == b"next"
 
 
+@apart
 def test_what_is_sent_apart_is_replied_to_in_its_time(engine_port: int) -> None:
     link = Link(parse(f"redis://127.0.0.1:{engine_port}/0"), f"127.0.0.1:{engine_port}")
     assert link.send(("ECHO", "one"), 30)
@@ -93,6 +98,7 @@ def test_what_is_sent_apart_is_replied_to_in_its_time(engine_port: int) -> None:
     link.close()
 
 
+@apart
 def test_what_is_sent_to_nobody_or_after_an_interruption_is_to_be_asked(engine_port: int) -> None:
     target = parse(f"redis://127.0.0.1:{engine_port}/0")
     nobody = Link(target, "127.0.0.1:1")
