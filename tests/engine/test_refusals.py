@@ -24,7 +24,7 @@ from redis.retry import Retry
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.cli import main
 from interlock.engine.library import Library
-from interlock.engine.refusals import RIGHTS
+from interlock.engine.refusals import FORBIDDEN, RIGHTS
 from tests.hub.servers import free_port, redis_server
 from tests.worker.workers import ROOT
 
@@ -181,7 +181,7 @@ def test_who_may_not_is_told_at_once_what_is_missing(
         ("poor:wrong@", "WRONGPASS", "say who asks"),
         ("poor:p@", "NOPERM", f"its user may not do that; on a Redis it needs {RIGHTS}"),
         # It may call the functions, but nothing that they do.
-        ("caller:p@", "can't run this command", f"it needs {RIGHTS}"),
+        ("caller:p@", FORBIDDEN, f"it needs {RIGHTS}"),
     ]:
         with (
             connect(server.url(30, who)) as client,

@@ -35,7 +35,7 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
         return OptionsMismatch(f"queue {name!r} was declared otherwise: {text}")
     if code in ("BADARG", "TOOBIG", "NOTSUPPORTED"):
         return ValueError(f"queue {name!r}: {text}")
-    if code in ("NOPERM", "NOAUTH", "WRONGPASS") or FORBIDDEN in str(error):
+    if code in ("NOPERM", "NOAUTH", "WRONGPASS") or re.search(FORBIDDEN, str(error)):
         return EngineUnavailable(advised(f"{address} refuses il1_{function}: {error}"))
     if code in ("MOVED", "ASK"):
         return EngineUnavailable(advised(f"{address} has not queue {name!r}: {error}"))
@@ -60,8 +60,9 @@ PASSING = frozenset(
 """Codes of a server that is starting, or being replaced, or that somebody is about to mend: what is
 refused so was not done, and is asked again for as long as the call has time."""
 
-FORBIDDEN = "The user executing the script can't"
-"""What Redis says where a user may call a function, and not what the function does."""
+FORBIDDEN = "(The user executing the script can't|ACL failure in script)"
+"""What Redis 7.0, and later ones and Valkey, say where a user may call a function, and not what the
+function does."""
 
 RIGHTS = (
     "+@hash +@list +@set +@sortedset +@string +del +unlink +exists +rename +pexpire +time +scan "
