@@ -379,7 +379,9 @@ class RemoteQueue(Generic[T]):
         return self._run(lambda seat: self._handle.operations.drop(seat, force))
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Waits until nothing is unsettled; it looks again and again, at most each second.
+        """Waits until nothing is unsettled.
+
+        It sleeps in the server, and looks again each ten seconds in any case.
 
         Raises:
             NotDrained: the time was up; it names what is held, paused, delayed or leased.
