@@ -19,8 +19,13 @@ def one_run(command: str, seed: int, seconds: float) -> str:
     return f"""\
 One run of `{command}`, {datetime.now(UTC):%Y-%m-%d},
 commit {_said("git", "rev-parse", "--short", "HEAD").strip()}, seed {seed}, {seconds / 60:.0f} \
-minutes on {os.cpu_count()} CPUs, Linux {platform.release().partition("-")[0]}, CPython \
-{platform.python_version()}"""
+minutes on {machine()}"""
+
+
+def machine() -> str:
+    """What it ran on."""
+    linux = platform.release().partition("-")[0]
+    return f"{os.cpu_count()} CPUs, Linux {linux}, CPython {platform.python_version()}"
 
 
 def redis_version() -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tests.engine.faults.servers import ENGINES
+from tests.engine.kept_runs import ROOT, machine
 
-ROOT = Path(__file__).parents[3]
 SUMMARY = ROOT / "tests" / "engine" / "CRASHES.md"
 ROWS = (
     "runs",
@@ -80,10 +77,8 @@ class Taken:
             text=True,
             check=True,
         ).stdout.strip()
-        linux = platform.release().partition("-")[0]
-        machine = f"{os.cpu_count()} CPUs, Linux {linux}, CPython {platform.python_version()}"
         date = f"{datetime.now(UTC):%Y-%m-%d}"
-        return cls(date, commit, seed, round(seconds / 60), machine)
+        return cls(date, commit, seed, round(seconds / 60), machine())
 
 
 def added(text: str, taken: Taken, counts: Mapping[str, Mapping[str, int]]) -> str:
