@@ -84,9 +84,9 @@ def level(pending: int, figures: Figures) -> Sample:
 
 
 def paused(figures: Figures) -> Sample:
-    """A run in mode paused: MB resident at the end, of which `more` came since the start."""
-    details = {"more": figures["more_bytes"] / 1e6, "owed": figures["owed_bytes"] / 1e6}
-    return _checked(figures, figures["resident_bytes"] / 1e6, figures["delivered"], details)
+    """A run in mode paused: MB by which the server grew; `resident` is all of it at the end."""
+    details = {"resident": figures["resident_bytes"] / 1e6, "owed": figures["owed_bytes"] / 1e6}
+    return _checked(figures, figures["more_bytes"] / 1e6, figures["delivered"], details)
 
 
 def busy(figures: Figures) -> Figures:

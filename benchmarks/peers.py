@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from benchmarks.drive import Clock, bursts, faults, interleaved, together
+from benchmarks.drive import Clock, faults, interleaved, streamed, together
 from benchmarks.row import Sample
 
 
@@ -168,7 +168,7 @@ def asyncio_cycle(messages: int) -> Sample:
     return asyncio.run(cycle())
 
 
-def culsans_bursts(count: int, size: int) -> Sample:
+def culsans_stream(count: int, burst: int) -> Sample:
     """culsans: one queue with a face for threads and one for asyncio."""
     import culsans
 
@@ -181,7 +181,7 @@ def culsans_bursts(count: int, size: int) -> Sample:
             done()
             return number
 
-        sample = await bursts(count, size, waiting.sync_q.put, receive)
+        sample = await streamed(count, burst, waiting.sync_q.put, receive)
         waiting.shutdown()
         return sample
 

@@ -13,6 +13,8 @@ from benchmarks.row import Row, Unit
 
 HEAD = ("row", "ours", "peer", "ratio", "min – max", "bar", "met", "faults ours / peer")
 NOISY = 0.05
+BUSY = 0.9
+"""Cores' worth of time below which a server with a core of its own was waiting."""
 
 
 @dataclass(slots=True)
@@ -130,6 +132,12 @@ def remarks(results: Sequence[Result]) -> list[str]:
             f"NOISY: other processes used up to {most:.0%} of the machine during {len(noisy)} of "
             f"{len(results)} rows; take the figures again when it is idle."
         )
+    waited = [result.row.name for result in results if _waited(result)]
+    if waited:
+        said.append(
+            "Ours was not busy all the time, so the load is the limit and not the server: "
+            f"{', '.join(waited)}."
+        )
     unmet = [result.row.name for result in results if result.verdict == "no"]
     said.append(f"Bars missed: {', '.join(unmet)}." if unmet else "No bar missed.")
     bad = [result.row.name for result in results if result.verdict in ("WRONG", "failed")]
@@ -179,6 +187,15 @@ def _summary(results: Sequence[Result], machine: dict[str, Any]) -> str:
             lines.append("| " + " | ".join((*cells[:6], prototype, *cells[6:])) + " |")
         lines += ["", *(f"- {said}" for said in remarks(part))]
     return "\n".join(lines) + "\n"
+
+
+def _waited(result: Result) -> bool:
+    """Whether the server of ours had time left in a row about its throughput."""
+    if result.failure or result.row.judged != "times" or result.row.figure != "value":
+        return False
+    shares = [one.get("server_busy") for one in result.samples if one["side"] == "ours"]
+    known = [share for share in shares if share is not None]
+    return bool(known) and median(known) < BUSY
 
 
 def _amount(value: float, unit: Unit) -> str:

@@ -101,6 +101,19 @@ def redis(
             yield Server(process.pid, port)
 
 
+@contextmanager
+def nats(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
+    """`nats-server` of this machine, with JetStream in memory."""
+    program = shutil.which("nats-server")
+    if program is None:
+        raise NotPrepared("no nats-server: install it")
+    port = _free_port()
+    with folder() as stored:
+        command = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(stored)]
+        with _running(command, "Server is ready", core) as (process, _):
+            yield Server(process.pid, port)
+
+
 @cache
 def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no") -> Server:
     """A server that this process starts at the first call, and keeps until it ends."""

@@ -73,10 +73,10 @@ ROWS = tuple(
         name=f"behaviours/{keys}-key" + ("" if keys == 1 else "s"),
         title=f"submit + run, {keys} key" + ("" if keys == 1 else "s"),
         peer="bocpy behaviours",
-        bar=0.15,
+        bar=bar,
         prototype=prototype,
         pair=alternating(submitted(keys), _scheduled(keys)),
         runner="behaviours",
     )
-    for keys, prototype in ((1, 0.07), (2, 0.08))
+    for keys, bar, prototype in ((1, 0.4, 0.40), (2, 0.5, 0.50))
 )

@@ -70,7 +70,7 @@ def _level(_: int) -> Pair:
 
 
 _ONE, _SIXTEEN, _HUNDRED = (
-    _cycle(1, 1, 0.9, 1.01),
+    _cycle(1, 1, 0.65, 1.01),
     _cycle(1, 16, 0.8, 0.95),
     _cycle(1, 100, 0.65, 0.74),
 )
@@ -101,7 +101,7 @@ ROWS = (
         title="put to leased by another process that waits: p50",
         table=TABLE,
         peer="BLPOP",
-        bar=1.5,
+        bar=2,
         prototype=1.4,
         unit="µs",
         unseen=False,

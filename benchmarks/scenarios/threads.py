@@ -90,8 +90,8 @@ ROWS = (
         name="threads/hand-off",
         title="hand-off between two threads, pinned to one core",
         peer="queue.Queue",
-        bar=0.6,
-        prototype=0.48,
+        bar=0.75,
+        prototype=0.74,
         pair=alternating(on_one_core(hand_off), on_one_core(lambda: peers.queue_hand_off(ROUNDS))),
     ),
 )

@@ -1,6 +1,6 @@
-"""One worker process of ours beside one of each peer: tasks that do nothing.
+"""A worker process beside those of other task queues: 100,000 tasks that do nothing.
 
-Every bar is to be met against each of them, and so against the best.
+Ours has a key for each task, and keeps their order; of the peers none does.
 """
 
 from __future__ import annotations
@@ -8,43 +8,69 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.row import Pair, Row, Sample, also, alternating
+from benchmarks.row import Pair, Row, also, alternating
 from benchmarks.workers.killed import killed
 from benchmarks.workers.race import OURS, RACERS, Racer, race
 
 TABLE = "Workers"
 
+BARS = {"huey": 40.0, "bullmq": 6.0, "streams": 1.0, "jetstream": 1.0}
+"""How many times less ours takes; a bare loop over messages is no task queue."""
 
-def both() -> Sample:
-    """Ours: the value is with one message a lease, `leased_16` with up to 16."""
-    one, sixteen = (race(racer) for racer in OURS)
-    details = one.details | {"leased_16": sixteen.value}
-    return replace(one, lost=one.lost + sixteen.lost, details=details)
+OTHERS = 10.0
+"""The bar beside all other peers."""
 
+ENQUEUE = {"huey": 0.85}
+"""Of one task, where the peer does not do what ours does with it."""
 
-def alone(racer: Racer) -> Sample:
-    """A peer has one figure, whatever ours is beside."""
-    sample = race(racer)
-    return replace(sample, details=sample.details | {"leased_16": sample.value})
+PEERS = {racer.name: racer for racer in RACERS}
 
 
-def _beside(racer: Racer) -> tuple[Row, ...]:
-    row = Row(
-        name=f"worker/{racer.name}",
-        title=f"{racer.tasks:,} no-op tasks, one worker process, one message a lease",
+def _row(name: str, what: str, ours: Racer, peer: Racer, bar: float) -> Row:
+    beside = f"{peer.name} on Redis" if ours.broker != peer.broker else peer.name
+    return Row(
+        name=f"worker/{name}",
+        title=f"no-op tasks, one worker process, {what}",
         table=TABLE,
-        peer=racer.name,
+        peer=beside,
         judged="times",
-        bar=2,
-        prototype=2.1,
-        pairs=racer.pairs,
+        bar=bar,
+        pairs=peer.pairs,
         unseen=False,
-        longest=600,
-        pair=alternating(both, partial(alone, racer)),
+        longest=1_200,
+        pair=alternating(partial(race, ours), partial(race, peer)),
     )
-    sixteen = also(row, "16", "– up to 16 messages a lease", "leased_16", 10, 21.6)
-    return row, sixteen, also(row, "enqueue", "– to enqueue one", "enqueue", 1, None)
 
+
+def _beside(peer: Racer) -> tuple[Row, Row]:
+    row = _row(peer.name, "defaults", OURS, peer, BARS.get(peer.name, OTHERS))
+    return row, also(
+        row, "enqueue", "– to enqueue one", "enqueue", ENQUEUE.get(peer.name, 1.0), None
+    )
+
+
+def _asynchronous(peer: Racer) -> Row:
+    ours = replace(OURS, asynchronous=True)
+    return _row(f"async-{peer.name}", "async tasks in the asyncio pool", ours, peer, 5)
+
+
+_ONE_AT_A_TIME = _row(
+    "one-at-a-time",
+    "concurrency 1 on both sides",
+    replace(OURS, handlers=1, tasks=20_000),
+    replace(PEERS["bullmq"], handlers=1, tasks=20_000),
+    2,
+)
+
+_HUB = _row("hub", "ours on the hub", replace(OURS, broker="hub"), PEERS["bullmq"], 10)
+
+_CONSUME = replace(
+    _row("consume", "", Racer("consume", ours=True), PEERS["streams"], 1.5),
+    title="`consume()` on Redis without tasks, one message: CPU of the client",
+    peer="redis-py streams, 16 a read",
+    judged="ratio",
+    figure="cpu_ns",
+)
 
 _KILLED = Row(
     name="worker/killed",
@@ -57,4 +83,11 @@ _KILLED = Row(
     pair=lambda _: Pair(killed()),
 )
 
-ROWS = (*(row for racer in RACERS for row in _beside(racer)), _KILLED)
+ROWS = (
+    *(row for racer in RACERS for row in _beside(racer)),
+    _ONE_AT_A_TIME,
+    _HUB,
+    *(_asynchronous(PEERS[name]) for name in ("arq", "saq", "taskiq")),
+    _CONSUME,
+    _KILLED,
+)

@@ -16,53 +16,67 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.interpreters import ROOT, environment
 from benchmarks.row import Sample
-from benchmarks.servers import LOAD_CORE, prepare, started
+from benchmarks.servers import LOAD_CORE, nats, prepare, started
 from benchmarks.workers import environments, postgresql
 
-LONGEST = 60.0
+LONGEST = 150.0
 """Seconds for all tasks; a worker that takes longer is given up."""
+
+Broker = Literal["redis", "hub", "nats", "postgresql"]
 
 
 @dataclass(frozen=True, slots=True)
 class Racer:
-    """Who takes part."""
+    """A program that takes part, and how it is run."""
 
     name: str
     """Of its file under `peers`."""
 
-    tasks: int = 10_000
-    """Fewer where they would take more than some seconds."""
+    tasks: int = 100_000
+    """Fewer where they would take more than half a minute."""
 
-    pairs: int | None = None
+    pairs: int | None = 3
     """Of a row at most, where a run takes long."""
 
-    broker: str = "redis"
+    broker: Broker = "redis"
     node: bool = False
-    handlers: int = 0
-    """Ours: so many at once, and so many messages at most of a lease."""
+    ours: bool = False
+    """It needs this package, and no environment of its own."""
+
+    pins: str = ""
+    """The peer whose environment it shares."""
+
+    handlers: int | None = None
+    """So many at once; None: as many as its file says, which for ours is the default."""
+
+    asynchronous: bool = False
+    """Ours: the task is a coroutine, in the asyncio pool."""
 
     def command(self) -> list[str]:
         """Its program; what to do is added."""
         if self.node:
             return ["node", str(environments.HERE / "peers" / f"{self.name}.cjs")]
-        python = sys.executable if self.handlers else str(environments.python(self.name))
+        python = sys.executable if self.ours else str(environments.python(self.pins or self.name))
         return [python, "-m", "benchmarks.workers.program", self.name]
 
     def environment(self) -> dict[str, str]:
         """The benchmarks and, but for ours, nothing of this package."""
-        if self.handlers:
-            return environment() | {"BENCH_HANDLERS": str(self.handlers)}
+        told = {} if self.handlers is None else {"BENCH_HANDLERS": str(self.handlers)}
+        if self.ours:
+            pool = "asyncio" if self.asynchronous else "thread"
+            return environment() | told | {"BENCH_POOL": pool}
         if self.node:
-            return {"NODE_PATH": str(environments.node_modules(self.name))}
-        return {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+            return told | {"NODE_PATH": str(environments.node_modules(self.name))}
+        return told | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def race(racer: Racer) -> Sample:
-    """ns of a task that a worker handles; `enqueue` is ns of one that is enqueued."""
+    """ns of a task that a worker handles; `enqueue` is ns of one that is enqueued, `cpu_ns` what
+    the worker's process used for one, where it is a program in Python."""
     with _broker(racer) as url:
         return run(racer.command(), racer.environment(), url, racer.tasks)
 
@@ -89,7 +103,10 @@ def run(command: list[str], variables: Mapping[str, str], url: str, tasks: int) 
         done["seconds"] / (tasks - 1) * 1e9,
         tasks,
         lost=tasks - round(done["handled"]),
-        details={"enqueue": enqueued / tasks * 1e9},
+        details={
+            "enqueue": enqueued / tasks * 1e9,
+            "cpu_ns": done.get("cpu", 0.0) / (tasks - 1) * 1e9,
+        },
     )
 
 
@@ -133,23 +150,33 @@ def _end(worker: subprocess.Popen[str]) -> None:
 @contextmanager
 def _broker(racer: Racer) -> Iterator[str]:
     """New for each run: nothing is left of an earlier one."""
-    if racer.broker == "redis":
-        with started("redis") as server:
-            yield f"redis://127.0.0.1:{server.port}/0"
-    else:
-        with postgresql.cluster(postgresql.free_port()) as (_, url):
-            yield url
+    match racer.broker:
+        case "redis":
+            with started("redis") as server:
+                yield f"redis://127.0.0.1:{server.port}/0"
+        case "hub":
+            with started("hub") as server:
+                yield f"interlock://127.0.0.1:{server.port}"
+        case "nats":
+            with nats() as server:
+                yield f"nats://127.0.0.1:{server.port}"
+        case "postgresql":
+            with postgresql.cluster(postgresql.free_port()) as (_, url):
+                yield url
 
 
-OURS = (Racer("ours", handlers=1), Racer("ours", handlers=16))
+OURS = Racer("ours", ours=True)
 RACERS = (
     Racer("huey"),
-    Racer("taskiq"),
-    Racer("dramatiq"),
+    Racer("taskiq", tasks=20_000),
+    Racer("dramatiq", tasks=20_000),
     Racer("bullmq", node=True),
-    Racer("saq"),
-    Racer("arq"),
-    Racer("celery", pairs=3),
-    Racer("rq", tasks=2_000, pairs=3),
-    Racer("procrastinate", tasks=2_000, pairs=3, broker="postgresql"),
+    Racer("saq", tasks=20_000),
+    Racer("arq", tasks=20_000),
+    Racer("celery", tasks=10_000),
+    Racer("rq", tasks=2_000),
+    Racer("procrastinate", tasks=2_000, broker="postgresql"),
+    Racer("locked", tasks=20_000, pins="huey"),
+    Racer("streams"),
+    Racer("jetstream", tasks=20_000, broker="nats"),
 )

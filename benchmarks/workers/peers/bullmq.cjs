@@ -1,4 +1,4 @@
-// bullmq: one process, up to 50 tasks at a time. What is done is removed. It is told what to do as
+// bullmq: one process, up to 50 tasks at a time, or BENCH_HANDLERS. What is done is removed. It is told what to do as
 // the programs in Python are: see ../program.py and ../handled.py.
 
 const { writeFileSync } = require("node:fs");
@@ -35,7 +35,7 @@ function work() {
         writeFileSync(process.env.BENCH_DONE, line + "\n");
       }
     },
-    { connection, concurrency: 50 },
+    { connection, concurrency: Number(process.env.BENCH_HANDLERS ?? 50) },
   );
 }
 
