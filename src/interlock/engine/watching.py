@@ -4,19 +4,22 @@ In process the scheduler sees every message. Here a client looks at what it put 
 message in each quarter of `slow_wait` it remembers the id, and asks after it when that is over.
 A key that is stuck is stuck for all that stands on it, so one of them is enough. A look costs one
 il1_stats, one il1_explain of each message remembered so long, and where the queue is deep one
-il1_hot; there is none while nothing is put.
+il1_hot and, if a key is in nearly all messages, an il1_scan of some; there is none while nothing
+is put.
 """
 
 from __future__ import annotations
 
 import collections
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from interlock import watch as log
 from interlock.engine import wire
 from interlock.engine.flow import Flow
 from interlock.engine.operations import Operations
+from interlock.engine.records import Stored, scanned
 from interlock.engine.seat import Seat
 
 LONGEST = 15.0
@@ -90,9 +93,9 @@ class Watch:
         depths = dict(zip(found[::2], map(int, found[1::2]), strict=True))
         if deep:
             self._depth_told = depth
-            key = max(depths, key=lambda one: depths[one], default=None)
-            nearly_all = key is not None and depths[key] >= 0.9 * depth
-            events.append(("depth", depth, key if nearly_all else None))
+            shared_by_all = [key for key, stand in depths.items() if stand >= NEARLY_ALL * depth]
+            key = (yield from self._held_alone(seat, shared_by_all)) if shared_by_all else None
+            events.append(("depth", depth, key))
         for key, stand in depths.items():
             told = self._lanes_told.get(key, 0)
             deep = lanes and stand >= max(self._warn_lane_depth, 2 * told)
@@ -100,6 +103,29 @@ class Watch:
                 self._lanes_told[key] = stand
                 events.append(("lane_depth", key, stand))
 
+    def _held_alone(self, seat: Seat[Any], keys: Sequence[bytes]) -> Flow[bytes | None]:
+        """Which of these keys nearly all messages hold exclusively, by a sample of them: those that
+        only read a key run side by side."""
+        found: list[Stored] = []
+        cursor = b"0"
+        for _ in range(_PAGES):
+            reply = yield from self._operations.call(seat, "scan", cursor, _SAMPLED)
+            cursor, some = scanned(reply)
+            found += some
+            if cursor == b"0" or len(found) >= _SAMPLED:
+                break
+        for key in keys:
+            holders = sum(key in message.keys for message in found)
+            if found and holders >= NEARLY_ALL * len(found):
+                return key
+        return None
 
+
+NEARLY_ALL = 0.9
+"""Of all messages: so many on one key are said to be serialised by it."""
+_SAMPLED = 16
+"""Messages by which it is judged how a key is held."""
+_PAGES = 8
+"""Calls for them at most: what a server goes through is not messages only."""
 _LANES = 100
 """Keys that are named at most, until the queue is not deep any more."""

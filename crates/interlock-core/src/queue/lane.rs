@@ -412,6 +412,20 @@ impl Lanes {
         })
     }
 
+    /// Of the last so many messages of a lane, while `steps` last: how many hold its key exclusively, and how
+    /// many were looked at.
+    pub fn exclusive_among_last(&self, lane: u32, most: u32, steps: &mut u32) -> (u64, u64) {
+        let (mut exclusive, mut looked) = (0, 0);
+        let mut at = self.lanes[lane].tail;
+        while at != NONE && looked < u64::from(most) && *steps > 0 {
+            *steps -= 1;
+            looked += 1;
+            exclusive += u64::from(!self.edges[at].shared());
+            at = self.edges[at].prev;
+        }
+        (exclusive, looked)
+    }
+
     /// How many stand before an edge, counted from whichever end is nearer, while `steps` last:
     /// (count, whether it was counted to its end).
     pub fn ahead(&self, edge: u32, steps: &mut u32) -> (u64, bool) {

@@ -38,7 +38,7 @@ pub struct Limits {
 /// Something worth saying.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The queue passed its depth; with the deepest key if nine in ten messages stand on it.
+    /// The queue passed its depth; with a key that nine in ten messages hold exclusively, if there is one.
     Depth {
         depth: u64,
         serialised_by: Option<Vec<u8>>,
@@ -110,6 +110,11 @@ pub struct Watch {
 /// Most notes about deep lanes in a second: a burst on a thousand keys is said in a line, not in a
 /// thousand.
 const LANE_NOTES: u32 = 20;
+
+/// Messages of one lane, and of all, that are looked at for how they hold their key, for that is done within
+/// a put.
+const SAMPLED_OF_A_LANE: u32 = 1000;
+const SAMPLED: u32 = 10_000;
 
 /// Shortest time between two looks, µs.
 const PAUSE: Time = 1_000_000;
@@ -202,10 +207,17 @@ impl Watch {
             return;
         }
         self.noted_depth = depth;
-        let deepest = lanes.all().map(|(_, lane)| lane).max_by_key(|lane| lane.depth);
-        let serialised_by = deepest
-            .filter(|lane| u64::from(lane.depth) * 10 >= depth * 9)
-            .map(|lane| lane.key.as_bytes().to_vec());
+        let mut steps = SAMPLED;
+        // Those that only read a key run side by side.
+        let serialised_by = lanes
+            .all()
+            .filter(|(_, lane)| u64::from(lane.depth) * 10 >= depth * 9)
+            .find(|&(number, lane)| {
+                let (exclusive, looked) =
+                    lanes.exclusive_among_last(number, SAMPLED_OF_A_LANE, &mut steps);
+                looked > 0 && exclusive * u64::from(lane.depth) * 10 >= looked * depth * 9
+            })
+            .map(|(_, lane)| lane.key.as_bytes().to_vec());
         self.push(Event::Depth { depth, serialised_by });
     }
 
