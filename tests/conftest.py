@@ -9,6 +9,8 @@ nobody's cooperation. The order of the tests is random: pytest-randomly prints i
 
 import faulthandler
 import gc
+import json
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -62,6 +64,34 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     with watched(item):
         yield
+
+
+class Machine(logging.Handler):
+    """Reads each record's own attributes as a JSON formatter would, and keeps what it cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unreadable: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts = {name: value for name, value in vars(record).items() if name not in STANDARD}
+        try:
+            json.dumps(facts)
+        except (TypeError, ValueError) as error:
+            self.unreadable.append(f"{record.getMessage()}: {facts}: {error}")
+
+
+STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
+
+@pytest.fixture(autouse=True)
+def what_a_log_record_carries_is_json() -> Iterator[None]:
+    machine = Machine()
+    logger = logging.getLogger("interlock")
+    logger.addHandler(machine)
+    yield
+    logger.removeHandler(machine)
+    assert not machine.unreadable
 
 
 @contextmanager

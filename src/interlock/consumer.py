@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.errors import LeaseLost, Reject, RetryAfter, ShutDown
+from interlock.explanation import key_names
 from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Retry, Seconds, seconds
 
@@ -213,7 +214,7 @@ def log_failure(policy: Retry, lease: AnyLease, error: BaseException, what: str 
 
 def _of(lease: AnyLease) -> dict[str, Any]:
     try:
-        keys = sorted(lease.keys | lease.shared)
+        keys = key_names(lease.keys | lease.shared)
     except LeaseLost:
         keys = []
     found = {

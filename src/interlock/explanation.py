@@ -102,6 +102,12 @@ def key_text(key: bytes) -> str:
     return key.decode(errors="backslashreplace") if key else "the queue"
 
 
+def key_names(keys: Iterable[bytes]) -> list[str]:
+    """Keys as log records carry them: in the order of their bytes, as text; what is no UTF-8 is
+    escaped as ``\\xff``."""
+    return [key.decode(errors="backslashreplace") for key in sorted(keys)]
+
+
 def _draw(
     top: ExplainNode,
     by_id: dict[int, ExplainNode],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock import _core
-from interlock.explanation import Explanation, from_native, key_text
+from interlock.explanation import Explanation, from_native, key_names, key_text
 
 __all__ = ["follow", "report"]
 
@@ -40,7 +40,7 @@ def _depth(queue: str, depth: int, key: bytes | None) -> None:
             "it: they are handled one after the other",
             queue,
             key_text(key),
-            extra={**extra, "keys": [key]},
+            extra={**extra, "keys": key_names([key])},
         )
 
 
@@ -50,7 +50,7 @@ def _lane_depth(queue: str, key: bytes, depth: int) -> None:
         queue,
         depth,
         key_text(key),
-        extra={"queue": queue, "depth": depth, "keys": [key]},
+        extra={"queue": queue, "depth": depth, "keys": key_names([key])},
     )
 
 
@@ -115,7 +115,7 @@ def _handled(
         ", ".join(map(key_text, keys)),
         waited * 1000,
         handled * 1000,
-        extra={"queue": queue, "id": id, "keys": keys, "attempt": attempt},
+        extra={"queue": queue, "id": id, "keys": key_names(keys), "attempt": attempt},
     )
 
 

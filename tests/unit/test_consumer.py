@@ -124,7 +124,7 @@ def test_what_a_handler_raises_is_logged_and_the_message_comes_again(
         assert record.exc_info is not None and record.exc_info[0] is ValueError
         extra = vars(record)
         assert (extra["queue"], extra["id"], extra["attempt"]) == ("orders", 1, attempt)
-        assert extra["keys"] == [b"a", b"b"]
+        assert extra["keys"] == ["a", "b"]
         assert extra["token"] > 0
 
 

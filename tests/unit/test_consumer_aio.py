@@ -75,7 +75,7 @@ def test_what_a_handler_raises_is_logged_and_the_message_comes_again(
         run(main())
     records = [record for record in caplog.records if record.name == "interlock.worker"]
     assert [record.levelname for record in records] == ["WARNING", "ERROR"]
-    assert vars(records[0])["keys"] == [b"a"]
+    assert vars(records[0])["keys"] == ["a"]
 
 
 def test_a_handler_steers() -> None:

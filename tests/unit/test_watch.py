@@ -101,12 +101,34 @@ def test_a_depth_says_by_which_key_everything_is_serialised(log: Log) -> None:
     first, second = log.texts(logging.WARNING)
     assert "holds 10 messages" in first
     assert "serialised" in second and "key hot" in second
-    assert vars(log.records[1])["keys"] == [b"hot"]
+    assert vars(log.records[1])["keys"] == ["hot"]
     mixed = quiet(warn_depth=10)
     log.take()
     for n in range(10):
         mixed.put(n, keys=f"key {n % 2}")
     assert len(log.take()) == 1
+
+
+def test_readers_of_a_key_run_side_by_side_and_are_not_said_to_be_serialised(log: Log) -> None:
+    readers = quiet(warn_depth=10)
+    for n in range(10):
+        readers.put(n, keys=f"own {n}", shared="ledger")
+    assert log.take() == ["queue 'orders' holds 10 messages"]
+    few_writers = quiet(warn_depth=10)
+    for n in range(10):
+        if n % 5:
+            few_writers.put(n, shared="ledger")
+        else:
+            few_writers.put(n, keys="ledger")
+    assert log.take() == ["queue 'orders' holds 10 messages"]
+
+
+def test_the_key_that_serialises_is_found_beside_one_that_all_only_read(log: Log) -> None:
+    for write, read in (("a", "b"), ("b", "a")):
+        q = quiet(warn_depth=10)
+        for n in range(10):
+            q.put(n, keys=write, shared=read)
+        assert f"share the key {write}, so that everything is serialised" in log.take()[1]
 
 
 def test_a_lane_that_is_deep_is_said(log: Log) -> None:
@@ -225,7 +247,13 @@ def test_each_handled_message_is_said_if_debug_is_on(log: Log) -> None:
     assert record.getMessage() == (
         "queue 'orders': message 1 [a, b, c] waited 250.0 ms, handled 500.0 ms"
     )
-    assert vars(record)["keys"] == [b"a", b"b", b"c"]
+    assert vars(record)["keys"] == ["a", "b", "c"]
+
+
+def test_a_key_in_a_log_record_is_text_and_what_is_no_utf_8_is_escaped(log: Log) -> None:
+    q = quiet(warn_lane_depth=1)
+    q.put("payload", keys=["møbel", b"\xff\x00", 7])
+    assert sorted(vars(record)["keys"][0] for record in log.records) == ["7", "\\xff\0", "møbel"]
 
 
 def test_a_quiet_message_is_left_out(log: Log) -> None:

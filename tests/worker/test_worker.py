@@ -101,7 +101,7 @@ def test_a_failure_is_logged_and_comes_again_until_its_attempts_are_used_up(
     assert records[1].getMessage() == expected
     assert records[1].exc_info and isinstance(records[1].exc_info[1], OSError)
     told = [getattr(records[0], name) for name in ("queue", "id", "keys", "attempt", "task")]
-    assert told == ["default", job.id, [b"k"], 1, "broken"]
+    assert told == ["default", job.id, ["k"], 1, "broken"]
     assert getattr(records[1], "token") > getattr(records[0], "token")  # noqa: B009
     (letter,) = queue_of(app).dead_letters()
     assert (letter.id, letter.attempts, letter.error) == (job.id, 2, "OSError: no route")

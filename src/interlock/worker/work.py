@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
+from interlock.explanation import key_names
 from interlock.retry import Retry
 
 __all__ = ["Invocation", "TaskLease", "Tasks", "UnknownTask"]
@@ -139,7 +140,7 @@ def details(lease: TaskLease) -> dict[str, Any]:
     return {
         "queue": lease.queue,
         "id": lease.id,
-        "keys": sorted(lease.keys | lease.shared),
+        "keys": key_names(lease.keys | lease.shared),
         "attempt": lease.attempt,
         "token": lease.token,
         "task": lease.task,

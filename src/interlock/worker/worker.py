@@ -213,7 +213,6 @@ class Worker:
             if running.started is None:
                 continue
             entry = details(running.held)
-            entry["keys"] = [key.decode(errors="backslashreplace") for key in entry["keys"]]
             entry["seconds"] = round(now - running.started, 3)
             entry["lost"] = running.over or running.held.lost
             entry["stack"] = self._pool.stack(running)
