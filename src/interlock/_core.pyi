@@ -532,11 +532,12 @@ class HubServer:
         ``keep_users``: users stay as they are, and so do the passwords that were found right."""
     def fileno(self) -> int:
         """Readable while there are events to take."""
-    def events(self) -> tuple[list[tuple[Any, ...]], int]:
-        """What has happened, oldest first, and how many lines of the log were left out.
+    def events(self, last: bool = False) -> tuple[list[tuple[Any, ...]], int, bool]:
+        """What has happened, oldest first; how many lines of the log found no room; whether there
+        are lines to be summed up later, which ``last`` does at once.
 
         ``("log", level, text)``, ``("broken", text)``,
-        ``("password", asker, (user, password))``,
+        ``("password", asker, (host, user, password))``,
         ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
         """
     def waits(self, asker: tuple[int, int, int]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.hub import control, passwords
+from interlock.hub import passwords
 from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, Configuration, from_arguments, read
 from interlock.hub.resp import ReplyError, command
@@ -300,8 +300,7 @@ def test_passwords_of_who_has_gone_are_not_looked_at_and_too_many_are_refused(
         return False
 
     monkeypatch.setattr(passwords, "matches", held)
-    monkeypatch.setattr(control, "MOST_LOGINS", 4)
-    with interlock.Hub(port=0, user=[ROOT]) as hub, opened(hub) as first:
+    with interlock.Hub(port=0, user=[ROOT], logins={"waiting": 1}) as hub, opened(hub) as first:
         first.sendall(command("AUTH", "root", "first"))
         assert looks.wait(20)
         for number in range(3):
@@ -318,7 +317,7 @@ def test_passwords_of_who_has_gone_are_not_looked_at_and_too_many_are_refused(
             while hub.info()["total_commands_processed"] < 5:
                 pass
             too_many.sendall(command("AUTH", "root", "too many"))
-            assert to_the_line(too_many).startswith(b"-WRONGPASS")
+            assert to_the_line(too_many).startswith(b"-TRYAGAIN")
             go_on.set()
             assert to_the_line(last).startswith(b"-WRONGPASS")
         assert to_the_line(first).startswith(b"-WRONGPASS")

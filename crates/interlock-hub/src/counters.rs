@@ -48,6 +48,8 @@ counters! {
     idle_disconnections,
     /// A password that is not the user's, or no such user.
     login_failures,
+    /// Told to try again, for too many waited to be looked at.
+    login_refusals,
     /// Closed for they had not said in time who they are.
     login_timeouts,
     /// Calls that the user has no right to.

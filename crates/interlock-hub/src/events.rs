@@ -3,12 +3,16 @@
 //! time over a password.
 //!
 //! The controller sleeps on a descriptor. A line that finds no room is counted, not kept: a server
-//! that logs faster than the log is written must not grow. A question always has room, for its
-//! connection reads nothing more until it is answered.
+//! that logs faster than the log is written must not grow. Nor must the log, by what strangers do: of one
+//! kind, which is what stands before a line's colon, so many lines are logged in a while, and the rest is
+//! summed up in one. A question always has room, for its connection reads nothing more until it is
+//! answered.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -43,6 +47,8 @@ pub struct Asker {
 pub enum Question {
     /// Whether this is the user's password.
     Password {
+        /// The address it comes from, without its port.
+        host: String,
         user: Vec<u8>,
         password: Vec<u8>,
     },
@@ -66,6 +72,8 @@ pub enum Answer {
 pub struct Events {
     waiting: Mutex<Waiting>,
     wake: WakeUp,
+    /// Lines of one kind in a `WHILE`; 0: any number.
+    repeats: AtomicU64,
 }
 
 #[derive(Default)]
@@ -73,15 +81,44 @@ struct Waiting {
     events: VecDeque<Event>,
     lines: usize,
     lost: u64,
+    kinds: BTreeMap<String, Kind>,
+}
+
+/// Lines that begin alike.
+struct Kind {
+    since: Instant,
+    lines: u64,
+    left_out: u64,
+    level: Level,
+}
+
+/// What is taken at once.
+#[derive(Default)]
+pub struct Taken {
+    pub events: VecDeque<Event>,
+    /// Lines that found no room.
+    pub lost: u64,
+    /// Lines were left out that will be summed up later.
+    pub owes: bool,
 }
 
 impl Events {
     pub fn new() -> io::Result<Self> {
-        Ok(Events { waiting: Mutex::default(), wake: WakeUp::new()? })
+        let repeats = AtomicU64::new(0);
+        Ok(Events { waiting: Mutex::default(), wake: WakeUp::new()?, repeats })
+    }
+
+    /// From now on so many lines of one kind are logged in a while; 0: all.
+    pub fn set_repeats(&self, lines: u64) {
+        self.repeats.store(lines, Relaxed);
     }
 
     pub fn log(&self, level: Level, text: String) {
         let mut waiting = self.waiting.lock();
+        let most = self.repeats.load(Relaxed);
+        if most > 0 && !waiting.takes(level, &text, most) {
+            return;
+        }
         if waiting.lines >= MOST_LINES {
             waiting.lost += 1;
             return;
@@ -110,14 +147,16 @@ impl Events {
         }
     }
 
-    /// All there are, and how many lines were left out before the last of them.
-    pub fn take(&self) -> (VecDeque<Event>, u64) {
+    /// All there are; `last`: nobody will ask again.
+    pub fn take(&self, last: bool) -> Taken {
         // Before the look: what comes behind it wakes anew.
         self.wake.silence();
         let mut waiting = self.waiting.lock();
         waiting.lines = 0;
         let lost = std::mem::take(&mut waiting.lost);
-        (std::mem::take(&mut waiting.events), lost)
+        waiting.sum_up(last);
+        let owes = waiting.kinds.values().any(|kind| kind.left_out > 0);
+        Taken { events: std::mem::take(&mut waiting.events), lost, owes }
     }
 
     /// Readable while there is something to take.
@@ -126,7 +165,45 @@ impl Events {
     }
 }
 
+impl Waiting {
+    /// Whether there is room for one line more of its kind.
+    fn takes(&mut self, level: Level, text: &str, most: u64) -> bool {
+        let name = text.split_once(':').map_or(text, |(name, _)| name);
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(name) {
+            // Kinds are the hub's own words, so that there are few; that is not relied upon.
+            self.kinds.retain(|_, kind| kind.left_out > 0 || kind.since.elapsed() < WHILE);
+        }
+        let fresh = || Kind { since: Instant::now(), lines: 0, left_out: 0, level };
+        let kind = self.kinds.entry(name.to_owned()).or_insert_with(fresh);
+        // What was left out is summed up first.
+        if kind.left_out == 0 && kind.since.elapsed() >= WHILE {
+            *kind = fresh();
+        }
+        kind.lines += 1;
+        kind.left_out += u64::from(kind.lines > most);
+        kind.lines <= most
+    }
+
+    /// A line for each kind of which some were left out, once its while is over.
+    fn sum_up(&mut self, last: bool) {
+        let events = &mut self.events;
+        self.kinds.retain(|name, kind| {
+            let over = kind.since.elapsed() >= WHILE;
+            if kind.left_out > 0 && (over || last) {
+                let (count, seconds) = (kind.left_out, kind.since.elapsed().as_secs().max(1));
+                let text =
+                    format!("{count} more lines like \"{name}\" within {seconds} s were left out");
+                events.push_back(Event::Log { level: kind.level, text });
+                return false;
+            }
+            !over
+        });
+    }
+}
+
 const MOST_LINES: usize = 1024;
+const MOST_KINDS: usize = 64;
+const WHILE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -139,11 +216,32 @@ mod tests {
             events.log(Level::Info, number.to_string());
         }
         events.ask(Asker { worker: 0, token: 1, id: 2 }, Question::Reload);
-        let (taken, lost) = events.take();
-        assert_eq!((taken.len(), lost), (MOST_LINES + 1, 5));
-        assert!(matches!(taken.back(), Some(Event::Question { question: Question::Reload, .. })));
+        let taken = events.take(false);
+        assert_eq!((taken.events.len(), taken.lost), (MOST_LINES + 1, 5));
+        let last = taken.events.back();
+        assert!(matches!(last, Some(Event::Question { question: Question::Reload, .. })));
         events.log(Level::Warning, "again".into());
-        let (taken, lost) = events.take();
-        assert_eq!((taken.len(), lost), (1, 0));
+        let taken = events.take(false);
+        assert_eq!((taken.events.len(), taken.lost), (1, 0));
+    }
+
+    #[test]
+    fn of_one_kind_so_many_lines_are_logged_and_the_rest_is_summed_up() {
+        let events = Events::new().unwrap();
+        events.set_repeats(3);
+        for number in 0..50 {
+            events.log(Level::Warning, format!("login failed: number {number}"));
+            events.log(Level::Info, format!("kind {}: {number}", number % 25));
+        }
+        let taken = events.take(false);
+        assert_eq!((taken.events.len(), taken.lost, taken.owes), (3 + 50, 0, true));
+        events.log(Level::Warning, "login failed: one more".into());
+        let taken = events.take(true);
+        let Some(Event::Log { level: Level::Warning, text }) = taken.events.front() else {
+            panic!("one line");
+        };
+        assert_eq!(taken.events.len(), 1);
+        assert!(text.starts_with("48 more lines like \"login failed\""), "{text}");
+        assert!(!taken.owes);
     }
 }

@@ -110,6 +110,11 @@ impl Card {
         }
     }
 
+    /// The address without its port.
+    pub fn host(&self) -> &str {
+        self.address.rsplit_once(':').map_or(&self.address, |(host, _)| host)
+    }
+
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions.iter().any(|count| count.load(Relaxed) > 0)
     }

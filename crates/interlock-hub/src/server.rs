@@ -209,7 +209,7 @@ mod tests {
         contained(&shared, 1, || {});
         assert_eq!(shared.serving(1), Some(1), "who ends as it should has not broken");
         contained(&shared, 1, || panic!("no {}", "luck"));
-        let (events, _) = shared.events.take();
+        let events = shared.events.take(true).events;
         let told =
             |event: &Event| matches!(event, Event::Broken { text } if text.ends_with("no luck"));
         assert!(events.len() == 1 && told(&events[0]), "{events:?}");

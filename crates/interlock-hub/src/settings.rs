@@ -55,6 +55,8 @@ pub struct Live {
     /// Seconds in which a client must have said who it is, where that is asked; 0: no limit.
     pub login_timeout: u64,
     pub slow_log: SlowLog,
+    /// Lines of one kind logged in a while; 0: all.
+    pub log_repeats: u64,
     /// Bytes of all queues; 0: no limit.
     pub queues_memory: u64,
     pub users: Users,
@@ -114,6 +116,7 @@ impl Default for Live {
             idle_timeout: 0,
             login_timeout: 60,
             slow_log: SlowLog { threshold: Some(10_000), length: 128 },
+            log_repeats: 10,
             queues_memory: 0,
             users: Users::default(),
             tls: None,

@@ -105,6 +105,7 @@ impl Shared {
         now: Time,
     ) -> std::io::Result<Self> {
         let events = Events::new()?;
+        events.set_repeats(settings.live.log_repeats);
         Ok(Shared {
             live: RwLock::new(Arc::new(settings.live.clone())),
             queues,
@@ -136,6 +137,7 @@ impl Shared {
         add(&self.counters.configurations_applied, 1);
         let live = Arc::new(live);
         self.queues.engine.set_memory(live.queues_memory);
+        self.events.set_repeats(live.log_repeats);
         let mut current = self.live.write();
         *current = live.clone();
         // Under the lock, so that the last one is the last one everywhere.

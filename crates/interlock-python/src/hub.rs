@@ -102,12 +102,18 @@ impl HubServer {
         self.shared.get().map_or(-1, |shared| shared.events.descriptor())
     }
 
-    /// What has happened since the last call, and how many lines of the log were left out of it.
-    fn events<'py>(&self, py: Python<'py>) -> PyResult<(Vec<Bound<'py, PyTuple>>, u64)> {
-        let taken = self.shared.get().map(|shared| shared.events.take());
-        let (events, lost) = taken.unwrap_or_default();
-        let events: PyResult<Vec<_>> = events.into_iter().map(|event| shown(py, event)).collect();
-        Ok((events?, lost))
+    /// What has happened since the last call, how many lines of the log found no room, and whether lines
+    /// were left out that a later call sums up; `last`: there is none.
+    #[pyo3(signature = (last = false))]
+    fn events<'py>(
+        &self,
+        py: Python<'py>,
+        last: bool,
+    ) -> PyResult<(Vec<Bound<'py, PyTuple>>, u64, bool)> {
+        let taken = self.shared.get().map(|shared| shared.events.take(last)).unwrap_or_default();
+        let events: PyResult<Vec<_>> =
+            taken.events.into_iter().map(|event| shown(py, event)).collect();
+        Ok((events?, taken.lost, taken.owes))
     }
 
     /// Whether who asked a question of `events` is still there.
@@ -185,9 +191,9 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         }
     };
     match question {
-        Question::Password { user, password } => {
+        Question::Password { host, user, password } => {
             let (user, password) = (PyBytes::new(py, &user), PyBytes::new(py, &password));
-            ("password", asker, (user, password)).into_pyobject(py)
+            ("password", asker, (host, user, password)).into_pyobject(py)
         }
         Question::Set(pairs) => {
             let pair = |(name, value): (Vec<u8>, Vec<u8>)| {

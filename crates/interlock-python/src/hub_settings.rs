@@ -56,6 +56,7 @@ pub fn read_live(given: &Bound<'_, PyDict>) -> PyResult<Live> {
                 let (threshold, length) = value.extract().map_err(at)?;
                 live.slow_log = SlowLog { threshold, length };
             }
+            "log_repeats" => live.log_repeats = value.extract().map_err(at)?,
             "queues_memory" => live.queues_memory = value.extract().map_err(at)?,
             "normal" => live.normal = limit(&value).map_err(at)?,
             "pubsub" => live.pubsub = limit(&value).map_err(at)?,
@@ -132,7 +133,7 @@ fn wrong(py: Python<'_>, key: &str, error: &PyErr) -> PyErr {
     PyTypeError::new_err(format!("HubServer(): {text}"))
 }
 
-const LIVE: [&str; 13] = [
+const LIVE: &[&str] = &[
     "maxclients",
     "max_per_address",
     "query_limit",
@@ -140,6 +141,7 @@ const LIVE: [&str; 13] = [
     "idle_timeout",
     "login_timeout",
     "slow_log",
+    "log_repeats",
     "queues_memory",
     "normal",
     "pubsub",

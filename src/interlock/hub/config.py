@@ -72,6 +72,7 @@ class Configuration:
             **limits,
             "slow_log": (None if threshold < 0 else threshold, self["slow_log.length"]),
             "queues_memory": self["queues.memory"],
+            "log_repeats": self["log.repeats"],
             "journal": self["queues.journal"] or None,
             "durability": self["queues.durability"],
             "repair": self["queues.repair"],

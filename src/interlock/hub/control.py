@@ -13,11 +13,11 @@ import select
 import threading
 import weakref
 from collections.abc import Sequence
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from interlock.hub import passwords
 from interlock.hub.config import ConfigError, Raw
+from interlock.hub.logins import Asker, Login, Logins, origin_of
 from interlock.hub.settings import BY_KEY, BY_REDIS_NAME
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from interlock.hub.server import Hub
 
 logger = logging.getLogger("interlock.hub")
-
-Asker = tuple[int, int, int]
 
 
 class Controller:
@@ -37,7 +35,9 @@ class Controller:
         self._weak = weakref.ref(hub)
         self._server = server
         # No executor: an interpreter that ends waits for its threads and all they have to do.
-        self._logins: SimpleQueue[tuple[Asker, bytes, bytes] | None] = SimpleQueue()
+        self._logins = Logins(waiting=1, failures=0)
+        self._arrived = threading.Condition()
+        self._looks_on = True
         self._ends = False
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         # A daemon: a program that forgets its hub must be able to end.
@@ -63,16 +63,20 @@ class Controller:
         poll = select.poll()
         poll.register(self._server.fileno(), select.POLLIN)
         poll.register(self._stop, select.POLLIN)
-        ends = False
+        ends, patience = False, None
         while not ends:
-            ends = any(descriptor == self._stop for descriptor, _ in poll.poll())
-            events, lost = self._server.events()
+            ends = any(descriptor == self._stop for descriptor, _ in poll.poll(patience))
+            events, lost, owes = self._server.events(last=ends)
             for event in events:
                 self._take(event)
             if lost:
                 logger.warning("%d lines were left out: more happened than could be logged", lost)
+            # What was left out is said when its time is over, though nothing more may happen.
+            patience = COLLECTED if owes else None
         # Not waited for: it may be what ends the hub, if it was the last to hold it.
-        self._logins.put(None)
+        with self._arrived:
+            self._looks_on = False
+            self._arrived.notify()
         os.close(self._stop)
 
     @property
@@ -107,25 +111,50 @@ class Controller:
     def _answer(self, asker: Asker, error: str | None) -> None:
         self._server.answer(asker, error)
 
-    def _ask(self, asker: Asker, name: bytes, password: bytes) -> None:
-        if self._logins.qsize() < MOST_LOGINS:
-            self._logins.put((asker, name, password))
-        else:
-            self._answer(asker, "WRONGPASS")
+    def _ask(self, asker: Asker, host: str, name: bytes, password: bytes) -> None:
+        config = self._hub.config
+        with self._arrived:
+            self._logins.waiting = config["logins.waiting"]
+            self._logins.failures = config["logins.failures"]
+            login = Login([asker], origin_of(host), name, password)
+            if self._logins.is_full(login.origin):
+                self._logins.forget(login.origin, self._waits)
+            sent_away = self._logins.add(login)
+            self._arrived.notify()
+        self._tell(sent_away, COME_AGAIN)
+
+    def _tell(self, logins: Sequence[Login], error: str | None) -> None:
+        for login in logins:
+            for asker in login.askers:
+                self._answer(asker, error)
+
+    def _waits(self, login: Login) -> bool:
+        return any(self._server.waits(asker) for asker in login.askers)
 
     def _look(self) -> None:
-        while (login := self._logins.get()) is not None:
+        while (login := self._next()) is not None:
             # Nobody's password is looked at: who comes and goes would hold up all others.
-            if self._server.waits(login[0]):
-                self._log_in(*login)
+            if self._waits(login):
+                self._log_in(login)
 
-    def _log_in(self, asker: Asker, name: bytes, password: bytes) -> None:
+    def _next(self) -> Login | None:
+        with self._arrived:
+            while self._looks_on:
+                found = self._logins.next()
+                if isinstance(found, Login):
+                    return found
+                self._arrived.wait(found)
+        return None
+
+    def _log_in(self, login: Login) -> None:
         try:
-            right = self._is_right(name, password)
+            right = self._is_right(login.name, login.password)
         except Exception:
             logger.exception("a password could not be looked at")
             right = False
-        self._answer(asker, None if right else "WRONGPASS")
+        with self._arrived:
+            same = self._logins.looked(login, right)
+        self._tell([login, *same], None if right else "WRONGPASS")
 
     def _is_right(self, name: bytes, password: bytes) -> bool:
         users = self._hub.config.users()
@@ -177,5 +206,6 @@ class Controller:
 
 
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
-# More than can be looked at before they have waited too long.
-MOST_LOGINS = 1024
+COME_AGAIN = "TRYAGAIN too many logins wait to be looked at; try again"
+# Milliseconds after which lines that were left out may have to be told of.
+COLLECTED = 1000

@@ -137,6 +137,8 @@ FIGURES = (
             "requests answered by an error"),
     counter("login_failures", "requests", "logins refused",
             "passwords that were wrong, or of a user that there is not"),
+    counter("login_refusals", "requests", "logins sent away",
+            "logins told to try again, for too many waited"),
     counter("permission_errors", "requests", "without the right",
             "requests refused for the user has no right to them"),
     counter("total_net_input_bytes", "requests", "received", "bytes received", Unit.BYTES),

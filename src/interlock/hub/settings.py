@@ -246,6 +246,16 @@ SETTINGS = (
         live=True,
     ),
     Setting(
+        "logins.waiting", 32, whole(1, 1024), "a whole number from 1 to 1024",
+        "different logins of one address that may wait to be looked at; one more is to try again",
+        live=True,
+    ),
+    Setting(
+        "logins.failures", 10, whole(0, 1_000_000), "a whole number from 0 (never) to 1000000",
+        "wrong passwords within a minute from which on an address's logins come last and slowly",
+        live=True,
+    ),
+    Setting(
         "slow_log.threshold", 10_000, whole(-1, YEAR * 1_000_000),
         "a whole number of microseconds, from 0; -1 for no slow log",
         "keep a command in the slow log that took so many microseconds; -1 keeps none",
@@ -306,6 +316,11 @@ SETTINGS = (
         "log.file", "", file, "the path of a file",
         'where it logs to, opened anew by USR1; "" for standard error',
         live=True, protected=True, redis="logfile",
+    ),
+    Setting(
+        "log.repeats", 10, whole(0, 1_000_000), "a whole number from 0 (no limit) to 1000000",
+        "lines of one kind logged in ten seconds; the rest is counted in one line",
+        live=True,
     ),
     Setting(
         "user", (), users.checked, "a list of [[user]] tables",

@@ -27,6 +27,8 @@ enum Outcome {
     Done,
     Refused,
     Asked,
+    /// Nobody has looked at it.
+    SentAway(String),
 }
 
 pub fn auth(call: &mut Call<'_, '_>) {
@@ -46,7 +48,8 @@ pub fn auth(call: &mut Call<'_, '_>) {
     match log_in(call.state, call.core, login) {
         Outcome::Done => call.reply.ok(),
         Outcome::Refused => call.error(WRONG_PASSWORD),
-        Outcome::Asked => {}
+        // Only the controller says so.
+        Outcome::SentAway(_) | Outcome::Asked => {}
     }
 }
 
@@ -88,7 +91,7 @@ pub fn hello(call: &mut Call<'_, '_>) {
     }
     match login.map(|login| log_in(call.state, call.core, login)) {
         Some(Outcome::Refused) => return call.error(WRONG_PASSWORD),
-        Some(Outcome::Asked) => return,
+        Some(Outcome::SentAway(_) | Outcome::Asked) => return,
         Some(Outcome::Done) | None => {}
     }
     if call.state.user.is_none() {
@@ -135,7 +138,8 @@ fn log_in(state: &mut State, core: &Core<'_>, login: Login) -> Outcome {
         // must not tell who there is.
         _ if users.have_passwords() && core.shared.settings.controlled => {
             let (user, password) = (login.user.clone(), login.password.clone());
-            let question = Question::Password { user, password };
+            let host = state.card.host().to_owned();
+            let question = Question::Password { host, user, password };
             ask(state, core, question, Waiting::Login(login));
             Outcome::Asked
         }
@@ -165,16 +169,27 @@ impl Login {
         let outcome = if !users.are(&self.users) {
             // The password may be one no more, or another user's: the answer is worth nothing.
             log_in(state, core, Login { users, ..self })
-        } else if let (Answer::Yes, Some(user)) = (answer, users.named(&self.user)) {
-            users.remember(&self.user, &self.password);
-            state.become_user(Some(user.clone()), true);
-            Outcome::Done
         } else {
-            failed(state, core, &self.user);
-            Outcome::Refused
+            match (answer, users.named(&self.user)) {
+                (Answer::Yes, Some(user)) => {
+                    users.remember(&self.user, &self.password);
+                    state.become_user(Some(user.clone()), true);
+                    Outcome::Done
+                }
+                (Answer::No(text), _) if !text.starts_with("WRONGPASS") => Outcome::SentAway(text),
+                _ => {
+                    failed(state, core, &self.user);
+                    Outcome::Refused
+                }
+            }
         };
         match (outcome, hello) {
             (Outcome::Asked, _) => {}
+            (Outcome::SentAway(text), _) => {
+                add(&core.shared.counters.login_refusals, 1);
+                add(&core.shared.counters.total_error_replies, 1);
+                reply.error(text.as_bytes());
+            }
             (Outcome::Refused, _) => {
                 add(&core.shared.counters.total_error_replies, 1);
                 reply.error(WRONG_PASSWORD.as_bytes());

@@ -1,0 +1,200 @@
+"""Logins that wait for their password to be looked at: whose is next, and who is sent away.
+
+A look is slow on purpose, so there is one at a time, and whoever asks often must not hold up the
+rest. Addresses take turns; within one, so do the names of users. First come addresses from which
+somebody has logged in, then those of which nothing is known, last those that fail: of these one
+login is looked at in a while. Of one address so many different ones may wait, and one more is told
+to come again, which is no answer about its password; who comes with one that waits already shares
+its look.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Asker = tuple[int, int, int]
+
+
+@dataclass(eq=False)
+class Login:
+    """A password that waits to be looked at."""
+
+    askers: list[Asker]
+    """Who sent it."""
+
+    origin: str
+    """What takes turns: an IPv4 address, the /64 of an IPv6 one, a unix socket's path."""
+
+    name: bytes
+    password: bytes
+
+    @property
+    def pair(self) -> tuple[bytes, bytes]:
+        """What decides the answer."""
+        return self.name, self.password
+
+
+class Logins:
+    """Who waits. Not safe for threads by itself.
+
+    `waiting` bounds those of one address, `failures` is how many wrong passwords within a minute
+    make one that fails; both may change. `now` tells seconds.
+    """
+
+    def __init__(
+        self, waiting: int, failures: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.waiting = waiting
+        self.failures = failures
+        self._now = now
+        # By address, and within it by name, each in the order of turns.
+        self._lines: OrderedDict[str, OrderedDict[bytes, deque[Login]]] = OrderedDict()
+        self._count = 0
+        self._good: OrderedDict[str, None] = OrderedDict()
+        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, login: Login) -> list[Login]:
+        """Let it wait; the answer are those that have no place, which may be itself."""
+        lines = self._lines.setdefault(login.origin, OrderedDict())
+        line = lines.setdefault(login.name, deque())
+        for known in line:
+            if known.password == login.password:
+                known.askers += login.askers
+                return []
+        line.append(login)
+        self._count += 1
+        sent_away = []
+        if _size(lines) > self.waiting:
+            sent_away.append(self._drop(login.origin))
+        elif self._count > MOST_WAITING:
+            # The most of those who come last of all: a crowd of addresses meets its own.
+            worst = max(self._lines, key=lambda one: (self._rank(one), _size(self._lines[one])))
+            sent_away.append(self._drop(worst))
+        return sent_away
+
+    def is_full(self, origin: str) -> bool:
+        """Whether no login more of this address may wait."""
+        return _size(self._lines.get(origin, OrderedDict())) >= self.waiting
+
+    def forget(self, origin: str, waits: Callable[[Login], bool]) -> None:
+        """Those of an address that have gone wait no more."""
+        for line in list(self._lines.get(origin, OrderedDict()).values()):
+            for login in [one for one in line if not waits(one)]:
+                self._remove(login)
+
+    def next(self) -> Login | float | None:
+        """The one to look at now; or in how many seconds there is one; None: nobody waits."""
+        ready = {origin: self._ready_in(origin) for origin in self._lines}
+        if not ready:
+            return None
+        now = [origin for origin, pause in ready.items() if pause <= 0]
+        if not now:
+            return min(ready.values())
+        # The first of those that come first: `min` keeps the order of turns.
+        origin = min(now, key=self._rank)
+        return self._take(origin)
+
+    def looked(self, login: Login, right: bool) -> list[Login]:
+        """A look has ended; the answer are those who wait with the very same, which holds for them
+        too."""
+        same = [one for one in self._all() if one.pair == login.pair]
+        for one in same:
+            self._remove(one)
+        for one in (login, *same):
+            if right:
+                self._good[one.origin] = None
+                self._good.move_to_end(one.origin)
+            else:
+                self._fail(one.origin)
+        if len(self._good) > MOST_REMEMBERED:
+            self._good.popitem(last=False)
+        return same
+
+    def _fail(self, origin: str) -> None:
+        times = self._failed.setdefault(origin, deque())
+        times.append(self._now())
+        # No more of them than decide.
+        while len(times) > max(self.failures, 1):
+            times.popleft()
+        self._failed.move_to_end(origin)
+        if len(self._failed) > MOST_REMEMBERED:
+            self._failed.popitem(last=False)
+
+    def _fails(self, origin: str) -> bool:
+        times = self._failed.get(origin)
+        if times is None or self.failures == 0 or len(times) < self.failures:
+            return False
+        return times[0] > self._now() - MINUTE
+
+    def _rank(self, origin: str) -> int:
+        return 1 - (origin in self._good) + self._fails(origin)
+
+    def _ready_in(self, origin: str) -> float:
+        if not self._fails(origin):
+            return 0.0
+        return self._failed[origin][-1] + PAUSE - self._now()
+
+    def _take(self, origin: str) -> Login:
+        lines = self._lines[origin]
+        name, line = next(iter(lines.items()))
+        login = line[0]
+        self._remove(login)
+        # Behind all others, for its next turn.
+        if origin in self._lines:
+            self._lines.move_to_end(origin)
+            if name in lines:
+                lines.move_to_end(name)
+        return login
+
+    def _drop(self, origin: str) -> Login:
+        """The last of the longest line of an address goes."""
+        line = max(self._lines[origin].values(), key=len)
+        login = line[-1]
+        self._remove(login)
+        return login
+
+    def _remove(self, login: Login) -> None:
+        lines = self._lines[login.origin]
+        line = lines[login.name]
+        line.remove(login)
+        self._count -= 1
+        if not line:
+            del lines[login.name]
+        if not lines:
+            del self._lines[login.origin]
+
+    def _all(self) -> list[Login]:
+        return [one for lines in self._lines.values() for line in lines.values() for one in line]
+
+
+def origin_of(host: str) -> str:
+    """What takes turns for a connection from here: who has one IPv6 address has 2^64 of them."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host
+
+
+def _size(lines: OrderedDict[bytes, deque[Login]]) -> int:
+    return sum(map(len, lines.values()))
+
+
+MINUTE = 60.0
+# Seconds between two looks for an address that fails.
+PAUSE = 0.25
+# All addresses together: more would wait longer than a client does.
+MOST_WAITING = 1024
+# Addresses, of which something is remembered.
+MOST_REMEMBERED = 4096
