@@ -67,8 +67,9 @@ class KeyedExecutor(futures.Executor):
         pool: another executor that runs the calls, such as a ``ProcessPoolExecutor``. It is not
             shut down.
         maxsize: most unsettled calls; ``submit`` then waits for room. 0 is no bound.
-        retry: retries calls that raise, in their place. The future ends with the last attempt;
-            while the message is held it is pending, and ``skip`` cancels it.
+        retry: retries calls that raise, in their place. The future ends with the last attempt,
+            and there are no dead letters; while the message is held (``then="hold"``) it is
+            pending, and ``skip`` cancels it, ``bury`` ends it with its last exception.
         thread_name_prefix, initializer, initargs: as for ``ThreadPoolExecutor``.
 
     Raises:
@@ -134,6 +135,7 @@ class KeyedExecutor(futures.Executor):
             raise ValueError("KeyedExecutor(): initializer and unkeyed_workers are the pool's own")
         name = thread_name_prefix or f"KeyedExecutor-{next(_numbers)}"
         calls = _Calls(maxsize, retry=retry or Retry(), name=name)
+        calls._keep_no_dead_letters()
         self.queue: KeyedQueue[Future[Any]] = calls
         on = None if retry is None else retry.on
         if pool is None:

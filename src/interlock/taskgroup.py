@@ -51,6 +51,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         self._waiting = 0
         # Whoever is revoked has had its turn: its message comes again at once, to be settled.
         self.queue: KeyedQueue[_Turn] = KeyedQueue(retry=Retry(attempts=None, first=0))
+        self.queue._keep_no_dead_letters()
         self._looks: _Looks | None = None
         self._ids: dict[asyncio.Future[Any], int] = {}
         self._awaited: dict[int, list[asyncio.Future[Any]]] = {}

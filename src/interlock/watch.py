@@ -105,6 +105,12 @@ def _failed(queue: str, id: int, attempt: int, outcome: tuple[str, int, float], 
         log.error(text, queue, id, attempt, why, id, id, id, extra=extra)
 
 
+def _ended(queue: str, id: int, attempt: int, error: str) -> None:
+    text = "queue %r: message %d failed for good at attempt %d (%s); its future has the exception"
+    extra = {"queue": queue, "id": id, "attempt": attempt}
+    log.error(text, queue, id, attempt, error, extra=extra)
+
+
 def _handled(
     queue: str, id: int, keys: list[bytes], attempt: int, waited: float, handled: float
 ) -> None:
@@ -126,6 +132,7 @@ _REPORTS: dict[str, Callable[..., None]] = {
     "slow_wait": _slow_wait,
     "slow_lease": _slow_lease,
     "failed": _failed,
+    "ended": _ended,
     "handled": _handled,
 }
 

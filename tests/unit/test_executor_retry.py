@@ -70,10 +70,32 @@ def test_when_attempts_are_used_up_the_future_has_the_last_exception() -> None:
     with KeyedExecutor(2, retry=AT_ONCE) as executor:
         future = executor.submit_keyed("a", flaky)
         assert future.exception(LONG) is flaky.raised[2]
-        (letter,) = executor.queue.dead_letters()
-        assert (letter.attempts, letter.error) == (3, "ValueError: attempt 3")
-        assert letter.payload is future
         assert executor.submit_keyed("a", int).result(LONG) == 0
+        assert executor.queue.dead_letters() == []
+
+
+@pytest.mark.parametrize("pool", [None, "threads"])
+def test_calls_that_fail_leave_nothing_behind_however_many_they_are(pool: str | None) -> None:
+    # More than a queue keeps dead letters: the next one would be held, and its future never end.
+    with futures.ThreadPoolExecutor(1) as threads:
+        executor = KeyedExecutor(1, retry=Retry(attempts=1), pool=threads if pool else None)
+        logging.getLogger("interlock.queue").disabled = True
+        try:
+            with executor:
+                calls = [executor.submit_keyed("a", Flaky(1)) for _ in range(10_001)]
+                kinds = {type(call.exception(LONG)) for call in calls}
+                assert kinds == {ValueError}
+        finally:
+            logging.getLogger("interlock.queue").disabled = False
+        stats = executor.queue.stats()
+        assert (stats.dead, stats.held, stats.unsettled) == (0, 0, 0)
+
+
+def test_what_the_policy_does_not_name_is_held_where_it_holds() -> None:
+    with KeyedExecutor(1, retry=Retry(first=0, on=(OSError,), then="hold")) as executor:
+        future, behind = held(executor, Flaky(1))
+        assert executor.queue.retry(future.id)
+        assert future.result(LONG) == 2 and behind.result(LONG) == 0
 
 
 def test_what_the_policy_does_not_name_is_given_up_at_once() -> None:
@@ -84,7 +106,7 @@ def test_what_the_policy_does_not_name_is_given_up_at_once() -> None:
             assert flaky.calls == 1
         flaky = Flaky(1, ConnectionError)
         assert executor.submit_keyed("a", flaky).result(LONG) == 2
-        assert [letter.attempts for letter in executor.queue.dead_letters()] == [1, 1]
+        assert executor.queue.dead_letters() == []
 
 
 def test_retries_for_ever_end_when_it_succeeds() -> None:
@@ -152,11 +174,7 @@ def test_a_held_call_that_is_buried_has_its_exception() -> None:
         future, behind = held(executor, flaky)
         assert executor.queue.bury(future.id)
         assert future.exception(0) is flaky.raised[0] and behind.result(LONG) == 0
-        assert [letter.id for letter in executor.queue.dead_letters()] == [future.id]
-        # Its future has ended: put again, there is nothing left to do.
-        executor.queue.requeue(future.id)
-        executor.queue.join(LONG)
-        assert flaky.calls == 1
+        assert executor.queue.dead_letters() == [] and flaky.calls == 1
 
 
 # -- Revoked --------------------------------------------------------------------------------------
@@ -195,6 +213,7 @@ def test_a_buried_call_has_lost_its_lease() -> None:
         with pytest.raises(LeaseLost, match=f"message {future.id}"):
             future.result(LONG)
         assert executor.submit_keyed("a", int).result(LONG) == 0
+        assert executor.queue.dead_letters() == []
         gate.open.set()
 
 
@@ -325,5 +344,5 @@ def test_failures_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     ):
         executor.submit(Flaky(9)).exception(LONG)
         executor.queue.join(LONG)
-    levels = [record.levelname for record in caplog.records]
-    assert levels == ["WARNING", "ERROR"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+    assert "message 1 failed for good at attempt 2 (ValueError: attempt 2)" in caplog.text

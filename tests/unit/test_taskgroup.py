@@ -452,7 +452,8 @@ def test_a_revoked_task_goes_on(then: Any) -> None:
             calls.open.set()
             assert await hung == "hung"
             assert await group.create_task(calls.quick("next"), keys="a") == "next"
-        assert group.queue.stats().unsettled == 0
+        stats = group.queue.stats()
+        assert (stats.unsettled, stats.dead) == (0, 0)
 
     run(main())
 

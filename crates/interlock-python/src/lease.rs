@@ -60,7 +60,7 @@ pub struct Lease {
     pub payload: Py<PyAny>,
     pub handle: Handle,
     pub id: u64,
-    attempt: u32,
+    pub attempt: u32,
     /// Settled through this object, or given away: its end is not an abandonment.
     state: AtomicU8,
     /// What `__enter__` set the context variable with.

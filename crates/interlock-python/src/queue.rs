@@ -1,6 +1,6 @@
 //! The queue as Python holds it: put and get.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use interlock_core::clock::Clock;
 use interlock_core::queue::scheduler::{Grant, Placed};
@@ -38,6 +38,7 @@ pub struct Queue {
     /// No callables, no bound in bytes: a put that names only keys needs no more than those.
     pub plain: bool,
     pub crew: Crew,
+    pub keeps_dead: AtomicBool,
     forks: AtomicU32,
     /// The thread that got last, and how many different ones there were (2: two or more).
     getter: AtomicU64,
@@ -101,6 +102,7 @@ impl Queue {
         Ok(Queue {
             plain,
             crew: Crew::default(),
+            keeps_dead: AtomicBool::new(true),
             core: Core::with_lock(options, watch, clock),
             keys_of: keys,
             shared_of: shared,

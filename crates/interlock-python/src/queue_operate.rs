@@ -1,5 +1,7 @@
 //! The queue as an operator holds it: cancel, revoke, dead letters, pause, why, how much.
 
+use std::sync::atomic::Ordering;
+
 use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::types::RevokeThen;
@@ -44,6 +46,11 @@ impl Queue {
                 )))
             }
         };
+        if then == RevokeThen::Dead && !self.keeps_dead() {
+            let revoked =
+                self.core.call(|scheduler, now| scheduler.revoke(now, id, RevokeThen::Skip));
+            return self.ended(py, revoked.flatten());
+        }
         let (revoked, dead) = self.core.call(|scheduler, now| {
             let revoked = scheduler.revoke(now, id, then);
             let dead = scheduler.dead_payload(id).filter(|_| revoked.is_some());
@@ -99,6 +106,10 @@ impl Queue {
     fn bury(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
         let id = id.0;
         self.check_fork(py);
+        if !self.keeps_dead() {
+            let payload = self.core.call(|scheduler, now| scheduler.skip(now, id));
+            return self.ended(py, payload);
+        }
         let buried = self.core.call(|scheduler, now| {
             scheduler.bury(now, id).then(|| scheduler.dead_payload(id).map(|p| p.clone_ref(py)))
         });
@@ -282,6 +293,22 @@ impl Queue {
 
     fn _recording(&self) -> Option<String> {
         Some(self.core.call(|scheduler, _| scheduler.recording())?.to_string())
+    }
+}
+
+impl Queue {
+    fn keeps_dead(&self) -> bool {
+        // Relaxed: see where it is set.
+        self.keeps_dead.load(Ordering::Relaxed)
+    }
+
+    /// A message was settled that would be a dead letter elsewhere.
+    fn ended(&self, py: Python<'_>, payload: Option<Py<PyAny>>) -> PyResult<bool> {
+        self.say(py)?;
+        if let Some(payload) = &payload {
+            future::given_up(payload.bind(py))?;
+        }
+        Ok(payload.is_some())
     }
 }
 

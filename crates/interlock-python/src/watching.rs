@@ -16,6 +16,10 @@ static REPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Messages of the explanation that goes with a note about something slow.
 const CHAIN: usize = 20;
 
+fn report(py: Python<'_>) -> PyResult<&Py<PyAny>> {
+    REPORT.get_or_try_init(py, || Ok(py.import("interlock.watch")?.getattr("report")?.unbind()))
+}
+
 impl Queue {
     /// Says what was noted since the last time.
     #[inline]
@@ -26,12 +30,22 @@ impl Queue {
         Ok(())
     }
 
+    /// Says that a call failed for good. What the log raises changes nothing of its end.
+    #[cold]
+    pub fn say_ended(&self, py: Python<'_>, id: u64, attempt: u32, error: &str) {
+        let say = || {
+            let event = ("ended", id, attempt, error).into_pyobject(py)?;
+            report(py)?.call1(py, (self.queue_name(), [event]))
+        };
+        if let Err(error) = say() {
+            error.write_unraisable(py, None);
+        }
+    }
+
     #[cold]
     fn say_all(&self, py: Python<'_>) -> PyResult<()> {
         exit::prepare();
-        let report = REPORT.get_or_try_init(py, || {
-            Ok::<_, PyErr>(py.import("interlock.watch")?.getattr("report")?.unbind())
-        })?;
+        let report = report(py)?;
         let events = PyList::empty(py);
         for event in self.core.take_events() {
             if let Some(event) = self.to_python(py, event)? {

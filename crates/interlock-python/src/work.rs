@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::lease::Failed;
+use interlock_core::queue::lease::{Failed, LeaseLost};
 use interlock_core::queue::scheduler::{Grant, Handle};
-use interlock_core::queue::types::{Kind, Time};
+use interlock_core::queue::types::{Kind, Then, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -172,7 +172,8 @@ fn handle(
     let outcome = call.function.bind(py).call(call.arguments.bind(py), keywords);
     scope.returned(py);
     drop(call);
-    let lost = end(queue, grant.handle, future, outcome, on, Wakes::Late);
+    let ended = Attempt { handle: grant.handle, id: grant.id, number: grant.attempt };
+    let lost = end(queue, ended, future, outcome, on, Wakes::Late);
     // The last reference: what it holds may run code at its end.
     // SAFETY: an object that is held here.
     if unsafe { ffi::Py_REFCNT(payload.as_ptr()) } == 1 {
@@ -211,11 +212,19 @@ impl Drop for Scope {
     }
 }
 
+/// A call that was made.
+struct Attempt {
+    handle: Handle,
+    id: u64,
+    /// 1 for the first.
+    number: u32,
+}
+
 /// The call has come to its end: the future gets it, and the message is settled or tried again. True:
 /// the lease was lost meanwhile, so that none of this is done.
 fn end(
     queue: &Bound<'_, Queue>,
-    handle: Handle,
+    Attempt { handle, id, number }: Attempt,
     future: &Bound<'_, Future>,
     outcome: PyResult<Bound<'_, PyAny>>,
     on: Option<&Bound<'_, PyTuple>>,
@@ -241,24 +250,25 @@ fn end(
     };
     let text = error_text(&error).unwrap_or_else(|_| "an exception".to_owned());
     let retried = error.is_instance(on).unwrap_or(false);
-    future.get().again(handle.token, error.clone().unbind());
-    let failed = match retried {
-        true => core.nack(handle, None, &text),
-        false => core.call(|scheduler, now| scheduler.reject(now, handle, &text)),
-    };
-    match failed {
-        Ok(Failed::Again { .. } | Failed::Held) => {}
-        Ok(Failed::Dead) => {
-            Future::finish_surely(
-                future,
-                Outcome::Exception(error.unbind()),
-                || true,
-                Wakes::AtOnce,
-            );
+    let (attempts, then) = core.call(|scheduler, _| {
+        let retry = &scheduler.options().retry;
+        (retry.attempts, retry.then)
+    });
+    let last = !retried || attempts.is_some_and(|most| number >= most);
+    if last && then == Then::Dead {
+        // No dead letter: the future has the exception, and who wants it has the future.
+        let outcome = Outcome::Exception(error.unbind());
+        if Future::finish_surely(future, outcome, holds, Wakes::AtOnce) {
+            queue.get().say_ended(py, id, number, &text);
         }
-        Err(_) => return true,
+        return core.ack(handle).map(drop).is_err();
     }
-    false
+    future.get().again(handle.token, error.unbind());
+    let failed: Result<Failed, LeaseLost> = match retried {
+        true => core.nack(handle, None, &text),
+        false => core.call(|scheduler, now| scheduler.exhaust(now, handle, &text)),
+    };
+    failed.is_err()
 }
 
 /// Calls in this process as the handler of a message that an executor handed on to a pool.
@@ -298,7 +308,8 @@ pub fn end_call(
     let future = this.payload.bind(py).cast::<Future>()?;
     let handled = (this.id, this.handle.token);
     let scope = Scope::enter(this.queue.bind(py), handled, Kind::Any, Shown::Nothing);
-    let lost = end(this.queue.bind(py), this.handle, future, outcome, on, Wakes::AtOnce);
+    let ended = Attempt { handle: this.handle, id: this.id, number: this.attempt };
+    let lost = end(this.queue.bind(py), ended, future, outcome, on, Wakes::AtOnce);
     drop(scope);
     this.queue.get().say(py)?;
     Ok(!lost)
@@ -364,6 +375,12 @@ impl Queue {
             PyTuple::new(py, keys.iter().map(|key| PyBytes::new(py, key.bytes)))
         };
         Ok((tuple(&keys)?, tuple(&shared)?))
+    }
+
+    /// What is given up here is settled, and no dead letter: somebody else keeps what became of it.
+    fn _keep_no_dead_letters(&self) {
+        // Relaxed: set before anything is put.
+        self.keeps_dead.store(false, Ordering::Relaxed);
     }
 
     fn _unsettled(&self) -> u64 {

@@ -176,6 +176,18 @@ impl<P> Scheduler<P> {
         Ok(self.give_up(at, Then::Dead, &mut budget))
     }
 
+    /// The message was not handled, and another attempt is of no use: as if they were used up
+    /// (clause 10).
+    pub fn exhaust(&mut self, now: Time, handle: Handle, error: &str) -> Result<Failed, LeaseLost> {
+        let mut budget =
+            self.begin(now, || Call::Exhaust { token: handle.token, error: error.to_owned() });
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.set_error(at, error);
+        let then = self.retry_of(at).then;
+        Ok(self.give_up(at, then, &mut budget))
+    }
+
     /// The handler never started: same place, same attempt (clause 9).
     pub fn release(&mut self, now: Time, handle: Handle) -> Result<(), LeaseLost> {
         self.begin(now, || Call::Release { token: handle.token });

@@ -49,6 +49,11 @@ pub enum Call {
         token: u64,
         reason: String,
     },
+    /// As if its attempts were used up.
+    Exhaust {
+        token: u64,
+        error: String,
+    },
     Release {
         token: u64,
     },
@@ -238,6 +243,9 @@ impl Runner {
             }
             Call::Reject { token, reason } => {
                 done(s.reject(now, handle(handles, *token), reason).map(drop))
+            }
+            Call::Exhaust { token, error } => {
+                done(s.exhaust(now, handle(handles, *token), error).map(drop))
             }
             Call::Release { token } => done(s.release(now, handle(handles, *token))),
             Call::Extend { token, by } => done(s.extend(now, handle(handles, *token), *by)),

@@ -102,6 +102,10 @@ impl Display for Step {
                 line.field("token", token);
                 line.text("reason", reason);
             }
+            Call::Exhaust { token, error } => {
+                line.field("token", token);
+                line.text("error", error);
+            }
             Call::Extend { token, by } => {
                 line.field("token", token);
                 line.field("by", by);
@@ -255,6 +259,7 @@ fn name(call: &Call) -> &'static str {
         Call::Ack { .. } => "ack",
         Call::Nack { .. } => "nack",
         Call::Reject { .. } => "reject",
+        Call::Exhaust { .. } => "exhaust",
         Call::Release { .. } => "release",
         Call::Extend { .. } => "extend",
         Call::Cancel { .. } => "cancel",

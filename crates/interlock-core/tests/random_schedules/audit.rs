@@ -64,7 +64,10 @@ impl Audit {
                     self.see_grant(grant.id, grant.token, grant.attempt)?;
                 }
             }
-            (Call::Ack { token } | Call::Reject { token, .. }, Answer::Done) => {
+            (
+                Call::Ack { token } | Call::Reject { token, .. } | Call::Exhaust { token, .. },
+                Answer::Done,
+            ) => {
                 let at = self.leased(*token)?;
                 if matches!(step.call, Call::Ack { .. }) {
                     self.live.remove(at);

@@ -45,6 +45,7 @@ enum What {
     Ack,
     Nack,
     Reject,
+    Exhaust,
     Release,
     Extend,
     Cancel,
@@ -64,13 +65,14 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 23] = [
+const USUAL: [(What, u32); 24] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
     (What::Ack, 140),
     (What::Nack, 60),
     (What::Reject, 15),
+    (What::Exhaust, 12),
     (What::Release, 20),
     (What::Extend, 20),
     (What::Cancel, 20),
@@ -213,6 +215,7 @@ impl Generator {
                 error: self.text(),
             },
             What::Reject => Call::Reject { token, reason: self.text() },
+            What::Exhaust => Call::Exhaust { token, error: self.text() },
             What::Release => Call::Release { token },
             What::Extend => {
                 Call::Extend { token, by: choose(&mut self.rng, &[0, 1, 5, 40, 2_000, u64::MAX]) }
@@ -265,7 +268,12 @@ impl Generator {
         }
         let stale = chance < 12;
         match what {
-            What::Ack | What::Nack | What::Reject | What::Release | What::Extend => {
+            What::Ack
+            | What::Nack
+            | What::Reject
+            | What::Exhaust
+            | What::Release
+            | What::Extend => {
                 let token = |message: &Message| match message.phase {
                     Phase::Leased { token, .. } => Some(token),
                     _ => None,

@@ -108,6 +108,9 @@ impl Model {
                 model.placed[at].error = reason.clone();
                 model.bury_or_hold(at);
             }),
+            Call::Exhaust { token, error } => {
+                self.with_lease(*token, |model, at| model.exhaust(at, error))
+            }
             Call::Release { token } => self.with_lease(*token, |model, at| {
                 model.counts.releases += 1;
                 model.placed[at].phase = Phase::Queued;
@@ -351,11 +354,7 @@ impl Model {
         self.placed[at].error = error.into();
         let retry = &self.options.retry;
         if retry.attempts.is_some_and(|attempts| attempt >= attempts) {
-            match retry.then {
-                Then::Dead => self.bury_or_hold(at),
-                Then::Hold => self.placed[at].phase = Phase::Held,
-            }
-            return;
+            return self.exhaust(at, error);
         }
         let wait = delay.unwrap_or_else(|| self.backoff(attempt));
         self.counts.retries += 1;
@@ -364,6 +363,14 @@ impl Model {
             0 => Phase::Queued,
             _ => Phase::BackingOff { due: self.now.saturating_add(wait) },
         };
+    }
+
+    fn exhaust(&mut self, at: usize, error: &str) {
+        self.placed[at].error = error.into();
+        match self.options.retry.then {
+            Then::Dead => self.bury_or_hold(at),
+            Then::Hold => self.placed[at].phase = Phase::Held,
+        }
     }
 
     fn backoff(&self, failures: u32) -> u64 {

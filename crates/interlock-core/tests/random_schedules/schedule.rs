@@ -148,6 +148,7 @@ pub fn number_of(call: &mut Call) -> Option<&mut u64> {
         Call::Ack { token }
         | Call::Nack { token, .. }
         | Call::Reject { token, .. }
+        | Call::Exhaust { token, .. }
         | Call::Release { token }
         | Call::Extend { token, .. } => Some(token),
         Call::Cancel { id }

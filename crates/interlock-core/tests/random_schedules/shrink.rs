@@ -180,6 +180,9 @@ fn simpler_calls(call: &Call) -> Vec<Call> {
         Call::Reject { token, reason } if !reason.is_empty() => {
             vec![Call::Reject { token: *token, reason: String::new() }]
         }
+        Call::Exhaust { token, error } if !error.is_empty() => {
+            vec![Call::Exhaust { token: *token, error: String::new() }]
+        }
         _ => Vec::new(),
     }
 }

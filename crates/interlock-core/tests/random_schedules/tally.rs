@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 67] = [
+const SITUATIONS: [&str; 69] = [
     "put",
     "put known",
     "put full",
@@ -31,6 +31,8 @@ const SITUATIONS: [&str; 67] = [
     "nack lost",
     "reject",
     "reject lost",
+    "exhaust",
+    "exhaust lost",
     "release",
     "release lost",
     "extend",
@@ -109,6 +111,7 @@ impl Tally {
             (Call::Ack { .. }, answer) => done_or(answer, "ack", "ack lost"),
             (Call::Nack { .. }, answer) => done_or(answer, "nack", "nack lost"),
             (Call::Reject { .. }, answer) => done_or(answer, "reject", "reject lost"),
+            (Call::Exhaust { .. }, answer) => done_or(answer, "exhaust", "exhaust lost"),
             (Call::Release { .. }, answer) => done_or(answer, "release", "release lost"),
             (Call::Extend { .. }, answer) => done_or(answer, "extend", "extend lost"),
             (Call::Cancel { .. }, answer) => done_or(answer, "cancel", "cancel refused"),

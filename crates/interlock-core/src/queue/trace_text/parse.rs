@@ -62,6 +62,10 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
             token: fields.number("token")?,
             reason: fields.text("reason")?.unwrap_or_default(),
         },
+        "exhaust" => Call::Exhaust {
+            token: fields.number("token")?,
+            error: fields.text("error")?.unwrap_or_default(),
+        },
         "release" => Call::Release { token: fields.number("token")? },
         "extend" => Call::Extend { token: fields.number("token")?, by: fields.number("by")? },
         "cancel" => Call::Cancel { id: fields.number("id")? },
