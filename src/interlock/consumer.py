@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock import _core
-from interlock.errors import LeaseLost, Reject, RetryAfter, ShutDown
+from interlock.errors import LeaseLost, ShutDown
 from interlock.explanation import key_names
+from interlock.failure import Failure, judged
 from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Retry, Seconds, seconds
 
@@ -187,29 +188,38 @@ AnyLease = Lease[Any] | AsyncLease[Any]
 def failed(
     queue: KeyedQueue[Any], lease: AnyLease, error: BaseException, what: str = "raised"
 ) -> None:
-    """A handler raised: says so, and settles by the policy, or as the handler steered."""
-    if isinstance(error, RetryAfter):
-        settle(lease.nack, error.seconds, error)
-    elif isinstance(error, Reject):
-        settle(lease.reject, error.reason)
-    elif log_failure(queue._retry, lease, error, what):
-        settle(lease.nack, None, error)
+    """A handler raised: says so, and settles by the policy, or as the handler steered. Never
+    raises."""
+    policy = queue._retry
+    failure = judged(error, policy.on)
+    if not failure.steered:
+        log_failure(policy, lease, failure, error, what)
+    if failure.how == "nack":
+        settle(lease.nack, failure.delay, failure.text)
+    elif failure.how == "reject":
+        settle(lease.reject, failure.text)
     else:
-        settle(lease._give_up, error)
+        settle(lease._give_up, failure.text)
 
 
-def log_failure(policy: Retry, lease: AnyLease, error: BaseException, what: str = "raised") -> bool:
-    """Says that a handler raised. Answers whether that is retried at all."""
-    retried = isinstance(error, policy.on) or not isinstance(error, Exception)
-    again = retried and (policy.attempts is None or lease.attempt < policy.attempts)
+def log_failure(
+    policy: Retry, lease: AnyLease, failure: Failure, error: BaseException, what: str = "raised"
+) -> None:
+    """Says that a handler raised. Never raises."""
+    attempts = policy.attempts
+    again = failure.how == "nack" and (attempts is None or lease.attempt < attempts)
     level = logging.WARNING if again else logging.ERROR
     # A worker's message calls a task, and its name says more than the message's number.
     task = getattr(lease, "task", None)
     called = "" if task is None else f" ({task})"
     text = "the handler of message %d%s in queue %r %s, attempt %d"
     args = (lease.id, called, lease.queue, what, lease.attempt)
-    _log.log(level, text, *args, exc_info=error, extra=_of(lease))
-    return retried
+    try:
+        _log.log(level, text, *args, exc_info=error, extra=_of(lease))
+    except BaseException:
+        # To write an exception down is to run its own code, and that of a log of somebody's.
+        with contextlib.suppress(BaseException):
+            _log.log(level, f"{text}: %s", *args, failure.text, extra=_of(lease))
 
 
 def _of(lease: AnyLease) -> dict[str, Any]:

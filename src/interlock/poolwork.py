@@ -136,7 +136,9 @@ class PoolWork(Work):
             return
         error = inner.exception()
         result = None if error is not None else inner.result()
-        self._end(lease, result, error, again=not isinstance(error, futures.BrokenExecutor))
+        # By its class: an exception of a call may raise when it is asked for it.
+        broken = issubclass(type(error), futures.BrokenExecutor)
+        self._end(lease, result, error, again=not broken)
 
     def _end(
         self, lease: Lease[Any], result: Any, error: BaseException | None, *, again: bool

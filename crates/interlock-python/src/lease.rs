@@ -7,12 +7,12 @@ use interlock_core::key::Key;
 use interlock_core::queue::lease::LeaseLost;
 use interlock_core::queue::scheduler::{Grant, Handle};
 use interlock_core::queue::types::{RevokeThen, Then};
-use pyo3::exceptions::{PyException, PyResourceWarning};
+use pyo3::exceptions::PyResourceWarning;
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyFrozenSet, PyString, PyType};
+use pyo3::types::{PyFrozenSet, PyString};
 
 use crate::convert::{frozen, micros};
 use crate::errors;
@@ -77,8 +77,10 @@ const LOST: u8 = 2;
 const LENT: u8 = 3;
 
 pub static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-static RETRY_AFTER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static REJECT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// Functions of `interlock.failure`, which know what a handler may raise.
+static JUDGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static TEXT_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static KEPT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The context variable that `interlock.current_lease` reads.
 pub fn current_variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
@@ -327,10 +329,10 @@ impl Lease {
 
     /// The message cannot be handled: a dead letter at once. Raises LeaseLost as `ack` does.
     pub fn reject(&self, py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Ok(text) = reason.cast::<PyString>() else {
+        if !reason.is_instance_of::<PyString>() {
             return Err(errors::wrong_type("reject(): reason", reason, "str"));
-        };
-        let reason = text.to_string_lossy();
+        }
+        let reason = kept_text(reason)?;
         self.keep_keys(py);
         let queue = self.queue.get();
         self.settle(py, || queue.core.call(|s, now| s.reject(now, self.handle, &reason)))?;
@@ -449,20 +451,17 @@ impl Lease {
 
     /// A handler raised: it may steer, and the policy says what is retried at all.
     fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
-        let steers = |cell: &'static PyOnceLock<Py<PyType>>, name| {
-            error.is_instance(cell.import(py, "interlock.errors", name)?)
-        };
-        if steers(&RETRY_AFTER, "RetryAfter")? {
-            return self.nack(py, Some(&error.getattr("seconds")?), Some(error));
-        }
-        if steers(&REJECT, "Reject")? {
-            return self.reject(py, &error.getattr("reason")?);
-        }
         let on = self.queue.bind(py).getattr("_retry_on")?;
-        if error.is_instance_of::<PyException>() && !error.is_instance(&on)? {
-            return self._give_up(py, error);
+        let judged = JUDGED.import(py, "interlock.failure", "judged")?.call1((error, on))?;
+        let (how, text) = (judged.getattr("how")?, judged.getattr("text")?);
+        match how.cast::<PyString>()?.to_str()? {
+            "reject" => self.reject(py, &text),
+            "give_up" => self._give_up(py, &text),
+            _ => {
+                let delay = judged.getattr("delay")?;
+                self.nack(py, (!delay.is_none()).then_some(&delay), Some(&text))
+            }
         }
-        self.nack(py, None, Some(error))
     }
 
     fn leave_context(&self, py: Python<'_>) {
@@ -476,18 +475,19 @@ impl Lease {
 
 /// What is kept as a message's last error.
 pub fn error_text(error: &Bound<'_, PyAny>) -> PyResult<String> {
-    if let Ok(text) = error.cast::<PyString>() {
-        return Ok(text.to_string_lossy().into_owned());
+    if error.is_instance_of::<PyString>() {
+        return kept_text(error);
     }
     if error.is_instance_of::<pyo3::exceptions::PyBaseException>() {
-        let name = error.get_type().name()?;
-        // An exception whose text cannot be made is still known by its name.
-        return Ok(match error.str() {
-            Ok(text) if text.len().unwrap_or(0) > 0 => format!("{name}: {text}"),
-            _ => name.to_string(),
-        });
+        let text_of = TEXT_OF.import(error.py(), "interlock.failure", "text_of")?;
+        return text_of.call1((error,))?.extract();
     }
     Err(errors::wrong_type("nack(): error", error, "str or an exception"))
+}
+
+/// A text as it is kept with a message.
+fn kept_text(text: &Bound<'_, PyAny>) -> PyResult<String> {
+    KEPT.import(text.py(), "interlock.failure", "kept")?.call1((text,))?.extract()
 }
 
 impl Drop for Lease {

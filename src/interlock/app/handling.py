@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import envelope
@@ -59,40 +57,41 @@ class Invoked:
         if not self._hooks.handling:
             call = self.call
             return self._kept(self._task.function(*call.args, **call.kwargs))
-        with self._hooked() as handling:
+        handling = self._handling()
+        try:
+            self._hooks.before("before_handle", handling)
             result = self._task.function(*handling.args, **handling.kwargs)
-            return self._ended(handling, result)
+            kept = self._kept(result)
+        except BaseException as error:
+            self._hooks.after_handling("on_error", handling, error)
+            raise
+        self._hooks.after_handling("after_handle", handling, result)
+        return kept
 
     async def arun(self) -> bytes | None:
         """Calls and awaits it between the hooks."""
         if not self._hooks.handling:
             call = self.call
             return self._kept(await self._task.function(*call.args, **call.kwargs))
-        with self._hooked() as handling:
+        handling = self._handling()
+        try:
+            self._hooks.before("before_handle", handling)
             result = await self._task.function(*handling.args, **handling.kwargs)
-            return self._ended(handling, result)
+            kept = self._kept(result)
+        except BaseException as error:
+            self._hooks.after_handling("on_error", handling, error)
+            raise
+        self._hooks.after_handling("after_handle", handling, result)
+        return kept
 
     @property
     def call(self) -> envelope.Call:
         """The arguments, decoded. Raises PayloadError."""
         return self._task.types.decode(self._read)
 
-    @contextlib.contextmanager
-    def _hooked(self) -> Iterator[Handling]:
+    def _handling(self) -> Handling:
         call = self.call
-        headers = self._read.headers
-        handling = Handling(self.task, self._lease, call.args, call.kwargs, headers)
-        try:
-            self._hooks.before("before_handle", handling)
-            yield handling
-        except BaseException as error:
-            self._hooks.after("on_error", handling, error)
-            raise
-
-    def _ended(self, handling: Handling, result: Any) -> bytes | None:
-        kept = self._kept(result)
-        self._hooks.after("after_handle", handling, result)
-        return kept
+        return Handling(self.task, self._lease, call.args, call.kwargs, self._read.headers)
 
     def _kept(self, result: Any) -> bytes | None:
         if self._task.declared.result_ttl > 0:

@@ -10,6 +10,7 @@ raise is logged and changes nothing any more: the message is queued, or its hand
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,13 +115,20 @@ class Hooks:
         for hook in self._of[name]:
             hook(*arguments)
 
-    def after(self, name: str, *arguments: Any) -> None:
+    def after_handling(self, name: str, *arguments: Any) -> None:
+        """Calls those of another hook around a handler, the last given first; what they raise, be
+        it SystemExit, is logged: the handler has ended, and that is what counts."""
+        self.after(name, *arguments, caught=BaseException)
+
+    def after(self, name: str, *arguments: Any, caught: type[BaseException] = Exception) -> None:
         """Calls those of another hook, the last given first; what they raise is logged."""
         for hook in reversed(self._of[name]):
             try:
                 hook(*arguments)
-            except Exception:
-                _log.exception("the hook %s %r raised", name, hook)
+            except caught:
+                # What it raised, or itself, may raise again when it is written down.
+                with contextlib.suppress(caught):
+                    _log.exception("the hook %s %r raised", name, hook)
 
 
 HOOKS = ("before_send", "after_send", "before_handle", "after_handle", "on_error")

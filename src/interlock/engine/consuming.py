@@ -14,7 +14,8 @@ from interlock.aio import stack_of
 from interlock.consumer import Consumer, check, log_failure
 from interlock.engine import wire
 from interlock.engine.lease import AsyncRemoteLease, RemoteLease
-from interlock.errors import EngineUnavailable, Reject, RetryAfter, ShutDown
+from interlock.errors import EngineUnavailable, ShutDown
+from interlock.failure import judged
 from interlock.message import Kind, _current
 from interlock.retry import Retry, Seconds
 
@@ -209,9 +210,10 @@ def _failed(
     error: BaseException,
     what: str = "raised",
 ) -> wire.Settlement:
-    if not isinstance(error, RetryAfter | Reject):
-        log_failure(policy, lease, error, what)  # type: ignore[arg-type]
-    return lease._failing(error)
+    failure = judged(error, policy.on)
+    if not failure.steered:
+        log_failure(policy, lease, failure, error, what)  # type: ignore[arg-type]
+    return lease._failing(failure)
 
 
 def _say_lost(queue: str, answers: list[str]) -> None:

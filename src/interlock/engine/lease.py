@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from interlock.engine import forks, wire
 from interlock.engine.keeping import Grant
-from interlock.errors import LeaseLost, Reject, RetryAfter
+from interlock.errors import LeaseLost
+from interlock.failure import Failure, judged, text_of
 from interlock.message import _current
 from interlock.retry import Seconds, seconds
 
@@ -132,15 +133,15 @@ class _Lease(Generic[T]):
             self._grant.out.add(self.id)
             self._of._keeper.hold(self._grant)
 
-    def _failing(self, error: BaseException) -> wire.Settlement:
+    def _failing(self, failure: Failure) -> wire.Settlement:
+        """A handler raised."""
+        if failure.how == "nack":
+            return self.nacking(failure.delay, failure.text)
+        return self.rejecting(failure.text)
+
+    def _judged(self, error: BaseException) -> wire.Settlement:
         """A handler raised: it may steer, and the policy says what is retried at all."""
-        if isinstance(error, RetryAfter):
-            return self.nacking(error.seconds, error)
-        if isinstance(error, Reject):
-            return self.rejecting(error.reason)
-        if isinstance(error, Exception) and not isinstance(error, self._of._retry.on):
-            return self._giving_up(error)
-        return self.nacking(None, error)
+        return self._failing(judged(error, self._of._retry.on))
 
     def _giving_up(self, error: BaseException | str) -> wire.Settlement:
         return self.rejecting(error_text(error))
@@ -256,7 +257,7 @@ class RemoteLease(_Lease[T]):
             return False
         # The handler's own exception says more than that its lease is gone.
         with contextlib.suppress(LeaseLost):
-            self._settle(self._failing(error))
+            self._settle(self._judged(error))
         return False
 
     def _give_up(self, error: BaseException | str) -> None:
@@ -334,7 +335,7 @@ class AsyncRemoteLease(_Lease[T]):
             await self.ack()
             return
         with contextlib.suppress(LeaseLost):
-            await self._settle(self._failing(error))
+            await self._settle(self._judged(error))
 
     async def _give_up(self, error: BaseException | str) -> None:
         self._check_open()
@@ -356,13 +357,7 @@ def error_text(error: BaseException | str) -> str:
         return error
     if not isinstance(error, BaseException):
         raise TypeError(f"nack(): error is {type(error).__name__}; allowed: str or an exception")
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:
-        # An exception whose text cannot be made is still known by its name.
-        text = ""
-    return f"{name}: {text}" if text else name
+    return text_of(error)
 
 
 def _length(value: Seconds) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 from interlock.engine.flow import Argument
 from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.failure import kept
 from interlock.message import Stats
 from interlock.retry import Retry
 
@@ -135,7 +136,7 @@ def releasing(token: int, id: int) -> Settlement:
 
 def text(value: str) -> bytes:
     """An error or a reason, cut to what the wire takes."""
-    return value.encode(errors="backslashreplace")[:MAX_TEXT]
+    return kept(value).encode()
 
 
 def puts(reply: Sequence[bytes]) -> list[Put]:
@@ -280,7 +281,6 @@ def pairs(reply: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     return ((name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True))
 
 
-MAX_TEXT = 1024
 MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096
 MAX_PAYLOAD = 1_048_576

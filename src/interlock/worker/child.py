@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import importlib
@@ -20,7 +19,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from interlock.retry import Retry
-from interlock.worker.handle import Outcome, ahandle, handle, judge
+from interlock.worker.handle import handle, judge
+from interlock.worker.threads import Runners
 from interlock.worker.work import TaskLease
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ class _Link:
         self._sending = threading.Lock()
         self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._main = threading.get_ident()
-        self._task: asyncio.Task[Any] | None = None
+        self._runners: Runners | None = None
         self._lost: tuple[int, int] | None = None
         """Id and token of the lease of which the worker said so last."""
         root = logging.getLogger()
@@ -63,8 +63,7 @@ class _Link:
         tasks = app._as_tasks()
         threading.Thread(target=self._read, daemon=True).start()
         self.send("ready", None)
-        with contextlib.ExitStack() as ending:
-            runner: asyncio.Runner | None = None
+        with contextlib.closing(Runners()) as self._runners:
             while (message := self._work.get()) is not None:
                 lease = TaskLease(**message)
                 lease._is_lost = functools.partial(self._is_lost, lease)
@@ -74,21 +73,9 @@ class _Link:
                     # The worker has this task: the module has changed since it was started.
                     self.send("done", judge(Retry(), lease, error))
                     continue
-                if invocation.is_async and runner is None:
-                    runner = ending.enter_context(asyncio.Runner())
-                if invocation.is_async and runner is not None:
-                    outcome = runner.run(self._awaited(invocation, lease))
-                else:
-                    outcome = handle(invocation, lease)
-                self.send("done", outcome)
+                call = self._runners.awaited if invocation.is_async else handle
+                self.send("done", call(invocation, lease))
         app.close()
-
-    async def _awaited(self, invocation: Any, lease: TaskLease) -> Outcome:
-        self._task = asyncio.current_task()
-        try:
-            return await ahandle(invocation, lease)
-        finally:
-            self._task = None
 
     def send(self, what: str, value: Any) -> None:
         """To the worker; without one there is nobody to handle for."""
@@ -120,7 +107,7 @@ class _Link:
         return self._lost == (lease.id, lease.token)
 
     def _stack(self) -> str:
-        if (task := self._task) is not None:
+        if self._runners is not None and (task := self._runners.task) is not None:
             from interlock.aio import stack_of
 
             return stack_of(task)
@@ -143,6 +130,14 @@ class _Records(logging.handlers.QueueHandler):
             try:
                 pickle.dumps(value)
                 found[name] = value
-            except Exception:
-                found[name] = repr(value)
+            except BaseException:
+                found[name] = _text(value)
         self._link.send("log", found)
+
+
+def _text(value: object) -> str:
+    """Of anything, which may be somebody's that raises when it is asked."""
+    try:
+        return repr(value)
+    except BaseException:
+        return f"({type(value).__name__})"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, InterlockError, LeaseLost, ShutDown
+from interlock.failure import text_of
 from interlock.worker.handle import Outcome
 from interlock.worker.pace import Pace
 from interlock.worker.work import details
@@ -80,6 +81,8 @@ class Feeder:
         """Whether so much is set aside that nothing more should be leased."""
         self.work: Callable[[], None] = lambda: None
         """Handles what was handed out, where that is not done by other threads."""
+        self.leave: Callable[[], None] = lambda: None
+        """Called by the thread that did, when it ends."""
         self.pace: Pace | None = None
         """None: it never leases ahead, and its thread runs no handler but in a pool of one."""
         self.taker = 0
@@ -111,6 +114,13 @@ class Feeder:
             self.lost += 1
             _log.warning("%s", lost, extra=details(held))
             return
+        except Exception as error:
+            # Whatever cannot be said to an engine: a message that is not settled is renewed, and
+            # its lanes stay closed.
+            text = "message %d in queue %r cannot be settled as its handler ended; it has failed"
+            _log.exception(text, held.id, held.queue, extra=details(held))
+            outcome = Outcome("nack", error=text_of(error), expected="retried")
+            settlement = outcome.settlement(lease)
         with self._slots.lock:
             self._pending.append((held, outcome, settlement))
             if ring:
@@ -395,6 +405,8 @@ class Feeder:
                     "queue %r can be served no more: %s", self.name, error, exc_info=not known
                 )
             self._broken(error)
+        finally:
+            self.leave()
 
 
 LONGEST_WAIT = 10.0

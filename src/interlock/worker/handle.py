@@ -10,7 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.consumer import log_failure
-from interlock.errors import PayloadError, Reject, RetryAfter
+from interlock.errors import PayloadError
+from interlock.failure import judged
 from interlock.message import _current
 from interlock.retry import Retry
 from interlock.worker.work import Invocation, TaskLease, details
@@ -77,18 +78,18 @@ def acked(result: bytes | None) -> Outcome:
 
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
-    """A handler failed: logs it, and says what becomes of its message."""
-    if isinstance(error, PayloadError):
+    """A handler failed: logs it, and says what becomes of its message. Never raises."""
+    found = judged(error, retry.on)
+    if issubclass(type(error), PayloadError):
         # Another attempt would fail alike; the dead letter keeps the message for a better worker.
         text = "message %d in queue %r cannot be handled: %s"
-        _log.error(text, lease.id, lease.queue, error, extra=details(lease))
-        return Outcome("reject", error=told(error), expected="dead")
-    if isinstance(error, Reject):
-        return Outcome("reject", error=error.reason, expected="dead")
-    after = error.seconds if isinstance(error, RetryAfter) else None
-    if after is None and not log_failure(retry, lease, error, what):  # type: ignore[arg-type]
-        return Outcome("reject", error=told(error), expected="dead")
-    return failure(retry, lease, told(error), after)
+        _log.error(text, lease.id, lease.queue, found.text, extra=details(lease))
+        return Outcome("reject", error=found.text, expected="dead")
+    if not found.steered:
+        log_failure(retry, lease, found, error, what)  # type: ignore[arg-type]
+    if found.how == "nack":
+        return failure(retry, lease, found.text, found.delay)
+    return Outcome("reject", error=found.text, expected="dead")
 
 
 def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
@@ -97,9 +98,3 @@ def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = No
     again = retry.attempts is None or lease.attempt < retry.attempts
     expected = "retried" if again else "dead" if retry.then == "dead" else "held"
     return Outcome("nack", delay=delay, error=error, expected=expected)
-
-
-def told(error: BaseException) -> str:
-    """An exception as a dead letter tells it: its name and text."""
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

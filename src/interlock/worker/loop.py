@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from interlock.aio import stack_of
 from interlock.worker import threads
-from interlock.worker.handle import Outcome, ahandle, handle
+from interlock.worker.handle import Outcome, ahandle, handle, judge
 from interlock.worker.running import Done, Running, finish
 
 __all__ = ["LoopPool"]
+
+_log = logging.getLogger("interlock.worker")
 
 
 class LoopPool:
@@ -26,6 +29,7 @@ class LoopPool:
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._looks = threads.ThreadPool(0)
+        self._closed = False
         self.emptied: Callable[[], None] = lambda: None
 
     def start(self, done: Done) -> None:
@@ -51,6 +55,9 @@ class LoopPool:
     def work(self) -> None:
         """See ``Pool``: nothing, handlers run elsewhere."""
 
+    def leave(self) -> None:
+        """See ``Pool``."""
+
     def withdraw(self, running: Running) -> bool:
         """What the loop was told begins with its next turn: whoever blocks the loop holds it up."""
         with self._lock:
@@ -75,6 +82,7 @@ class LoopPool:
 
     def close(self) -> None:
         """See ``Pool``."""
+        self._closed = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
         if self._threads is not None:
@@ -85,7 +93,13 @@ class LoopPool:
             self._loop = runner.get_loop()
             asyncio.set_event_loop(self._loop)
             self._loop.call_soon(up.set)
-            self._loop.run_forever()
+            while not self._closed:
+                try:
+                    self._loop.run_forever()
+                except BaseException:
+                    # A task that a handler left on the loop raised SystemExit or its like: that
+                    # is no end of the other handlers.
+                    _log.exception("a task on the loop of the handlers ended it; it goes on")
 
     def _begin(self, batch: Sequence[Running]) -> None:
         assert self._loop is not None
@@ -99,10 +113,14 @@ class LoopPool:
             task.add_done_callback(self._tasks.discard)
 
     async def _handle(self, running: Running) -> None:
-        if running.invocation.is_async:
-            outcome = await ahandle(running.invocation, running.held)
-        else:
-            outcome = await self._on_thread(running)
+        try:
+            if running.invocation.is_async:
+                outcome = await ahandle(running.invocation, running.held)
+            else:
+                outcome = await self._on_thread(running)
+        except BaseException as error:
+            # No thread could be started, for instance.
+            outcome = judge(running.invocation.retry, running.held, error)
         finish(self._done, running, outcome)
 
     async def _on_thread(self, running: Running) -> Outcome:

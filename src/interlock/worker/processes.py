@@ -63,6 +63,9 @@ class ProcessPool:
     def work(self) -> None:
         """See ``Pool``: nothing, handlers run elsewhere."""
 
+    def leave(self) -> None:
+        """See ``Pool``."""
+
     def withdraw(self, running: Running) -> bool:
         """See ``Pool``."""
         with self.lock:

@@ -91,6 +91,9 @@ class Pool(Protocol):
         """Called by the thread that offered, when it would lease again: it handles what waits, in
         a pool that has no other thread for that."""
 
+    def leave(self) -> None:
+        """Called by a thread that has called ``work``, when it ends."""
+
     def withdraw(self, running: Running) -> bool:
         """Take back a message that no handler has begun; False: one has."""
 

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 
-from interlock.worker.handle import Outcome, ahandle, handle
+from interlock.worker.handle import Outcome, ahandle, handle, judge
 from interlock.worker.running import Done, Running, finish
 from interlock.worker.work import Invocation, TaskLease
 
@@ -104,6 +104,12 @@ class ThreadPool:
                 # Lent no more, or relieved: one of the pool may have found no room beside this.
                 self._wake()
 
+    def leave(self) -> None:
+        """See ``Pool``: the loop that the thread has kept is closed."""
+        found: Runners | None = getattr(self._runners, "own", None)
+        if found is not None:
+            found.close()
+
     def _next_here(self) -> Running | None:
         with self._lock:
             if not self._waiting or self._busy >= self._most:
@@ -117,7 +123,7 @@ class ThreadPool:
         """Of a thread that is not the pool's."""
         found: Runners | None = getattr(self._runners, "own", None)
         if found is None:
-            found = self._runners.own = Runners(contextlib.ExitStack())
+            found = self._runners.own = Runners()
         return found
 
     def _ended(self, running: Running, outcome: Outcome) -> None:
@@ -127,8 +133,7 @@ class ThreadPool:
         finish(self._done, running, outcome)
 
     def _run(self) -> None:
-        with contextlib.ExitStack() as ending:
-            runners = Runners(ending)
+        with contextlib.closing(Runners()) as runners:
             while (running := self._next()) is not None:
                 if not self._waiting:
                     self.emptied()
@@ -196,20 +201,65 @@ class SinglePool(ThreadPool):
 class Runners:
     """What runs a handler on this thread; a loop is made for the first coroutine function."""
 
-    def __init__(self, ending: contextlib.ExitStack) -> None:
-        self._ending = ending
+    def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self.task: asyncio.Task[None] | None = None
+        """That of the coroutine function that runs."""
 
     def handled(self, running: Running) -> Outcome:
-        """In a context of its own: what a hook sets is not for the next message."""
-        invocation = running.invocation
+        """In a context of its own: what a hook sets is not for the next message. Never raises."""
+        invocation, held = running.invocation, running.held
         context = contextvars.copy_context()
         if not invocation.is_async:
-            return context.run(handle, invocation, running.held)
-        if self._runner is None:
-            self._runner = self._ending.enter_context(asyncio.Runner())
-        return context.run(self._awaited, invocation, running.held)
+            return context.run(handle, invocation, held)
+        return context.run(self.awaited, invocation, held)
 
-    def _awaited(self, invocation: Invocation, held: TaskLease) -> Outcome:
-        assert self._runner is not None
-        return self._runner.run(ahandle(invocation, held))
+    def awaited(self, invocation: Invocation, held: TaskLease) -> Outcome:
+        """Runs a coroutine function on this thread's loop. Never raises."""
+        found: list[Outcome] = []
+
+        async def handled() -> None:
+            self.task = asyncio.current_task()
+            try:
+                found.append(await ahandle(invocation, held))
+            finally:
+                self.task = None
+
+        try:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+            self._runner.run(handled())
+        except BaseException as error:
+            # Not what the handler raised, but what it left on the loop: a task that raised
+            # SystemExit, a stop, a cancellation that came too late.
+            early = bool(found)
+            self.close()
+            # One that was cancelled by that has failed for what ended the loop.
+            if not early and not (found and found[0].how == "ack"):
+                return judge(invocation.retry, held, error)
+        return found[0]
+
+    def close(self) -> None:
+        """Closes the loop, if there is one; the next coroutine function has another. What still
+        runs on it is cancelled, and has ended when this returns."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        # As often as one of them ends the loop again; a runner itself leaves them be then.
+        for _ in range(MOST_ENDS):
+            with contextlib.suppress(BaseException):
+                _cancel_all(runner.get_loop())
+                break
+        with contextlib.suppress(BaseException):
+            runner.close()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks))
+
+
+MOST_ENDS = 100

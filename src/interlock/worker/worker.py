@@ -131,7 +131,7 @@ class Worker:
             length = self.settings.lease
             feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
             feeder.full = self._keeper.full
-            feeder.work = self._pool.work
+            feeder.work, feeder.leave = self._pool.work, self._pool.leave
             if self._lends:
                 feeder.pace = self._pace
             if self._audit is not None:
@@ -309,8 +309,12 @@ class Worker:
 
     def _done(self, running: Running, outcome: Outcome) -> None:
         """A handler has ended: called by the pool, on the thread of the handler."""
-        if self._audit is not None:
-            self._audit.ended(running.held)
+        try:
+            if self._audit is not None:
+                self._audit.ended(running.held)
+        except Exception:
+            # Its file's disk may be full; the message is settled all the same.
+            _log.exception("the auditor failed; it goes on")
         try:
             if self._take(running):
                 # Else with those that have not begun yet: `_emptied` sees to it. Who leases itself

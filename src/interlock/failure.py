@@ -1,0 +1,101 @@
+"""What a handler raised, judged: how its message is settled, and the text that is kept of it.
+
+Whatever a handler raises, its message is settled, for one that is not stays leased and keeps its
+lanes closed. An exception is code of somebody else: its text, its class and what it carries may
+raise in their turn, so nothing here lets that through.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from interlock.errors import Reject, RetryAfter
+from interlock.retry import seconds
+
+__all__ = ["Failure", "judged", "kept", "text_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How the message of a handler that raised is to be settled."""
+
+    how: Literal["nack", "reject", "give_up"]
+    """``give_up``: as if that had been the last attempt."""
+    text: str
+    """What is kept as the message's last error."""
+    delay: float | None = None
+    """Seconds; None: the backoff of the policy."""
+    steered: bool = False
+    """By ``RetryAfter`` or ``Reject``, as they are meant: nothing to be logged."""
+
+
+def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
+    """How the message is settled whose handler raised this. Never raises.
+
+    Args:
+        on: exceptions that are retried, of the retry policy.
+    """
+    text = text_of(error)
+    # By the class itself: an instance may say that it is of another, or raise when it is asked.
+    kind = type(error)
+    if issubclass(kind, RetryAfter):
+        delay = _delay(error)
+        return Failure("nack", text, delay, steered=delay is not None)
+    if issubclass(kind, Reject):
+        reason = _reason(error)
+        return Failure("reject", text if reason is None else reason, steered=reason is not None)
+    try:
+        retried = issubclass(kind, on) or not issubclass(kind, Exception)
+    except BaseException:
+        # A class among those of the policy that cannot be asked.
+        retried = True
+    return Failure("nack" if retried else "give_up", text)
+
+
+def text_of(error: BaseException) -> str:
+    """An exception as a dead letter tells it: its name and text, see ``kept``. Never raises; one
+    whose text cannot be made is still known by its name."""
+    try:
+        name = str.__str__(type(error).__name__)
+    except BaseException:
+        name = "an exception"
+    try:
+        text = kept(str(error))
+    except BaseException:
+        text = ""
+    return kept(f"{name}: {text}" if text else name)
+
+
+def kept(text: str) -> str:
+    """A text as it is kept with a message: at most 1,024 bytes of UTF-8, and what is no Unicode, a
+    lone surrogate, escaped."""
+    # Not by methods of its own: it may be of a class derived from str.
+    plain = str.__str__(text)[:LONGEST]
+    return plain.encode(errors="backslashreplace")[:LONGEST].decode(errors="ignore")
+
+
+def _delay(error: BaseException) -> float | None:
+    """Seconds that a RetryAfter names; None: none that can be waited for."""
+    try:
+        return seconds(error.seconds, "RetryAfter")  # type: ignore[attr-defined]
+    except OverflowError:
+        # An integer that no float holds.
+        return math.inf
+    except BaseException:
+        # Of a class of its own, that made it without ours, or changed it since.
+        return None
+
+
+def _reason(error: BaseException) -> str | None:
+    """The reason that a Reject names; None: none that is a text."""
+    try:
+        reason = error.reason  # type: ignore[attr-defined]
+        return kept(reason) if issubclass(type(reason), str) else None
+    except BaseException:
+        return None
+
+
+LONGEST = 1024
+"""Bytes, as the wire of an engine takes them."""
