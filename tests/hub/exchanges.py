@@ -12,7 +12,10 @@ NAMES = (
 SERVER = (
     *("config|get", "config|set", "config|help", "acl|whoami", "acl|help", "slowlog|get"),
     *("slowlog|len", "slowlog|reset", "slowlog|help", "client|unblock", "client|help"),
-    *("command|help", "command|list", "pubsub|help"),
+    *("command|help", "command|list", "pubsub|help", "config|resetstat", "time", "role", "dbsize"),
+    *("client|pause", "client|unpause", "acl|cat", "acl|dryrun", "acl|genpass", "acl|getuser"),
+    *("acl|list", "acl|log", "acl|users", "latency|doctor", "latency|history", "latency|latest"),
+    *("latency|reset", "latency|help"),
 )
 # SETINFO and NO-TOUCH are younger than the Redis compared with.
 CLIENT = ("ID", "INFO", "LIST", "SETNAME", "GETNAME", "NO-EVICT", "REPLY", "KILL")
@@ -103,6 +106,41 @@ CONNECTION = (
         say("COMMAND", "LIST", "FILTERBY", "MODULE", "x")),
     one("command wrong", say("COMMAND", "NONSENSE"), say("COMMAND", "COUNT", "x"),
         say("COMMAND", "INFO", "nonsense"), say("COMMAND", "DOCS", "nonsense")),
+)  # fmt: skip
+
+ASKED = (
+    one("status", say("ROLE"), say("ROLE", "x"), say("DBSIZE"), say("DBSIZE", "x"),
+        say("TIME", "x")),
+    one("latency", say("LATENCY"), say("LATENCY", "LATEST"), say("LATENCY", "HISTORY", "x"),
+        say("LATENCY", "HISTORY"), say("LATENCY", "RESET"), say("LATENCY", "RESET", "a", "b"),
+        say("LATENCY", "NONSENSE")),
+    one("cluster", say("CLUSTER"), say("CLUSTER", "INFO"), say("CLUSTER", "SLOTS")),
+    one("client pause", say("CLIENT", "PAUSE"), say("CLIENT", "PAUSE", "x"),
+        say("CLIENT", "PAUSE", "-1"), say("CLIENT", "PAUSE", "1", "NONSENSE"),
+        say("CLIENT", "PAUSE", "1", "ALL", "x"), say("CLIENT", "PAUSE", "1"), say("PING"),
+        say("CLIENT", "PAUSE", "1", "write"), say("PUBLISH", "paused", "x"),
+        say("CLIENT", "UNPAUSE"), say("CLIENT", "UNPAUSE", "x")),
+    one("acl asked", say("ACL", "USERS"), say("ACL", "LIST", "x"), say("ACL", "GETUSER", "nobody"),
+        say("ACL", "GETUSER"), say("ACL", "CAT", "nonsense"), say("ACL", "CAT", "x", "y"),
+        say("ACL", "GENPASS", "0"), say("ACL", "GENPASS", "4097"), say("ACL", "GENPASS", "x"),
+        say("ACL", "GENPASS", "1", "2"), say("ACL", "LOG", "RESET"), say("ACL", "LOG"),
+        say("ACL", "LOG", "x"), say("ACL", "LOG", "1", "2")),
+    one("acl dryrun", say("ACL", "DRYRUN", "nobody", "ping"),
+        say("ACL", "DRYRUN", "default", "nonsense"), say("ACL", "DRYRUN", "default", "publish"),
+        say("ACL", "DRYRUN", "default", "publish", "a", "b"), say("ACL", "DRYRUN", "default")),
+    one("acl getuser in resp3", HELLO_3, say("ACL", "GETUSER", "nobody"), say("ACL", "LOG"),
+        masks=HELLO),
+    one("config set of one name twice", say("CONFIG", "SET", "timeout", "0", "timeout", "0"),
+        say("CONFIG", "SET", "timeout", "0", "TIMEOUT", "1")),
+    one("buffer limits", say("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1 2"),
+        say("CONFIG", "SET", "client-output-buffer-limit", ""),
+        say("CONFIG", "SET", "client-output-buffer-limit", "pubsub x 2 3"),
+        say("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1 2 -3"),
+        say("CONFIG", "SET", "client-output-buffer-limit", "nonsense 1 2 3"),
+        say("CONFIG", "SET", "client-output-buffer-limit",
+            "normal 0 0 0 slave 0 0 0 pubsub 32mb 8Mb 60"),
+        say("CONFIG", "GET", "client-output-buffer-limit")),
+    one("config resetstat", say("CONFIG", "RESETSTAT"), say("CONFIG", "RESETSTAT", "x")),
 )  # fmt: skip
 
 DESCRIBED = (
@@ -205,4 +243,4 @@ BAD = (
     one("half a command, then the rest", raw(b"*1\r\n$4\r\nPI", mute=True), raw(b"NG\r\n")),
 )  # fmt: skip
 
-EXCHANGES = (*CONNECTION, *DESCRIBED, *TOPICS, *BAD)
+EXCHANGES = (*CONNECTION, *ASKED, *DESCRIBED, *TOPICS, *BAD)

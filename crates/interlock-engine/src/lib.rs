@@ -266,15 +266,32 @@ impl Engine {
         }
     }
 
-    /// Nobody waits for this answer any more.
-    pub fn forget(&self, ticket: Ticket) {
-        let Some(cell) = self.shared.tickets.lock().remove(&ticket) else { return };
+    /// Nobody waits for this answer any more. Whether somebody did.
+    pub fn forget(&self, ticket: Ticket) -> bool {
+        let Some(cell) = self.shared.tickets.lock().remove(&ticket) else { return false };
         let mut queue = cell.lock_arc();
-        if let Some(order) = queue.waiting.of_ticket(ticket) {
+        let order = queue.waiting.of_ticket(ticket);
+        if let Some(order) = order {
             queue.waiting.remove(order);
             queue.restless = queue.waiting.wait_for_room();
         }
         self.after(&mut queue);
+        order.is_some()
+    }
+
+    /// Answers this call as if its wait were over. False: it does not wait.
+    pub fn give_up(&self, ticket: Ticket, now: Time, served: &mut Vec<Served>) -> bool {
+        let Some(cell) = self.shared.tickets.lock().get(&ticket).cloned() else { return false };
+        let queue = cell.lock_arc();
+        let waits = queue.waiting.of_ticket(ticket).is_some();
+        let mut held = Held { engine: self, cell, queue };
+        held.within(now, None, served, |queue, cx| {
+            queue.tick(cx);
+            if let Some(order) = queue.waiting.of_ticket(ticket) {
+                queue.end_wait(order, cx);
+            }
+        });
+        waits
     }
 
     /// Makes a call that a [`Journal`] recorded, as it was made then.

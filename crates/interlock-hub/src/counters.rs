@@ -12,6 +12,11 @@ macro_rules! counters {
             pub fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }
+
+            /// As at the start.
+            pub fn reset(&self) {
+                $(self.$name.store(0, Relaxed);)*
+            }
         }
     };
 }

@@ -11,8 +11,15 @@ pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
     let all = [&b"all"[..], b"everything", b"default"];
     let is = |name: &[u8], wanted: &&[u8]| wanted.eq_ignore_ascii_case(name);
     let every = sections.is_empty() || sections.iter().any(|s| all.iter().any(|name| is(name, s)));
+    // As in Redis, a line for each command is only for who asks for it.
+    let detailed = sections.iter().any(|s| all[..2].iter().any(|name| is(name, s)));
     let mut text = String::new();
-    for (title, figures) in figures(shared, now) {
+    let known = figures(shared, now).into_iter();
+    let known = known.map(|(title, figures)| {
+        (title, figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    });
+    for (title, figures) in known.chain(details(shared)) {
+        let every = if title == COMMANDS { detailed } else { every };
         if every || sections.iter().any(|wanted| is(title.as_bytes(), wanted)) {
             if !text.is_empty() {
                 text.push_str("\r\n");
@@ -25,6 +32,18 @@ pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
     }
     text
 }
+
+/// Figures whose names are not known before.
+fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 2] {
+    let commands = shared.statistics.commands().into_iter();
+    let commands = commands.map(|(name, tally)| (format!("cmdstat_{name}"), tally.line()));
+    let errors = shared.statistics.errors().into_iter();
+    let errors =
+        errors.map(|(kind, count)| (format!("errorstat_{kind}"), format!("count={count}")));
+    [(COMMANDS, commands.collect()), ("Errorstats", errors.collect())]
+}
+
+const COMMANDS: &str = "Commandstats";
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
@@ -43,6 +62,11 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let uptime = now.saturating_sub(shared.started) / 1_000_000;
     let mut stats: Vec<(&str, String)> = Vec::new();
     stats.extend(shared.counters.all().into_iter().map(|(name, value)| (name, value.to_string())));
+    let rates = shared.statistics.rates(now, &shared.counters);
+    stats.push(("instantaneous_ops_per_sec", format!("{:.0}", rates.commands)));
+    stats.push(("instantaneous_input_kbps", format!("{:.2}", rates.input / 1024.0)));
+    stats.push(("instantaneous_output_kbps", format!("{:.2}", rates.output / 1024.0)));
+    stats.push(("pubsubshard_channels", shared.directory.shard_count().to_string()));
     stats.push(("pubsub_channels", shared.directory.topic_count().to_string()));
     stats.push(("pubsub_patterns", shared.directory.pattern_count().to_string()));
     vec![
@@ -88,6 +112,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
         ("Stats", stats),
         ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
         ("CPU", cpu()),
+        ("Cluster", vec![("cluster_enabled", "0".to_owned())]),
     ]
 }
 

@@ -8,6 +8,9 @@
 //! | [`users`] | who may do what |
 //! | [`events`] | what the server says to, and asks of, its controller |
 //! | [`counters`] | what is counted since the start |
+//! | [`statistics`] | what was called, what failed, and how much comes in just now |
+//! | [`denials`] | who was refused what: ACL LOG |
+//! | `pause` | CLIENT PAUSE: requests that wait |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | `keeping` | the thread that keeps the journal |
 //! | [`queues`] | the keyed queues, and whom an answer that was waited for goes to |
@@ -34,6 +37,7 @@ mod accepting;
 pub mod beat;
 pub mod command;
 pub mod counters;
+pub mod denials;
 pub mod events;
 pub mod glob;
 pub mod info;
@@ -41,6 +45,7 @@ mod inherited;
 mod keeping;
 mod listening;
 pub mod memory;
+mod pause;
 pub mod queues;
 pub mod reactor;
 pub mod registry;
@@ -50,6 +55,7 @@ pub mod session;
 pub mod settings;
 pub mod shared;
 pub mod state;
+pub mod statistics;
 pub mod tls;
 pub mod topics;
 pub mod tracing;

@@ -12,6 +12,7 @@ use interlock_journal::Refused;
 
 use crate::events::Answer;
 use crate::reactor::mailbox::Mail;
+use crate::registry::Card;
 use crate::resp::parse::Arguments;
 use crate::shared::{Core, Shared};
 
@@ -95,6 +96,24 @@ pub fn call(
     }
     let ticket = Some(ticket(local.worker, token));
     queues.engine.call(function, key, &args, queues.clock.now(), ticket, out, &mut local.served)
+}
+
+/// Ends the wait of a connection's call: as if its time were over, or by this error. False: it does not wait.
+pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
+    let queues = &core.shared.queues;
+    let ticket = ticket(card.worker, card.token);
+    let now = queues.clock.now();
+    match error {
+        None => queues.engine.give_up(ticket, now, &mut core.local.served),
+        Some(text) => {
+            let waited = queues.engine.forget(ticket);
+            if waited {
+                let reply = format!("-{text}\r\n").into_bytes();
+                core.local.served.push(Served { ticket, reply });
+            }
+            waited
+        }
+    }
 }
 
 /// A ticket names the worker in bits that no slot reaches.

@@ -12,6 +12,7 @@ use crate::resp::parse::{Limits, Parsed, Parser, Refusal};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
+use crate::statistics::SAMPLED;
 use crate::topics::Kind;
 use crate::tracing;
 use crate::users::Users;
@@ -63,6 +64,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Step {
         let Session { requests, state } = self;
+        core.local.looked = None;
         if let Some(receivers) = state.deferred.take() {
             if !state.is_silent() {
                 Writer { out, resp3: state.resp3 }.integer(receivers);
@@ -135,6 +137,10 @@ impl Session {
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(waiting) = state.waiting.take() else { return };
+        if matches!(*waiting, Waiting::Pause) {
+            // The request itself comes now.
+            return;
+        }
         let before = out.len();
         let resp3 = state.resp3;
         waiting.answered(answer, state, core, Writer { out, resp3 });
@@ -190,6 +196,9 @@ impl Session {
         if self.waits_for_queue() {
             core.shared.queues.engine.forget(ticket(core.local.worker, self.state.card.token));
         }
+        if matches!(self.state.waiting.as_deref(), Some(Waiting::Pause)) {
+            core.shared.pause.forget(core.local.worker, self.state.card.token);
+        }
         core.shared.registry.remove(self.state.card.id);
     }
 }
@@ -242,6 +251,13 @@ impl Requests {
             core.shared.events.log(Level::Warning, text);
             return Ok((used, Some(Step::Cut)));
         }
+        if command.is_ok_and(|command| core.shared.pause.holds(command))
+            && core.shared.pause.wait(core.local.worker, state.card.token)
+        {
+            self.ready = Some(used);
+            state.waiting = Some(Box::new(Waiting::Pause));
+            return Ok((0, Some(Step::Wait)));
+        }
         // Who subscribes now must not receive what was published before.
         let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
         if reaches_subscribers && !core.local.chunk.is_empty() {
@@ -291,7 +307,10 @@ impl State {
             Ok(command) => command.refusal(arguments, self, core),
         };
         if let Some(text) = refusal {
-            add(&core.shared.counters.total_error_replies, 1);
+            core.count_error(&text);
+            if let Ok(command) = command {
+                core.local.tallies.of(command).rejected += 1;
+            }
             reply.error(&text);
             return false;
         }
@@ -302,17 +321,33 @@ impl State {
             core.local.chunk.add_trace(&line, core.shared.monitored());
         }
         let slow = core.local.live.slow_log;
-        let Some(threshold) = slow
+        let threshold = slow
             .threshold
-            .filter(|_| command.timed || core.shared.directory.pattern_count() > PATTERNS_UNTIMED)
-        else {
-            (command.handler)(&mut Call { state: self, core, arguments, reply, command });
-            return command.pushes;
+            .filter(|_| command.timed || core.shared.directory.pattern_count() > PATTERNS_UNTIMED);
+        let stands_for = match core.local.tallies.samples() {
+            _ if threshold.is_some() => 1,
+            true => SAMPLED,
+            false => 0,
         };
-        let before = (core.clock)();
+        let errors = core.local.errors;
+        let before = match core.local.looked.take() {
+            Some(looked) if stands_for > 0 => looked,
+            _ if stands_for > 0 => (core.clock)(),
+            _ => 0,
+        };
         (command.handler)(&mut Call { state: self, core, arguments, reply, command });
-        let took = (core.clock)().saturating_sub(before);
-        if took >= threshold && slow.length > 0 {
+        let mut took = 0;
+        if stands_for > 0 {
+            let after = (core.clock)();
+            took = after.saturating_sub(before);
+            core.local.looked = Some(after);
+        }
+        let failed = core.local.errors - errors;
+        let tally = core.local.tallies.of(command);
+        tally.calls += 1;
+        tally.took += took * stands_for;
+        tally.failed += failed.min(1);
+        if threshold.is_some_and(|threshold| took >= threshold) && slow.length > 0 {
             core.shared.slow_log.add(&self.card, command, arguments, took, slow.length);
         }
         command.pushes

@@ -11,14 +11,17 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::beat::Beats;
 use crate::counters::{add, Counters};
+use crate::denials::Denials;
 use crate::events::{Answer, Asker, Events};
 use crate::info;
+use crate::pause::Pause;
 use crate::queues::Queues;
 use crate::reactor::chunk::{Builder, Chunk};
 use crate::reactor::mailbox::{Mail, Mailbox, Peer};
 use crate::registry::{Registry, Time};
 use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
+use crate::statistics::{Statistics, Tallies};
 use crate::topics::{Directory, Subscribers};
 use crate::tracing::SlowEntries;
 
@@ -37,6 +40,9 @@ pub struct Shared {
     /// Tells this run of the hub from others: 40 digits.
     pub run_id: String,
     pub slow_log: SlowEntries,
+    pub denials: Denials,
+    pub statistics: Statistics,
+    pub pause: Pause,
     /// Workers with a connection that monitors.
     monitored: AtomicU64,
     /// A bit for each worker that has ended by a fault of its own.
@@ -76,6 +82,11 @@ pub struct Local {
     /// Counted here, and told once a turn: workers that count every request in one place spend more
     /// on that than on the request.
     pub commands: u64,
+    pub tallies: Tallies,
+    /// When the command before this one ended, if nothing came between: each look at the clock costs.
+    pub looked: Option<Time>,
+    /// Replies that were errors.
+    pub errors: u64,
     pub published: u64,
     pub delivered: u64,
     pub dropped: u64,
@@ -119,6 +130,9 @@ impl Shared {
             started: now,
             run_id: run_id(),
             slow_log: SlowEntries::default(),
+            denials: Denials::default(),
+            statistics: Statistics::default(),
+            pause: Pause::default(),
             monitored: AtomicU64::new(0),
             broken: AtomicU64::new(0),
             connected: AtomicUsize::new(0),
@@ -260,10 +274,26 @@ impl Shared {
         }
     }
 
+    /// Requests that CLIENT PAUSE held up are done.
+    pub fn go_on(&self, paused: Vec<(usize, u64)>) {
+        for (worker, token) in paused {
+            self.send(worker, Mail::Answer(token, Answer::Yes));
+        }
+    }
+
     pub fn send(&self, worker: usize, mail: Mail) {
         if self.mailboxes[worker].put(mail) {
             self.mailboxes[worker].wake();
         }
+    }
+}
+
+impl Core<'_> {
+    /// A reply was an error; `text` begins with its kind.
+    pub fn count_error(&mut self, text: &[u8]) {
+        self.local.errors += 1;
+        add(&self.shared.counters.total_error_replies, 1);
+        self.shared.statistics.error(text);
     }
 }
 
@@ -272,6 +302,7 @@ impl Local {
         let (subscribers, monitors, chunk) = Default::default();
         let (served, callers, ranges) = Default::default();
         let (commands, published, delivered, dropped) = Default::default();
+        let (tallies, looked, errors) = Default::default();
         let (received_bytes, sent_bytes) = Default::default();
         Local {
             worker,
@@ -283,6 +314,9 @@ impl Local {
             callers,
             ranges,
             commands,
+            tallies,
+            looked,
+            errors,
             published,
             delivered,
             dropped,
@@ -292,7 +326,8 @@ impl Local {
     }
 
     /// Tells its counts.
-    pub fn count(&mut self, counters: &Counters) {
+    pub fn count(&mut self, shared: &Shared, now: Time) {
+        let counters = &shared.counters;
         for (count, counter) in [
             (&mut self.commands, &counters.total_commands_processed),
             (&mut self.published, &counters.messages_published),
@@ -305,6 +340,8 @@ impl Local {
                 add(counter, std::mem::take(count));
             }
         }
+        shared.statistics.tell(&mut self.tallies);
+        shared.statistics.sample(now, counters);
     }
 }
 

@@ -115,6 +115,10 @@ impl Directory {
         self.pattern_count.load(Ordering::Relaxed)
     }
 
+    pub fn shard_count(&self) -> usize {
+        self.shards.iter().map(|stripe| stripe.read().len()).sum()
+    }
+
     pub fn topic_count(&self) -> usize {
         self.topics.iter().map(|stripe| stripe.read().len()).sum()
     }

@@ -15,6 +15,7 @@ use ring::hmac;
 
 use crate::command::declared::{Access, Command};
 use crate::command::named;
+use crate::denials::Reason;
 use crate::glob;
 use crate::resp::parse::Arguments;
 
@@ -27,6 +28,21 @@ pub struct User {
     pub publish: Patterns,
     pub subscribe: Patterns,
     pub queues: Patterns,
+    /// As the configuration has it, for those who ask: `commands` and `passwords` alone.
+    pub declared: Rules,
+}
+
+/// What a user may do, in words.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// `+@class`, `-name`; the last that fits decides.
+    pub commands: Vec<String>,
+    /// How many there are; their hashes are nobody's business.
+    pub passwords: usize,
+    /// `&pattern`; `%P&pattern` to publish only, `%S&pattern` to subscribe only.
+    pub channels: Vec<Vec<u8>>,
+    /// `~il:{pattern}` of queues.
+    pub keys: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +80,8 @@ pub const DEFAULT: &str = "default";
 impl Default for Users {
     /// Everybody may do everything.
     fn default() -> Self {
-        Users::new([User { name: DEFAULT.into(), open: true, ..User::default() }])
+        let declared = Rules { commands: vec!["+@all".into()], ..Rules::default() };
+        Users::new([User { name: DEFAULT.into(), open: true, declared, ..User::default() }])
     }
 }
 
@@ -76,6 +93,13 @@ impl Users {
         let key = key.expect("the system has random numbers");
         let remembered = Arc::new(Remembered { key, passwords: Mutex::default() });
         Users { by_name: Arc::new(by_name.collect()), remembered }
+    }
+
+    /// In the order of their names.
+    pub fn all(&self) -> Vec<&Arc<User>> {
+        let mut all: Vec<_> = self.by_name.values().collect();
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     pub fn named(&self, name: &[u8]) -> Option<&Arc<User>> {
@@ -121,28 +145,51 @@ impl User {
         named(name.as_bytes()).is_some_and(|command| self.commands.hold(command))
     }
 
-    /// Why this call is not allowed.
-    pub fn refusal(&self, command: &Command, arguments: Arguments<'_>) -> Option<Vec<u8>> {
+    /// Why this call is not allowed, and what the right would be to.
+    pub fn refusal<'a>(
+        &self,
+        command: &'a Command,
+        arguments: Arguments<'a>,
+    ) -> Option<(Reason, &'a [u8])> {
         if !self.commands.hold(command) {
-            let text = "NOPERM this user has no permissions to run the";
-            return Some(format!("{text} '{}' command", command.name).into_bytes());
+            return Some((Reason::Command, command.name.as_bytes()));
         }
-        let allowed = match command.access {
-            Access::None => true,
-            Access::Publish => self.publish.hold(arguments.get(1).unwrap_or_default()),
-            Access::Topics => arguments.from(1).all(|topic| self.subscribe.hold(topic)),
-            Access::Patterns => {
-                arguments.from(1).all(|pattern| self.subscribe.hold_all_of(pattern))
+        let first_not = |from, holds: &dyn Fn(&[u8]) -> bool| {
+            arguments.from(from).find(|topic| !holds(topic)).map(|topic| (Reason::Channel, topic))
+        };
+        match command.access {
+            Access::None => None,
+            Access::Publish => {
+                let topic = arguments.get(1).unwrap_or_default();
+                (!self.publish.hold(topic)).then_some((Reason::Channel, topic))
             }
+            Access::Topics => first_not(1, &|topic| self.subscribe.hold(topic)),
+            Access::Patterns => first_not(1, &|pattern| self.subscribe.hold_all_of(pattern)),
             // A key that names no queue is the function's to refuse.
             Access::Queue => {
-                let name = arguments.get(3).and_then(queue_name);
-                name.is_none_or(|name| self.queues.hold(name))
+                let key = arguments.get(3).unwrap_or_default();
+                let name = queue_name(key);
+                name.is_some_and(|name| !self.queues.hold(name)).then_some((Reason::Key, key))
             }
-        };
-        let what = if command.access == Access::Queue { "keys" } else { "channels" };
-        let text = "NOPERM this user has no permissions to access one of the";
-        (!allowed).then(|| format!("{text} {what} used as arguments").into_bytes())
+        }
+    }
+
+    /// Its rights as rules of ACL SETUSER, and the marks of its passwords.
+    pub fn rules(&self) -> Rules {
+        let Rules { mut commands, passwords, .. } = self.declared.clone();
+        if commands.first().is_none_or(|rule| rule != "+@all") {
+            commands.insert(0, "-@all".into());
+        }
+        let (publish, subscribe) = (self.publish.texts(), self.subscribe.texts());
+        let signed = |sign: &str, pattern: &[u8]| [sign.as_bytes(), pattern].concat();
+        let published = publish
+            .iter()
+            .map(|pattern| signed(if subscribe.contains(pattern) { "&" } else { "%P&" }, pattern));
+        let rest = subscribe.iter().filter(|pattern| !publish.contains(pattern));
+        let channels = published.chain(rest.map(|pattern| signed("%S&", pattern))).collect();
+        let queues = self.queues.texts().into_iter();
+        let keys = queues.map(|pattern| [&b"~il:{"[..], pattern, b"}"].concat()).collect();
+        Rules { commands, passwords, channels, keys }
     }
 }
 
@@ -175,6 +222,13 @@ impl Patterns {
             return Patterns::All;
         }
         Patterns::These(patterns.into())
+    }
+
+    fn texts(&self) -> Vec<&[u8]> {
+        match self {
+            Patterns::All => vec![b"*"],
+            Patterns::These(patterns) => patterns.iter().map(AsRef::as_ref).collect(),
+        }
     }
 
     pub fn hold(&self, topic: &[u8]) -> bool {

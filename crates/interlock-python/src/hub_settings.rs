@@ -4,7 +4,7 @@ use interlock_core::clock::Clock;
 use interlock_engine::Durability;
 use interlock_hub::settings::{Live, OutputLimit, Settings, SlowLog};
 use interlock_hub::tls;
-use interlock_hub::users::{Commands, Patterns, User, Users};
+use interlock_hub::users::{Commands, Patterns, Rules, User, Users};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -94,20 +94,31 @@ fn limit(value: &Bound<'_, PyAny>) -> PyResult<OutputLimit> {
     Ok(OutputLimit { soft: soft as usize, soft_seconds, hard: hard as usize })
 }
 
-type Given = (String, bool, Option<Vec<String>>, Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<Vec<u8>>);
+type Given = (
+    String,
+    bool,
+    Option<Vec<String>>,
+    Vec<Vec<u8>>,
+    Vec<Vec<u8>>,
+    Vec<Vec<u8>>,
+    Vec<String>,
+    usize,
+);
 
 /// Of each: name, whether it needs no password, commands or `None` for all, and patterns of what it may
-/// publish to, subscribe to, and of queues.
+/// publish to, subscribe to, and of queues; then the rules for its commands and how many passwords it has.
 fn users(value: &Bound<'_, PyAny>) -> PyResult<Users> {
     let given: Vec<Given> = value.extract()?;
-    let user = |(name, open, commands, publish, subscribe, queues): Given| {
+    let user = |given: Given| {
+        let (name, open, commands, publish, subscribe, queues, rules, passwords) = given;
         let commands = match commands {
             None => Commands::All,
             Some(names) => Commands::these(names.iter().map(String::as_str))
                 .map_err(|name| PyValueError::new_err(format!("there is no command {name:?}")))?,
         };
         let [publish, subscribe, queues] = [publish, subscribe, queues].map(Patterns::these);
-        Ok(User { name, open, commands, publish, subscribe, queues })
+        let declared = Rules { commands: rules, passwords, ..Rules::default() };
+        Ok(User { name, open, commands, publish, subscribe, queues, declared })
     };
     let users: PyResult<Vec<User>> = given.into_iter().map(user).collect();
     Ok(Users::new(users?))

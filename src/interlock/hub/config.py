@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from interlock.hub import buffer_limits
 from interlock.hub.fault import Wrong
 from interlock.hub.settings import BY_KEY, SETTINGS, Setting
 from interlock.hub.users import EVERYBODY, User, ask_password
@@ -101,6 +102,8 @@ class Configuration:
             yield setting.key, text
             if setting.redis not in {"", setting.key}:
                 yield setting.redis, text
+        limits = {setting.key: self[setting.key] for setting in SETTINGS}
+        yield buffer_limits.NAME, buffer_limits.shown(limits)
 
     def renewed(self, raw: Mapping[str, Raw] | None = None) -> tuple[Configuration, list[str]]:
         """The configuration as its sources give it now, or with `raw` values instead of those it

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.hub import passwords
+from interlock.hub import buffer_limits, passwords
 from interlock.hub.config import ConfigError, Raw
 from interlock.hub.logins import Asker, Login, Logins, origin_of
 from interlock.hub.settings import BY_KEY, BY_REDIS_NAME
@@ -168,17 +168,29 @@ class Controller:
 
     def _set(self, pairs: Sequence[tuple[bytes, bytes]]) -> str | None:
         raw: dict[str, Raw] = {}
+        names: set[str] = set()
         for given, value in pairs:
-            name = given.decode(errors="replace").lower()
+            name, text = given.decode(errors="replace"), value.decode(errors="replace")
+            failed = f"ERR CONFIG SET failed (possibly related to argument '{name}') - "
+            name = name.lower()
+            if name in names:
+                return f"{failed}duplicate parameter"
+            names.add(name)
+            if name == buffer_limits.NAME:
+                try:
+                    limits = buffer_limits.parse(text)
+                except ValueError as error:
+                    return f"{failed}{error}"
+                raw |= {key: Raw(number, "CONFIG SET") for key, number in limits.items()}
+                continue
             setting = BY_KEY.get(name) or BY_REDIS_NAME.get(name)
             if setting is None:
                 return f"ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-            failed = f"ERR CONFIG SET failed (possibly related to argument '{name}') - "
             if not setting.live:
                 return f"{failed}can't set immutable config"
             if setting.protected:
                 return f"{failed}can't set protected config"
-            raw[setting.key] = Raw(setting.parse(value.decode(errors="replace")), "CONFIG SET")
+            raw[setting.key] = Raw(setting.parse(text), "CONFIG SET")
         try:
             self._hub.set(raw)
         except ConfigError as error:

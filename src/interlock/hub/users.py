@@ -56,13 +56,15 @@ class User:
 
     def for_server(
         self,
-    ) -> tuple[str, bool, list[str] | None, list[bytes], list[bytes], list[bytes]]:
-        """What the native server is given."""
+    ) -> tuple[str, bool, list[str] | None, list[bytes], list[bytes], list[bytes], list[str], int]:
+        """Return the fields that the native server takes."""
         publish, subscribe, queues = (
             [pattern.encode() for pattern in patterns]
             for patterns in (self.publish, self.subscribe, self.queues)
         )
-        return self.name, self.is_open, self.allowed(), publish, subscribe, queues
+        rules = [rule if rule.startswith("-") else f"+{rule}" for rule in self.commands]
+        known = len(self.passwords)
+        return self.name, self.is_open, self.allowed(), publish, subscribe, queues, rules, known
 
     def table(self) -> dict[str, object]:
         """As a `[[user]]` table that would give it."""

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME};
 use super::{name_of, Call};
 use crate::counters::add;
+use crate::queues;
 use crate::reactor::mailbox::Mail;
 use crate::registry::Card;
 use crate::resp::parse::integer;
@@ -252,11 +253,11 @@ pub fn reply(call: &mut Call<'_, '_>) {
     }
 }
 
-/// No command waits yet for anything that others could end.
+/// Ends the wait of a call of keyed queues: as if its time were over, or by an error.
 pub fn unblock(call: &mut Call<'_, '_>) {
-    if integer(&call.arguments[2]).is_none() {
+    let Some(id) = integer(&call.arguments[2]) else {
         return call.error("ERR value is not an integer or out of range");
-    }
+    };
     let reason = call.arguments.len() == 4;
     if call.arguments.len() > 4 {
         return call.syntax_error();
@@ -264,7 +265,36 @@ pub fn unblock(call: &mut Call<'_, '_>) {
     if reason && !call.is(3, "timeout") && !call.is(3, "error") {
         return call.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
     }
-    call.reply.integer(0);
+    let error = (reason && call.is(3, "error")).then_some(UNBLOCKED);
+    let all = call.core.shared.registry.all();
+    let found = all.iter().find(|card| card.id as i64 == id);
+    let unblocked = found.is_some_and(|card| queues::unblock(call.core, card, error));
+    call.reply.integer(i64::from(unblocked));
+}
+
+/// For so many ms all requests wait, or those that write: PUBLISH, and functions that change a queue.
+pub fn pause(call: &mut Call<'_, '_>) {
+    let writes_only = match call.arguments.len() {
+        3 => false,
+        4 if call.is(3, "write") => true,
+        4 if call.is(3, "all") => false,
+        4 => return call.error("ERR CLIENT PAUSE mode must be WRITE or ALL"),
+        _ => return call.wrong_count("CLIENT"),
+    };
+    let Some(timeout) = integer(&call.arguments[2]) else {
+        return call.error("ERR timeout is not an integer or out of range");
+    };
+    let Ok(timeout) = u64::try_from(timeout) else {
+        return call.error("ERR timeout is negative");
+    };
+    let until = call.core.now.saturating_add(timeout.saturating_mul(1000));
+    call.core.shared.pause.begin(until, writes_only);
+    call.reply.ok();
+}
+
+pub fn unpause(call: &mut Call<'_, '_>) {
+    call.core.shared.go_on(call.core.shared.pause.end());
+    call.reply.ok();
 }
 
 /// What happens when it reads too slowly.
@@ -276,3 +306,5 @@ pub fn slow(call: &mut Call<'_, '_>) {
         call.syntax_error();
     }
 }
+
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";

@@ -3,7 +3,6 @@
 use std::process;
 
 use super::{Call, Waiting};
-use crate::counters::add;
 use crate::events::{Answer, Question};
 use crate::glob;
 use crate::resp::write::Writer;
@@ -38,6 +37,14 @@ pub fn set(call: &mut Call<'_, '_>) {
     let words: Vec<&[u8]> = call.arguments.from(2).collect();
     let pairs = words.chunks_exact(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec())).collect();
     order(call, Question::Set(pairs));
+}
+
+/// Counters, also those of /metrics, begin at 0 again.
+pub fn reset_statistics(call: &mut Call<'_, '_>) {
+    call.core.local.count(call.core.shared, call.core.now);
+    call.core.shared.counters.reset();
+    call.core.shared.statistics.reset();
+    call.reply.ok();
 }
 
 pub fn reload(call: &mut Call<'_, '_>) {
@@ -86,7 +93,7 @@ pub fn answered(
         Answer::Yes if closes => state.closing = true,
         Answer::Yes => reply.ok(),
         Answer::No(text) => {
-            add(&core.shared.counters.total_error_replies, 1);
+            core.count_error(text.as_bytes());
             reply.error(text.as_bytes());
         }
         Answer::Reply(_) => {}

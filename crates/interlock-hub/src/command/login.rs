@@ -1,10 +1,11 @@
-//! Who is calling: AUTH, HELLO, ACL WHOAMI.
+//! Who is calling: AUTH, HELLO.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME, REDIS_VERSION};
 use super::{ask, Call, Waiting};
 use crate::counters::add;
+use crate::denials::Reason;
 use crate::events::{Answer, Level, Question};
 use crate::resp::parse::integer;
 use crate::resp::write::Writer;
@@ -152,6 +153,7 @@ fn log_in(state: &mut State, core: &Core<'_>, login: Login) -> Outcome {
 
 fn failed(state: &State, core: &Core<'_>, user: &[u8]) {
     add(&core.shared.counters.login_failures, 1);
+    core.shared.denials.add(Reason::Password, b"AUTH", user, &state.card, core.now);
     let user = user[..user.len().min(64)].escape_ascii();
     let text = format!("login failed: user \"{user}\" from {}", state.card.address);
     core.shared.events.log(Level::Warning, text);
@@ -187,22 +189,17 @@ impl Login {
             (Outcome::Asked, _) => {}
             (Outcome::SentAway(text), _) => {
                 add(&core.shared.counters.login_refusals, 1);
-                add(&core.shared.counters.total_error_replies, 1);
+                core.count_error(text.as_bytes());
                 reply.error(text.as_bytes());
             }
             (Outcome::Refused, _) => {
-                add(&core.shared.counters.total_error_replies, 1);
+                core.count_error(WRONG_PASSWORD.as_bytes());
                 reply.error(WRONG_PASSWORD.as_bytes());
             }
             (Outcome::Done, None) => reply.ok(),
             (Outcome::Done, Some(resp3)) => greet(state, resp3, &mut reply),
         }
     }
-}
-
-pub fn whoami(call: &mut Call<'_, '_>) {
-    let name = call.state.card.user_name();
-    call.reply.bulk(name.as_bytes());
 }
 
 pub const WITHOUT_LOGIN: &str = "NOAUTH Authentication required.";

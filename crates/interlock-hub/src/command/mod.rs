@@ -1,5 +1,6 @@
 //! Commands: found by name, checked against their declaration, applied to state, never to a socket.
 
+mod acl;
 mod client;
 mod connection;
 mod control;
@@ -9,6 +10,7 @@ mod login;
 mod queues;
 mod server;
 mod slow;
+mod status;
 mod topics;
 
 pub use connection::REDIS_VERSION;
@@ -42,6 +44,8 @@ pub enum Waiting {
     },
     /// A function that waits for something to answer.
     Queue,
+    /// CLIENT PAUSE: the request is done when that ends.
+    Pause,
 }
 
 impl Waiting {
@@ -56,6 +60,7 @@ impl Waiting {
             Waiting::Login(login) => login.answered(answer, state, core, reply),
             Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
             Waiting::Queue => queues::answered(answer, state, core, reply),
+            Waiting::Pause => {}
         }
     }
 }
@@ -129,6 +134,12 @@ impl Command {
         self.flags.contains(&flag)
     }
 
+    pub fn wrong_arity(&self, arguments: Arguments<'_>) -> Option<String> {
+        let count = arguments.len() as i32;
+        let wrong = (self.arity > 0 && count != self.arity) || count < -self.arity;
+        wrong.then(|| format!("ERR wrong number of arguments for '{}' command", self.name))
+    }
+
     /// Why this call is refused, before anything is done.
     pub fn refusal(
         &self,
@@ -136,18 +147,18 @@ impl Command {
         state: &State,
         core: &Core<'_>,
     ) -> Option<Vec<u8>> {
-        let count = arguments.len() as i32;
-        if (self.arity > 0 && count != self.arity) || count < -self.arity {
-            let text = format!("ERR wrong number of arguments for '{}' command", self.name);
+        if let Some(text) = self.wrong_arity(arguments) {
             return Some(text.into_bytes());
         }
         match &state.user {
             None if !self.has_flag("no_auth") => return Some(login::WITHOUT_LOGIN.into()),
             Some(user) => {
-                let refusal = user.refusal(self, arguments);
-                if refusal.is_some() && !self.has_flag("no_auth") {
+                let refusal = user.refusal(self, arguments).filter(|_| !self.has_flag("no_auth"));
+                if let Some((reason, object)) = refusal {
                     add(&core.shared.counters.permission_errors, 1);
-                    return refusal;
+                    let (name, card) = (user.name.as_bytes(), &state.card);
+                    core.shared.denials.add(reason, object, name, card, core.now);
+                    return Some(acl::refused(reason, self).into_bytes());
                 }
             }
             None => {}
@@ -213,7 +224,7 @@ impl Call<'_, '_> {
     }
 
     pub fn error_bytes(&mut self, text: &[u8]) {
-        add(&self.core.shared.counters.total_error_replies, 1);
+        self.core.count_error(text);
         self.reply.error(text);
     }
 

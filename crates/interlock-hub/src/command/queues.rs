@@ -3,7 +3,6 @@
 use interlock_engine::{reply, Class, Function, Outcome};
 
 use super::{Call, Waiting};
-use crate::counters::add;
 use crate::events::Answer;
 use crate::queues;
 use crate::resp::parse;
@@ -71,13 +70,13 @@ fn called(call: &mut Call<'_, '_>) -> Option<Function> {
 }
 
 /// A parked call was answered.
-pub fn answered(answer: Answer, state: &mut State, core: &Core<'_>, reply: Writer<'_>) {
+pub fn answered(answer: Answer, state: &mut State, core: &mut Core<'_>, reply: Writer<'_>) {
     let Answer::Reply(bytes) = answer else {
         state.closing = true;
         return;
     };
     if bytes.first() == Some(&b'-') {
-        add(&core.shared.counters.total_error_replies, 1);
+        core.count_error(&bytes[1..]);
     }
     reply.out.extend_from_slice(&bytes);
 }

@@ -5,7 +5,7 @@ use crate::info;
 
 pub fn info(call: &mut Call<'_, '_>) {
     // What this turn has done so far is part of the answer.
-    call.core.local.count(&call.core.shared.counters);
+    call.core.local.count(call.core.shared, call.core.now);
     let sections: Vec<&[u8]> = call.arguments.from(1).collect();
     let text = info::text(call.core.shared, call.core.now, &sections);
     call.reply.verbatim(&text);

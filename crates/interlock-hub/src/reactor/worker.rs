@@ -99,7 +99,7 @@ impl Worker {
             self.turn(events);
             self.gather();
             self.flush_pushes();
-            self.local.count(&self.shared.counters);
+            self.local.count(&self.shared, self.now);
             self.tick();
             if self.finishing && self.free.len() == self.slots.len() {
                 return;
@@ -141,12 +141,15 @@ impl Worker {
             self.answered(token, answer);
         }
         self.shared.queues.tick(&mut self.local.served);
+        if self.shared.pause.rest(self.now).is_some() {
+            self.shared.go_on(self.shared.pause.ended(self.now));
+        }
         self.publish();
         if std::mem::take(&mut self.must_drain) {
             self.drain();
         }
         // Before the answers: who has one finds itself counted.
-        self.local.count(&self.shared.counters);
+        self.local.count(&self.shared, self.now);
         self.commit();
         self.flush_replies();
     }
@@ -180,7 +183,11 @@ impl Worker {
         } else if self.is_choked() {
             1
         } else {
-            let rest = if self.free.len() == self.slots.len() { -1 } else { 1000 };
+            let mut rest = if self.free.len() == self.slots.len() { -1 } else { 1000 };
+            if let Some(paused) = self.shared.pause.rest(now()) {
+                // Rounded up, or it would wake a moment too early, again and again.
+                rest = (rest as u32).min(paused.div_ceil(1000).min(1000) as u32) as i32;
+            }
             match self.shared.queues.timeout() {
                 -1 => rest,
                 // As a number without a sign, -1 is the longest.
@@ -321,7 +328,10 @@ impl Worker {
                     Mail::Beat => self.shared.beats.answer(self.local.worker),
                     // Not now: this may be in the middle of a read.
                     Mail::Answer(token, answer) => self.answers.push((token, answer)),
-                    Mail::Drain => self.must_drain = true,
+                    Mail::Drain => {
+                        self.must_drain = true;
+                        self.shared.go_on(self.shared.pause.end());
+                    }
                     Mail::Finish => self.finish(),
                     Mail::Stop => self.stop(),
                 }

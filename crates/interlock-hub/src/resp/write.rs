@@ -27,6 +27,15 @@ impl Writer<'_> {
         self.number(b':', value);
     }
 
+    /// `digits` is the number as text.
+    pub fn double(&mut self, digits: &str) {
+        if self.resp3 {
+            self.line(b',', digits.as_bytes());
+        } else {
+            self.bulk(digits.as_bytes());
+        }
+    }
+
     pub fn bulk(&mut self, bytes: &[u8]) {
         bulk(self.out, bytes);
     }

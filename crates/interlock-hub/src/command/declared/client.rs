@@ -346,6 +346,44 @@ pub const DECLARED: &[Command] = &[Command {
             ..COMMAND
         },
         Command {
+            name: "client|pause",
+            arity: -3,
+            flags: &["admin", "noscript", "loading", "stale"],
+            categories: &["@admin", "@slow", "@dangerous", "@connection"],
+            summary: "Lets requests wait for so many milliseconds, all or those that write",
+            since: "3.0.0",
+            group: "connection",
+            complexity: "O(1)",
+            arguments: &[
+                Argument { name: "timeout", kind: "integer", ..ARGUMENT },
+                Argument {
+                    name: "mode",
+                    kind: "oneof",
+                    since: "6.2.0",
+                    flags: &["optional"],
+                    arguments: &[
+                        Argument { name: "write", kind: "pure-token", token: "WRITE", ..ARGUMENT },
+                        Argument { name: "all", kind: "pure-token", token: "ALL", ..ARGUMENT },
+                    ],
+                    ..ARGUMENT
+                },
+            ],
+            handler: client::pause,
+            ..COMMAND
+        },
+        Command {
+            name: "client|unpause",
+            arity: 2,
+            flags: &["admin", "noscript", "loading", "stale"],
+            categories: &["@admin", "@slow", "@dangerous", "@connection"],
+            summary: "Ends what CLIENT PAUSE began",
+            since: "6.2.0",
+            group: "connection",
+            complexity: "O(N)",
+            handler: client::unpause,
+            ..COMMAND
+        },
+        Command {
             name: "client|unblock",
             arity: -3,
             flags: &["admin", "noscript", "loading", "stale"],

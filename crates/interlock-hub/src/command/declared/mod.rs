@@ -4,10 +4,12 @@
 //! is declared as there in all that programs read (arity, flags, categories, names of arguments); what
 //! people read is in our own words.
 
+mod acl;
 mod client;
 mod connection;
 mod queues;
 mod server;
+mod status;
 mod topics;
 
 use super::{help, nothing, Call};
@@ -64,8 +66,18 @@ pub struct Argument {
 }
 
 /// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 5] =
-    [topics::DECLARED, queues::DECLARED, connection::DECLARED, client::DECLARED, server::DECLARED];
+pub static FAMILIES: [&[Command]; 7] = [
+    topics::DECLARED,
+    queues::DECLARED,
+    connection::DECLARED,
+    client::DECLARED,
+    server::DECLARED,
+    acl::DECLARED,
+    status::DECLARED,
+];
+
+const ADMIN_FLAGS: &[&str] = &["admin", "noscript", "loading", "stale"];
+const ADMIN: &[&str] = &["@admin", "@slow", "@dangerous"];
 
 const COMMAND: Command = Command {
     name: "",

@@ -74,7 +74,6 @@ const fn function(
         complexity,
         arguments,
         access: Access::Queue,
-        timed: false,
         handler: queues::call,
         ..COMMAND
     }

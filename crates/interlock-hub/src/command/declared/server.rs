@@ -1,10 +1,7 @@
 //! Declarations of the commands about the server.
 
-use super::super::{connection, control, documented, login, nothing, server, slow};
-use super::{Argument, Command, ARGUMENT, COMMAND, HELP};
-
-const ADMIN_FLAGS: &[&str] = &["admin", "noscript", "loading", "stale"];
-const ADMIN: &[&str] = &["@admin", "@slow", "@dangerous"];
+use super::super::{connection, control, documented, nothing, server, slow};
+use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -191,33 +188,19 @@ pub const DECLARED: &[Command] = &[
                 handler: control::reload,
                 ..COMMAND
             },
-            Command { name: "config|help", since: "5.0.0", group: "server", ..HELP },
-        ],
-        handler: nothing,
-        ..COMMAND
-    },
-    Command {
-        name: "acl",
-        arity: -2,
-        categories: &["@slow"],
-        summary: "Commands about users",
-        since: "6.0.0",
-        group: "server",
-        complexity: "of the subcommand",
-        subcommands: &[
             Command {
-                name: "acl|whoami",
+                name: "config|resetstat",
                 arity: 2,
-                flags: &["noscript", "loading", "stale"],
-                categories: &["@slow"],
-                summary: "The name of this connection's user",
-                since: "6.0.0",
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                summary: "Sets the counters of INFO and of /metrics to 0",
+                since: "2.0.0",
                 group: "server",
                 complexity: "O(1)",
-                handler: login::whoami,
+                handler: control::reset_statistics,
                 ..COMMAND
             },
-            Command { name: "acl|help", since: "6.0.0", group: "server", ..HELP },
+            Command { name: "config|help", since: "5.0.0", group: "server", ..HELP },
         ],
         handler: nothing,
         ..COMMAND

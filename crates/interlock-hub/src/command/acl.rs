@@ -1,0 +1,204 @@
+//! ACL: who there is, who may do what, and who was refused.
+
+use std::collections::BTreeSet;
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{all, find, Call, Command};
+use crate::denials::Reason;
+use crate::resp::parse::integer;
+
+pub fn whoami(call: &mut Call<'_, '_>) {
+    let name = call.state.card.user_name();
+    call.reply.bulk(name.as_bytes());
+}
+
+pub fn users(call: &mut Call<'_, '_>) {
+    let live = call.core.local.live.clone();
+    let all = live.users.all();
+    call.reply.array(all.len());
+    all.iter().for_each(|user| call.reply.bulk(user.name.as_bytes()));
+}
+
+/// A line for each, as ACL SETUSER of Redis would take it. Passwords are counted, not shown.
+pub fn list(call: &mut Call<'_, '_>) {
+    let live = call.core.local.live.clone();
+    let all = live.users.all();
+    call.reply.array(all.len());
+    for user in all {
+        let rules = user.rules();
+        let mut words: Vec<Vec<u8>> = ["user", &user.name, "on"].map(|word| word.into()).into();
+        if user.open {
+            words.push(b"nopass".into());
+        }
+        words.extend(vec![HIDDEN.into(); rules.passwords]);
+        words.extend(rules.keys);
+        words.extend(rules.channels);
+        words.extend(rules.commands.into_iter().map(Vec::from));
+        call.reply.bulk(&words.join(&b' '));
+    }
+}
+
+pub fn getuser(call: &mut Call<'_, '_>) {
+    let live = call.core.local.live.clone();
+    let Some(user) = live.users.named(&call.arguments[2]) else { return call.reply.null() };
+    let rules = user.rules();
+    let reply = &mut call.reply;
+    reply.map(6);
+    reply.bulk(b"flags");
+    let flags: &[&[u8]] = if user.open { &[b"on", b"nopass"] } else { &[b"on"] };
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag));
+    reply.bulk(b"passwords");
+    reply.array(rules.passwords);
+    (0..rules.passwords).for_each(|_| reply.bulk(&HIDDEN.as_bytes()[1..]));
+    let texts: [(&str, Vec<u8>); 3] = [
+        ("commands", rules.commands.join(" ").into_bytes()),
+        ("keys", rules.keys.join(&b' ')),
+        ("channels", rules.channels.join(&b' ')),
+    ];
+    for (name, text) in texts {
+        reply.bulk(name.as_bytes());
+        reply.bulk(&text);
+    }
+    reply.bulk(b"selectors");
+    reply.array(0);
+}
+
+/// The classes of commands, or the commands of one.
+pub fn cat(call: &mut Call<'_, '_>) {
+    let subcommands = |command: &'static Command| [command].into_iter().chain(command.subcommands);
+    let every = || all().flat_map(subcommands);
+    match call.arguments.get(2) {
+        _ if call.arguments.len() > 3 => call.wrong_count("ACL"),
+        None => {
+            let classes: BTreeSet<&str> =
+                every().flat_map(|command| command.categories).copied().collect();
+            call.reply.array(classes.len());
+            classes.iter().for_each(|class| call.reply.bulk(class[1..].as_bytes()));
+        }
+        Some(class) => {
+            let is = |known: &&str| class.eq_ignore_ascii_case(known[1..].as_bytes());
+            let of: Vec<&str> = every()
+                .filter(|c| c.categories.iter().any(|known| is(known)))
+                .map(|c| c.name)
+                .collect();
+            if of.is_empty() {
+                let text = [b"ERR Unknown category '", class, b"'"].concat();
+                return call.error_bytes(&text);
+            }
+            call.reply.array(of.len());
+            of.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
+        }
+    }
+}
+
+/// Whether a user could make this call; nothing is done.
+pub fn dryrun(call: &mut Call<'_, '_>) {
+    let live = call.core.local.live.clone();
+    let name = &call.arguments[2];
+    let Some(user) = live.users.named(name) else {
+        let text = [b"ERR User '", name, b"' not found"].concat();
+        return call.error_bytes(&text);
+    };
+    let arguments = call.arguments.behind(3);
+    let Ok(command) = find(arguments) else {
+        let text = [b"ERR Command '", &arguments[0], b"' not found"].concat();
+        return call.error_bytes(&text);
+    };
+    if let Some(text) = command.wrong_arity(arguments) {
+        return call.error(&text);
+    }
+    match user.refusal(command, arguments) {
+        None => call.reply.ok(),
+        Some((reason, object)) => call.reply.bulk(&would_be_refused(reason, object)),
+    }
+}
+
+fn would_be_refused(reason: Reason, object: &[u8]) -> Vec<u8> {
+    let (head, tail) = match reason {
+        Reason::Command | Reason::Password => ("run", "command"),
+        Reason::Key => ("access", "key"),
+        Reason::Channel => ("access", "channel"),
+    };
+    let head = format!("This user has no permissions to {head} the '");
+    [head.as_bytes(), object, b"' ", tail.as_bytes()].concat()
+}
+
+/// As an error of the call itself.
+pub fn refused(reason: Reason, command: &Command) -> String {
+    let what = match reason {
+        Reason::Key => "access one of the keys used as arguments".to_owned(),
+        Reason::Channel => "access one of the channels used as arguments".to_owned(),
+        Reason::Command | Reason::Password => format!("run the '{}' command", command.name),
+    };
+    format!("NOPERM this user has no permissions to {what}")
+}
+
+/// Who was refused what, the newest first; RESET forgets it.
+pub fn log(call: &mut Call<'_, '_>) {
+    let mut count = 10;
+    match call.arguments.get(2) {
+        _ if call.arguments.len() > 3 => return call.wrong_count("ACL"),
+        Some(word) if word.eq_ignore_ascii_case(b"reset") => {
+            call.core.shared.denials.clear();
+            return call.reply.ok();
+        }
+        Some(number) => match integer(number) {
+            Some(number) => count = usize::try_from(number).unwrap_or(0),
+            None => return call.error("ERR value is not an integer or out of range"),
+        },
+        None => {}
+    }
+    let now = call.core.now;
+    let found = call.core.shared.denials.newest(count);
+    let reply = &mut call.reply;
+    reply.array(found.len());
+    for denial in found {
+        reply.map(7);
+        reply.bulk(b"count");
+        reply.integer(denial.count as i64);
+        let age = format!("{:.3}", now.saturating_sub(denial.at) as f64 / 1e6);
+        for (name, value) in [
+            ("reason", denial.reason.name().as_bytes()),
+            ("context", b"toplevel"),
+            ("object", &denial.object),
+            ("username", &denial.user),
+        ] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value);
+        }
+        reply.bulk(b"age-seconds");
+        reply.double(&age);
+        reply.bulk(b"client-info");
+        reply.bulk(denial.client.as_bytes());
+    }
+}
+
+/// Random hexadecimal digits, of 256 bits or so many.
+pub fn genpass(call: &mut Call<'_, '_>) {
+    let bits = match call.arguments.get(2) {
+        _ if call.arguments.len() > 3 => return call.wrong_count("ACL"),
+        None => Some(256),
+        Some(given) => integer(given),
+    };
+    let Some(bits) = bits else {
+        return call.error("ERR value is not an integer or out of range");
+    };
+    let Ok(bits @ 1..=4096) = usize::try_from(bits) else {
+        return call.error(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+             positive number up to 4096",
+        );
+    };
+    let digits = bits.div_ceil(4);
+    let mut bytes = vec![0u8; digits.div_ceil(2)];
+    if SystemRandom::new().fill(&mut bytes).is_err() {
+        return call.error("ERR the system has no random numbers");
+    }
+    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    text.truncate(digits);
+    call.reply.bulk(text.as_bytes());
+}
+
+const HIDDEN: &str = "#(hidden)";

@@ -1,0 +1,144 @@
+//! Declarations of the commands about users. Who there is and who may do what is the configuration's: these
+//! only tell it.
+
+use super::super::{acl, nothing};
+use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
+
+pub const DECLARED: &[Command] = &[Command {
+    name: "acl",
+    arity: -2,
+    categories: &["@slow"],
+    summary: "Commands about users",
+    since: "6.0.0",
+    group: "server",
+    complexity: "of the subcommand",
+    subcommands: SUBCOMMANDS,
+    handler: nothing,
+    ..COMMAND
+}];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "acl|cat",
+        arity: -2,
+        flags: FLAGS,
+        categories: ANYBODY,
+        summary: "The classes of commands, or the commands of one",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "category",
+            kind: "string",
+            flags: &["optional"],
+            ..ARGUMENT
+        }],
+        handler: acl::cat,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|dryrun",
+        arity: -4,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        summary: "Whether a user could make a call; nothing is done",
+        since: "7.0.0",
+        group: "server",
+        complexity: "O(N)",
+        arguments: &[
+            Argument { name: "username", kind: "string", ..ARGUMENT },
+            Argument { name: "command", kind: "string", ..ARGUMENT },
+            Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT },
+        ],
+        handler: acl::dryrun,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|genpass",
+        arity: -2,
+        flags: FLAGS,
+        categories: ANYBODY,
+        summary: "Random digits for a password",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(1)",
+        arguments: &[Argument { name: "bits", kind: "integer", flags: &["optional"], ..ARGUMENT }],
+        handler: acl::genpass,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|getuser",
+        arity: 3,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        summary: "What a user may do",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(N)",
+        arguments: &[Argument { name: "username", kind: "string", ..ARGUMENT }],
+        handler: acl::getuser,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|list",
+        arity: 2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        summary: "What each user may do, a line each",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(N)",
+        handler: acl::list,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|log",
+        arity: -2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        summary: "Who was refused for want of a right or a password, the newest first",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(N)",
+        arguments: &[Argument {
+            name: "operation",
+            kind: "oneof",
+            flags: &["optional"],
+            arguments: &[
+                Argument { name: "count", kind: "integer", ..ARGUMENT },
+                Argument { name: "reset", kind: "pure-token", token: "RESET", ..ARGUMENT },
+            ],
+            ..ARGUMENT
+        }],
+        handler: acl::log,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|users",
+        arity: 2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        summary: "The names of all users",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(N)",
+        handler: acl::users,
+        ..COMMAND
+    },
+    Command {
+        name: "acl|whoami",
+        arity: 2,
+        flags: FLAGS,
+        categories: ANYBODY,
+        summary: "The name of this connection's user",
+        since: "6.0.0",
+        group: "server",
+        complexity: "O(1)",
+        handler: acl::whoami,
+        ..COMMAND
+    },
+    Command { name: "acl|help", since: "6.0.0", group: "server", ..HELP },
+];
+
+const FLAGS: &[&str] = &["noscript", "loading", "stale"];
+const ANYBODY: &[&str] = &["@slow"];

@@ -1,0 +1,131 @@
+//! Declarations of what any server of Redis is asked by operators and clients.
+
+use super::super::{nothing, status};
+use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
+
+pub const DECLARED: &[Command] = &[
+    Command {
+        name: "time",
+        arity: 1,
+        flags: &["loading", "stale", "fast"],
+        categories: &["@fast"],
+        tips: &["nondeterministic_output"],
+        summary: "The time of the server: seconds since 1970, and microseconds",
+        since: "2.6.0",
+        group: "server",
+        complexity: "O(1)",
+        handler: status::time,
+        ..COMMAND
+    },
+    Command {
+        name: "role",
+        arity: 1,
+        flags: &["noscript", "loading", "stale", "fast"],
+        categories: &["@admin", "@fast", "@dangerous"],
+        summary: "master, for there is no replication",
+        since: "2.8.12",
+        group: "server",
+        complexity: "O(1)",
+        handler: status::role,
+        ..COMMAND
+    },
+    Command {
+        name: "dbsize",
+        arity: 1,
+        flags: &["readonly", "fast"],
+        categories: &["@keyspace", "@read", "@fast"],
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
+        summary: "0, for there are no keys; il1_queues names the queues",
+        since: "1.0.0",
+        group: "server",
+        complexity: "O(1)",
+        handler: status::dbsize,
+        ..COMMAND
+    },
+    Command {
+        name: "latency",
+        arity: -2,
+        categories: &["@slow"],
+        summary: "Commands about the latency monitor, which is off",
+        since: "2.8.13",
+        group: "server",
+        complexity: "of the subcommand",
+        subcommands: LATENCY,
+        handler: nothing,
+        ..COMMAND
+    },
+    Command {
+        name: "cluster",
+        arity: -2,
+        categories: &["@slow"],
+        summary: "An error, for a hub is no part of a cluster",
+        since: "3.0.0",
+        group: "cluster",
+        complexity: "O(1)",
+        handler: status::cluster,
+        ..COMMAND
+    },
+];
+
+const LATENCY: &[Command] = &[
+    Command {
+        name: "latency|doctor",
+        arity: 2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+        summary: "Where else to look",
+        since: "2.8.13",
+        group: "server",
+        complexity: "O(1)",
+        handler: status::doctor,
+        ..COMMAND
+    },
+    Command {
+        name: "latency|history",
+        arity: 3,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+        summary: "Nothing, for nothing is sampled",
+        since: "2.8.13",
+        group: "server",
+        complexity: "O(1)",
+        arguments: &[Argument { name: "event", kind: "string", ..ARGUMENT }],
+        handler: status::no_samples,
+        ..COMMAND
+    },
+    Command {
+        name: "latency|latest",
+        arity: 2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+        summary: "Nothing, for nothing is sampled",
+        since: "2.8.13",
+        group: "server",
+        complexity: "O(1)",
+        handler: status::no_samples,
+        ..COMMAND
+    },
+    Command {
+        name: "latency|reset",
+        arity: -2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        summary: "0, for nothing is sampled",
+        since: "2.8.13",
+        group: "server",
+        complexity: "O(1)",
+        arguments: &[Argument {
+            name: "event",
+            kind: "string",
+            flags: &["optional", "multiple"],
+            ..ARGUMENT
+        }],
+        handler: status::reset,
+        ..COMMAND
+    },
+    Command { name: "latency|help", since: "2.8.13", group: "server", ..HELP },
+];

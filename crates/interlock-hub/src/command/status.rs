@@ -1,0 +1,46 @@
+//! What operators and clients of Redis ask any server: TIME, ROLE, DBSIZE, LATENCY, CLUSTER.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Call;
+
+/// Seconds and µs since 1970.
+pub fn time(call: &mut Call<'_, '_>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    call.reply.array(2);
+    call.reply.bulk(now.as_secs().to_string().as_bytes());
+    call.reply.bulk(now.subsec_micros().to_string().as_bytes());
+}
+
+/// A master without replicas.
+pub fn role(call: &mut Call<'_, '_>) {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(0);
+    call.reply.array(0);
+}
+
+/// There are topics and queues here, and no keys.
+pub fn dbsize(call: &mut Call<'_, '_>) {
+    call.reply.integer(0);
+}
+
+/// Nothing is sampled, as in a Redis whose latency monitor is off.
+pub fn no_samples(call: &mut Call<'_, '_>) {
+    call.reply.array(0);
+}
+
+pub fn reset(call: &mut Call<'_, '_>) {
+    call.reply.integer(0);
+}
+
+pub fn doctor(call: &mut Call<'_, '_>) {
+    call.reply.verbatim(
+        "Latency is not monitored here. SLOWLOG GET shows the slowest commands, INFO commandstats \
+         what each command takes, /metrics how busy the hub is.",
+    );
+}
+
+pub fn cluster(call: &mut Call<'_, '_>) {
+    call.error("ERR This instance has cluster support disabled");
+}

@@ -1,0 +1,83 @@
+//! Who was refused what for want of a right or a password: ACL LOG.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+use crate::registry::{Card, Time};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Command,
+    /// A queue, which is the key of its functions.
+    Key,
+    Channel,
+    Password,
+}
+
+/// One, or several alike that followed each other soon.
+#[derive(Clone, Debug)]
+pub struct Denial {
+    pub count: u64,
+    pub reason: Reason,
+    /// The command, the topic or the key; AUTH for a password.
+    pub object: Vec<u8>,
+    pub user: Vec<u8>,
+    pub at: Time,
+    /// A line of CLIENT LIST.
+    pub client: String,
+}
+
+/// The newest of them.
+#[derive(Default)]
+pub struct Denials {
+    entries: Mutex<VecDeque<Denial>>,
+}
+
+impl Denials {
+    pub fn add(&self, reason: Reason, object: &[u8], user: &[u8], card: &Card, now: Time) {
+        let object = &object[..object.len().min(MOST_BYTES)];
+        let user = &user[..user.len().min(MOST_BYTES)];
+        let mut entries = self.entries.lock();
+        // Or whoever tries again and again would drive out everybody else.
+        let again = entries.iter().position(|known| {
+            let alike = known.reason == reason && known.object == object && known.user == user;
+            alike && now.saturating_sub(known.at) < TOGETHER
+        });
+        let count = again.and_then(|place| entries.remove(place)).map_or(0, |known| known.count);
+        let command =
+            crate::command::name_of(card.command.load(std::sync::atomic::Ordering::Relaxed));
+        let client = card.line(now, command);
+        let (object, user) = (object.to_vec(), user.to_vec());
+        entries.push_front(Denial { count: count + 1, reason, object, user, at: now, client });
+        entries.truncate(KEPT);
+    }
+
+    /// The newest first.
+    pub fn newest(&self, count: usize) -> Vec<Denial> {
+        self.entries.lock().iter().take(count).cloned().collect()
+    }
+
+    pub fn clear(&self) {
+        self.entries.lock().clear();
+    }
+}
+
+impl Reason {
+    /// As Redis calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Channel => "channel",
+            Reason::Password => "auth",
+        }
+    }
+}
+
+/// As many as Redis keeps unless told otherwise.
+const KEPT: usize = 128;
+/// Of a name that somebody made up.
+const MOST_BYTES: usize = 128;
+/// µs.
+const TOGETHER: Time = 60_000_000;
