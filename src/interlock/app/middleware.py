@@ -52,6 +52,10 @@ class Handling:
     headers: dict[str, str]
     """As the sender's hooks left them."""
 
+    state: dict[str, Any] = field(default_factory=dict)
+    """Of the hooks: what one keeps for those that come after it, of this handling alone. (No part
+    of the lease is a name for that: messages that were leased together have one token.)"""
+
 
 class Middleware:
     """All hooks, doing nothing: a class to derive from. Any other object will do as well; of it

@@ -43,7 +43,8 @@ class TaskLease:
         self.attempt = attempt
         """1 for the first."""
         self.token = token
-        """Rises with every lease of the queue: a fence for what the handler writes."""
+        """Rises with every lease of the queue: a fence for what the handler writes. Messages that
+        were leased together, of which no two conflict, have the same."""
         self.keys = keys
         self.shared = shared
         self.payload = payload
