@@ -231,8 +231,8 @@ QUEUE_NAMES = (
      ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
       "due_in", "keys", "shared", "barrier", "error", "payload", "format", "value")),
     ("`explain`", "message that was asked for, or the key",
-     ("queue", "truncated", "nodes", "and in each node id", "state", "attempt", "age", "consumer",
-      "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
+     ("queue", "truncated", "nodes", "and in each node id", "task", "state", "attempt", "age",
+      "consumer", "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
       "in which key", "ahead", "exact", "holders")),
     ("`watch`", "look",
      ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
@@ -254,6 +254,10 @@ QUEUE_TAIL = """
 says, of the first and the third. `outcome` is `settled`, `failed` (the command), `late` (`--wait`
 was over), `lost` (the lease was revoked) or `gone` (somebody else settled it). `export` always
 writes JSON.
+
+Of a dead letter `peek` has `died` (seconds since 1970) and `freeing` (the command that puts it again) as well; `explain`
+has one node for it, with `id`, `state` (`dead`), `attempt`, `error`, `died` and `freeing`. With `--roots` the nodes are the
+message that was asked for and the roots. `task` is null where a message is no call of a task.
 
 ## What export writes
 

@@ -61,14 +61,18 @@ class Explanation:
         return tree(self, lambda node: ())
 
 
-def tree(explanation: Explanation, notes: Callable[[ExplainNode], Iterable[str]]) -> str:
-    """The drawing, with lines of one's own below each message."""
+def tree(
+    explanation: Explanation,
+    notes: Callable[[ExplainNode], Iterable[str]],
+    name: Callable[[ExplainNode], str] = lambda node: "",
+) -> str:
+    """The drawing, with a name for each message, empty for none, and lines of one's own below."""
     by_id = {node.id: node for node in explanation.nodes}
     lines: list[str] = []
     drawn: set[int] = set()
     for node in explanation.nodes:
         if node.id not in drawn:
-            lines.extend(_draw(node, by_id, drawn, notes))
+            lines.extend(_draw(node, by_id, drawn, notes, name))
     if explanation.truncated:
         lines.append("... cut here; ask with a higher limit for more")
     return "\n".join(lines)
@@ -113,10 +117,11 @@ def _draw(
     by_id: dict[int, ExplainNode],
     drawn: set[int],
     notes: Callable[[ExplainNode], Iterable[str]],
+    name: Callable[[ExplainNode], str],
 ) -> Iterator[str]:
     """A node and what holds it up, below it; each node once in the whole drawing."""
     drawn.add(top.id)
-    yield _line(top)
+    yield line(top, name(top))
     yield from (f"   {note}" for note in notes(top))
     # A stack of its own, for a chain may be longer than Python's is deep: of each node that is
     # being drawn, the indent of what is below it and the holders still to be drawn.
@@ -136,7 +141,7 @@ def _draw(
             yield f"{start}message {id} (above)"
         else:
             drawn.add(id)
-            yield f"{start}{_line(node)}"
+            yield f"{start}{line(node, name(node))}"
             # A long chain would otherwise be drawn as a wide triangle of nothing.
             deeper = indent + below if len(indent) < _WIDEST else indent
             yield from (f"{deeper}   {note}" for note in notes(node))
@@ -158,8 +163,10 @@ def _why(blocker: Blocker) -> str:
     return f"key {key_text(blocker.key)}, {ahead}: "
 
 
-def _line(node: ExplainNode) -> str:
-    parts = [f"message {node.id} {node.state.replace('_', ' ')}"]
+def line(node: ExplainNode, name: str = "") -> str:
+    """One message, with a name where it has one."""
+    called = f" ({name})" if name else ""
+    parts = [f"message {node.id}{called} {node.state.replace('_', ' ')}"]
     if node.attempt > 1:
         parts.append(f"attempt {node.attempt}")
     if node.consumer:

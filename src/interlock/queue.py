@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -226,7 +227,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """Why a message waits, or what stands on a key; at most ``limit`` messages of it.
 
         Raises:
-            KeyError: the message is settled or was never put, or nothing stands on the key.
+            KeyError: the message is settled, a dead letter (which is said) or was never put; or
+                nothing stands on the key.
         """
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
@@ -234,6 +236,12 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         if found is None:
             if key is not None:
                 raise KeyError(f"no unsettled message stands on the key {key!r}")
+            for letter in self._dead_letters(sys.maxsize, None):
+                if letter[0] == id:
+                    raise KeyError(
+                        f"message {id} is a dead letter of queue {self.name!r} ({letter[5]}); "
+                        f"requeue({id}) puts it again"
+                    )
             raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
         return from_native(found)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 
 import pytest
 
+from interlock import App
 from interlock.cli import main
 from interlock.engine.queue import RemoteQueue
 from interlock.errors import LeaseLost
@@ -24,7 +26,7 @@ def test_explain_draws_the_chain_and_the_command_that_frees_it(
     bill = queue.put(b"bill", keys=["order:7", "customer:2"])
     mail = queue.put(b"mail", keys="customer:2")
     lease = queue.get()
-    said = cli("explain", queue.name, mail).out
+    said = cli("explain", queue.name, mail, "--stuck", 1e-6).out
     first, second, third, fourth = said.splitlines()
     assert first.startswith(f"message {mail} waiting, age ")
     assert second.startswith(f"└─ key customer:2, 1 ahead: message {bill} waiting")
@@ -80,3 +82,108 @@ def test_a_chain_is_cut_where_the_limit_is(cli: Command, queue: RemoteQueue[byte
         last = queue.put(b"", keys=[str(number), str(number + 1)])
     assert "cut here" in cli("explain", queue.name, last, "--limit", 2).out
     assert "cut here" not in cli("explain", queue.name, last).out
+
+
+def test_a_dead_letter_is_said_to_be_one_with_its_error_and_how_it_is_put_again(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"payload", keys="k")
+    lease = queue.get()
+    lease.reject("no such account")
+    for name in ("explain", "peek"):
+        said = cli(name, queue.name, lease.id)
+        assert (said.code, said.err) == (0, ""), name
+        (first,) = [line for line in said.out.splitlines() if str(lease.id) in line][:1]
+        assert "dead letter since 20" in first and "after 1 attempt" in first
+        assert "no such account" in said.out
+        told = cli(name, queue.name, lease.id, "--json").json
+        node = told["nodes"][0] if name == "explain" else told
+        assert (node["state"], node["error"]) == ("dead", "no such account")
+        assert node["died"] > 1.7e9
+    (command,) = [line for line in said.out.splitlines() if "requeue" in line]
+    assert main(shlex.split(command.partition("to put it again: ")[2])[1:]) == 0
+    assert queue.stats().ready == 1
+
+
+def test_explain_of_a_client_says_that_a_message_is_a_dead_letter(
+    queue: RemoteQueue[bytes],
+) -> None:
+    queue.put(b"payload")
+    lease = queue.get()
+    lease.reject("no such account")
+    with pytest.raises(KeyError, match=rf"is a dead letter .*no such account.*requeue\({lease.id}"):
+        queue.explain(lease.id)
+    with pytest.raises(KeyError, match=rf"is a dead letter .*no such account.*requeue\({lease.id}"):
+        asyncio.run(queue.aio.explain(lease.id))
+    with pytest.raises(KeyError, match="is settled, or was never put"):
+        queue.explain(7)
+
+
+def test_the_task_of_each_message_is_named(
+    cli: Command, url: str, queue: RemoteQueue[bytes]
+) -> None:
+    app = App(url)
+
+    @app.task(keys="account:{number}", queue=queue.name)
+    def charge(number: int) -> None: ...
+
+    first, second = charge.send(7), charge.send(7)
+    lease = queue.get()
+    said = cli("explain", queue.name, second.id).out.splitlines()
+    assert said[0].startswith(f"message {second.id} (charge) waiting")
+    assert f"message {first.id} (charge) leased" in said[1]
+    assert cli("explain", queue.name, second.id, "--json").json["nodes"][0]["task"] == "charge"
+    lease.ack()
+    app.close()
+
+
+def test_roots_are_those_that_wait_for_no_other(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"leased", keys="a")
+    lease = queue.get()
+    held = queue.put(b"held", keys="b", retry=Retry(attempts=1, then="hold"))
+    queue.get(kind="keyed").nack()
+    for _ in range(50):
+        chained = queue.put(b"chain", keys=["a", "b"])
+    queue.pause("c")
+    last = queue.put(b"all", keys=["a", "b", "c"])
+    assert len(cli("explain", queue.name, last).out.splitlines()) > 5
+    said = cli("explain", queue.name, last, "--roots").out.splitlines()
+    assert said[0].startswith(f"message {last} waiting, paused: c")
+    assert "2 at the root" in "\n".join(said)
+    assert not any(str(chained) in line for line in said)
+    assert [words for line in said if "to free it" in line for words in [line.split()[5]]] == [
+        "resume",
+        "retry",
+        "skip",
+        "bury",
+    ]
+    told = cli("explain", queue.name, last, "--roots", "--json").json
+    assert [node["state"] for node in told["nodes"]] == ["waiting", "leased", "held"]
+    assert told["nodes"][2]["id"] == held
+    lease.ack()
+
+
+def test_revoke_is_proposed_only_for_what_is_handled_long(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    id = queue.put(b"payload", keys="k")
+    lease = queue.get()
+    assert freeing(cli("explain", queue.name, id).out) == []
+    (command,) = freeing(cli("explain", queue.name, id, "--stuck", 1e-6).out)
+    assert command.startswith("interlock queue revoke")
+    lease.ack()
+
+
+def test_the_highest_limit_is_what_the_wire_takes(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(b"payload", keys="k")
+    assert cli("explain", queue.name, id, "--limit", 1000).code == 0
+    assert "allowed: 1 to 1000" in cli("explain", queue.name, id, "--limit", 1001).err
+    assert queue.explain(id, limit=5000).nodes[0].id == id
+
+
+def test_a_key_that_is_no_utf_8_is_asked_for_as_it_was_typed(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    id = queue.put(b"payload", keys=b"\xff")
+    assert str(id) in cli("explain", queue.name, "--key", "\udcff").out
+    assert str(id) in cli("peek", queue.name, "--key", "\udcff").out

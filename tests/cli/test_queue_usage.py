@@ -94,7 +94,7 @@ def test_the_environment_names_the_engine(
         (["revoke", "orders", "1", "--then", "drop"], "invalid choice: 'drop'"),
         (["explain", "orders"], "give either the ID of a message or --key KEY"),
         (["explain", "orders", "1", "--key", "k"], "give either the ID of a message or --key KEY"),
-        (["explain", "orders", "1", "--limit", "2000"], "--limit 2000; allowed: 1 to 1024"),
+        (["explain", "orders", "1", "--limit", "2000"], "--limit 2000; allowed: 1 to 1000"),
         (["requeue", "orders"], "give either IDs, --all or --key KEY"),
         (["requeue", "orders", "1", "--all"], "give either IDs, --all or --key KEY"),
         (["watch", "orders", "--every", "0"], "allowed: seconds above 0"),

@@ -76,6 +76,9 @@ class Entry:
     def counted_keys(self) -> list[str]:
         return [str(len(self.exclusive)), str(len(self.shared)), *self.keys]
 
+    def told_attempt(self) -> str:
+        return f"{'-' if self.options.get('QUIET') == '1' else ''}{self.attempt}"
+
     def told_sequence(self) -> str:
         return "" if self.sequence == self.id else str(self.sequence)
 
@@ -239,7 +242,7 @@ class Model:
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
             entry.given, entry.consumer = self.now, consumer
-            told = [str(entry.id), entry.told_sequence(), str(entry.attempt), entry.payload]
+            told = [str(entry.id), entry.told_sequence(), entry.told_attempt(), entry.payload]
             reply += [*told, *entry.counted_keys()]
         self.counts["leases"] += len(taken)
         return reply

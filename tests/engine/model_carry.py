@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from tests.engine.model import BACKING_OFF, DEFAULTS, HELD, Entry, Refused, Spec
+from tests.engine.model_read import KEPT_OF_THE_DEAD, ReadModel
 
-from tests.engine.model import BACKING_OFF, DEFAULTS, HELD, POLICY, Entry, Refused, Spec
-from tests.engine.model_read import ReadModel
-
-KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", *POLICY)
 Item = tuple[str, str, int, int, str, Spec]
 
 
@@ -78,9 +75,7 @@ class CarriedModel(ReadModel):
     def scan_dead(self, count: int) -> list[str]:
         reply = [str(self.dead[count - 1].id) if len(self.dead) >= count else "0"]
         for entry in self.dead[:count]:
-            kept = {k: v for k, v in entry.options.items() if k in KEPT_OF_THE_DEAD}
-            told = self.told(replace(entry, options=kept, sequence=entry.id, state=HELD))
-            reply += [*told[:-3], "dead", str(entry.died), entry.error]
+            reply += self.told_dead(entry)
         return reply
 
     def _restore_one(

@@ -92,7 +92,7 @@ class OperatedModel(Model):
         self.room(1, len(entry.payload))
         self.dead.remove(entry)
         self.counts["requeued"] += 1
-        stays = ("PRIORITY", "BARRIER", "RESULT", *POLICY)
+        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
         spec = Spec(entry.payload, tuple(entry.exclusive), tuple(entry.shared), options)
         return [str(self.enter(spec))]

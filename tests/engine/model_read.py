@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tests.engine.model import BACKING_OFF, DELAYED, LEASED, POLICY, QUEUED, Entry
+from dataclasses import replace
+
+from tests.engine.model import BACKING_OFF, DELAYED, HELD, LEASED, POLICY, QUEUED, Entry
 from tests.engine.model_operate import OperatedModel
 
-OPTIONS = ("PRIORITY", "DEDUP", "WINDOW", "BARRIER", "RESULT", *POLICY)
+OPTIONS = ("PRIORITY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "QUIET", *POLICY)
+KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
 SINCE = (
     "puts leases acks retries releases expired revoked buried cancelled skipped requeued "
     "deduplicated"
@@ -70,7 +73,7 @@ class ReadModel(OperatedModel):
         return str(entry.due) if entry.state in (DELAYED, BACKING_OFF) else ""
 
     def told(self, entry: Entry) -> list[str]:
-        plain = {"PRIORITY": "0", "BARRIER": "0", "RESULT": "0"}
+        plain = {"PRIORITY": "0", "BARRIER": "0", "RESULT": "0", "QUIET": "0"}
         given = {k: v for k, v in entry.options.items() if v != plain.get(k)}
         if "DEDUP" not in given:
             given.pop("WINDOW", None)
@@ -81,9 +84,17 @@ class ReadModel(OperatedModel):
         state = [self.state(entry), self.due(entry), entry.error]
         return [*first, *counts, *keys, *pairs, *state]
 
+    def told_dead(self, entry: Entry) -> list[str]:
+        kept = {k: v for k, v in entry.options.items() if k in KEPT_OF_THE_DEAD}
+        told = self.told(replace(entry, options=kept, sequence=entry.id, state=HELD))
+        return [*told[:-3], "dead", str(entry.died), entry.error]
+
     def peek(self, id: str) -> list[str]:
         entry = self.find(id)
         if entry is None:
+            for dead in self.dead:
+                if str(dead.id) == id:
+                    return ["dead", "", "", "", str(dead.died), "0", *self.told_dead(dead)]
             return []
         lease = ["", "", ""]
         if entry.state == LEASED:

@@ -131,3 +131,14 @@ def test_what_a_steer_means_is_kept() -> None:
     assert RetryAfter(dt.timedelta(minutes=1)).seconds == 60
     assert RetryAfter(float("inf")).seconds == float("inf")
     assert Reject("why").reason == "why"
+
+
+def test_explain_says_that_a_message_is_a_dead_letter() -> None:
+    queue = KeyedQueue[str](name="orders")
+    queue.put("payload")
+    lease = queue.get()
+    lease.reject("no such account")
+    with pytest.raises(KeyError, match=r"is a dead letter of queue 'orders' \(no such account\)"):
+        queue.explain(lease.id)
+    with pytest.raises(KeyError, match="is settled, or was never put"):
+        queue.explain(77)

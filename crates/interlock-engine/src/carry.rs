@@ -49,6 +49,16 @@ impl Queue {
     }
 }
 
+/// `il1_peek` of a dead letter: no lease, and nothing that it waits for.
+pub fn peek_dead(dead: &Dead<Body>, mut told: Strings, out: &mut Vec<u8>) {
+    told.text(b"dead");
+    (0..3).for_each(|_| told.text(b""));
+    told.number(dead.died_at);
+    told.number(0);
+    tell_dead(dead, &mut told);
+    told.end(out);
+}
+
 fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
     told.number(dead.id);
     told.text(b"");
@@ -64,7 +74,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
         options.text(b"BARRIER");
         options.number(1);
     }
-    tell_kept(dead.payload.result, dead.retry.as_ref(), &mut options);
+    tell_kept(dead.payload.result, dead.quiet, dead.retry.as_ref(), &mut options);
     told.number((dead.keys.len() - shared) as u64);
     told.number(shared as u64);
     told.number(options.count as u64 / 2);

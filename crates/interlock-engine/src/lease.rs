@@ -91,8 +91,8 @@ impl Queue {
 /// What a consumer is told of a message.
 #[inline]
 fn tell(scheduler: &Scheduler<Body>, grant: &Grant, out: &mut Vec<u8>) {
-    let (sequence, body, keys) = scheduler.granted(grant);
-    reply::message(out, grant.id, (sequence != grant.id).then_some(sequence), grant.attempt);
+    let (sequence, body, keys, quiet) = scheduler.granted(grant);
+    reply::message(out, grant.id, (sequence != grant.id).then_some(sequence), grant.attempt, quiet);
     reply::text(out, &body.data);
     // The counts stand before the keys, and are known behind them.
     let at = out.len();

@@ -41,6 +41,7 @@ struct Said<'a> {
     delay: u64,
     barrier: bool,
     result: u64,
+    quiet: bool,
     dedup: Option<Cow<'a, str>>,
     window: Option<u64>,
     retry: Option<Box<RetryPart>>,
@@ -163,9 +164,9 @@ fn message<'a, A: Args + ?Sized>(
     Ok(message)
 }
 
-const NAMES: [&str; 12] = [
-    "PRIORITY", "DELAY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "ATTEMPTS", "FIRST", "FACTOR",
-    "LONGEST", "JITTER", "THEN",
+const NAMES: [&str; 13] = [
+    "PRIORITY", "DELAY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "QUIET", "ATTEMPTS", "FIRST",
+    "FACTOR", "LONGEST", "JITTER", "THEN",
 ];
 
 #[cold]
@@ -179,7 +180,7 @@ fn read_options<'a, A: Args + ?Sized>(
         let name = from.take(|| format!("messages[{i}].options"))?;
         let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
             let text = "holds a name that is not PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, \
-                        ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
+                        QUIET, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             return from.bad(|| format!("messages[{i}].options"), text);
         };
         let name = NAMES[at];
@@ -202,6 +203,7 @@ fn read_options<'a, A: Args + ?Sized>(
             "WINDOW" => said.window = Some(from.natural(0, MAX_SPAN, what)?),
             "BARRIER" => said.barrier = from.natural(0, 1, what)? == 1,
             "RESULT" => said.result = from.natural(0, MAX_SPAN, what)?,
+            "QUIET" => said.quiet = from.natural(0, 1, what)? == 1,
             _ => {
                 let retry = said.retry.get_or_insert_default();
                 match read_policy(from, name, what)? {
@@ -286,6 +288,7 @@ impl Queue {
             delay: said.delay,
             dedup: said.dedup.as_deref(),
             barrier: said.barrier,
+            quiet: said.quiet,
             retry: said.retry.as_deref(),
             window: said.window,
             ..put

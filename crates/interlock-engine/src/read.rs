@@ -6,6 +6,7 @@ use interlock_core::queue::read::Seen;
 use interlock_core::queue::types::{RetryPart, Time};
 
 use crate::args::{Args, Read, Reader};
+use crate::carry;
 use crate::declare::then_name;
 use crate::explain;
 use crate::function::Function;
@@ -104,8 +105,13 @@ impl Queue {
     }
 
     fn peek(&self, id: u64, out: &mut Vec<u8>) {
-        let Some(seen) = self.scheduler.seen(id) else { return reply::array(out, 0) };
         let mut told = Strings::default();
+        let Some(seen) = self.scheduler.seen(id) else {
+            return match self.scheduler.dead_letter(id) {
+                Some(dead) => carry::peek_dead(dead, told, out),
+                None => reply::array(out, 0),
+            };
+        };
         told.text(seen.state.word().as_bytes());
         let lease = seen.lease;
         told.optional(lease.map(|(token, ..)| token));
@@ -318,11 +324,11 @@ fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
     };
     number("WINDOW", seen.window);
     number("BARRIER", seen.barrier.then_some(1));
-    tell_kept(seen.payload.result, seen.retry, told);
+    tell_kept(seen.payload.result, seen.quiet, seen.retry, told);
 }
 
 /// What a put said that a dead letter keeps too.
-pub fn tell_kept(result: u64, retry: Option<&RetryPart>, told: &mut Strings) {
+pub fn tell_kept(result: u64, quiet: bool, retry: Option<&RetryPart>, told: &mut Strings) {
     let mut number = |name: &str, value: Option<u64>| {
         if let Some(value) = value {
             told.text(name.as_bytes());
@@ -330,6 +336,7 @@ pub fn tell_kept(result: u64, retry: Option<&RetryPart>, told: &mut Strings) {
         }
     };
     number("RESULT", Some(result).filter(|&span| span > 0));
+    number("QUIET", quiet.then_some(1));
     if let Some(retry) = retry {
         number("ATTEMPTS", retry.attempts.map(|most| most.unwrap_or(0).into()));
         number("FIRST", retry.first);

@@ -99,10 +99,11 @@ pub fn placed(out: &mut Vec<u8>, id: u64, known: bool) {
     digit(out, u8::from(known));
 }
 
-/// What a lease begins a message with: its id, its sequence if that is another number, its attempt.
+/// What a lease begins a message with: its id, its sequence if that is another number, its attempt, with a
+/// minus before it if it is quiet.
 #[inline]
-pub fn message(out: &mut Vec<u8>, id: u64, sequence: Option<u64>, attempt: u32) {
-    if let (Some(digits), None, 0..10) = (sixteen(id), sequence, attempt) {
+pub fn message(out: &mut Vec<u8>, id: u64, sequence: Option<u64>, attempt: u32, quiet: bool) {
+    if let (Some(digits), None, 0..10, false) = (sixteen(id), sequence, attempt, quiet) {
         let mut strings = *b"$16\r\n................\r\n$0\r\n\r\n$1\r\n0\r\n";
         strings[5..21].copy_from_slice(&digits);
         strings[33] += attempt as u8;
@@ -113,7 +114,10 @@ pub fn message(out: &mut Vec<u8>, id: u64, sequence: Option<u64>, attempt: u32) 
         Some(sequence) => number(out, sequence),
         None => empty(out),
     }
-    number(out, attempt.into());
+    match quiet {
+        true => text(out, format!("-{attempt}").as_bytes()),
+        false => number(out, attempt.into()),
+    }
 }
 
 /// The digits of a number that has sixteen: of a time in µs, and so of ids and tokens.

@@ -304,8 +304,8 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> Explanation:
         """See ``RemoteQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
-        reply = await self._run(lambda seat: self._handle.operations.explain(seat, *asked))
-        return self._handle.explanation(reply, id, key)
+        reply, dead = await self._run(lambda seat: self._handle.operations.why(seat, *asked))
+        return self._handle.explanation(reply, dead, id, key)
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
         """See ``RemoteQueue.hot_keys``."""

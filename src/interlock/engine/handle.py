@@ -19,6 +19,7 @@ from interlock.engine.codec import Codec
 from interlock.engine.flow import Argument
 from interlock.engine.keeping import Grant
 from interlock.engine.operations import Operations
+from interlock.engine.records import Stored
 from interlock.engine.watching import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
@@ -210,14 +211,24 @@ class Handle:
             raise TypeError("explain(): give an id or key=, one of them")
         self.check_limit("explain()", limit)
         what = ("id", self.check_id("explain()", id)) if key is None else None
-        return (*(what or ("key", self.canonical("explain()", key))), min(limit, wire.MAX_BATCH))
+        return (
+            *(what or ("key", self.canonical("explain()", key))),
+            min(limit, wire.MAX_EXPLAINED),
+        )
 
-    def explanation(self, reply: list[bytes], id: int | None, key: Key | None) -> Explanation:
-        """What it answered."""
+    def explanation(
+        self, reply: list[bytes], dead: Stored | None, id: int | None, key: Key | None
+    ) -> Explanation:
+        """What it answered; raises KeyError where nothing is there, or a dead letter."""
         if reply:
             return wire.explanation(reply)
         if key is not None:
             raise KeyError(f"no unsettled message stands on the key {key!r}")
+        if dead is not None and dead.state == "dead":
+            raise KeyError(
+                f"message {id} is a dead letter of queue {self.name!r} ({dead.error}); "
+                f"requeue({id}) puts it again"
+            )
         raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
 
     def dead_letter(self, letter: wire.Dead) -> DeadLetter[Any]:

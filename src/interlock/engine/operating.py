@@ -116,10 +116,8 @@ class Operator:
                 found = dict(first)
 
     def peek(self, queue: str, id: int) -> Stored | None:
-        """An unsettled message; None if there is none of this id."""
-        reply = self.call("peek", queue, id)
-        # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
-        return records.stored(records.Parts(reply[6:])) if reply else None
+        """An unsettled message, or a dead letter; None if there is none of this id."""
+        return records.peeked(self.call("peek", queue, id))
 
     def explain(
         self, queue: str, *, id: int | None = None, key: bytes = b"", limit: int = 100

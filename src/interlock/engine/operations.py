@@ -10,7 +10,7 @@ from interlock.engine import wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow
-from interlock.engine.records import dropped
+from interlock.engine.records import Stored, dropped, peeked
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
 from interlock.engine.wait import Sleep
@@ -174,6 +174,16 @@ class Operations:
         if what == "id" and _nobodys(asked):
             return []
         return (yield from self.call(seat, "explain", what, asked, limit))
+
+    def why(
+        self, seat: Seat[Any], what: str, asked: Any, limit: int
+    ) -> Flow[tuple[list[bytes], Stored | None]]:
+        """The same; and where nothing is there of an id, the dead letter that it is, if it is."""
+        reply = yield from self.explain(seat, what, asked, limit)
+        if reply or what != "id" or _nobodys(asked):
+            return reply, None
+        found = yield from self.call(seat, "peek", asked)
+        return reply, peeked(found)
 
     def hot_keys(self, seat: Seat[Any], n: int) -> Flow[list[HotKey]]:
         """The deepest lanes; it goes through all of them."""

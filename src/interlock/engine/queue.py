@@ -293,8 +293,8 @@ class RemoteQueue(Generic[T]):
     ) -> Explanation:
         """Why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
-        reply = self._run(lambda seat: self._handle.operations.explain(seat, *asked))
-        return self._handle.explanation(reply, id, key)
+        reply, dead = self._run(lambda seat: self._handle.operations.why(seat, *asked))
+        return self._handle.explanation(reply, dead, id, key)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """The ``n`` keys on which most unsettled messages stand, deepest first."""

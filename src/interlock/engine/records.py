@@ -109,6 +109,12 @@ def stored(parts: Parts) -> Stored:
     )  # fmt: skip
 
 
+def peeked(reply: Sequence[bytes]) -> Stored | None:
+    """What il1_peek answers; None for what is not there."""
+    # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
+    return stored(Parts(reply[6:])) if reply else None
+
+
 def letters(reply: Sequence[bytes]) -> list[Letter]:
     """What il1_dead_letters answers."""
     parts = Parts(reply)

@@ -284,6 +284,7 @@ def pairs(reply: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096
 MAX_PAYLOAD = 1_048_576
+MAX_EXPLAINED = 1000
 LOST = b"LEASELOST"
 _ANSWERS = {
     b"ACKED": "acked",

@@ -96,6 +96,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "WINDOW": (0.6, lambda: choice([0, 1, 3, 9])),
         "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
         "BARRIER": (0.12, lambda: choice([0, 1, 1])),
+        "QUIET": (0.12, lambda: choice([0, 1, 1])),
         **policy,
     }
     declared_options: Makes = {

@@ -3,7 +3,7 @@
 use crate::key::KeyRef;
 use crate::queue::dead::Dead;
 use crate::queue::lane::KeysOf;
-use crate::queue::message::{sequence_of, BARRIER, GATED, PARKED};
+use crate::queue::message::{sequence_of, BARRIER, GATED, PARKED, QUIET};
 use crate::queue::scheduler::{Grant, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::types::{Explained, RetryPart, State, Stats, Time};
@@ -17,6 +17,7 @@ pub struct Seen<'a, P> {
     pub state: State,
     pub priority: i8,
     pub barrier: bool,
+    pub quiet: bool,
     pub payload: &'a P,
     pub dedup: Option<&'a str>,
     /// The window of its dedup string, where it has one of its own.
@@ -69,6 +70,7 @@ impl<P> Scheduler<P> {
             state,
             priority: message.priority,
             barrier: message.flags & BARRIER != 0,
+            quiet: message.flags & QUIET != 0,
             payload: message.payload.as_ref().expect("an unsettled message has its payload"),
             dedup,
             window: dedup.and_then(|name| self.dedup.window_of(name)),
@@ -103,14 +105,15 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// What is told of a message that was handed out: its sequence, its payload, and its keys, the
-    /// exclusive ones first, each with whether it is shared.
+    /// What is told of a message that was handed out: its sequence, its payload, its keys, the exclusive
+    /// ones first, each with whether it is shared, and whether it is quiet.
     #[inline]
-    pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>) {
+    pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>, bool) {
         let message = &self.messages[grant.message];
         let payload = message.payload.as_ref().expect("a leased message has its payload");
         let sequence = sequence_of(message.id, message.extra, &self.extras);
-        (sequence, payload, self.lanes.keys_of(message.first_edge))
+        let quiet = message.flags & QUIET != 0;
+        (sequence, payload, self.lanes.keys_of(message.first_edge), quiet)
     }
 
     /// Some unsettled messages, in no order: those from the place `from` on, about `count`, and the place

@@ -122,6 +122,7 @@ impl Queue {
             priority: said.priority,
             dedup: said.dedup.as_deref(),
             barrier: said.barrier,
+            quiet: said.quiet,
             retry: said.retry.as_deref(),
             window: said.window,
             ..Put::default()

@@ -5,7 +5,7 @@ use interlock_engine::{Engine, Function, Outcome, Settings};
 use crate::{Bench, KEY, START};
 
 /// Words that mean something to some function, and some that mean nothing.
-const WORDS: [&[u8]; 54] = [
+const WORDS: [&[u8]; 55] = [
     b"",
     b"0",
     b"1",
@@ -46,6 +46,7 @@ const WORDS: [&[u8]; 54] = [
     b"WINDOW",
     b"BARRIER",
     b"RESULT",
+    b"QUIET",
     b"ATTEMPTS",
     b"FIRST",
     b"FACTOR",

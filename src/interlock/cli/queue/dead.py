@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from interlock.cli.queue.asking import (
     on_queue,
 )
 from interlock.cli.queue.confirming import YES, refused
+from interlock.cli.queue.gone import when
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def record(letter: Letter) -> dict[str, Any]:
 
 def lines(letter: Letter) -> Iterator[str]:
     """A dead letter for people."""
-    died = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(letter.time / 1e6))
+    died = when(letter.time)
     yield f"{letter.id}  died {died} after {count(letter.attempts, 'attempt')}"
     yield f"    {printable(letter.error) or 'no error is known'}"
     keys = show.keys_text(letter.keys, letter.shared)

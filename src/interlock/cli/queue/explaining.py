@@ -6,16 +6,27 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.flags import Flag, positive
-from interlock.cli.queue import show
-from interlock.cli.queue.asking import BROKEN, declare, emit, failed, on_queue
+from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.queue import gone, show
+from interlock.cli.queue.asking import count, declare, emit, failed, on_queue
+from interlock.cli.queue.called import Called
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator
     from interlock.explanation import ExplainNode, Explanation
 
 KEY = Flag("--key", "instead of a message: what stands on this key", "KEY")
-LIMIT = Flag("--limit", "follow so many messages at most (100)", "N", positive, 100)
+LIMIT = Flag("--limit", "follow so many messages at most (100; 1000 with --roots)", "N", positive)
+ROOTS = Flag(
+    "--roots", "only the message and what it waits for in the end: what is handled, held, paused"
+)
+STUCK = Flag(
+    "--stuck",
+    "propose `revoke` for what is handled longer than this (60)",
+    "SECONDS",
+    seconds,
+    60.0,
+)
 
 
 def add_to(commands: Any) -> None:
@@ -25,9 +36,10 @@ def add_to(commands: Any) -> None:
         "explain",
         explain,
         "why a message waits, as a tree, with what would free it",
-        (KEY, LIMIT),
+        (KEY, ROOTS, LIMIT, STUCK),
         about="Below each message that waits for no other stands the command by which an "
-        "operator frees what waits for it.",
+        "operator frees what waits for it. A message that is a task's call is shown with the "
+        "task's name.",
         ids="[ID]",
     )
 
@@ -36,29 +48,80 @@ def explain(given: argparse.Namespace) -> int:
     """Draw the chain of each message, or of the key."""
     if bool(given.ids) == (given.key is not None):
         given.fail("give either the ID of a message or --key KEY")
-    if given.limit > 1024:
-        given.fail(f"--limit {given.limit}; allowed: 1 to 1024")
+    if given.limit is None:
+        given.limit = MOST if given.roots else USUAL
+    if given.limit > MOST:
+        given.fail(f"--limit {given.limit}; allowed: 1 to {MOST}")
     return on_queue(given, lambda operator: _explain(operator, given))
 
 
 def _explain(operator: Operator, given: argparse.Namespace) -> int:
+    code = 0
+    called = Called(operator, given.queue)
+    asked: list[dict[str, Any]] = [{"id": id} for id in given.ids]
+    for one in asked or [{"key": given.key.encode(errors="surrogateescape")}]:
+        found = operator.explain(given.queue, limit=given.limit, **one)
+        if found is not None:
+            _tell(found, called, given)
+        elif "key" in one:
+            code = failed(f"nothing on key {given.key!r} is waiting in {given.queue}")
+        elif not _tell_dead(operator, one["id"], given):
+            code = failed(gone.text(given.queue, one["id"]))
+    return code
+
+
+def _tell(found: Explanation, called: Called, given: argparse.Namespace) -> None:
     from interlock.explanation import tree
 
-    code = 0
-    asked: list[dict[str, Any]] = [{"id": id} for id in given.ids]
-    for one in asked or [{"key": given.key.encode()}]:
-        found = operator.explain(given.queue, limit=given.limit, **one)
-        if found is None:
-            if "id" in one:
-                failed(f"message {one['id']} is not in {given.queue}: settled, or never there")
-            else:
-                failed(f"nothing on key {given.key!r} is waiting in {given.queue}")
-            code = BROKEN
-        elif given.json:
-            emit({"queue": given.queue, **as_json(found, given)})
-        else:
-            print(tree(found, notes(given)))
-    return code
+    if given.json:
+        emit({"queue": given.queue, **as_json(found, called, given)})
+    elif given.roots:
+        print("\n".join(roots_text(found, called, given)))
+    else:
+        print(tree(found, notes(given), called.name))
+
+
+def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
+    """A message that waits for nothing any more: a dead letter. False: it is none."""
+    message = operator.peek(given.queue, id)
+    if message is None or message.state != "dead":
+        return False
+    if given.json:
+        node = {"id": id, "state": "dead", **gone.record(message, given)}
+        emit({"queue": given.queue, "truncated": False, "nodes": [node]})
+    else:
+        print(f"message {id} is a {gone.since(message)}")
+        print("\n".join(f"   {line}" for line in gone.lines(message, given)))
+    return True
+
+
+def roots_of(found: Explanation) -> list[ExplainNode]:
+    """Those that wait for no other, whoever was asked for among them."""
+    return [node for node in found.nodes if not node.blocked]
+
+
+def roots_text(found: Explanation, called: Called, given: argparse.Namespace) -> Iterator[str]:
+    """The message that was asked for, and below it the roots."""
+    from interlock.explanation import line
+
+    own = notes(given)
+    roots = roots_of(found)
+    if given.key is None:
+        first = found.nodes[0]
+        yield line(first, called.name(first))
+        yield from (f"   {note}" for note in own(first))
+        roots = [node for node in roots if node is not first]
+        if first.blocked:
+            between = len(found.nodes) - 1 - len(roots)
+            more = " or more" if found.truncated else ""
+            yield f"waits for {len(roots)} at the root, through {count(between, 'other')}{more}:"
+    for node in roots:
+        yield f"   {line(node, called.name(node))}"
+        if keys := called.keys(node):
+            yield f"      keys {keys}"
+        yield from (f"      {note}" for note in own(node))
+    if found.truncated:
+        yield f"... cut at {count(len(found.nodes), 'message')}; there may be more roots"
 
 
 def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
@@ -76,7 +139,8 @@ def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
     for key in node.paused:
         named = () if key == b"" else ("--key", key.decode(errors="backslashreplace"))
         yield show.command(given, "resume", queue, *named)
-    if node.state == "leased":
+    # A handler at work is no fault: to revoke its lease would have the message handled twice.
+    if node.state == "leased" and (node.held_for or 0.0) >= given.stuck:
         yield show.command(given, "revoke", queue, id)
     elif node.state == "backing_off":
         yield show.command(given, "retry", queue, id)
@@ -85,13 +149,18 @@ def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
             yield show.command(given, word, queue, id)
 
 
-def as_json(found: Explanation, given: argparse.Namespace) -> dict[str, Any]:
-    """An explanation for JSON."""
+def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> dict[str, Any]:
+    """An explanation for JSON; with --roots of the message that was asked for and the roots."""
+    nodes = found.nodes
+    if given.roots:
+        first = nodes[:1] if given.key is None else ()
+        nodes = (*first, *(node for node in roots_of(found) if node not in first))
     return {
         "truncated": found.truncated,
         "nodes": [
             {
                 "id": node.id,
+                "task": called.task(node.id),
                 "state": node.state,
                 "attempt": node.attempt,
                 "age": node.age,
@@ -111,6 +180,11 @@ def as_json(found: Explanation, given: argparse.Namespace) -> dict[str, Any]:
                 ],
                 "freeing": list(freeing(node, given)),
             }
-            for node in found.nodes
+            for node in nodes
         ],
     }
+
+
+USUAL = 100
+MOST = 1000
+"""What a server follows."""

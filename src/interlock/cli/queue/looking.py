@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
-from interlock.cli.queue import show
+from interlock.cli.queue import gone, show
 from interlock.cli.queue.asking import count, declare, emit_all, failed, on_queue
 from interlock.cli.tables import printable, table
 
@@ -80,9 +80,9 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
             if message is not None:
                 found.append(message)
             else:
-                code = failed(f"message {id} is not in {given.queue}: settled, or never there")
+                code = failed(gone.text(given.queue, id))
     else:
-        key = None if given.key is None else given.key.encode()
+        key = None if given.key is None else given.key.encode(errors="surrogateescape")
         wanted = (
             message
             for message in operator.messages(given.queue)
@@ -91,12 +91,23 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
         )
         found = heapq.nsmallest(given.limit, wanted, key=place)
     # What the server's clock says of each; the message may have gone meanwhile.
-    looked = [(message, node_of(operator, given.queue, message.id)) for message in found]
+    looked = [
+        (message, None if message.state == "dead" else node_of(operator, given.queue, message.id))
+        for message in found
+    ]
     if given.json:
-        emit_all(record(message, node) for message, node in looked)
+        emit_all(
+            {
+                **record(message, node),
+                **(gone.record(message, given) if message.state == "dead" else {}),
+            }
+            for message, node in looked
+        )
         return code
     for message, node in looked:
         print("\n".join(lines(message, node)))
+        if message.state == "dead":
+            print(f"    to put it again: {gone.again(message, given)}")
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code
@@ -138,8 +149,9 @@ def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
 def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
     """A message for people."""
     state = (node.state if node else message.state).replace("_", " ")
-    parts = [f"{message.id}  {state}"]
-    if message.attempt > 1:
+    is_dead = message.state == "dead"
+    parts = [f"{message.id}  {gone.since(message) if is_dead else state}"]
+    if message.attempt > 1 and not is_dead:
         parts.append(f"attempt {message.attempt}")
     if message.priority:
         parts.append(f"priority {message.priority}")

@@ -1,6 +1,6 @@
 -- il1_peek: id
--- One unsettled message: state, token, consumer, deadline, due, blocked, then as il1_scan tells it.
--- Nothing for an id that is not unsettled.
+-- One unsettled message, or a dead letter: state, token, consumer, deadline, due, blocked, then as il1_scan
+-- tells it. Nothing for any other id.
 
 register('peek', { 'no-writes' }, function(q, from)
   local id = take_number(from, 'id')
@@ -8,7 +8,13 @@ register('peek', { 'no-writes' }, function(q, from)
   look(q)
   local m = find(q, id)
   if not m then
-    return {}
+    local text = redis_call('HGET', q.x, id)
+    local told = { 'dead', '', '', '', '', '0' }
+    if not text then
+      return {}
+    end
+    told[5] = tell_dead_one(q, id, text, told).due
+    return told
   end
   local reply = { state_of(q, m), '', '', '', due_of(q, m), tostring(m.blocked) }
   if m.state == 'L' then

@@ -33,14 +33,15 @@ local OWN = {
   WINDOW = OPTION.WINDOW,
   BARRIER = FLAG,
   RESULT = { least = 0, most = MAX_SPAN },
+  QUIET = FLAG,
 }
 for i = 1, #POLICY do
   OWN[POLICY[i]] = OPTION[POLICY[i]]
 end
-local OWN_NAMES = 'PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, ATTEMPTS, FIRST, FACTOR, LONGEST, '
-  .. 'JITTER or THEN'
+local OWN_NAMES = 'PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, FIRST, FACTOR, '
+  .. 'LONGEST, JITTER or THEN'
 -- What is as good as not given.
-local PLAIN = { PRIORITY = 0, RESULT = 0 }
+local PLAIN = { PRIORITY = 0, RESULT = 0, QUIET = 0 }
 
 local function take_own(from, i, m, given)
   local name = take(from, 'messages[%d].options', i)

@@ -145,7 +145,7 @@ local function restore_dead(q, item)
     redis_call('HSET', q.y, m.id, m.payload)
     dead.outside, dead.payload = true, tostring(#m.payload)
   end
-  for _, name in ipairs({ 'PRIORITY', 'RESULT', table_unpack(POLICY) }) do
+  for _, name in ipairs({ 'PRIORITY', 'RESULT', 'QUIET', table_unpack(POLICY) }) do
     dead.extras[name] = m.extras and m.extras[name]
   end
   redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))

@@ -13,13 +13,7 @@ local function scan_dead(q, cursor, count)
   local ids = redis_call('ZRANGE', q.xo, first, first + count - 1)
   local reply = { #ids == count and ids[count] or '0' }
   for i, text in ipairs(fetch(q.x, ids)) do
-    local dead = cmsgpack.unpack(text)
-    local m = {
-      id = ids[i], place = ids[i], state = 'X', due = dead[3], tail = dead.payload, outside = dead.outside,
-      barrier = dead.barrier, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
-    }
-    m.extras.ATTEMPT, m.extras.ERROR = dead[2], dead[1]
-    tell(q, m, reply)
+    tell_dead_one(q, ids[i], text, reply)
   end
   return reply
 end

@@ -32,7 +32,7 @@ local function lease_one(q, m, token, reply, at)
   changed(q, m)
   reply[at + 1] = m.id
   reply[at + 2] = m.id == m.place and '' or m.place
-  reply[at + 3] = tostring(attempt_of(m))
+  reply[at + 3] = (m.extras and m.extras.QUIET and '-' or '') .. attempt_of(m)
   reply[at + 4] = payload_of(q, m)
   reply[at + 5], reply[at + 6] = tostring(#exclusive), tostring(#shared)
   at = at + 6

@@ -182,7 +182,7 @@ local function pack_record(m)
   return (head and head(m) or m.state) .. rest
 end
 
--- What only few messages have: PRIORITY, DEDUP, WINDOW, RESULT and the policy, as the put named them,
+-- What only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the put named them,
 -- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, and ERROR.
 local function extra(m, name, value)
   m.tail = tail_of(m)

@@ -45,7 +45,7 @@ local function due_of(q, m)
 end
 
 local TOLD = {
-  'PRIORITY', 'DEDUP', 'WINDOW', 'BARRIER', 'RESULT',
+  'PRIORITY', 'DEDUP', 'WINDOW', 'BARRIER', 'RESULT', 'QUIET',
   'ATTEMPTS', 'FIRST', 'FACTOR', 'LONGEST', 'JITTER', 'THEN',
 }
 
@@ -69,6 +69,18 @@ local function tell(q, m, reply)
   append(reply, m.shared)
   append(reply, options)
   append(reply, { state_of(q, m), due_of(q, m), extras.ERROR or '' })
+end
+
+-- A dead letter as messages are told.
+local function tell_dead_one(q, id, text, reply)
+  local dead = cmsgpack.unpack(text)
+  local m = {
+    id = id, place = id, state = 'X', due = dead[3], tail = dead.payload, outside = dead.outside,
+    barrier = dead.barrier, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
+  }
+  m.extras.ATTEMPT, m.extras.ERROR = dead[2], dead[1]
+  tell(q, m, reply)
+  return m
 end
 
 local function take_cursor(from)

@@ -1,0 +1,57 @@
+"""What the messages of a queue call: the names of tasks, for whoever looks at a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from interlock.cli.queue import show
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+    from interlock.engine.records import Stored
+    from interlock.explanation import ExplainNode
+
+
+class Called:
+    """Looks at messages, each once, until their payloads have come to a bound."""
+
+    def __init__(self, operator: Operator, queue: str) -> None:
+        self._operator = operator
+        self._queue = queue
+        self._known: dict[int, Stored | None] = {}
+        self._left = MOST_BYTES
+
+    def name(self, node: ExplainNode) -> str:
+        """The task that a message calls, for people; empty if it calls none."""
+        return self.task(node.id) or ""
+
+    def task(self, id: int) -> str | None:
+        """The task that a message calls; None if it calls none, or was not looked at."""
+        message = self._message(id)
+        return task_of(message.payload) if message is not None else None
+
+    def keys(self, node: ExplainNode) -> str:
+        """A message's keys on one line; empty if it has none, or was not looked at."""
+        message = self._message(node.id)
+        return show.keys_text(message.keys, message.shared) if message is not None else ""
+
+    def _message(self, id: int) -> Stored | None:
+        if id not in self._known and self._left > 0:
+            found = self._known[id] = self._operator.peek(self._queue, id)
+            self._left -= len(found.payload) if found is not None else 0
+        return self._known.get(id)
+
+
+def task_of(payload: bytes) -> str | None:
+    """The task that a payload calls; None if it is no call."""
+    from interlock.app import envelope
+    from interlock.errors import PayloadError
+
+    try:
+        return envelope.read(payload).task
+    except PayloadError:
+        return None
+
+
+MOST_BYTES = 16_000_000
+"""Of payloads: each message is fetched with its own."""

@@ -1,0 +1,51 @@
+"""What is said of a message that is not unsettled: a dead letter, or nothing that is known."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.queue import show
+from interlock.cli.queue.asking import count
+from interlock.cli.tables import printable
+
+if TYPE_CHECKING:
+    from interlock.engine.records import Stored
+
+
+def text(queue: str, id: int) -> str:
+    """Of a message that is neither unsettled nor a dead letter."""
+    return f"message {id} is not in {queue}: settled, or never there"
+
+
+def since(message: Stored) -> str:
+    """That it is a dead letter, since when, and after how many attempts."""
+    return f"dead letter since {when(message.due or 0)}, after {count(message.attempt, 'attempt')}"
+
+
+def lines(message: Stored, given: argparse.Namespace) -> Iterator[str]:
+    """With what error, and the command that puts it again."""
+    yield f"failed: {printable(message.error) or 'no error is known'}"
+    yield f"to put it again: {again(message, given)}"
+
+
+def again(message: Stored, given: argparse.Namespace) -> str:
+    """The command that puts a dead letter again."""
+    return show.command(given, "requeue", given.queue, str(message.id))
+
+
+def record(message: Stored, given: argparse.Namespace) -> dict[str, Any]:
+    """What only a dead letter has, for JSON; `died` is in seconds since 1970."""
+    return {
+        "attempt": message.attempt,
+        "error": message.error,
+        "died": (message.due or 0) / 1e6,
+        "freeing": [again(message, given)],
+    }
+
+
+def when(micros: int) -> str:
+    """A time of the server's clock, here."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(micros / 1e6))
