@@ -255,6 +255,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         Raises:
             KeyError: there is no such dead letter.
             Full: there is no room; the dead letter stays.
+            ShutDown: the queue is shut down; the dead letter stays.
         """
         new = self._requeue(id)
         if new is None:

@@ -35,6 +35,9 @@ class Handed:
     def reject(self, reason: str = "bad") -> list[Argument]:
         return ["REJECT", self.token, self.id, reason]
 
+    def exhaust(self, error: str = "useless") -> list[Argument]:
+        return ["EXHAUST", self.token, self.id, error]
+
     def release(self) -> list[Argument]:
         return ["RELEASE", self.token, self.id]
 

@@ -270,6 +270,8 @@ class Model:
             return "RELEASED"
         if verb == "REJECT":
             return self.give_up(entry, rest[0], "dead")
+        if verb == "EXHAUST":
+            return self.give_up(entry, rest[0], self.option("THEN", entry))
         return self.fail(entry, int(rest[0]) if rest[0] else None, rest[1])
 
     def fail(self, entry: Entry, delay: int | None, error: str) -> str:

@@ -38,6 +38,7 @@ class OperatedModel(Model):
         self.counts["cancelled"] += 1
         self.keep(entry, "cancelled")
         self.end(entry)
+        self.named.pop(entry.options.get("DEDUP", ""), None)
         return True
 
     def revoke(self, id: str, then: str, token: str | None = None) -> list[str]:

@@ -105,6 +105,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("put", (*PUT, *message("p", dedup="d" * 1_025)), "BADARG il1_put: messages[1].DEDUP has"),
     ("put", ("c" * 1_025, 0, 0, *message("p")), "BADARG il1_put: consumer has 1025 bytes"),
     ("settle", (*SETTLE, "REJECT", 5, 6, "r" * 1_025), "BADARG il1_settle: settlements[1].reason"),
+    ("settle", (*SETTLE, "EXHAUST", 5, 6), "BADARG il1_settle: settlements[1].error is missing"),
     (
         "put",
         (*PUT, *message("p", ["a"], barrier=1)),

@@ -43,6 +43,7 @@ ENDS: dict[str, Callable[[Queue, Handed], Any]] = {
     "a result": lambda queue, one: queue.settle(["DONE", one.token, one.id, "r"]),
     "il1_next": lambda queue, one: queue.call("next", "n", 0, 0, 1, LONG, "any", *one.ack()),
     "a rejection": lambda queue, one: queue.settle(one.reject()),
+    "what is not retried": lambda queue, one: queue.settle(one.exhaust()),
     "a revocation": lambda queue, one: queue.call("revoke", one.id, "skip"),
     "cancelling": lambda queue, one: (queue.settle(one.release()), queue.call("cancel", one.id)),
     "purging": lambda queue, one: (queue.settle(one.release()), queue.call("purge", "pending")),

@@ -32,6 +32,7 @@ ENDS: dict[str, Ends] = {
     "failed": lambda queue, one: queue.settle(one.nack()),
     "released": lambda queue, one: queue.settle(one.release()),
     "rejected": lambda queue, one: queue.settle(one.reject()),
+    "given up": lambda queue, one: queue.settle(one.exhaust()),
     "acknowledged by a nameless call": lambda queue, one: queue.call("settle", "", 0, *one.ack()),
     "by another consumer": lambda queue, one: queue.call("settle", "d", 9, *one.ack()),
     "revoked": lambda queue, one: queue.call("revoke", one.id, "skip"),

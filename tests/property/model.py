@@ -223,6 +223,7 @@ class Model:
         entry = self._find(id, QUEUED, BACKING_OFF, HELD, DELAYED)
         if entry is not None:
             self._settle(entry)
+            self.settled.pop(entry.dedup or "", None)
         return entry is not None
 
     def revoke(self, id: int, then: str) -> bool:

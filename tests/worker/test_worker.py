@@ -137,6 +137,24 @@ def test_a_handler_steers(app: App, caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_what_is_not_retried_is_held_where_the_policy_holds(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(retry=Retry(5, on=(OSError,), then="hold"))
+    def wrong() -> None:
+        raise ValueError("not worth another attempt")
+
+    with app.worker():
+        id = wrong.send().id
+        queue = queue_of(app)
+        wait_for(lambda: queue.stats().held == 1, "the message is not held")
+    assert queue.bury(id)
+    assert [letter.error for letter in queue.dead_letters()] == [
+        "ValueError: not worth another attempt"
+    ]
+    assert "by the policy it was sent with" not in caplog.text
+
+
 def test_what_cannot_be_decoded_is_a_dead_letter_at_once(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,6 +27,7 @@ enum How<'a> {
     Done(&'a [u8]),
     Nack(Option<u64>, &'a [u8]),
     Reject(&'a [u8]),
+    Exhaust(&'a [u8]),
     Release,
 }
 
@@ -138,8 +139,8 @@ fn acknowledged<A: Args + ?Sized>(
 
 fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
     let verb = from.take(|| format!("settlements[{i}]"))?;
-    if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"RELEASE") {
-        let text = "is not ACK, DONE, NACK, REJECT or RELEASE";
+    if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"EXHAUST" | b"RELEASE") {
+        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST or RELEASE";
         return from.bad(|| format!("settlements[{i}]"), text);
     }
     let token = from.number(|| format!("settlements[{i}].token"))?;
@@ -158,6 +159,7 @@ fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<
             How::Nack(delay, from.text(MAX_TEXT, || format!("settlements[{i}].error"))?)
         }
         b"REJECT" => How::Reject(from.text(MAX_TEXT, || format!("settlements[{i}].reason"))?),
+        b"EXHAUST" => How::Exhaust(from.text(MAX_TEXT, || format!("settlements[{i}].error"))?),
         _ => How::Release,
     };
     Ok(Settlement { token, id, how })
@@ -193,6 +195,7 @@ impl Queue {
             }
             How::Nack(delay, error) => s.nack_within(handle, delay, &to_text(error), budget),
             How::Reject(reason) => s.reject_within(handle, &to_text(reason), budget),
+            How::Exhaust(error) => s.exhaust_within(handle, &to_text(error), budget),
         };
         match failed {
             Ok(Failed::Again { .. }) => Answer::Retried,

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use interlock_core::key::Key;
 use interlock_core::queue::lease::LeaseLost;
 use interlock_core::queue::scheduler::{Grant, Handle};
-use interlock_core::queue::types::{RevokeThen, Then};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -344,18 +343,7 @@ impl Lease {
         let error = error_text(error)?;
         self.keep_keys(py);
         let queue = self.queue.get();
-        let give_up = || {
-            queue.core.call(|scheduler, now| {
-                if scheduler.options().retry.then == Then::Dead {
-                    return scheduler.reject(now, self.handle, &error).map(drop);
-                }
-                scheduler.tick(now);
-                let held = scheduler.holds(self.handle)
-                    && scheduler.revoke(now, self.id, RevokeThen::Hold).is_some();
-                held.then_some(()).ok_or(LeaseLost)
-            })
-        };
-        self.settle(py, give_up)?;
+        self.settle(py, || queue.core.call(|s, now| s.exhaust(now, self.handle, &error)))?;
         queue.say(py)
     }
 

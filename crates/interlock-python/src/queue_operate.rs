@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::types::RevokeThen;
+use interlock_core::queue::Ended;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyTuple};
@@ -123,9 +124,17 @@ impl Queue {
     fn _requeue(&self, py: Python<'_>, id: Id) -> PyResult<Option<u64>> {
         let id = id.0;
         self.check_fork(py);
-        let new = self.core.call(|scheduler, now| scheduler.requeue(now, id));
+        let ended = self.core.is_shut_down();
+        let new = self.core.call(|scheduler, now| match ended {
+            true if scheduler.dead_payload(id).is_some() => Err(None),
+            true => Ok(None),
+            false => scheduler.requeue(now, id).map_err(Some),
+        });
         self.say(py)?;
-        new.map_err(|refused| errors::refused(py, refused, self.bounds))
+        new.map_err(|refused| match refused {
+            Some(refused) => errors::refused(py, refused, self.bounds),
+            None => errors::put_ended(py, Ended::ShutDown, self.bounds),
+        })
     }
 
     /// (id, payload, keys, shared, attempts, error, priority) each, oldest dead first.

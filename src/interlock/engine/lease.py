@@ -137,6 +137,8 @@ class _Lease(Generic[T]):
         """A handler raised."""
         if failure.how == "nack":
             return self.nacking(failure.delay, failure.text)
+        if failure.how == "give_up":
+            return self._giving_up(failure.text)
         return self.rejecting(failure.text)
 
     def _judged(self, error: BaseException) -> wire.Settlement:
@@ -144,7 +146,9 @@ class _Lease(Generic[T]):
         return self._failing(judged(error, self._of._retry.on))
 
     def _giving_up(self, error: BaseException | str) -> wire.Settlement:
-        return self.rejecting(error_text(error))
+        text = error_text(error)
+        self._gone(_SETTLED)
+        return wire.exhausting(self.token, self.id, text)
 
     def _entered(self) -> T:
         self._context = _current.set(self)

@@ -129,6 +129,11 @@ def rejecting(token: int, id: int, reason: str) -> Settlement:
     return ("REJECT", token, id, text(reason))
 
 
+def exhausting(token: int, id: int, error: str) -> Settlement:
+    """As if its attempts were used up: a dead letter, or held, as its policy says."""
+    return ("EXHAUST", token, id, text(error))
+
+
 def releasing(token: int, id: int) -> Settlement:
     """Back to its place, as it was."""
     return ("RELEASE", token, id)

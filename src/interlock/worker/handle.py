@@ -25,7 +25,7 @@ _log = logging.getLogger("interlock.worker")
 class Outcome:
     """How a message is to be settled."""
 
-    how: Literal["ack", "nack", "reject", "release"]
+    how: Literal["ack", "nack", "reject", "exhaust", "release"]
     result: bytes | None = None
     delay: float | None = None
     """Seconds; None: the backoff of the message's policy."""
@@ -41,6 +41,8 @@ class Outcome:
             return lease.acking(result)
         if self.how == "nack":
             return lease.nacking(self.delay, self.error)
+        if self.how == "exhaust":
+            return lease._giving_up(self.error)
         return lease.rejecting(self.error) if self.how == "reject" else lease.releasing()
 
 
@@ -89,7 +91,10 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         log_failure(retry, lease, found, error, what)  # type: ignore[arg-type]
     if found.how == "nack":
         return failure(retry, lease, found.text, found.delay)
-    return Outcome("reject", error=found.text, expected="dead")
+    if found.how == "reject":
+        return Outcome("reject", error=found.text, expected="dead")
+    expected = "dead" if retry.then == "dead" else "held"
+    return Outcome("exhaust", error=found.text, expected=expected)
 
 
 def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:

@@ -130,9 +130,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             "DONE": lambda: ["r" * choice([0, 1, 4, 30])],
             "NACK": lambda: [choice(["0", "0", "1", "10", ""]), choice(["broken", "\xff\x00"])],
             "REJECT": lambda: ["bad"],
+            "EXHAUST": lambda: ["useless"],
             "RELEASE": list,
         }
-        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2], k=choice([least, 1, 1, 2, 5]))
+        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2, 2], k=choice([least, 1, 1, 2, 5]))
         return [(verb, pick(), rest[verb]()) for verb in verbs]
 
     def who() -> str:

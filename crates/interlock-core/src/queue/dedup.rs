@@ -90,6 +90,11 @@ impl Dedup {
         self.forget(now);
     }
 
+    /// The message of this string was cancelled.
+    pub fn cancelled(&mut self, name: &str) {
+        self.known.remove(name);
+    }
+
     fn leave(&mut self, until: Time, name: Arc<str>) {
         if self.leaving.back().is_none_or(|(last, _)| *last <= until) {
             self.leaving.push_back((until, name));

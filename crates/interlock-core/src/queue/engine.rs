@@ -84,6 +84,19 @@ impl<P> Scheduler<P> {
         Ok(self.give_up(at, Then::Dead, budget))
     }
 
+    pub fn exhaust_within(
+        &mut self,
+        handle: Handle,
+        error: &str,
+        budget: &mut Budget,
+    ) -> Result<Failed, LeaseLost> {
+        let at = self.leased(handle)?;
+        self.end_lease(handle.place);
+        self.set_error(at, error);
+        let then = self.retry_of(at).then;
+        Ok(self.give_up(at, then, budget))
+    }
+
     pub fn release_within(&mut self, handle: Handle) -> Result<(), LeaseLost> {
         let at = self.leased(handle)?;
         self.end_lease(handle.place);

@@ -181,11 +181,7 @@ impl<P> Scheduler<P> {
     pub fn exhaust(&mut self, now: Time, handle: Handle, error: &str) -> Result<Failed, LeaseLost> {
         let mut budget =
             self.begin(now, || Call::Exhaust { token: handle.token, error: error.to_owned() });
-        let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.set_error(at, error);
-        let then = self.retry_of(at).then;
-        Ok(self.give_up(at, then, &mut budget))
+        self.exhaust_within(handle, error, &mut budget)
     }
 
     /// The handler never started: same place, same attempt (clause 9).
@@ -316,7 +312,7 @@ impl<P> Scheduler<P> {
         self.extra(at).failing.get_or_insert_default()
     }
 
-    fn retry_of(&self, at: u32) -> Retry {
+    pub(super) fn retry_of(&self, at: u32) -> Retry {
         let queue = &self.options.retry;
         match self.messages[at].extra {
             NONE => queue.clone(),

@@ -33,7 +33,7 @@ use crate::queue::lease::Failure;
 use crate::queue::message::{is_ready, sequence, Extra, Message, KEYED, PARKED};
 use crate::queue::ready::Ticket;
 use crate::queue::scheduler::{Budget, Put, Refused, Scheduler};
-use crate::queue::slab::Slab;
+use crate::queue::slab::{Slab, NONE};
 use crate::queue::trace::Call;
 use crate::queue::types::{Hot, RevokeThen, State, Stats, Then, Time};
 
@@ -87,6 +87,7 @@ impl<P> Scheduler<P> {
             State::Waiting | State::Ready => {}
         }
         self.stats.cancelled += 1;
+        self.forget_name(at);
         let payload = self.settle(at, budget);
         if state == State::Ready && flags & PARKED == 0 {
             let (messages, extras) = (&self.messages, &self.extras);
@@ -94,6 +95,17 @@ impl<P> Scheduler<P> {
             ready.cancelled(|ticket| is_ready(messages, extras, ticket));
         }
         payload
+    }
+
+    /// A message that never was handed out to its end leaves its string free (clause 13): whoever
+    /// cancelled it may put what is right under the same one.
+    fn forget_name(&mut self, at: u32) {
+        let extra = self.messages[at].extra;
+        if extra != NONE {
+            if let Some(name) = self.extras[extra].dedup.take() {
+                self.dedup.cancelled(&name);
+            }
+        }
     }
 
     /// Cancels everything that is not leased; answers it in the order of ids (clause 15).

@@ -6,13 +6,12 @@ use interlock_core::queue::types::RevokeThen;
 use crate::model::{leased, Model, Phase};
 
 impl Model {
-    /// Clause 23.
+    /// Clause 23; nothing is remembered of it (clause 13).
     pub(crate) fn cancel(&mut self, id: u64) -> bool {
         if let Some(at) = self.delayed.iter().position(|message| message.id == id) {
-            let message = self.delayed.remove(at);
-            self.remember(&message);
+            self.delayed.remove(at);
         } else if let Some(at) = self.find(id, |phase| !leased(phase)) {
-            self.settle(at);
+            self.placed.remove(at);
         } else {
             return false;
         }

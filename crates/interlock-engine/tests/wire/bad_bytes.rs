@@ -33,6 +33,7 @@ const WORDS: [&[u8]; 55] = [
     b"DONE",
     b"NACK",
     b"REJECT",
+    b"EXHAUST",
     b"RELEASE",
     b"c",
     b"\xff\xfe",
@@ -174,7 +175,7 @@ fn a_refused_call_changes_nothing() {
         ),
         (
             "settle c 2 ack 5 6",
-            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT or RELEASE",
+            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST or RELEASE",
         ),
         ("next c 2 0 1 9 any REJECT 5 6", "BADARG il1_next: settlements[1].reason is missing"),
         ("configure DURABILITY always", "NOTSUPPORTED il1_configure: DURABILITY is 'always'"),

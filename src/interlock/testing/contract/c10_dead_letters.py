@@ -1,6 +1,6 @@
 """Clause 10: dead letters, putting them again, and their own bound."""
 
-from interlock import Full, Retry
+from interlock import Full, Retry, ShutDown
 from interlock.testing.contract.faces import QueueFace
 from interlock.testing.contract.registry import clause
 from interlock.testing.contract.trial import Trial, raises
@@ -44,6 +44,20 @@ async def a_requeue_is_free_of_deduplication(t: Trial) -> None:
     assert new != id
     assert (await q.one()).id == new
     assert await q.put("poison", dedup="once") == id
+
+
+@clause(10)
+async def a_queue_that_is_shut_down_takes_no_requeue(t: Trial) -> None:
+    q = t.queue()
+    id = await _dead(q, "poison")
+    await q.shutdown()
+    with raises(ShutDown):
+        await q.requeue(id)
+    with raises(KeyError):
+        await q.requeue(10**9)
+    assert [letter.id for letter in await q.dead_letters()] == [id]
+    with raises(ShutDown):
+        await q.get()
 
 
 @clause(10)

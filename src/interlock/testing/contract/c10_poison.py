@@ -68,6 +68,34 @@ async def an_exception_is_kept_as_the_error(t: Trial) -> None:
 
 
 @clause(10)
+async def an_exception_that_is_not_retried_is_given_up_at_once(t: Trial) -> None:
+    q = t.queue(retry=Retry(on=(OSError,)))
+    await q.put(keys="a")
+    await q.put("next", keys="a")
+    with raises(KeyError):
+        async with await q.one():
+            raise KeyError("no such account")
+    (letter,) = await q.dead_letters()
+    assert letter.attempts == 1 and "KeyError" in letter.error
+    assert await q.handle() == ["next"]
+
+
+@clause(10)
+async def an_exception_that_is_not_retried_is_held_where_the_policy_holds(t: Trial) -> None:
+    q = t.queue(retry=Retry(on=(OSError,), then="hold"))
+    id = await q.put(keys="a")
+    await q.put("next", keys="a")
+    with raises(KeyError):
+        async with await q.one():
+            raise KeyError("no such account")
+    assert await q.state(id) == "held" and await q.payloads() == []
+    assert await q.bury(id)
+    (letter,) = await q.dead_letters()
+    assert letter.attempts == 1
+    assert "KeyError" in letter.error and "no such account" in letter.error
+
+
+@clause(10)
 async def the_last_error_is_kept(t: Trial) -> None:
     q = t.queue(retry=_DEAD)
     await q.put()

@@ -69,17 +69,60 @@ async def a_window_may_be_a_timedelta(t: Trial) -> None:
 
 
 @clause(13)
-async def every_way_to_settle_opens_the_window(t: Trial) -> None:
-    q = t.queue(dedup_window=10)
-    cancelled = await q.put(dedup="cancelled")
-    assert await q.cancel(cancelled)
+async def every_way_to_settle_what_was_handed_out_opens_the_window(t: Trial) -> None:
+    q = t.queue(dedup_window=10, retry=Retry(attempts=1, then="hold"))
+    skipped = await q.put(dedup="skipped")
+    await (await q.one()).nack()
+    assert await q.skip(skipped)
     rejected = await q.put(dedup="rejected")
     await (await q.one()).reject("dead letters are settled")
-    for dedup, id in (("cancelled", cancelled), ("rejected", rejected)):
+    revoked = await q.put(dedup="revoked")
+    await q.one()
+    assert await q.revoke(revoked, then="skip")
+    all = (("skipped", skipped), ("rejected", rejected), ("revoked", revoked))
+    for dedup, id in all:
         assert await q.put(dedup=dedup) == id
     await t.advance(10)
-    for dedup, id in (("cancelled", cancelled), ("rejected", rejected)):
+    for dedup, id in all:
         assert await q.put(dedup=dedup) != id
+
+
+@clause(13)
+async def a_cancelled_message_is_known_no_longer(t: Trial) -> None:
+    q = t.queue(dedup_window=10, retry=Retry(attempts=1, then="hold"))
+    delayed = await q.put("delayed", dedup="delayed", delay=5)
+    first = await q.put("first", dedup="first", keys="a")
+    waits = await q.put("waits", dedup="waits", keys="a")
+    held = await q.put("held", dedup="held")
+    lease, failing = await q.ready()
+    await failing.nack()
+    for name, id in (("delayed", delayed), ("waits", waits), ("held", held)):
+        assert await q.cancel(id)
+        # The corrected one is queued, and known from then on.
+        new = await q.put(f"{name}, corrected", dedup=name)
+        assert new > id and await q.put("again", dedup=name) == new
+    assert not await q.cancel(first) and await q.put(dedup="first") == first
+    await lease.ack()
+    assert await q.put(dedup="first") == first
+    corrected = {f"{name}, corrected" for name in ("delayed", "waits", "held")}
+    assert set(await q.payloads()) == corrected
+
+
+@clause(13)
+async def a_string_that_was_cancelled_and_put_again_keeps_its_own_window(t: Trial) -> None:
+    q = t.queue(dedup_window=10)
+    await q.put("first", dedup="x")
+    await (await q.one()).ack()
+    await t.advance(10)
+    id = await q.put("second", dedup="x")
+    assert await q.cancel(id)
+    third = await q.put("third", dedup="x")
+    await t.advance(5)
+    await (await q.one()).ack()
+    await t.advance(9.999)
+    assert await q.put(dedup="x") == third
+    await t.advance(0.001)
+    assert await q.put(dedup="x") != third
 
 
 @clause(13)

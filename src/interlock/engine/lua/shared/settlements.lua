@@ -1,7 +1,7 @@
 -- Settling: any subset of what is out, of any leases.
 
-local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, RELEASE = true,
-  told = 'ACK, DONE, NACK, REJECT or RELEASE' }
+local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true,
+  told = 'ACK, DONE, NACK, REJECT, EXHAUST or RELEASE' }
 
 local function take_settlements(from)
   local list, last = {}, nil
@@ -33,6 +33,8 @@ local function take_settlements(from)
       one.text = take_text(from, MAX_PAYLOAD, 'settlements[%d].result', i)
     elseif verb == 'REJECT' then
       one.text = take_text(from, MAX_TEXT, 'settlements[%d].reason', i)
+    elseif verb == 'EXHAUST' then
+      one.text = take_text(from, MAX_TEXT, 'settlements[%d].error', i)
     end
     list[i] = one
   end
@@ -78,6 +80,8 @@ local function settle_one(q, one, m)
     return fail(q, m, one.delay, one.text)
   elseif verb == 'REJECT' then
     return give_up(q, m, one.text, false)
+  elseif verb == 'EXHAUST' then
+    return give_up(q, m, one.text, option(q, 'THEN', m) == 'hold')
   end
   c[N.releases] = c[N.releases] + 1
   make_ready(q, m)

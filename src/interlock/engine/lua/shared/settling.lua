@@ -128,6 +128,7 @@ local function cancel(q, m)
   end
   c[N.cancelled] = c[N.cancelled] + 1
   keep_result(q, m, 'c', '')
+  forget_now(q, m)
   settle(q, m)
 end
 
