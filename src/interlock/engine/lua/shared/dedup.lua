@@ -43,14 +43,6 @@ local function know_for(q, text, id, window)
   q.counters[N.windows] = q.counters[N.windows] + 1
 end
 
--- The message of a dedup string was cancelled: the string is free.
-local function forget_now(q, m)
-  if m.extras and m.extras.DEDUP then
-    set(hash(q, 'u'), m.extras.DEDUP, false)
-    m.extras.DEDUP = nil
-  end
-end
-
 -- The message of a dedup string was settled: it is known until its window ends.
 local function forget_later(q, m)
   local text = m.extras and m.extras.DEDUP

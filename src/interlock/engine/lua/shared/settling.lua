@@ -128,7 +128,11 @@ local function cancel(q, m)
   end
   c[N.cancelled] = c[N.cancelled] + 1
   keep_result(q, m, 'c', '')
-  forget_now(q, m)
+  if m.extras and m.extras.DEDUP then
+    -- Free at once (clause 13): whoever cancelled it may put what is right under it.
+    set(hash(q, 'u'), m.extras.DEDUP, false)
+    m.extras.DEDUP = nil
+  end
   settle(q, m)
 end
 
