@@ -15,6 +15,7 @@ import pytest
 from interlock.app import App, AsyncTask, Middleware, Task, envelope
 from interlock.errors import PayloadError, ResultGone
 from interlock.retry import Retry
+from interlock.worker.work import UnknownVersion
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,19 @@ def test_an_argument_that_cannot_be_encoded_is_named() -> None:
     ("data", "text"),
     [
         (b"junk", "no call of a task"),
-        (msgspec.msgpack.encode({"v": 2, "task": "wait"}), "of version 2, this worker knows 1"),
+        (msgspec.msgpack.encode({"v": 0, "task": "wait"}), "of version 0, this worker knows 1"),
         (msgspec.msgpack.encode([1, 2]), "no call of a task"),
     ],
 )
 def test_what_is_no_envelope_is_refused(data: bytes, text: str) -> None:
     with pytest.raises(PayloadError, match=text):
         envelope.read(data)
+
+
+@pytest.mark.parametrize("more", [{"task": "wait"}, {"calls": []}])
+def test_one_of_a_later_version_is_for_a_newer_worker(more: dict[str, Any]) -> None:
+    with pytest.raises(UnknownVersion, match="of version 2"):
+        envelope.read(msgspec.msgpack.encode({"v": 2, **more}))
 
 
 @pytest.mark.parametrize(

@@ -578,3 +578,46 @@ def test_a_result_that_does_not_come_in_time_says_where_to_look(app: App, url: s
     assert f"message {job.id} was not settled in time (a call of 'never')" in str(caught.value)
     with pytest.raises(TimeoutError, match=where):
         asyncio.run(job.aresult(timeout=0))
+
+
+def test_an_argument_that_is_not_known_yet_is_left_to_those_who_do(
+    app: App, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[tuple[int, str, int]] = []
+    with App(url, audit=True) as newer:
+
+        @newer.task(name="pay", keys="account:{account}")
+        def pay(account: int, currency: str = "EUR") -> None:
+            done.append((account, currency, current_lease().attempt))
+
+        @app.task(name="pay", keys="account:{account}")
+        def old(account: int) -> None:
+            done.append((account, "", current_lease().attempt))
+
+        with app.worker():
+            pay.send(1, currency="USD")
+            pay.send(2, "USD")
+            wait_for(lambda: caplog.text.count("this worker does not know") >= 3, "not leased")
+            old.send(3)
+            wait_for(lambda: queue_of(app).stats().acks == 1, "held up by an unknown argument")
+        with newer.worker():
+            drained(newer)
+    assert sorted(done) == [(1, "USD", 1), (2, "USD", 1), (3, "", 1)]
+    assert queue_of(app).stats().dead == 0
+
+
+def test_a_missing_argument_is_a_dead_letter_at_once(app: App, url: str) -> None:
+    with App(url) as older:
+
+        @older.task(name="pay", keys="account")
+        def old(account: int) -> None: ...
+
+        @app.task(name="pay", keys="account")
+        def pay(account: int, currency: str) -> None: ...
+
+        old.send(1)
+        with app.worker():
+            drained(app)
+    (letter,) = queue_of(app).dead_letters()
+    assert letter.attempts == 1
+    assert "pay() was sent no argument 'currency', which it wants" in letter.error

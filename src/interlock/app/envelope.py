@@ -8,6 +8,7 @@ an annotation comes back as the plain value that MessagePack has for it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 
 from interlock.errors import PayloadError
+from interlock.worker.work import UnknownVersion
 
 __all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
 
@@ -34,6 +36,12 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     kwargs: dict[str, Raw] = {}
     timeout: float | None = None
     headers: dict[str, str] = {}
+
+
+class _Versioned(msgspec.Struct):
+    """What any version has in common."""
+
+    v: int
 
 
 class _Sent(msgspec.Struct, omit_defaults=True):
@@ -133,16 +141,23 @@ def write(
 
 
 def read(payload: bytes) -> Envelope:
-    """The envelope of a message. Raises PayloadError where it is none, or of a later version."""
+    """The envelope of a message. Raises PayloadError where it is none, UnknownVersion where it is
+    of a later version, which a newer worker knows."""
     try:
         found = _envelopes.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            _of_version(_versions.decode(payload).v)
         raise PayloadError(f"the message is no call of a task: {error}") from error
-    if found.v != VERSION:
-        raise PayloadError(
-            f"the call of {found.task!r} is of version {found.v}, this worker knows {VERSION}"
-        )
+    _of_version(found.v)
     return found
+
+
+def _of_version(version: int) -> None:
+    if version > VERSION:
+        raise UnknownVersion(version, VERSION)
+    if version != VERSION:
+        raise PayloadError(f"the call is of version {version}, this worker knows {VERSION}")
 
 
 def encode_result(task: str, value: Any) -> bytes:
@@ -188,3 +203,4 @@ def _known(hint: Any) -> bool:
 
 _encoder = msgspec.msgpack.Encoder()
 _envelopes = msgspec.msgpack.Decoder(Envelope)
+_versions = msgspec.msgpack.Decoder(_Versioned)

@@ -30,6 +30,7 @@ class AppTasks:
         task = self._tasks.get(read.task)
         if task is None:
             raise UnknownTask(read.task)
+        task.binding.check(read.args, read.kwargs)
         return Invoked(task, self._hooks, self._retry, lease, read)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from interlock.app import envelope
+from interlock.app.binding import Binding
 from interlock.app.job import Job
 from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
 from interlock.app.middleware import Sending
@@ -54,6 +55,8 @@ class _Sendable(Generic[P, R]):
         """The function itself."""
         self.declared = declared
         self.signature = inspect.signature(function)
+        self.binding = Binding(declared.name, self.signature)
+        """What a call that was sent is judged by."""
         name = getattr(function, "__name__", declared.name)
         self._keys: Rule = rule("keys", keys, self.signature, name)
         self._shared: Rule = rule("shared", shared, self.signature, name)

@@ -19,7 +19,7 @@ from interlock.errors import Empty, PayloadError, Reject, RetryAfter
 from interlock.message import _current
 from interlock.retry import Seconds
 from interlock.worker.handle import RELEASED, Outcome, judge
-from interlock.worker.work import Invocation, TaskLease, UnknownTask
+from interlock.worker.work import Invocation, NotHere, TaskLease
 
 __all__ = ["TestCall", "TestWorker"]
 
@@ -176,7 +176,7 @@ class TestWorker:
         )  # fmt: skip
         try:
             call = self._tasks.prepare(lease).call
-        except (UnknownTask, PayloadError):
+        except (NotHere, PayloadError):
             return lease.task, (), {}
         return lease.task, call.args, call.kwargs
 
@@ -207,9 +207,10 @@ class TestWorker:
         )  # fmt: skip
         try:
             invocation = self._tasks.prepare(held)
-        except (UnknownTask, PayloadError) as error:
-            # No other worker has it, so it would come again and again.
-            queue.settle([Outcome("reject", error=str(error)).settlement(lease)])
+        except (NotHere, PayloadError) as error:
+            # There is no other worker, so it would come again and again.
+            text = f"the message {error}" if isinstance(error, NotHere) else str(error)
+            queue.settle([Outcome("reject", error=text).settlement(lease)])
             return error
         outcome, raised = _ran(invocation, held)
         queue.settle([outcome.settlement(lease)])

@@ -8,7 +8,15 @@ from typing import Any, NoReturn, Protocol
 from interlock.explanation import key_names
 from interlock.retry import Retry
 
-__all__ = ["Invocation", "TaskLease", "Tasks", "UnknownTask"]
+__all__ = [
+    "Invocation",
+    "NotHere",
+    "TaskLease",
+    "Tasks",
+    "UnknownArgument",
+    "UnknownTask",
+    "UnknownVersion",
+]
 
 
 class TaskLease:
@@ -94,12 +102,34 @@ class TaskLease:
         )
 
 
-class UnknownTask(LookupError):
+class NotHere(LookupError):
+    """The message calls what this worker does not know, and another, perhaps a newer one, may.
+
+    Its text says what, after the words "the message".
+    """
+
+
+class UnknownTask(NotHere):
     """The message calls a task that this worker does not have."""
 
     def __init__(self, task: str) -> None:
-        self.task = task
-        super().__init__(f"no task is called {task!r} here")
+        super().__init__(f"calls the task {task!r}, which this worker does not have")
+
+
+class UnknownArgument(NotHere):
+    """The message calls a task with what its function does not take here."""
+
+    def __init__(self, task: str, what: str) -> None:
+        super().__init__(f"calls the task {task!r} with {what}, which this worker does not know")
+
+
+class UnknownVersion(NotHere):
+    """The message is a call as a later release of Interlock writes it."""
+
+    def __init__(self, version: int, known: int) -> None:
+        super().__init__(
+            f"is a call of version {version}, which this worker does not know (it knows {known})"
+        )
 
 
 class Invocation(Protocol):
@@ -132,8 +162,8 @@ class Tasks(Protocol):
     """What a worker asks of an app."""
 
     def prepare(self, lease: TaskLease) -> Invocation:
-        """What the message of this lease calls; sets ``lease.task``. Raises UnknownTask, and
-        PayloadError where the message is no call."""
+        """What the message of this lease calls; sets ``lease.task``. Raises NotHere where another
+        worker may know that, and PayloadError where the message is no call that any could make."""
 
 
 def details(lease: TaskLease) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from interlock.worker.pace import Pace
 from interlock.worker.running import Pool, Running
 from interlock.worker.slots import Slots
 from interlock.worker.threads import SinglePool, ThreadPool
-from interlock.worker.work import TaskLease, Tasks, UnknownTask, details
+from interlock.worker.work import NotHere, TaskLease, Tasks, details
 
 if TYPE_CHECKING:
     from interlock.worker.audit import Audit
@@ -285,12 +285,11 @@ class Worker:
         held = self._held(feeder, lease)
         try:
             invocation = self._tasks.prepare(held)
-        except UnknownTask as unknown:
+        except NotHere as unknown:
             nap = self._keeper.set_aside(lease, held, feeder)
             _log.warning(
-                "message %d in queue %r calls the task %r, which this worker does not have; it "
-                "goes back in %g s, its attempt unchanged",
-                held.id, held.queue, unknown.task, nap, extra=details(held),
+                "message %d in queue %r %s; it goes back in %g s, its attempt unchanged",
+                held.id, held.queue, unknown, nap, extra=details(held),
             )  # fmt: skip
             if self._stopped:
                 # Nobody puts back any more what was set aside since.

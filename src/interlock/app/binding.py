@@ -1,0 +1,63 @@
+"""Whether what was sent fits a function's parameters, judged before a handler runs.
+
+By names and numbers alone, nothing is decoded: a worker has to know it when it takes the message,
+for an argument that its function does not have yet another worker's may have.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+
+from interlock.errors import PayloadError
+from interlock.worker.work import UnknownArgument
+
+__all__ = ["Binding"]
+
+
+class Binding:
+    """What a function takes, as far as the names and the number of its arguments go."""
+
+    def __init__(self, task: str, signature: inspect.Signature) -> None:
+        self._task = task
+        kinds = inspect.Parameter
+        by_place = {kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD}
+        by_name = {kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD}
+        parameters = list(signature.parameters.values())
+        found = {parameter.kind for parameter in parameters}
+        self._placed = [one.name for one in parameters if one.kind in by_place]
+        self._named = {one.name for one in parameters if one.kind in by_name}
+        self._wanted = [
+            (one.name, one.kind is not kinds.POSITIONAL_ONLY)
+            for one in parameters
+            if one.kind in by_place | by_name and one.default is kinds.empty
+        ]
+        self._any_placed = kinds.VAR_POSITIONAL in found
+        self._any_named = kinds.VAR_KEYWORD in found
+        placed = sum(name in self._placed for name, _ in self._wanted)
+        # So many by place, and none by name, are all that is wanted.
+        self._fewest = placed if placed == len(self._wanted) else len(self._placed) + 1
+        self._most = len(self._placed)
+
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Raises UnknownArgument where the function does not have what was sent; PayloadError where
+        it wants what was not sent, or one was sent twice: with that no attempt can succeed."""
+        if not kwargs and self._fewest <= len(args) <= self._most:
+            return
+        if len(args) > self._most and not self._any_placed:
+            what = f"{len(args)} arguments by place, of which it takes {self._most}"
+            raise UnknownArgument(self._task, what)
+        if not self._any_named:
+            for name in kwargs:
+                if name not in self._named:
+                    raise UnknownArgument(self._task, f"the argument {name!r}")
+        given = set(self._placed[: len(args)])
+        for name in kwargs:
+            if name in given and name in self._named:
+                raise PayloadError(f"{self._task}() was sent the argument {name!r} twice")
+        for name, may_be_named in self._wanted:
+            if name not in given and not (may_be_named and name in kwargs):
+                raise PayloadError(
+                    f"{self._task}() was sent no argument {name!r}, which it wants; give it a "
+                    f"default for messages that were sent without it"
+                )
