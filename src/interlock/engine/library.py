@@ -59,6 +59,9 @@ SHARED = (
     "register",
 )
 WORD = re.compile(r"\w+")
+COMMENT = re.compile(r"--.*")
+# Not what is a field, or a method, of something.
+NAMED = re.compile(r"(?<![\w.:'])[a-zA-Z_]\w*")
 DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 CONSTANT = re.compile(r"^local ([A-Z_]{2,}) = (\d[\de]*)\b", re.MULTILINE)
@@ -183,15 +186,17 @@ def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _joined(files: Mapping[str, str]) -> str:
-    """One text, in which a file's locals are its own but for those that another file names.
+    """One text, in which a file's locals are its own but for those that a later file names.
 
     Lua knows at most 200 locals at a time. What others name is declared before the file's block.
     """
-    words = {name: set(WORD.findall(text)) for name, text in files.items()}
     parts = []
+    later = {name: set(NAMED.findall(COMMENT.sub("", text))) for name, text in files.items()}
     for name, text in files.items():
-        others = [known for other, known in words.items() if other != name]
-        named = {local for local in LOCAL.findall(text) if any(local in known for known in others)}
+        del later[name]
+        named = {
+            local for local in LOCAL.findall(text) if any(local in it for it in later.values())
+        }
 
         def declared_before(found: re.Match[str], named: set[str] = named) -> str:
             function, local = found.group(1) or "", found.group(2)
