@@ -79,6 +79,9 @@ class Entry:
     def told_attempt(self) -> str:
         return f"{'-' if self.options.get('QUIET') == '1' else ''}{self.attempt}"
 
+    def told_bytes(self) -> int:
+        return sum(len(text) for text in (self.payload, *self.keys))
+
     def told_sequence(self) -> str:
         return "" if self.sequence == self.id else str(self.sequence)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.engine.model import BACKING_OFF, DEFAULTS, HELD, Entry, Refused, Spec
-from tests.engine.model_read import KEPT_OF_THE_DEAD, ReadModel
+from tests.engine.model_read import KEPT_OF_THE_DEAD, TOLD, ReadModel
 
 Item = tuple[str, str, int, int, str, Spec]
 
@@ -73,9 +73,12 @@ class CarriedModel(ReadModel):
         return [] if name is None or item[1] == "dead" else [name]
 
     def scan_dead(self, count: int) -> list[str]:
-        reply = [str(self.dead[count - 1].id) if len(self.dead) >= count else "0"]
-        for entry in self.dead[:count]:
+        reply, bytes = ["0"], 0
+        for number, entry in enumerate(self.dead[:count], 1):
             reply += self.told_dead(entry)
+            bytes += entry.told_bytes()
+            if number == count or bytes >= TOLD:
+                return [str(entry.id), *reply[1:]]
         return reply
 
     def _restore_one(

@@ -14,6 +14,10 @@ SINCE = (
     "deduplicated"
 )
 SHOWN_BEFORE_A_BARRIER = 10
+LOOKED_AT = 10_000
+TOLD = 1 << 20
+NAMED = 10_000
+NAMED_BYTES = 1 << 20
 
 
 class ReadModel(OperatedModel):
@@ -62,11 +66,17 @@ class ReadModel(OperatedModel):
         if after:
             places = [at for at, entry in enumerate(letters) if str(entry.id) == after]
             letters = letters[places[0] + 1 :] if places else []
-        fitting = [entry for entry in letters if key is None or key in entry.keys]
-        reply = []
-        for entry in fitting[:count]:
-            told = map(str, (entry.id, entry.attempt, entry.died, entry.error, entry.priority))
-            reply += [*told, entry.payload, *entry.counted_keys()]
+        reply: list[str] = []
+        bytes = looked_at = 0
+        for entry in letters:
+            if key is None or key in entry.keys:
+                told = map(str, (entry.id, entry.attempt, entry.died, entry.error, entry.priority))
+                reply += [*told, entry.payload, *entry.counted_keys()]
+                bytes += entry.told_bytes()
+                count -= 1
+            looked_at += 0 if key is None else 1 + len(entry.keys)
+            if count == 0 or looked_at >= LOOKED_AT or bytes >= TOLD:
+                break
         return reply
 
     def due(self, entry: Entry) -> str:
@@ -109,22 +119,22 @@ class ReadModel(OperatedModel):
 
     def explain(self, what: str, name: str, limit: int) -> list[str]:
         first = [self.find(name)] if what == "id" else list(self.lane(name))
-        queue = [entry for entry in first if entry is not None]
-        if not queue:
+        walk = _Walk(limit)
+        for entry in first:
+            if entry is None or walk.truncated:
+                break
+            if walk.queue:
+                walk.name([entry])
+            else:
+                walk.add(entry)
+        if not walk.queue:
             return []
-        truncated = len(queue) > limit
-        queue = queue[:limit]
         reply = []
-        for entry in queue:
-            node, waits_for = self._node(entry, limit)
-            reply += node
-            for other in waits_for:
-                if other not in queue:
-                    truncated |= len(queue) == limit
-                    queue += [other] if len(queue) < limit else []
-        return [str(int(truncated)), str(len(queue)), *reply]
+        for entry in walk.queue:
+            reply += self._node(entry, walk)
+        return [str(int(walk.truncated)), str(len(walk.queue)), *reply]
 
-    def _node(self, entry: Entry, limit: int) -> tuple[list[str], list[Entry]]:
+    def _node(self, entry: Entry, walk: _Walk) -> list[str]:
         times = ["", "", "", ""]
         if entry.state == LEASED:
             left = max(entry.due - self.now, 0)
@@ -132,28 +142,58 @@ class ReadModel(OperatedModel):
         elif self.due(entry):
             times = ["", "", "", str(max(entry.due - self.now, 0))]
         paused = self.pauses_of(entry) if entry.state == QUEUED else []
-        blockers = self._blockers(entry, limit) if entry.state == QUEUED else []
+        blockers = self._blockers(entry, walk) if entry.state == QUEUED else []
         age = str(max(self.now - entry.id, 0))
         told = [str(entry.id), self.state(entry), str(entry.attempt), age, *times]
         told += [str(len(paused)), *paused, str(len(blockers))]
         for key, ahead, holders in blockers:
             told += [key, str(ahead), "1", str(len(holders)), *[str(e.id) for e in holders]]
-        return told, [holder for _, _, holders in blockers for holder in holders]
+        return told
 
-    def _blockers(self, entry: Entry, limit: int) -> list[tuple[str, int, list[Entry]]]:
+    def _blockers(self, entry: Entry, walk: _Walk) -> list[tuple[str, int, list[Entry]]]:
         before = self.before(entry)
         if entry.barrier:
             by_id = sorted(before, key=lambda other: other.id)
-            leased = [other for other in by_id if other.state == LEASED][:limit]
+            leased = walk.name([other for other in by_id if other.state == LEASED])
             others = [other for other in by_id if other.state != LEASED]
-            room = max(min(limit, SHOWN_BEFORE_A_BARRIER) - len(leased), 0)
-            return [("", len(before), leased + others[:room])] if before else []
+            room = max(min(walk.limit, SHOWN_BEFORE_A_BARRIER) - len(leased), 0)
+            return [("", len(before), leased + walk.name(others[:room]))] if before else []
         found = []
         barriers = [other for other in before if other.barrier]
         if barriers:
-            found.append(("", len(barriers), barriers[:1]))
+            found.append(("", len(barriers), walk.name(barriers[:1])))
         for key in entry.keys:
             if entry not in self.front(key):
                 lane = self.lane(key)
-                found.append((key, lane.index(entry), self.front(key)[:limit]))
+                found.append((key, lane.index(entry), walk.name(self.front(key))))
         return found
+
+
+class _Walk:
+    """The messages of an explanation, in the order in which they were named."""
+
+    def __init__(self, limit: int) -> None:
+        self.queue: list[Entry] = []
+        self.limit = limit
+        self.truncated = False
+        self.named = NAMED
+        self.bytes = NAMED_BYTES
+
+    def add(self, entry: Entry) -> None:
+        if entry not in self.queue:
+            self.truncated |= len(self.queue) == self.limit
+            self.queue += [entry] if len(self.queue) < self.limit else []
+
+    def name(self, entries: list[Entry]) -> list[Entry]:
+        """Those that are named, of which each will be told."""
+        named = []
+        for entry in entries[: self.limit]:
+            if self.named <= 0 or self.bytes <= 0:
+                self.truncated = True
+                break
+            keys = () if entry in self.queue else entry.keys
+            self.named -= 1 + len(keys)
+            self.bytes -= sum(len(key) for key in keys)
+            named.append(entry)
+            self.add(entry)
+        return named

@@ -3,8 +3,9 @@
 use interlock_core::queue::dead::Dead;
 
 use crate::args::{Args, Read, Reader};
+use crate::limits::{MAX_BATCH, MAX_TOLD};
 use crate::queue::{Body, Queue};
-use crate::read::{tell_kept, Strings};
+use crate::read::{bytes_of, tell_kept, Strings};
 use crate::words::to_bytes;
 
 impl Queue {
@@ -20,13 +21,17 @@ impl Queue {
             return from.bad(|| "what".into(), "is not dead");
         }
         from.end()?;
-        let (mut told, mut next, mut left) = (Strings::default(), 0, count);
+        let (mut told, mut next, mut left, mut bytes) = (Strings::default(), 0, count, 0);
         let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
-            for dead in letters.take(count) {
+            for dead in letters {
                 tell_dead(dead, &mut told);
                 left -= 1;
-                // Whose page is full does not know whether there are more.
-                next = if left == 0 { dead.id } else { 0 };
+                bytes += bytes_of(dead);
+                if left == 0 || bytes >= MAX_TOLD {
+                    // Whose page is full does not know whether there are more.
+                    next = dead.id;
+                    break;
+                }
             }
         };
         match cursor {
@@ -41,11 +46,11 @@ impl Queue {
         Ok(())
     }
 
-    /// `il1_paused`: all at once, so that the next cursor is 0.
-    pub fn tell_paused(&self, out: &mut Vec<u8>) {
+    /// `il1_paused`.
+    pub fn tell_paused(&self, cursor: u64, out: &mut Vec<u8>) {
         let mut told = Strings::default();
-        self.scheduler.paused().iter().for_each(|key| told.text(key));
-        told.end_behind(0, out);
+        let next = self.scheduler.scan_paused(cursor, MAX_BATCH, |key| told.text(key));
+        told.end_behind(next, out);
     }
 }
 

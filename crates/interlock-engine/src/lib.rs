@@ -55,6 +55,7 @@ mod explain;
 mod function;
 mod lease;
 mod limits;
+mod names;
 mod operate;
 mod put;
 mod queue;
@@ -83,7 +84,8 @@ pub use waiting::{Served, Ticket};
 
 use args::{refuse, Read};
 use drop::Dropped;
-use limits::MAX_NAME;
+use limits::{LISTED, MAX_LISTED, MAX_NAME};
+use names::Names;
 use queue::Queue;
 use shared::{Cell, Context, Shared};
 
@@ -100,8 +102,6 @@ pub enum Outcome {
     /// It is answered later, by its ticket.
     Parked,
 }
-
-type Names = HashMap<Box<[u8]>, Cell, foldhash::fast::RandomState>;
 
 /// Queues by name, and the functions on them.
 pub struct Engine {
@@ -161,13 +161,12 @@ impl Engine {
                 function.name()
             )));
         }
-        if let Err(refused) = args::Reader::new(function.name(), args).end() {
-            return Outcome::Refused(refused);
-        }
         if function == Function::Queues {
-            let names = self.names();
-            let names: Vec<&[u8]> = names.iter().map(AsRef::as_ref).collect();
-            reply::texts(out, &names);
+            if let Err(refused) = self.tell_names(args, |_| true, out) {
+                return Outcome::Refused(refused);
+            }
+        } else if let Err(refused) = args::Reader::new(function.name(), args).end() {
+            return Outcome::Refused(refused);
         } else {
             let settings = &self.shared.settings;
             let mut told: Vec<&[u8]> = vec![
@@ -176,6 +175,7 @@ impl Engine {
                 b"keys=4096",
                 b"parks",
                 b"queues",
+                b"queues-cursor",
             ];
             if settings.journal.is_some() {
                 told.push(b"journal");
@@ -192,9 +192,45 @@ impl Engine {
 
     /// The names of all queues, sorted.
     pub fn names(&self) -> Vec<Box<[u8]>> {
-        let mut names: Vec<Box<[u8]>> = self.queues.read().keys().cloned().collect();
+        let mut names: Vec<_> = self.queues.read().behind(0).map(|(_, name)| name.into()).collect();
         names.sort();
         names
+    }
+
+    /// `il1_queues`: the names that `shown` lets through: all, sorted, or from a cursor on as many as one
+    /// call looks at.
+    pub fn tell_names<A: Args + ?Sized>(
+        &self,
+        args: &A,
+        shown: impl Fn(&[u8]) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
+        let mut from = args::Reader::new(Function::Queues.name(), args);
+        let queues = self.queues.read();
+        if !from.more() {
+            if queues.len() > MAX_LISTED {
+                let text = format_args!("there are more than {MAX_LISTED} queues; give a cursor");
+                return refuse("TOOBIG", from.called, text);
+            }
+            let mut names: Vec<&[u8]> = queues.behind(0).map(|(_, name)| name).collect();
+            names.retain(|name| shown(name));
+            names.sort_unstable();
+            reply::texts(out, &names);
+            return Ok(());
+        }
+        let cursor = read::cursor(&mut from)?;
+        from.end()?;
+        let mut page = queues.behind(cursor);
+        let mut told = read::Strings::default();
+        let mut last = 0;
+        for (number, name) in page.by_ref().take(LISTED) {
+            last = number;
+            if shown(name) {
+                told.text(name);
+            }
+        }
+        told.end_behind(if page.next().is_some() { last } else { 0 }, out);
+        Ok(())
     }
 
     /// Takes the queue of this key for some calls; it is made if it is not there, unless `function` only
@@ -232,13 +268,10 @@ impl Engine {
         if let Some(cell) = self.queues.read().get(name) {
             return cell.clone();
         }
-        let mut queues = self.queues.write();
-        let made =
-            queues.entry(name.into()).or_insert_with(|| match self.dropped.lock().remove(name) {
-                Some(dropped) => dropped.cell,
-                None => self.fresh(name),
-            });
-        made.clone()
+        self.queues.write().get_or_make(name, || match self.dropped.lock().remove(name) {
+            Some(dropped) => dropped.cell,
+            None => self.fresh(name),
+        })
     }
 
     /// When `tick` is next worth calling; `None`: nobody waits.

@@ -18,15 +18,21 @@ pub const MAX_TIME: u64 = 4_000_000_000_000_000;
 /// Of attempts, messages, dead letters.
 pub const MAX_COUNT: u64 = 1_000_000_000;
 pub const MAX_NUMBER: u64 = 9_007_199_254_740_991;
+/// Names of queues that one call looks at, and up to how many it tells all.
+pub const LISTED: usize = 1000;
+pub const MAX_LISTED: usize = 10_000;
 /// Bytes of a queue's name.
 pub const MAX_NAME: usize = 512;
 /// µs for which a consumer's last reply is kept.
 pub const KEPT: u64 = 300_000_000;
 /// Bytes of the replies that one queue keeps; beyond it the oldest go.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
-/// Dead letters looked at by one call that asks for a key.
+/// Bytes of payloads and keys behind which a call tells no further message or dead letter.
+pub const MAX_TOLD: usize = 1 << 20;
+/// Dead letters and keys of them looked at by one call that asks for a key.
 pub const MAX_LOOKED_AT: usize = 10_000;
-/// Messages that one purge settles or drops.
+/// Messages that one purge settles or drops; of those it settles, fewer if they have more than
+/// `MAX_BATCH_KEYS` keys.
 pub const MAX_PURGED: usize = 1000;
 
 /// Bytes of a queue, about, that becomes durable while it holds something: one record takes it whole.

@@ -137,7 +137,7 @@ impl Queue {
         self.begin(cx);
         let count = if pending {
             let mut budget = self.budget;
-            let cancelled = self.scheduler.cancel_some(MAX_PURGED, &mut budget);
+            let cancelled = self.scheduler.cancel_some(MAX_PURGED, MAX_BATCH_KEYS, &mut budget);
             let count = cancelled.len();
             // Which ones, for they come in the order in which they lie.
             let ids: Vec<String> = cancelled.iter().map(|(id, _)| id.to_string()).collect();

@@ -50,9 +50,9 @@ impl Queue {
                 }
             }
             Function::Paused => {
-                let _ = cursor(&mut from)?;
+                let cursor = cursor(&mut from)?;
                 from.end()?;
-                self.tell_paused(out);
+                self.tell_paused(cursor, out);
             }
             Function::DeadLetters => self.dead_letters(&mut from, out)?,
             Function::Hot => {
@@ -125,19 +125,25 @@ impl Queue {
 
     fn scan(&self, cursor: u64, count: usize, out: &mut Vec<u8>) {
         let mut told = Strings::default();
-        let next = self.scheduler.scan(cursor, count, |seen| self.tell_message(&seen, &mut told));
+        let mut bytes = 0;
+        let next = self.scheduler.scan(cursor, count, |seen| {
+            bytes += self.tell_message(&seen, &mut told);
+            bytes < MAX_TOLD
+        });
         told.end_behind(next, out);
     }
 
-    fn tell_message(&self, seen: &Seen<'_, Body>, told: &mut Strings) {
+    /// Answers how many bytes its payload and keys have.
+    fn tell_message(&self, seen: &Seen<'_, Body>, told: &mut Strings) -> usize {
         told.number(seen.id);
         told.optional(Some(seen.sequence).filter(|&sequence| sequence != seen.id));
         told.number(seen.attempt.into());
         told.text(&seen.payload.data);
-        let (mut exclusive, mut shared) = (0, 0);
+        let (mut exclusive, mut shared, mut bytes) = (0, 0, seen.payload.data.len());
         let mut keys = Strings::default();
         self.scheduler.keys_seen(seen, |key, is_shared| {
             *if is_shared { &mut shared } else { &mut exclusive } += 1;
+            bytes += key.len();
             keys.text(key);
         });
         let mut options = Strings::default();
@@ -150,6 +156,7 @@ impl Queue {
         told.text(seen.state.word().as_bytes());
         told.optional(seen.due);
         told.text(&seen.error.map_or_else(Default::default, to_bytes));
+        bytes
     }
 
     fn dead_letters<A: Args + ?Sized>(
@@ -168,15 +175,22 @@ impl Queue {
         let key = if from.more() { Some(key(from, || "key".into())?) } else { None };
         from.end()?;
         let mut told = Strings::default();
-        let carries = |dead: &&Dead<Body>| {
+        let carries = |dead: &Dead<Body>| {
             key.is_none_or(|key| dead.keys.iter().any(|(one, _)| one.as_bytes() == key.bytes))
         };
+        let (mut left, mut looked_at, mut bytes) = (count, 0, 0);
         let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
-            letters
-                .take(MAX_LOOKED_AT)
-                .filter(carries)
-                .take(count)
-                .for_each(|dead| tell_dead(dead, &mut told));
+            for dead in letters {
+                if carries(dead) {
+                    tell_dead(dead, &mut told);
+                    left -= 1;
+                    bytes += bytes_of(dead);
+                }
+                looked_at += if key.is_some() { 1 + dead.keys.len() } else { 0 };
+                if left == 0 || looked_at >= MAX_LOOKED_AT || bytes >= MAX_TOLD {
+                    break;
+                }
+            }
         };
         match after {
             None => tell(&mut self.scheduler.all_dead()),
@@ -284,13 +298,18 @@ impl Queue {
     }
 }
 
-fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
+pub fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
     let given = from.take(|| "cursor".into())?;
     if given.is_empty() || given.len() > 20 || !given.iter().all(u8::is_ascii_digit) {
         return from.bad(|| "cursor".into(), "is no cursor that this queue gives");
     }
     // One that is larger than any of ours is behind the last message.
     Ok(given.iter().fold(0u64, |sum, digit| sum.saturating_mul(10) + u64::from(digit - b'0')))
+}
+
+/// Of its payload and keys.
+pub fn bytes_of(dead: &Dead<Body>) -> usize {
+    dead.payload.data.len() + dead.keys.iter().map(|(key, _)| key.as_bytes().len()).sum::<usize>()
 }
 
 fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {

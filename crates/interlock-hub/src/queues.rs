@@ -116,6 +116,16 @@ pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
     }
 }
 
+/// The names of those queues that are shown.
+pub fn tell_names(
+    core: &Core<'_>,
+    arguments: Arguments<'_>,
+    shown: impl Fn(&[u8]) -> bool,
+    out: &mut Vec<u8>,
+) -> Result<(), interlock_engine::Refused> {
+    core.shared.queues.engine.tell_names(&Behind(arguments.behind(3)), shown, out)
+}
+
 /// A ticket names the worker in bits that no slot reaches.
 pub fn ticket(worker: usize, token: u64) -> Ticket {
     token | (worker as u64) << WORKER

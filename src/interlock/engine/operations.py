@@ -199,18 +199,21 @@ class Operations:
         return [HotKey(key, depth) for key, depth in deepest]
 
     def dead_letters(self, seat: Seat[Any], limit: int, key: bytes | None) -> Flow[list[wire.Dead]]:
-        """The first dead letters."""
+        """The first dead letters, with a key those that carry it.
+
+        The server is not asked for the key: it looks at a number of them only.
+        """
         found: list[wire.Dead] = []
         after: Argument = ""
         while len(found) < limit:
-            count = min(limit - len(found), wire.MAX_BATCH)
-            asked = (count, after, *(() if key is None else (key,)))
-            some = wire.dead_letters((yield from self.call(seat, "dead_letters", *asked)))
+            count = min(limit - len(found), wire.MAX_BATCH) if key is None else wire.MAX_BATCH
+            reply = yield from self.call(seat, "dead_letters", count, after)
+            some = wire.dead_letters(reply)
             if not some:
                 break
-            found += some
+            found += [one for one in some if key is None or key in one.keys or key in one.shared]
             after = some[-1].id
-        return found
+        return found[:limit]
 
     def result(self, seat: Seat[Any], id: int, until: float | None) -> Flow[list[bytes]]:
         """What il1_result answers once the message is settled, or the time is up."""

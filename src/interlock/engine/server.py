@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from interlock.engine import records
 from interlock.engine.flow import Argument, Ask, Broken, Flow, Refused
 from interlock.errors import EngineUnavailable, InterlockError
 
@@ -54,7 +55,15 @@ class Server:
             kind = EngineUnavailable if isinstance(error, Broken) else InterlockError
             raise kind(f"{self._engine.target.shown}: {error}") from None
         for address in primaries:
-            if (yield from _knows_queues(address)):
+            features = yield from _features(address)
+            if "queues-cursor" in features:
+                cursor = b"0"
+                while True:
+                    cursor, *some = yield from _asked(address, "FCALL", "il1_queues", 0, cursor)
+                    names += some
+                    if cursor == b"0":
+                        return names
+            if "queues" in features:
                 names += yield from _asked(address, "FCALL", "il1_queues", 0)
                 return names
             for found in (yield from _scanned(address, "il:{*}:c")):
@@ -65,24 +74,25 @@ class Server:
 
     def _remove(self, seat: Seat[Any], queue: str) -> Flow[None]:
         address = yield from self._engine.nodes.of(key(queue), seat, TIMEOUT)
-        if not (yield from _knows_queues(address)):
+        if "queues" not in (yield from _features(address)):
             keys = yield from _scanned(address, f"{key(queue)}:*")
             if keys:
                 yield from _asked(address, "UNLINK", *keys)
 
 
-def _knows_queues(address: str) -> Flow[bool]:
-    """Whether the server has its queues by name, and not among the keys of others."""
+def _features(address: str) -> Flow[frozenset[str]]:
+    """What the server says of itself; with `queues` it has its queues by name, and not among the
+    keys of others."""
     try:
         reply = yield Ask(address, ("FCALL", "il1_version", 0), TIMEOUT)
     except Refused as error:
         # A Redis that no client has given the library yet, and so has no queues.
         if "Function not found" in str(error):
-            return False
+            return frozenset()
         raise InterlockError(f"{address}: {error}") from None
     except Broken as error:
         raise EngineUnavailable(f"{address}: {error}") from None
-    return b"queues" in reply
+    return records.version(reply).features
 
 
 def _scanned(address: str, pattern: str) -> Flow[list[bytes]]:

@@ -140,9 +140,17 @@ impl Barriers {
         self.queue.partition_point(|b| b.sequence < sequence)
     }
 
-    /// Unsettled messages, barriers too, before the barrier of this sequence.
-    pub fn messages_before(&self, sequence: u64) -> u64 {
-        let n = self.before(sequence);
-        self.open + self.queue.iter().take(n).map(|b| 1 + b.after).sum::<u64>()
+    /// Unsettled messages, barriers too, before the barrier of this sequence, of so many that have a place:
+    /// counted from whichever end is nearer, with at most half of the steps left. False: "at least".
+    pub fn messages_before(&self, sequence: u64, placed: u64, steps: &mut u32) -> (u64, bool) {
+        let count = |b: &Barrier| 1 + b.after;
+        let (before, most) = (self.before(sequence), *steps as usize / 2);
+        let behind = self.queue.len() - before;
+        *steps -= before.min(behind).min(most) as u32;
+        if behind < before && behind <= most {
+            return (placed - self.queue.range(before..).map(count).sum::<u64>(), true);
+        }
+        let counted = self.queue.range(..before.min(most)).map(count).sum::<u64>();
+        (self.open + counted, before <= most)
     }
 }

@@ -106,8 +106,14 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
-    /// Cancels up to `limit` messages that are not leased: their ids and payloads.
-    pub fn cancel_some(&mut self, limit: usize, budget: &mut Budget) -> Vec<(u64, P)> {
+    /// Cancels up to `limit` messages that are not leased, fewer where they have more keys than `keys`
+    /// together: their ids and payloads.
+    pub fn cancel_some(
+        &mut self,
+        limit: usize,
+        mut keys: usize,
+        budget: &mut Budget,
+    ) -> Vec<(u64, P)> {
         use crate::queue::types::State;
         let idle = |state: Option<State>| state.is_some_and(|state| state != State::Leased);
         let places: Vec<(u64, u32)> = self
@@ -117,8 +123,15 @@ impl<P> Scheduler<P> {
             .take(limit)
             .map(|(at, message)| (message.id, at))
             .collect();
-        let cancel = |(id, at): (u64, u32)| Some((id, self.cancel_at(at, budget)?));
-        places.into_iter().filter_map(cancel).collect()
+        let mut cancelled = Vec::new();
+        for (id, at) in places {
+            if keys == 0 {
+                break;
+            }
+            keys = keys.saturating_sub(self.lanes.edges_of(self.messages[at].first_edge).count());
+            cancelled.extend(self.cancel_at(at, budget).map(|payload| (id, payload)));
+        }
+        cancelled
     }
 
     /// Cancels one message more of those that one call cancels.

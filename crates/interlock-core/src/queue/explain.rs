@@ -19,20 +19,51 @@ const SHOWN_BEFORE_BARRIER: usize = 10;
 /// Messages looked at to find out whether one waits for another.
 const LONGEST_CHAIN: usize = 10_000;
 
+/// Keys and holders that an explanation names, beyond the message asked for: to name a message is to go
+/// through its keys. And the bytes of these keys. The last message named may pass either.
+pub const NAMED: usize = 10_000;
+pub const NAMED_BYTES: usize = 1 << 20;
+
 /// Messages on their way into an explanation.
 struct Walk {
     queue: VecDeque<u32>,
     seen: hashbrown::HashSet<u32, foldhash::fast::RandomState>,
     limit: usize,
+    /// Keys and holders, and bytes, that may still be named.
+    named: usize,
+    bytes: usize,
     truncated: bool,
     steps: u32,
     now: Time,
+    /// What could hold a barrier up, leased and not, each by id: looked for once.
+    placed: Option<[Vec<(u64, u32)>; 2]>,
 }
 
 impl Walk {
     fn new(limit: usize, now: Time) -> Self {
-        let (queue, seen) = Default::default();
-        Walk { queue, seen, limit, truncated: false, steps: STEPS, now }
+        Walk {
+            queue: VecDeque::new(),
+            seen: Default::default(),
+            limit,
+            named: NAMED,
+            bytes: NAMED_BYTES,
+            truncated: false,
+            steps: STEPS,
+            now,
+            placed: None,
+        }
+    }
+
+    /// One that is bounded by the number of its messages alone.
+    fn far(limit: usize, now: Time) -> Self {
+        Walk { named: usize::MAX, bytes: usize::MAX, ..Walk::new(limit, now) }
+    }
+
+    /// Whether one more may be named; if not, something is left out.
+    fn may_name(&mut self) -> bool {
+        let may = self.named > 0 && self.bytes > 0;
+        self.truncated |= !may;
+        may
     }
 
     fn add(&mut self, at: u32) {
@@ -94,7 +125,8 @@ impl<P> Scheduler<P> {
         if targets.contains(&id) {
             return Some(vec![id]);
         }
-        let explained = self.walk(self.now, self.find(id).into_iter(), LONGEST_CHAIN);
+        let mut walk = Walk::far(LONGEST_CHAIN, self.now);
+        let explained = self.walk_in(&mut walk, self.find(id).into_iter());
         let parent_of = |of: u64| {
             let holds = |node: &&Node| node.blocked.iter().any(|b| b.holders.contains(&of));
             explained.nodes.iter().find(holds).map(|node| node.id)
@@ -120,6 +152,9 @@ impl<P> Scheduler<P> {
 
     fn walk_in(&self, walk: &mut Walk, from: impl Iterator<Item = u32>) -> Explained {
         for at in from {
+            if !walk.seen.is_empty() && !self.name(at, walk) {
+                break;
+            }
             walk.add(at);
             if walk.truncated {
                 break;
@@ -130,6 +165,36 @@ impl<P> Scheduler<P> {
             nodes.push(self.node(at, walk));
         }
         Explained { nodes, truncated: walk.truncated }
+    }
+
+    /// Counts a message that is about to be named. False: no more are.
+    fn name(&self, at: u32, walk: &mut Walk) -> bool {
+        if !walk.may_name() {
+            return false;
+        }
+        let (mut count, mut bytes) = (1, 0);
+        if !walk.seen.contains(&at) {
+            for (_, edge) in self.lanes.edges_of(self.messages[at].first_edge) {
+                count += 1;
+                bytes += self.lanes.lane(edge.lane()).key.as_bytes().len();
+            }
+        }
+        walk.named = walk.named.saturating_sub(count);
+        walk.bytes = walk.bytes.saturating_sub(bytes);
+        true
+    }
+
+    /// The ids of those that are named, each of which will be told.
+    fn name_all(&self, all: impl Iterator<Item = u32>, walk: &mut Walk) -> Vec<u64> {
+        let mut ids = Vec::new();
+        for at in all.take(walk.limit) {
+            if !self.name(at, walk) {
+                break;
+            }
+            ids.push(self.messages[at].id);
+            walk.add(at);
+        }
+        ids
     }
 
     fn node(&self, at: u32, walk: &mut Walk) -> Node {
@@ -180,8 +245,7 @@ impl<P> Scheduler<P> {
         if message.flags & GATED != 0 {
             let ahead = self.barriers.before(self.sequence(at));
             if let Some(first) = self.barriers.iter().next().filter(|_| ahead > 0) {
-                walk.add(first.message);
-                let holders = vec![self.messages[first.message].id];
+                let holders = self.name_all([first.message].into_iter(), walk);
                 blocked.push(Blocker { key: None, holders, ahead: ahead as u64, exact: true });
             }
         }
@@ -190,82 +254,92 @@ impl<P> Scheduler<P> {
                 continue;
             }
             let front = self.lanes.standing(edge.lane()).take_while(|edge| edge.granted());
-            let front: Vec<u32> = front.map(|edge| edge.message).take(walk.limit).collect();
+            let holders = self.name_all(front.map(|edge| edge.message), walk);
             let (ahead, exact) = self.lanes.ahead(number, &mut walk.steps);
-            let holders = front.iter().map(|&at| self.messages[at].id).collect();
             let key = Some(self.lanes.lane(edge.lane()).key.as_bytes().to_vec());
             blocked.push(Blocker { key, holders, ahead, exact });
-            front.into_iter().for_each(|at| walk.add(at));
         }
         blocked
     }
 
     /// All that was put before a barrier holds it up; what is leased says most, so it comes first.
     fn before_barrier(&self, at: u32, walk: &mut Walk) -> Blocker {
-        if self.by_time {
-            return self.before_barrier_by_time(at, walk);
-        }
         let sequence = self.sequence(at);
-        let looked_at = self.leases.places().take(walk.steps as usize);
-        let leased = looked_at.filter(|(_, lease)| lease.token != 0).map(|(_, l)| l.message);
-        let mut holders: Vec<u32> =
-            leased.filter(|&at| self.sequence(at) < sequence).take(walk.limit).collect();
+        let placed = self.stats.unsettled - self.delays.len() as u64;
+        let (ahead, exact) = self.barriers.messages_before(sequence, placed, &mut walk.steps);
+        let [leased, mut others] = walk.placed.take().unwrap_or_else(|| self.look_around(walk));
+        let before = |all: &[(u64, u32)], most: usize, walk: &mut Walk| {
+            let mut found = Vec::new();
+            let most = most.min(walk.named.max(1));
+            for &(_, at) in all {
+                if found.len() == most {
+                    break;
+                } else if self.sequence(at) < sequence {
+                    found.push(at);
+                } else if walk.steps == 0 {
+                    break;
+                } else {
+                    walk.steps -= 1;
+                }
+            }
+            self.name_all(found.into_iter(), walk)
+        };
+        let mut holders = before(&leased, walk.limit, walk);
+        let most = walk.limit.min(SHOWN_BEFORE_BARRIER).saturating_sub(holders.len());
+        if !self.by_time && most > 0 {
+            others = self.first_placed(sequence, most, walk);
+        }
+        holders.extend(before(&others, most, walk));
+        walk.placed = Some([leased, others]);
+        Blocker { key: None, holders, ahead, exact }
+    }
+
+    /// What is leased, and where numbers are times, with gaps between, and messages are few, the others.
+    fn look_around(&self, walk: &mut Walk) -> [Vec<(u64, u32)>; 2] {
+        let (mut leased, mut others) = (Vec::new(), Vec::new());
+        if self.by_time && self.stats.unsettled <= LOOKED_THROUGH {
+            for (at, message) in self.messages.places() {
+                match message.state {
+                    None | Some(State::Delayed) => {}
+                    Some(State::Leased) => leased.push((message.id, at)),
+                    Some(_) => others.push((message.id, at)),
+                }
+            }
+            others.sort_unstable();
+        } else {
+            for (_, lease) in self.leases.places().take(walk.steps as usize) {
+                walk.steps -= 1;
+                if lease.token != 0 {
+                    leased.push((self.messages[lease.message].id, lease.message));
+                }
+            }
+        }
+        if self.by_time {
+            leased.sort_unstable();
+        }
+        [leased, others]
+    }
+
+    /// Messages that are not leased and have a place before this one, by id: the first ones.
+    fn first_placed(&self, sequence: u64, most: usize, walk: &mut Walk) -> Vec<(u64, u32)> {
+        let mut found = Vec::new();
         let mut from = self.oldest;
-        let most = walk.limit.min(SHOWN_BEFORE_BARRIER);
-        while holders.len() < most {
+        while found.len() < most {
             let messages = &self.messages;
-            let (id, found) =
+            let (id, at) =
                 self.index.next_from(from, self.next, walk.steps, |place| messages[place].id);
-            if found == NONE {
-                walk.steps -= (id - from) as u32;
+            walk.steps -= (id - from) as u32;
+            if at == NONE {
                 break;
             }
-            walk.steps -= (id - from) as u32 + 1;
+            walk.steps = walk.steps.saturating_sub(1);
             from = id + 1;
-            let state = self.messages[found].state;
-            let placed = !matches!(state, Some(State::Delayed | State::Leased));
-            if placed && self.sequence(found) < sequence {
-                holders.push(found);
-            }
-        }
-        holders.iter().for_each(|&at| walk.add(at));
-        let holders = holders.into_iter().map(|at| self.messages[at].id).collect();
-        let ahead = self.barriers.messages_before(sequence);
-        Blocker { key: None, holders, ahead, exact: true }
-    }
-}
-
-impl<P> Scheduler<P> {
-    /// As above where numbers are times, with gaps between: looked through are the messages, while they
-    /// are few, else the leases alone. Each by id.
-    fn before_barrier_by_time(&self, at: u32, walk: &mut Walk) -> Blocker {
-        let sequence = self.sequence(at);
-        let (mut leased, mut others) = (Vec::new(), Vec::new());
-        let mut look_at = |at: u32| {
-            let message = &self.messages[at];
-            let placed = message.state.is_some_and(|state| state != State::Delayed);
+            let placed = !matches!(messages[at].state, Some(State::Delayed | State::Leased));
             if placed && self.sequence(at) < sequence {
-                let list =
-                    if message.state == Some(State::Leased) { &mut leased } else { &mut others };
-                list.push((message.id, at));
+                found.push((id, at));
             }
-        };
-        if self.stats.unsettled <= LOOKED_THROUGH {
-            self.messages.places().for_each(|(at, _)| look_at(at));
-        } else {
-            let some = self.leases.places().take(walk.steps as usize);
-            some.filter(|(_, lease)| lease.token != 0).for_each(|(_, l)| look_at(l.message));
         }
-        leased.sort_unstable();
-        others.sort_unstable();
-        leased.truncate(walk.limit);
-        let more = walk.limit.min(SHOWN_BEFORE_BARRIER).saturating_sub(leased.len());
-        let holders: Vec<(u64, u32)> =
-            leased.into_iter().chain(others.into_iter().take(more)).collect();
-        holders.iter().for_each(|&(_, at)| walk.add(at));
-        let holders = holders.into_iter().map(|(id, _)| id).collect();
-        let ahead = self.barriers.messages_before(sequence);
-        Blocker { key: None, holders, ahead, exact: true }
+        found
     }
 }
 

@@ -5,6 +5,8 @@
 //! and behind them those that wait. An edge is granted once and leaves once, so a call costs O(its
 //! keys), amortised, however long a lane is.
 
+use std::collections::BTreeSet;
+
 use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::key::{Key, KeyRef};
@@ -129,7 +131,9 @@ pub struct Lanes {
     recent: Vec<u32>,
     /// Where in the full ring the oldest is.
     oldest: usize,
+    /// How many are paused, and which.
     pub paused: usize,
+    paused_lanes: BTreeSet<u32>,
     /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
     warn_depth: u32,
     pub deep: Vec<u32>,
@@ -364,15 +368,27 @@ impl Lanes {
             return None;
         }
         lane.paused = paused;
+        let idle = lane.depth == 0;
         if paused {
-            self.paused += 1;
+            self.note_paused(number);
         } else {
             self.paused -= 1;
-            if lane.depth == 0 {
+            self.paused_lanes.remove(&number);
+            if idle {
                 self.drop_if_idle(number);
             }
         }
         Some(number)
+    }
+
+    fn note_paused(&mut self, number: u32) {
+        self.paused += 1;
+        self.paused_lanes.insert(number);
+    }
+
+    /// The paused lanes from this number on, rising.
+    pub fn all_paused(&self, from: u32) -> impl Iterator<Item = (u32, &Lane)> {
+        self.paused_lanes.range(from..).map(|&number| (number, &self.lanes[number]))
     }
 
     /// The first of a message's lanes that is paused.
@@ -459,12 +475,13 @@ impl Lanes {
 
     /// Lanes on which messages stand.
     pub fn busy(&self) -> u64 {
-        if self.paused == 0 && self.unfinished.is_empty() {
-            // All but those that were idle lately.
-            let idle = self.recent.iter().filter(|&&number| self.lanes[number].depth == 0).count();
-            return (self.table.len() - idle) as u64;
-        }
-        self.all().filter(|(_, lane)| lane.depth > 0).count() as u64
+        // All but those that stay without a message: idle lately, paused, or about to be looked at.
+        let recent = self.recent.iter().map(|&number| &self.lanes[number]);
+        let paused = self.all_paused(0).map(|(_, lane)| lane).filter(|lane| !lane.kept);
+        let unfinished = self.unfinished.iter().map(|&number| &self.lanes[number]);
+        let unfinished = unfinished.filter(|lane| !lane.kept && !lane.paused);
+        let idle = recent.chain(paused).chain(unfinished).filter(|lane| lane.depth == 0).count();
+        (self.table.len() - idle) as u64
     }
 
     pub fn lane(&self, number: u32) -> &Lane {

@@ -322,12 +322,9 @@ impl<P> Scheduler<P> {
     /// What is paused: the queue (the empty key) and keys.
     pub fn paused(&self) -> Vec<Vec<u8>> {
         let queue = self.pauses.queue.then(Vec::new);
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        if self.lanes.paused > 0 {
-            let lanes = self.lanes.all().filter(|(_, lane)| lane.paused);
-            keys.extend(lanes.map(|(_, lane)| lane.key.as_bytes().to_vec()));
-            keys.sort();
-        }
+        let lanes = self.lanes.all_paused(0);
+        let mut keys: Vec<Vec<u8>> = lanes.map(|(_, lane)| lane.key.as_bytes().to_vec()).collect();
+        keys.sort();
         queue.into_iter().chain(keys).collect()
     }
 
@@ -352,15 +349,18 @@ impl<P> Scheduler<P> {
         stats
     }
 
-    /// Ready messages that wait for a paused key but have not come up yet and so were not set aside.
+    /// Ready messages that wait for a paused key but have not come up yet and so were not set aside, as
+    /// far as they are looked for.
     fn paused_ready(&self) -> u64 {
         if self.lanes.paused == 0 {
             return 0;
         }
         let mut found = hashbrown::HashSet::<u32, foldhash::fast::RandomState>::default();
-        for (number, _) in self.lanes.all().filter(|(_, lane)| lane.paused) {
+        let mut left = LOOKED_AT;
+        for (number, _) in self.lanes.all_paused(0).take(LOOKED_AT) {
             let granted = self.lanes.standing(number).take_while(|edge| edge.granted());
-            found.extend(granted.map(|edge| edge.message).filter(|&at| {
+            found.extend(granted.take(left).map(|edge| edge.message).filter(|&at| {
+                left -= 1;
                 let message = &self.messages[at];
                 message.state == Some(State::Ready) && message.flags & PARKED == 0
             }));
@@ -386,6 +386,9 @@ impl<P> Scheduler<P> {
         lanes.into_iter().map(hot).collect()
     }
 }
+
+/// Paused keys, and messages that stand in front on them, looked at to count what is ready.
+const LOOKED_AT: usize = 10_000;
 
 /// A ticket stands for a ready message that was set aside.
 fn is_parked<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, ticket: &Ticket) -> bool {

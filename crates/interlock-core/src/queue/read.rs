@@ -116,39 +116,36 @@ impl<P> Scheduler<P> {
         (sequence, payload, self.lanes.keys_of(message.first_edge), quiet)
     }
 
-    /// Some unsettled messages, in no order: those from the place `from` on, about `count`, and the place
-    /// to go on from; 0 when all were seen. One that is there all along is seen once.
-    pub fn scan(&self, from: u64, count: usize, mut each: impl FnMut(Seen<'_, P>)) -> u64 {
-        let mut left = count;
-        let mut at = from.min(u64::from(NONE)) as u32;
-        while at < self.messages.end() {
-            if left == 0 {
-                return u64::from(at);
-            }
-            if self.messages.get(at).is_some_and(|message| message.state.is_some()) {
-                each(self.seen_at(at));
-                left -= 1;
-            }
-            at += 1;
-        }
-        0
+    /// Some unsettled messages, in no order: those from the place `from` on, about `count`, while `each`
+    /// says that it takes more; and the place to go on from, 0 when all were seen. One that is there all
+    /// along is seen once.
+    pub fn scan(&self, from: u64, count: usize, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
+        let end = self.messages.end();
+        some_places(from, end, count, |at| {
+            self.messages
+                .get(at)
+                .filter(|message| message.state.is_some())
+                .map(|_| each(self.seen_at(at)))
+        })
     }
 
     /// As `scan`, of the lanes with messages that have a place: key and depth.
     pub fn scan_lanes(&self, from: u64, count: usize, mut each: impl FnMut(&[u8], u32)) -> u64 {
-        let mut left = count;
-        let mut at = from.min(u64::from(NONE)) as u32;
-        while at < self.lanes.end() {
-            if left == 0 {
-                return u64::from(at);
-            }
-            if let Some(lane) = self.lanes.get(at).filter(|lane| lane.depth > 0) {
-                each(lane.key.as_bytes(), lane.depth);
-                left -= 1;
-            }
-            at += 1;
+        some_places(from, self.lanes.end(), count, |at| {
+            let lane = self.lanes.get(at).filter(|lane| lane.depth > 0)?;
+            each(lane.key.as_bytes(), lane.depth);
+            Some(true)
+        })
+    }
+
+    /// As `scan`, what is paused: the queue first, told as an empty key.
+    pub fn scan_paused(&self, from: u64, count: usize, mut each: impl FnMut(&[u8])) -> u64 {
+        if from == 0 && self.pauses.queue {
+            each(b"");
         }
-        0
+        let mut lanes = self.lanes.all_paused(from.min(u64::from(NONE)) as u32);
+        lanes.by_ref().take(count).for_each(|(_, lane)| each(lane.key.as_bytes()));
+        lanes.next().map_or(0, |(number, _)| u64::from(number))
     }
 
     /// Lanes with messages that have a place.
@@ -204,3 +201,35 @@ impl<P> Scheduler<P> {
         self.messages[seen.at].flags & GATED != 0
     }
 }
+
+/// Goes on from a place, over those at which something is, until there were `count` of them or one says
+/// that it was the last. The place to go on from, 0 behind the end.
+fn some_places(
+    from: u64,
+    end: u32,
+    count: usize,
+    mut look: impl FnMut(u32) -> Option<bool>,
+) -> u64 {
+    let from = from.min(u64::from(end)) as u32;
+    let mut left = count;
+    // After a peak most places are empty.
+    let most = from.saturating_add(PLACES).min(end);
+    for at in from..most {
+        if left == 0 {
+            return u64::from(at);
+        }
+        match look(at) {
+            None => {}
+            Some(true) => left -= 1,
+            Some(false) => left = 0,
+        }
+    }
+    if most < end {
+        u64::from(most)
+    } else {
+        0
+    }
+}
+
+/// Places that one call looks at.
+const PLACES: u32 = 20_000;

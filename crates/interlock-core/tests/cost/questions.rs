@@ -29,6 +29,42 @@ fn an_explanation_takes_as_much_of_a_million_as_of_a_thousand() {
     assert_eq!(ask(1_000), ask(MILLION));
 }
 
+/// A crowd in front of each key of each message: what is named is bounded in all, whatever the limit.
+#[test]
+fn an_explanation_of_crowds_names_a_bounded_number() {
+    let mut subject = Subject::new(endless());
+    let names: Vec<[u8; 8]> = (0..64_u64).map(u64::to_be_bytes).collect();
+    let keys: Vec<KeyRef<'_>> = names.iter().map(|name| KeyRef::new(name)).collect();
+    for _ in 0..600 {
+        subject.put(&Put { shared: &keys, ..Put::default() });
+    }
+    let put = Put { keys: &keys, ..Put::default() };
+    let last = (0..600).map(|_| subject.put(&put)).last().expect("some were put");
+    let explained = subject.scheduler.explain(subject.now, last, usize::MAX).expect("it waits");
+    let blocked = explained.nodes.iter().flat_map(|node| &node.blocked);
+    let holders: usize = blocked.map(|blocker| blocker.holders.len()).sum();
+    assert!(explained.truncated);
+    assert!((1..=10_000).contains(&holders), "{holders} of 38,400 for each writer");
+}
+
+/// Barriers are counted from the nearer end, and each node of an explanation has a part of the steps.
+#[test]
+fn an_explanation_behind_a_million_barriers_is_bounded() {
+    let mut subject = Subject::new(endless());
+    let put = Put { barrier: true, ..Put::default() };
+    let ids: Vec<u64> = (0..MILLION).map(|_| subject.put(&put)).collect();
+    let mut ahead = |at: u64| {
+        let (_, explained) = explained(&mut subject, ids[at as usize]);
+        let blocked = &explained.nodes[0].blocked[0];
+        assert_eq!(blocked.holders[0], ids[0]);
+        (blocked.ahead, blocked.exact)
+    };
+    assert_eq!(ahead(MILLION - 1), (MILLION - 1, true));
+    assert_eq!(ahead(1_000), (1_000, true));
+    let (counted, exact) = ahead(MILLION / 2);
+    assert!(!exact && counted < 20_000, "{counted}");
+}
+
 /// The count from the nearer end costs what was walked, not what was found.
 #[test]
 fn each_key_of_a_message_behind_a_million_is_counted() {

@@ -17,6 +17,9 @@ pub fn info(call: &mut Call<'_, '_>) {
     if call.arguments.len() == 2 {
         return command(call);
     }
+    if too_many(call) {
+        return;
+    }
     call.reply.array(call.arguments.len() - 2);
     for name in call.arguments.from(2) {
         match named(name) {
@@ -26,7 +29,21 @@ pub fn info(call: &mut Call<'_, '_>) {
     }
 }
 
+/// A short name asks for a long answer.
+fn too_many(call: &mut Call<'_, '_>) -> bool {
+    let many = call.arguments.len() - 2 > MOST;
+    if many {
+        call.error(&format!("ERR more than {MOST} commands"));
+    }
+    many
+}
+
+const MOST: usize = 1_000;
+
 pub fn docs(call: &mut Call<'_, '_>) {
+    if too_many(call) {
+        return;
+    }
     let wanted: Vec<&Command> = match call.arguments.len() {
         2 => all().collect(),
         _ => call.arguments.from(2).filter_map(named).collect(),

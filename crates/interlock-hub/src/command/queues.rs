@@ -1,6 +1,6 @@
 //! FCALL: the functions of keyed queues.
 
-use interlock_engine::{reply, Class, Function, Outcome};
+use interlock_engine::{Class, Function, Outcome};
 
 use super::{Call, Waiting};
 use crate::events::Answer;
@@ -33,13 +33,12 @@ pub fn list(call: &mut Call<'_, '_>) {
     if called(call).is_none() {
         return;
     }
-    if call.arguments.len() > 3 {
-        return call.error("BADARG il1_queues: takes no key and no arguments");
+    let user = &call.state.user;
+    let shown = |name: &[u8]| user.as_ref().is_some_and(|user| user.queues.hold(name));
+    let told = queues::tell_names(call.core, call.arguments, shown, call.reply.out);
+    if let Err(refused) = told {
+        call.error(&refused.0);
     }
-    let mut names = call.core.shared.queues.engine.names();
-    names.retain(|name| call.state.user.as_ref().is_some_and(|user| user.queues.hold(name)));
-    let names: Vec<&[u8]> = names.iter().map(AsRef::as_ref).collect();
-    reply::texts(call.reply.out, &names);
 }
 
 /// The function, once its number of keys is right.

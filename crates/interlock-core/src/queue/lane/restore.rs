@@ -10,7 +10,9 @@ impl Lanes {
         let number = self.find_or_make(key);
         let lane = &mut self.lanes[number];
         (lane.paused, lane.unfinished) = (paused, unfinished);
-        self.paused += usize::from(paused);
+        if paused {
+            self.note_paused(number);
+        }
         number
     }
 

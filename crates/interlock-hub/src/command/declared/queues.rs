@@ -99,7 +99,7 @@ macro_rules! with_reading {
             Command {
                 access: Access::None,
                 handler: queues::list,
-                ..function(concat!($by, "|il1_queues"), READ, "Names of all queues", "O(N)", &[])
+                ..function(concat!($by, "|il1_queues"), READ, "Names of all queues", "O(N) of the names told", &[CURSOR])
             },
         ]
     };

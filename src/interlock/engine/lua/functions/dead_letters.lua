@@ -14,6 +14,7 @@ local function carries(dead, key)
   return false
 end
 
+-- Answers how many bytes that took.
 local function tell_dead(q, id, dead, reply)
   local payload = dead.outside and redis_call('HGET', q.y, id) or dead.payload
   append(reply, {
@@ -22,6 +23,7 @@ local function tell_dead(q, id, dead, reply)
   })
   append(reply, dead.exclusive)
   append(reply, dead.shared)
+  return bytes_told(payload, dead.exclusive, dead.shared)
 end
 
 register('dead_letters', { 'no-writes' }, function(q, from)
@@ -39,21 +41,16 @@ register('dead_letters', { 'no-writes' }, function(q, from)
     bad(from, 'key', 0, 'is empty')
   end
   take_end(from)
-  local reply, told = {}, 0
+  local reply, bytes, looked_at = {}, 0, 0
   -- Behind what is no dead letter, there is none.
   local last = first and first + (key and MAX_LOOKED_AT or count) - 1 or -1
-  for start = first or 0, last, MAX_BATCH do
-    local ids = redis_call('ZRANGE', q.xo, start, math.min(start + MAX_BATCH - 1, last))
-    for i, text in ipairs(fetch(q.x, ids)) do
-      local dead = cmsgpack.unpack(text)
-      if told < count and (not key or carries(dead, key)) then
-        tell_dead(q, ids[i], dead, reply)
-        told = told + 1
-      end
+  each_dead(q, first or 0, last, function(id, text)
+    local dead = cmsgpack.unpack(text)
+    if not key or carries(dead, key) then
+      bytes, count = bytes + tell_dead(q, id, dead, reply), count - 1
     end
-    if #ids < MAX_BATCH or told == count then
-      break
-    end
-  end
+    looked_at = looked_at + (key and 1 + #dead.exclusive + #dead.shared or 0)
+    return count == 0 or looked_at >= MAX_LOOKED_AT or bytes >= MAX_TOLD
+  end)
   return reply
 end)

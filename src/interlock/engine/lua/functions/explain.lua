@@ -4,10 +4,18 @@
 
 local EXPLAINED = { id = true, key = true, told = 'id or key' }
 local STEPS = 2000         -- nodes looked at in all, to count how many stand before others
+local NAMED = 10000        -- keys and holders named, beyond the message asked for
+local NAMED_BYTES = 1048576 -- of these keys
 local LOOKED_THROUGH = 1000 -- unsettled messages looked through for those before a barrier
+local MANY_FIELDS = 20000       -- of c, if there are no more, are asked for them
+local READ_BYTES = 4194304       -- bytes read of these messages
 local SHOWN_BEFORE = 10    -- of these are named, beyond those that are leased
 
-local function add(walk, m)
+-- The messages of an explanation, in the order in which they are told.
+local WALK = {}
+WALK.__index = WALK
+
+function WALK.add(walk, m)
   if walk.seen[m.id] then
     return
   elseif #walk.list == walk.limit then
@@ -16,6 +24,42 @@ local function add(walk, m)
     walk.seen[m.id] = true
     walk.list[#walk.list + 1] = m
   end
+end
+
+-- Whether one more may be named; if not, something is left out.
+function WALK.may_name(walk)
+  local may = walk.named > 0 and walk.bytes > 0
+  walk.truncated = walk.truncated or not may
+  return may
+end
+
+-- Counts a message that is named: to name it is to go through its keys.
+function WALK.charge(walk, m)
+  local count, bytes = 1, 0
+  if not walk.seen[m.id] then
+    for _, list in ipairs({ m.exclusive, m.shared }) do
+      count = count + #list
+      for i = 1, #list do
+        bytes = bytes + #list[i]
+      end
+    end
+  end
+  walk.named, walk.bytes = walk.named - count, walk.bytes - bytes
+end
+
+-- The messages of these places, as far as they are named; each of them will be told. They are read one by one:
+-- a record may be a megabyte.
+function WALK.name_all(walk, q, places, holders)
+  for i = 1, math.min(#places, walk.limit) do
+    if not walk:may_name() then
+      break
+    end
+    local m = message_at(q, places[i])
+    walk:charge(m)
+    holders[#holders + 1] = m
+    walk:add(m)
+  end
+  return holders
 end
 
 -- How many stand before a place on a key, counted from whichever end is nearer; and whether to the end.
@@ -36,30 +80,37 @@ local function ahead_of(q, walk, place, key, depth)
   return walked, false
 end
 
--- Messages before a barrier: the leased ones first. While few are unsettled all of these are told, by id;
--- else only those whose leases run out first.
-local function before_barrier(q, walk, barrier)
-  local c, leased, others = q.counters, {}, {}
-  local function look_at(m)
-    if m and m.state ~= 'D' and m.place < barrier.place then
-      local list = m.state == 'L' and leased or others
-      list[#list + 1] = m
-    end
-  end
-  if c[N.unsettled] <= LOOKED_THROUGH then
-    for _, field in ipairs(redis_call('HKEYS', q.c)) do
-      if is_place(field) then
-        look_at(message_at(q, field))
+-- What is leased, and while few are unsettled the others that have a place, each by id; else only those leased
+-- whose leases run out first.
+local function look_around(q, walk)
+  local leased, others, read = {}, {}, 0
+  local function look_at(places, token)
+    for _, place in ipairs(places) do
+      if read >= READ_BYTES then
+        walk.truncated = true
+        return
+      end
+      local m = message_at(q, place)
+      if m and m.state ~= 'D' and (not token or m.token == token) then
+        read = read + #(m.text or '')
+        local list = m.state == 'L' and leased or others
+        list[#list + 1] = m
       end
     end
+  end
+  if q.counters[N.unsettled] <= LOOKED_THROUGH and redis_call('HLEN', q.c) <= MANY_FIELDS then
+    local places = {}
+    for _, field in ipairs(redis_call('HKEYS', q.c)) do
+      if is_place(field) then
+        places[#places + 1] = field
+      end
+    end
+    look_at(places)
   else
     for _, member in ipairs(redis_call('ZRANGE', q.due, 0, walk.limit - 1)) do
-      if string_sub(member, 1, 1) == 'a' then
-        for _, m in ipairs(messages_at(q, places_of(lease_of(q, string_sub(member, 2))))) do
-          if m and m.token == string_sub(member, 2) then
-            look_at(m)
-          end
-        end
+      if string_sub(member, 1, 1) == 'a' and #leased < walk.limit then
+        local token = string_sub(member, 2)
+        look_at(places_of(lease_of(q, token)), token)
       end
     end
   end
@@ -68,18 +119,56 @@ local function before_barrier(q, walk, barrier)
   end
   table.sort(leased, by_id)
   table.sort(others, by_id)
+  return { leased, others }
+end
+
+-- Unsettled messages before a barrier, counted from whichever end is nearer with half of the steps left; and
+-- whether to the end.
+local function count_before(q, walk, place)
+  local c = q.counters
+  local before = redis_call('ZCOUNT', q.ba, '-inf', '(' .. place)
+  local behind, most = c[N.barriers] - before, math.floor(walk.steps / 2)
+  local function count(some)
+    local sum = #some
+    for _, after in ipairs(fetch(q.bn, some)) do
+      sum = sum + (after or 0)
+    end
+    walk.steps = walk.steps - #some
+    return sum
+  end
+  if behind < before and behind <= most then
+    local placed = c[N.unsettled] - c[N.delayed]
+    return placed - count(redis_call('ZRANGEBYSCORE', q.ba, place, '+inf')), true
+  end
+  local counted = math.min(before, most)
+  local first = counted > 0 and redis_call('ZRANGE', q.ba, 0, counted - 1) or {}
+  return c[N.open] + count(first), before <= most
+end
+
+-- Messages before a barrier: the leased ones first.
+local function before_barrier(q, walk, barrier)
+  local ahead, exact = count_before(q, walk, barrier.place)
+  walk.placed = walk.placed or look_around(q, walk)
   local holders = {}
-  for i = 1, math.min(#leased, walk.limit) do
-    holders[i] = leased[i]
+  local function before(all, most)
+    local places = {}
+    most = math.min(most, math.max(walk.named, 1))
+    for _, m in ipairs(all) do
+      if #places >= most then
+        break
+      elseif m.place < barrier.place then
+        places[#places + 1] = m.place
+      elseif walk.steps == 0 then
+        break
+      else
+        walk.steps = walk.steps - 1
+      end
+    end
+    walk:name_all(q, places, holders)
   end
-  for i = 1, math.min(#others, math.min(walk.limit, SHOWN_BEFORE) - #holders) do
-    holders[#holders + 1] = others[i]
-  end
-  local count = c[N.open]
-  for _, place in ipairs(redis_call('ZRANGEBYSCORE', q.ba, '-inf', '(' .. barrier.place)) do
-    count = count + 1 + (redis_call('HGET', q.bn, place) or 0)
-  end
-  return { key = '', ahead = count, exact = true, holders = holders }
+  before(walk.placed[1], walk.limit)
+  before(walk.placed[2], math.min(walk.limit, SHOWN_BEFORE) - #holders)
+  return { key = '', ahead = ahead, exact = exact, holders = holders }
 end
 
 local function blockers(q, walk, m)
@@ -92,8 +181,8 @@ local function blockers(q, walk, m)
   if m.state == 'G' then
     local count = redis_call('ZCOUNT', q.ba, '-inf', '(' .. m.place)
     if count > 0 then
-      local first = message_at(q, first_barrier(q))
-      found[1] = { key = '', ahead = count, exact = true, holders = { first } }
+      local holders = walk:name_all(q, { first_barrier(q) }, {})
+      found[1] = { key = '', ahead = count, exact = true, holders = holders }
     end
   end
   for _, list in ipairs({ m.exclusive, m.shared }) do
@@ -104,9 +193,10 @@ local function blockers(q, walk, m)
         free = not lane.first or m.place < string_sub(lane.first, 2)
       end
       if not free then
-        local places = granted_on(q, key, walk.limit)
+        local places = granted_on(q, key, math.min(walk.limit, math.max(walk.named, 1)))
+        local holders = walk:name_all(q, places, {})
         local ahead, exact = ahead_of(q, walk, m.place, key, lane.depth)
-        found[#found + 1] = { key = key, ahead = ahead, exact = exact, holders = messages_at(q, places) }
+        found[#found + 1] = { key = key, ahead = ahead, exact = exact, holders = holders }
       end
     end
   end
@@ -140,7 +230,6 @@ local function tell_node(q, walk, m, reply)
     append(reply, { one.key, digits(one.ahead), one.exact and '1' or '0', tostring(#one.holders) })
     for _, holder in ipairs(one.holders) do
       reply[#reply + 1] = holder.id
-      add(walk, holder)
     end
   end
 end
@@ -150,14 +239,19 @@ local function start(q, walk, what, name)
   if what == 'id' then
     local m = find(q, name)
     if m then
-      add(walk, m)
+      walk:add(m)
     end
     return m
   end
   local text = get(hash(q, 'l'), name)
   local node = text and lane_of(q, text).head
   while node and not walk.truncated do
-    add(walk, message_at(q, string_sub(node, 2)))
+    local place = string_sub(node, 2)
+    if #walk.list > 0 then
+      walk:name_all(q, { place }, {})
+    else
+      walk:add(message_at(q, place))
+    end
     node = redis_call('HGET', q.n, string_sub(node, 2) .. name)
   end
   return text
@@ -177,7 +271,9 @@ register('explain', { 'no-writes' }, function(q, from)
   local limit = take_whole(from, 1, 1000, 'limit')
   take_end(from)
   look(q)
-  local walk = { list = {}, seen = {}, limit = limit, truncated = false, steps = STEPS }
+  local walk = setmetatable({
+    list = {}, seen = {}, limit = limit, truncated = false, steps = STEPS, named = NAMED, bytes = NAMED_BYTES,
+  }, WALK)
   if not start(q, walk, what, name) then
     return {}
   end

@@ -1,11 +1,11 @@
 -- il1_purge: what
 -- pending: cancels messages that are not leased; dead: drops dead letters. Answers how many, at most
--- MAX_PURGED: call again until it is 0.
+-- MAX_PURGED, fewer where those cancelled have MAX_BATCH_KEYS keys together: call again until it is 0.
 
 local PURGED = { pending = true, dead = true, told = 'pending or dead' }
 
 local function purge_pending(q)
-  local c, cursor, count = q.counters, '0', 0
+  local c, cursor, count, keys = q.counters, '0', 0, 0
   -- What fell due in this call has its place only from here on.
   flush_messages(q)
   write_out(q)
@@ -13,17 +13,17 @@ local function purge_pending(q)
     if c[N.unsettled] <= c[N.leased] then
       break
     end
-    local found = redis_call('HSCAN', q.c, cursor, 'COUNT', MAX_PURGED)
+    local found = redis_call('HSCAN', q.c, cursor, 'COUNT', READ_AT_ONCE)
     cursor = found[1]
     for i = 1, #found[2], 2 do
       local place = found[2][i]
-      local m = is_place(place) and message_at(q, place)
-      if m and not m.gone and m.state ~= 'L' and count < MAX_PURGED then
+      local m = count < MAX_PURGED and keys < MAX_BATCH_KEYS and is_place(place) and message_at(q, place)
+      if m and not m.gone and m.state ~= 'L' then
         cancel(q, m)
-        count = count + 1
+        count, keys = count + 1, keys + #m.exclusive + #m.shared
       end
     end
-  until cursor == '0' or count == MAX_PURGED
+  until cursor == '0' or count == MAX_PURGED or keys >= MAX_BATCH_KEYS
   return count
 end
 

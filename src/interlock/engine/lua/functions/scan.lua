@@ -10,11 +10,15 @@ local function scan_dead(q, cursor, count)
     return { '0' }
   end
   local first = rank and rank + 1 or 0
-  local ids = redis_call('ZRANGE', q.xo, first, first + count - 1)
-  local reply = { #ids == count and ids[count] or '0' }
-  for i, text in ipairs(fetch(q.x, ids)) do
-    tell_dead_one(q, ids[i], text, reply)
-  end
+  local reply, bytes = { '0' }, 0
+  each_dead(q, first, first + count - 1, function(id, text)
+    local _, told = tell_dead_one(q, id, text, reply)
+    bytes, count = bytes + told, count - 1
+    -- Whose page is full does not know whether there are more.
+    local full = count == 0 or bytes >= MAX_TOLD
+    reply[1] = full and id or '0'
+    return full
+  end)
   return reply
 end
 
@@ -27,13 +31,10 @@ register('scan', { 'no-writes' }, function(q, from)
   if dead then
     return scan_dead(q, cursor, count)
   end
+  local reply = { '' }
   -- A message is not the only field that c has of it.
-  local found = redis_call('HSCAN', q.c, cursor, 'COUNT', 2 * count)
-  local reply = { found[1] }
-  for i = 1, #found[2], 2 do
-    if is_place(found[2][i]) then
-      tell(q, open_record(q, found[2][i], found[2][i + 1]), reply)
-    end
-  end
+  reply[1] = each_field(q, cursor, 2 * count, function(field, text)
+    return is_place(field) and tell(q, open_record(q, field, text), reply)
+  end)
   return reply
 end)

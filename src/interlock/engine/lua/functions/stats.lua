@@ -1,11 +1,23 @@
 -- il1_stats: counts, as pairs of name and number. It writes nothing and so applies nothing that is
 -- due: what ran out since the last call still counts as it did.
 
--- Ready messages of paused keys that have not come up yet and so were not set aside.
+-- Ready messages of paused keys that have not come up yet and so were not set aside, as far as they are
+-- looked for.
 local function paused_ready(q)
-  local seen, count = {}, 0
-  for _, key in ipairs(redis_call('HKEYS', q.pk)) do
-    for _, place in ipairs(granted_on(q, key, MAX_LOOKED_AT)) do
+  local seen, count, left = {}, 0, MAX_LOOKED_AT
+  local paused = {}
+  if redis_call('HLEN', q.pk) <= MAX_LOOKED_AT then
+    paused = redis_call('HKEYS', q.pk)
+  else
+    local found = redis_call('HSCAN', q.pk, '0', 'COUNT', MAX_LOOKED_AT)[2]
+    for i = 1, #found, 2 do
+      paused[#paused + 1] = found[i]
+    end
+  end
+  for _, key in ipairs(paused) do
+    local places = granted_on(q, key, left)
+    left = left - #places
+    for _, place in ipairs(places) do
       local m = message_at(q, place)
       if not seen[place] and m.state == 'R' then
         seen[place] = true

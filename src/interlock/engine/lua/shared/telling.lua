@@ -44,13 +44,25 @@ local function due_of(q, m)
   return ''
 end
 
+-- How many bytes the payload and the keys of a message have.
+local function bytes_told(payload, exclusive, shared)
+  local bytes = #payload
+  for i = 1, #exclusive do
+    bytes = bytes + #exclusive[i]
+  end
+  for i = 1, #shared do
+    bytes = bytes + #shared[i]
+  end
+  return bytes
+end
+
 local TOLD = {
   'PRIORITY', 'DEDUP', 'WINDOW', 'BARRIER', 'RESULT', 'QUIET',
   'ATTEMPTS', 'FIRST', 'FACTOR', 'LONGEST', 'JITTER', 'THEN',
 }
 
 local function tell(q, m, reply)
-  local extras, options = m.extras or NONE, {}
+  local extras, options, payload = m.extras or NONE, {}, payload_of(q, m)
   for _, name in ipairs(TOLD) do
     local value = extras[name]
     if name == 'BARRIER' and m.barrier then
@@ -62,16 +74,46 @@ local function tell(q, m, reply)
     end
   end
   append(reply, {
-    m.id, m.id == m.place and '' or m.place, tostring(attempt_of(m)), payload_of(q, m),
+    m.id, m.id == m.place and '' or m.place, tostring(attempt_of(m)), payload,
     tostring(#m.exclusive), tostring(#m.shared), tostring(#options / 2),
   })
   append(reply, m.exclusive)
   append(reply, m.shared)
   append(reply, options)
   append(reply, { state_of(q, m), due_of(q, m), extras.ERROR or '' })
+  return bytes_told(payload, m.exclusive, m.shared)
 end
 
--- A dead letter as messages are told.
+-- Shows fields of c, about so many, until `look` has told enough bytes. Answers the next cursor.
+local function each_field(q, cursor, count, look)
+  local bytes = 0
+  repeat
+    local found = redis_call('HSCAN', q.c, cursor, 'COUNT', READ_AT_ONCE)
+    cursor = found[1]
+    for i = 1, #found[2], 2 do
+      bytes = bytes + #found[2][i + 1] + (look(found[2][i], found[2][i + 1]) or 0)
+    end
+    count = count - #found[2] / 2
+  until cursor == '0' or count <= 0 or bytes >= MAX_TOLD
+  return cursor
+end
+
+-- Shows dead letters, id and record, from a rank to another, until `look` says that it has enough.
+local function each_dead(q, first, last, look)
+  for start = first, last, READ_AT_ONCE do
+    local ids = redis_call('ZRANGE', q.xo, start, math.min(start + READ_AT_ONCE - 1, last))
+    for i, text in ipairs(fetch(q.x, ids)) do
+      if look(ids[i], text) then
+        return
+      end
+    end
+    if #ids < READ_AT_ONCE then
+      return
+    end
+  end
+end
+
+-- A dead letter as messages are told: answers it, and how many bytes its payload and keys have.
 local function tell_dead_one(q, id, text, reply)
   local dead = cmsgpack.unpack(text)
   local m = {
@@ -79,8 +121,7 @@ local function tell_dead_one(q, id, text, reply)
     barrier = dead.barrier, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
   }
   m.extras.ATTEMPT, m.extras.ERROR = dead[2], dead[1]
-  tell(q, m, reply)
-  return m
+  return m, tell(q, m, reply)
 end
 
 local function take_cursor(from)
