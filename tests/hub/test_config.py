@@ -144,6 +144,8 @@ def test_the_environment_is_text_and_is_checked_like_the_rest() -> None:
 def test_a_file_that_is_no_toml_is_refused_with_the_place(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"hub\.toml is no TOML: .*line 2"):
         read(written(tmp_path, "port = 1\nport: 2\n"))
+    with pytest.raises(ConfigError, match=r"hub\.toml is no TOML: .*digits"):
+        read(written(tmp_path, f"port = {'9' * 5000}\n"))
     (tmp_path / "hub.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"hub\.toml is no TOML"):
         read(tmp_path / "hub.toml")

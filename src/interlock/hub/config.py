@@ -205,7 +205,8 @@ def from_file(path: Path) -> dict[str, Raw]:
     """The values of a TOML file, by dotted key."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        # A TOMLDecodeError, a UnicodeDecodeError, or a number of more digits than Python reads.
         raise ConfigError((f"{path} is no TOML: {error}",)) from None
     return {key: Raw(value, f"file {path}") for key, value in flat(tree)}
 

@@ -58,7 +58,7 @@ class Setting:
         if isinstance(self.default, tuple):
             try:
                 return tomllib.loads(f"{self.key} = {text}")[self.key]
-            except tomllib.TOMLDecodeError:
+            except ValueError:
                 return text
         for number in (int, float):
             try:

@@ -1,0 +1,137 @@
+"""Names of hosts, resolved in the time that a call has.
+
+The system's resolver cannot be told how long it may take, and asks silent servers for half a
+minute. So a thread asks it; who loses patience leaves the thread behind, and who comes next waits
+for the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import os
+import socket
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+Addresses = tuple[str, ...]
+
+
+def addresses(host: str, port: int, seconds: float | None) -> Addresses:
+    """The addresses of a host, an address being its own; OSError if they are not known in time."""
+    if is_address(host):
+        return (host,)
+    try:
+        return lookup(host, port).result(seconds)
+    except TimeoutError:
+        raise OSError(f"the name {host!r} was not resolved in {seconds:.3g} s") from None
+
+
+def is_address(host: str) -> bool:
+    """Whether it is no name."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def lookup(host: str, port: int) -> Future[Addresses]:
+    """The question that is under way for this host, or a new one."""
+    with _lock:
+        found = _lookups.get((host, port))
+        if found is None:
+            found = _lookups[host, port] = Future()
+            # Who stops waiting must not cancel it for the others.
+            found.set_running_or_notify_cancel()
+            threading.Thread(
+                target=_resolve, args=(host, port, found), name="interlock-resolve", daemon=True
+            ).start()
+        return found
+
+
+def _resolve(host: str, port: int, found: Future[Addresses]) -> None:
+    try:
+        told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answer = tuple(dict.fromkeys(str(address[0]) for *_, address in told))
+    except BaseException as error:
+        done = functools.partial(found.set_exception, error)
+    else:
+        done = functools.partial(found.set_result, answer)
+    with _lock:
+        if _lookups.get((host, port)) is found:
+            del _lookups[host, port]
+    done()
+
+
+class _Resolving:
+    """Before a connection of redis-py for threads: it is given an address, and keeps its name."""
+
+    def _connect(self: Any) -> Any:
+        host = self.host
+        failure: OSError | None = None
+        try:
+            for address in addresses(host, self.port, self.socket_connect_timeout):
+                self.host = address
+                try:
+                    return super()._connect()  # type: ignore[misc]
+                except OSError as error:
+                    failure = error
+        finally:
+            self.host = host
+        raise failure or OSError(f"{host!r} has no address")
+
+
+class _AsyncResolving:
+    """The same for asyncio, whose own resolver would keep its loop from ending."""
+
+    _address = ""
+
+    async def _connect(self: Any) -> None:
+        failure: OSError | None = None
+        found: Addresses = (self.host,)
+        if not is_address(self.host):
+            found = await asyncio.wrap_future(lookup(self.host, self.port))
+        for self._address in found:
+            try:
+                await super()._connect()  # type: ignore[misc]
+                return
+            except OSError as error:
+                failure = error
+        raise failure or OSError(f"{self.host!r} has no address")
+
+    def _connection_arguments(self: Any) -> dict[str, Any]:
+        arguments = {**super()._connection_arguments(), "host": self._address}  # type: ignore[misc]
+        if "ssl" in arguments:
+            # The certificate is the name's.
+            arguments["server_hostname"] = self.host
+        return arguments
+
+
+@functools.cache
+def connection(module: Any, tls: bool) -> Any:
+    """The class of a connection of `module`, redis.connection or its asyncio half."""
+    if module.__name__.startswith("redis.asyncio"):
+        base = module.SSLConnection if tls else module.Connection
+        return type("AsyncResolving", (_AsyncResolving, base), {})
+    if not tls:
+        return type("Resolving", (_Resolving, module.Connection), {})
+    # The socket is connected by what stands behind SSLConnection, which asks for the name itself.
+    return type("ResolvingTls", (module.SSLConnection, _Resolving, module.Connection), {})
+
+
+_lookups: dict[tuple[str, int], Future[Addresses]] = {}
+_lock = threading.Lock()
+
+
+def _forked() -> None:
+    """The threads that ask are the parent's."""
+    global _lock
+    _lock = threading.Lock()
+    _lookups.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

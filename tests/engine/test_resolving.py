@@ -1,0 +1,81 @@
+"""A resolver that does not answer costs a call its time, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from interlock import EngineUnavailable, connect
+
+
+class Resolver:
+    """Stands for the system's; asked for `slow.test`, it answers once it is told to."""
+
+    def __init__(self, port: int) -> None:
+        self.go = threading.Event()
+        self.asked = 0
+        self._port = port
+        self._real = socket.getaddrinfo
+
+    def __call__(self, host: Any, *others: Any, **named: Any) -> Any:
+        if host == "slow.test":
+            self.asked += 1
+            self.go.wait()
+            host = "127.0.0.1"
+        if host == "gone.test":
+            raise socket.gaierror(-2, "Name or service not known")
+        return self._real(host, *others, **named)
+
+
+@pytest.fixture
+def resolver(engine_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    found = Resolver(engine_port)
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    yield found
+    found.go.set()
+
+
+def test_a_name_that_is_not_resolved_ends_with_the_call(
+    resolver: Resolver, engine_port: int
+) -> None:
+    url = f"redis://slow.test:{engine_port}?timeout=0.3"
+    with connect(url) as client:
+        for _ in range(2):
+            with pytest.raises(
+                EngineUnavailable, match=r"'slow\.test' was not resolved in"
+            ) as said:
+                client.queue("resolved", int).put(1)
+            assert not said.value.unknown
+        # However often it is tried, one thread asks.
+        assert resolver.asked == 1
+        resolver.go.set()
+    with connect(f"redis://slow.test:{engine_port}?timeout=20") as client:
+        queue = client.queue("resolved", int)
+        queue.put(1)
+        with queue.get(timeout=10) as payload:
+            assert payload == 1
+
+
+def test_the_same_with_asyncio_whose_loop_ends(resolver: Resolver, engine_port: int) -> None:
+    async def main(timeout: float) -> int:
+        async with connect(f"redis://slow.test:{engine_port}?timeout={timeout}") as client:
+            return await client.queue("resolved-too", int).put(1)
+
+    # asyncio.run waits for the threads that a loop's own resolver uses.
+    with pytest.raises(EngineUnavailable):
+        asyncio.run(main(0.3))
+    resolver.go.set()
+    assert asyncio.run(main(20)) > 0
+
+
+def test_a_name_that_nobody_has_is_told(resolver: Resolver) -> None:
+    with (
+        connect("redis://gone.test?timeout=0.2") as client,
+        pytest.raises(EngineUnavailable, match="Name or service not known"),
+    ):
+        client.queue("q", int).put(1)
