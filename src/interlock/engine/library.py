@@ -59,9 +59,10 @@ SHARED = (
     "register",
 )
 WORD = re.compile(r"\w+")
-COMMENT = re.compile(r"--.*")
+# Comments and strings name nothing.
+NO_CODE = re.compile(r"--.*|'[^'\n]*'")
 # Not what is a field, or a method, of something.
-NAMED = re.compile(r"(?<![\w.:'])[a-zA-Z_]\w*")
+NAMED = re.compile(r"(?<![\w.:])[a-zA-Z_]\w*")
 DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 CONSTANT = re.compile(r"^local ([A-Z_]{2,}) = (\d[\de]*)\b", re.MULTILINE)
@@ -191,7 +192,7 @@ def _joined(files: Mapping[str, str]) -> str:
     Lua knows at most 200 locals at a time. What others name is declared before the file's block.
     """
     parts = []
-    later = {name: set(NAMED.findall(COMMENT.sub("", text))) for name, text in files.items()}
+    later = {name: set(NAMED.findall(NO_CODE.sub("", text))) for name, text in files.items()}
     for name, text in files.items():
         del later[name]
         named = {
