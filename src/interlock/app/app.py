@@ -167,7 +167,7 @@ class App:
     def worker(
         self,
         *,
-        threads: int = 16,
+        threads: int | None = None,
         queues: Iterable[str] = ("default",),
         pool: str = "thread",
         audit: bool | None = None,
@@ -175,7 +175,8 @@ class App:
         """A worker in this process, which runs from ``start`` or ``with`` until ``stop``.
 
         Args:
-            threads: how many handlers run at once. Default 16.
+            threads: how many handlers run at once. Default 16; with ``pool="process"`` as many as
+                there are cores.
             queues: from which queues it takes.
             pool: where they run: ``"thread"``, ``"asyncio"`` (tasks of one event loop, on a thread
                 of its own) or ``"process"`` (processes, one handler each; they import this app).
@@ -230,8 +231,11 @@ class App:
         return f"<{type(self).__name__} of {len(self._tasks)} tasks{where}>"
 
     def _worker(self, **settings: Any) -> Worker:
+        from interlock.worker.cores import usual_concurrency
         from interlock.worker.worker import Settings, Worker
 
+        if settings["concurrency"] is None:
+            settings["concurrency"] = usual_concurrency(settings["pool"])
         url = self.url or os.environ.get("INTERLOCK_URL") or "memory://"
         return Worker(self._as_tasks(), self._open, Settings(**settings), url)
 

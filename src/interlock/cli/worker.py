@@ -15,7 +15,8 @@ FLAGS = (
     Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL"),
     Flag("--queues", "take from these queues only, separated by commas (all that the app's tasks "
          "are on)", "NAMES"),
-    Flag("--concurrency", "how many handlers run at once (16)", "N", positive, 16),
+    Flag("--concurrency", "how many handlers run at once (16; with --pool process as many as "
+         "there are cores)", "N", positive),
     Flag("--pool", "where they run: threads, tasks of one event loop, or processes (thread)",
          choices=("thread", "asyncio", "process"), default="thread"),
     Flag("--processes", "so many workers, each a process with its own handlers (1)", "N", positive,

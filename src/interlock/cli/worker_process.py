@@ -153,8 +153,9 @@ class WorkerProcess:
         worker = self._worker
         if not worker.wait_until_ready(SOON):
             # A call gives up only after seconds, and until then nothing else would be said.
-            print(f"interlock worker: waiting for {worker.url}", file=sys.stderr, flush=True)
-            worker.wait_until_ready()
+            print(f"interlock worker: waiting for {worker.waits_for}", file=sys.stderr, flush=True)
+            if not worker.wait_until_ready():
+                return
         settings = worker.settings
         line = (
             f"{self._given.app} on {worker.url}, queues {', '.join(settings.queues)}, "

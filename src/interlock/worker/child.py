@@ -18,6 +18,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from interlock.failure import text_of
 from interlock.retry import Retry
 from interlock.worker.handle import handle, judge
 from interlock.worker.threads import Runners
@@ -56,11 +57,15 @@ class _Link:
 
     def serve(self, reference: str) -> None:
         """Handles on this thread; another reads, so that a question is answered meanwhile."""
-        module, _, name = reference.partition(":")
-        app = importlib.import_module(module)
-        for part in name.split("."):
-            app = getattr(app, part)
-        tasks = app._as_tasks()
+        try:
+            module, _, name = reference.partition(":")
+            app: Any = importlib.import_module(module)
+            for part in name.split("."):
+                app = getattr(app, part)
+            tasks = app._as_tasks()
+        except BaseException as error:
+            self.send("failed", text_of(error))
+            raise
         threading.Thread(target=self._read, daemon=True).start()
         self.send("ready", None)
         with contextlib.closing(Runners()) as self._runners:

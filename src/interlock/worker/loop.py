@@ -31,6 +31,13 @@ class LoopPool:
         self._looks = threads.ThreadPool(0)
         self._closed = False
         self.emptied: Callable[[], None] = lambda: None
+        self.moved: Callable[[int], None] = lambda count: None
+        self.broke: Callable[[BaseException], None] = lambda error: None
+
+    @property
+    def places(self) -> int:
+        """See ``Pool``."""
+        return self._size
 
     def start(self, done: Done) -> None:
         """See ``Pool``."""
@@ -46,6 +53,11 @@ class LoopPool:
         """See ``Pool``."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._begin, tuple(batch))
+
+    @property
+    def is_up(self) -> bool:
+        """See ``Pool``."""
+        return True
 
     @property
     def is_empty(self) -> bool:

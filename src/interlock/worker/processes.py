@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+from interlock.errors import InterlockError
+from interlock.failure import text_of
 from interlock.worker.handle import Outcome, failure
 from interlock.worker.running import Done, Running, finish
 from interlock.worker.work import details
@@ -39,8 +41,18 @@ class ProcessPool:
         self.lock = threading.Lock()
         self._waiting: collections.deque[Running] = collections.deque()
         self._children: list[_Child] = []
-        self._closed = False
+        self.closing = threading.Event()
+        """No process is started any more."""
+        self._failures = 0
+        """How many starts in a row have failed."""
         self.emptied: Callable[[], None] = lambda: None
+        self.moved: Callable[[int], None] = lambda count: None
+        self.broke: Callable[[BaseException], None] = lambda error: None
+
+    @property
+    def places(self) -> int:
+        """See ``Pool``: none before a process has said that it is ready."""
+        return 0
 
     def start(self, done: Done) -> None:
         """See ``Pool``."""
@@ -54,6 +66,11 @@ class ProcessPool:
             idle = [child for child in self._children if child.ready and child.busy is None]
             for child in idle[: len(self._waiting)]:
                 self._give(child)
+
+    @property
+    def is_up(self) -> bool:
+        """See ``Pool``."""
+        return any(child.ready for child in self._children)
 
     @property
     def is_empty(self) -> bool:
@@ -92,8 +109,7 @@ class ProcessPool:
 
     def close(self) -> None:
         """See ``Pool``."""
-        with self.lock:
-            self._closed = True
+        self.closing.set()
         for child in self._children:
             child.close()
 
@@ -107,18 +123,29 @@ class ProcessPool:
     def idle(self, child: _Child) -> None:
         """It can be given the next message."""
         with self.lock:
+            came = not child.ready
             child.busy = None
             child.ready = True
+            self._failures = 0
             self._give(child)
+        if came:
+            self.moved(1)
 
     def ended(self, running: Running, outcome: Outcome) -> None:
         """What came of a message."""
         finish(self._done, running, outcome)
 
-    @property
-    def closed(self) -> bool:
-        """No process is started any more."""
-        return self._closed
+    def failed(self, why: str) -> None:
+        """A process ended before it was ready. Where all do, nothing can be handled: to lease for
+        them would be to lease and give back for ever."""
+        _log.error("a process of the pool ended before it was ready: %s", why)
+        with self.lock:
+            self._failures += 1
+            up = any(child.ready for child in self._children)
+            if up or self._failures != max(self._size, FEWEST_FAILURES):
+                return
+        error = f"the processes of the pool do not start, {self._failures} in a row: {why}"
+        self.broke(ProcessesFailed(error))
 
     @property
     def reference(self) -> str:
@@ -134,6 +161,8 @@ class _Child:
         self.ready = False
         self.busy: Running | None = None
         self._failures = 0
+        self._why = ""
+        """What the process said of it, if it cannot begin."""
         self._killed_for: Running | None = None
         self._told_lost: Running | None = None
         self._stack: collections.deque[str] = collections.deque()
@@ -192,30 +221,38 @@ class _Child:
             self._pipe.send_bytes(pickle.dumps(message))
 
     def _run(self) -> None:
-        while not self._pool.closed:
+        while not self._pool.closing.is_set():
             began = time.monotonic()
-            self._start()
             try:
-                self._read()
-            finally:
-                self._buried()
-            if self._pool.closed:
-                return
-            self._killed_for, killed = None, self._killed_for
+                self._start()
+            except Exception as error:
+                # The system may have no room for one more.
+                self._pool.failed(text_of(error))
+                killed = None
+            else:
+                try:
+                    self._read()
+                finally:
+                    self._buried()
+                self._killed_for, killed = None, self._killed_for
             # A process that cannot even begin is not started again and again without a pause.
             short = time.monotonic() - began < 1.0
             self._failures = self._failures + 1 if short and killed is None else 0
-            time.sleep(min(0.1 * 2**self._failures, 5.0) if self._failures else 0)
+            if self._failures:
+                self._pool.closing.wait(min(0.1 * 2**self._failures, 5.0))
 
     def _start(self) -> None:
+        self._why = ""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with contextlib.ExitStack() as failing, theirs:
+            failing.callback(ours.close)
             settings = json.dumps([theirs.fileno(), self._pool.reference, sys.path, _level()])
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, settings],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
+            failing.pop_all()
         with self._sending:
             self._pipe = Connection(ours.detach())
 
@@ -229,6 +266,8 @@ class _Child:
             if what == "ready":
                 self._failures = 0
                 self._pool.idle(self)
+            elif what == "failed":
+                self._why = value
             elif what == "done":
                 running, outcome = self.busy, value
                 assert running is not None
@@ -250,11 +289,13 @@ class _Child:
             if self._pipe is not None:
                 self._pipe.close()
         with self._pool.lock:
-            self.ready = False
+            went, self.ready = self.ready, False
             running, self.busy = self.busy, None
+        if went:
+            self._pool.moved(-1)
+        elif not self._pool.closing.is_set():
+            self._pool.failed(self._why or f"it {_end(code)}")
         if running is None:
-            if code and not self._pool.closed:
-                _log.error("a process of the pool ended before it was ready: %s", _end(code))
             return
         if self._killed_for is not running:
             _log.log(
@@ -265,6 +306,10 @@ class _Child:
             )  # fmt: skip
         error = f"the process that handled it {_end(code)}"
         self._pool.ended(running, failure(running.invocation.retry, running.held, error))
+
+
+class ProcessesFailed(InterlockError):
+    """The processes of a pool cannot start; the text says what the last one said."""
 
 
 def _end(code: int) -> str:
@@ -280,5 +325,8 @@ def _level() -> int:
     """The level from which records are sent back."""
     return logging.getLogger().getEffectiveLevel()
 
+
+FEWEST_FAILURES = 3
+"""Starts that fail in a row, and no process is up, before a pool of few is given up."""
 
 PROGRAM = "import sys; from interlock.worker.child import main; main(sys.argv[1])"

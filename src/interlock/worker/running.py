@@ -76,6 +76,20 @@ class Pool(Protocol):
     emptied: Callable[[], None]
     """Called when the last of what it was offered begins."""
 
+    moved: Callable[[int], None]
+    """Called with how many places have come, or less than 0, gone, since it was made."""
+
+    broke: Callable[[BaseException], None]
+    """Called when it can handle nothing and does not expect to."""
+
+    @property
+    def places(self) -> int:
+        """How many handlers it has room for when it is made; of others it tells ``moved``."""
+
+    @property
+    def is_up(self) -> bool:
+        """There is a place for a handler."""
+
     @property
     def is_empty(self) -> bool:
         """All that it was offered has begun. Until then it is of no use to lease more for places

@@ -39,6 +39,18 @@ class ThreadPool:
         self._closed = False
         self._threads: list[threading.Thread] = []
         self.emptied: Callable[[], None] = lambda: None
+        self.moved: Callable[[int], None] = lambda count: None
+        self.broke: Callable[[BaseException], None] = lambda error: None
+
+    @property
+    def places(self) -> int:
+        """See ``Pool``."""
+        return self._most
+
+    @property
+    def is_up(self) -> bool:
+        """See ``Pool``."""
+        return True
 
     @property
     def is_empty(self) -> bool:

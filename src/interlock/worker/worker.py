@@ -99,6 +99,7 @@ class Worker:
         self._running: dict[int, Running] = {}
         self._empty = threading.Condition(self._slots.lock)
         self._pool = _pool(settings)
+        self._slots.free = self._pool.places
         self._pace = Pace(settings.concurrency, self._paced)
         self._lends = isinstance(self._pool, ThreadPool) and len(settings.queues) == 1
         """The thread that leases may run handlers, and lease ahead, while they are quick."""
@@ -123,7 +124,8 @@ class Worker:
             from interlock.worker.audit import Audit
 
             self._audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
-        self._pool.emptied = self._emptied
+        self._pool.emptied, self._pool.moved = self._emptied, self._moved
+        self._pool.broke = self._pool_broke
         self._pool.start(self._done)
         self._keeper.start()
         for name in self.settings.queues:
@@ -142,13 +144,20 @@ class Worker:
         return self
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the engine has answered for each queue. False: not within ``timeout``."""
+        """Waits until the engine has answered for each queue, and the pool, where that is of
+        processes, has one that is ready. False: not within ``timeout``, or it is broken."""
         left = None if timeout is None else seconds(timeout, "wait_until_ready(): timeout")
         until = None if left is None else time.monotonic() + left
-        return all(
+        ready = all(
             feeder.connected.wait(None if until is None else max(0.0, until - time.monotonic()))
             for feeder in self._feeders
         )
+        return ready and self.broken is None
+
+    @property
+    def waits_for(self) -> str:
+        """What it is not ready without: the engine, or the processes of its pool."""
+        return self.url if self._pool.is_up else "the processes of its pool"
 
     def stop(self, timeout: Seconds | None = None) -> bool:
         """Takes no more, lets handlers that run finish, hands back what has not begun.
@@ -409,9 +418,20 @@ class Worker:
                 self._empty.wait(left)
         return True
 
+    def _moved(self, count: int) -> None:
+        with self._slots.lock:
+            self._slots.give(count)
+
+    def _pool_broke(self, error: BaseException) -> None:
+        _log.error("no message can be handled any more: %s", error)
+        self._broke(error)
+
     def _broke(self, error: BaseException) -> None:
         if self.broken is None:
             self.broken = error
+            for feeder in self._feeders:
+                # Nobody waits any longer for what will not be.
+                feeder.connected.set()
             self.on_broken()
 
 

@@ -1,0 +1,30 @@
+"""How many handlers run at once where nobody says."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from pathlib import Path
+
+__all__ = ["cores", "usual_concurrency"]
+
+
+def usual_concurrency(pool: str) -> int:
+    """Of processes as many as there are cores, for each has the program in memory once more."""
+    return cores() if pool == "process" else USUAL
+
+
+def cores() -> int:
+    """How many processors this process may use: of the machine, or of a container's quota."""
+    of_affinity = getattr(os, "sched_getaffinity", None)
+    found = len(of_affinity(0)) if of_affinity is not None else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = QUOTA.read_text().split()
+        found = min(found, max(1, math.ceil(int(quota) / int(period))))
+    return found
+
+
+USUAL = 16
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Two numbers, or a word where there is no quota."""
