@@ -15,7 +15,7 @@ from typing import Any
 from interlock import _core
 from interlock.explanation import Explanation, from_native, key_names, key_text
 
-__all__ = ["follow", "report"]
+__all__ = ["follow", "log_handled", "report"]
 
 log = logging.getLogger("interlock.queue")
 
@@ -111,17 +111,34 @@ def _ended(queue: str, id: int, attempt: int, error: str) -> None:
     log.error(text, queue, id, attempt, error, extra=extra)
 
 
-def _handled(
-    queue: str, id: int, keys: list[bytes], attempt: int, waited: float, handled: float
+def log_handled(
+    queue: str,
+    id: int,
+    keys: Sequence[bytes],
+    attempt: int,
+    waited: float,
+    handled: float,
+    **more: Any,
 ) -> None:
+    """Says that a message was handled, at level debug; ``more`` of its record: token, task."""
+    known = {name: value for name, value in more.items() if value}
     log.debug(
-        "queue %r: message %d [%s] waited %.1f ms, handled %.1f ms",
+        "queue %r: message %d%s [%s] waited %.1f ms, handled %.1f ms",
         queue,
         id,
+        f" ({known['task']})" if "task" in known else "",
         ", ".join(map(key_text, keys)),
         waited * 1000,
         handled * 1000,
-        extra={"queue": queue, "id": id, "keys": key_names(keys), "attempt": attempt},
+        extra={
+            "queue": queue,
+            "id": id,
+            "keys": key_names(keys),
+            "attempt": attempt,
+            "waited": waited,
+            "handled": handled,
+            **known,
+        },
     )
 
 
@@ -133,7 +150,7 @@ _REPORTS: dict[str, Callable[..., None]] = {
     "slow_lease": _slow_lease,
     "failed": _failed,
     "ended": _ended,
-    "handled": _handled,
+    "handled": log_handled,
 }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from interlock import connect
+from interlock import Retry, connect
 from interlock.engine.client import Client
 from interlock.engine.watching import Watch
 
@@ -97,3 +99,89 @@ def test_nothing_is_looked_at_where_nothing_was_put(client: Client) -> None:
     assert due is not None
     queue.put(2)
     assert watch.due == due
+
+
+@pytest.fixture
+def debug() -> Iterator[list[logging.LogRecord]]:
+    """All that is said of handled messages."""
+    found: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = found.append  # type: ignore[method-assign, assignment]
+    logger = logging.getLogger(LOGGER)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield found
+    logger.setLevel(level)
+    logger.removeHandler(handler)
+
+
+@pytest.fixture(params=["redis_url", "hub_url", "memory"])
+def anywhere(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of each engine."""
+    kind = request.param
+    with connect("memory://" if kind == "memory" else request.getfixturevalue(kind)) as opened:
+        yield opened
+
+
+def test_each_handled_message_is_said_but_quiet_ones(
+    anywhere: Client, debug: list[logging.LogRecord]
+) -> None:
+    queue = anywhere.queue(uuid.uuid4().hex)
+    named: Any = {"keys": "k", "shared": "r"}
+
+    async def on_a_loop() -> list[int]:
+        aio = queue.aio
+        ids = [await aio.put(0, **named), *await aio.put_many([1, 2], **named)]
+        await aio.put(0, **named, quiet=True)
+        await aio.put_many([1, 2], **named, quiet=True)
+        await aio.put_nowait(0, **named, quiet=True)
+        await aio.put_known(0, **named, quiet=True)
+        async with await aio.get():
+            pass
+        for _ in range(7):
+            await aio.ack_many(await aio.get_many(1))
+        await aio.close()
+        return ids
+
+    said = [queue.put(0, **named), *queue.put_many([1, 2], **named)]
+    queue.put(0, **named, quiet=True)
+    queue.put_many([1, 2], **named, quiet=True)
+    queue.put_nowait(0, **named, quiet=True)
+    queue.put_known(0, **named, quiet=True)
+    with queue.get():
+        pass
+    for _ in range(3):
+        queue.ack_many([queue.get()])
+    for _ in range(4):
+        queue.get().ack()
+    said.append(queue.put(0, **named))
+    queue.put(0, **named, quiet=True)
+    with queue.consume(lambda payload: None):
+        queue.join(30)
+    said += asyncio.run(on_a_loop())
+
+    assert sorted(vars(record)["id"] for record in debug) == said
+    for record in debug:
+        facts = vars(record)
+        assert (facts["queue"], facts["keys"], facts["attempt"]) == (queue.name, ["k", "r"], 1)
+        assert facts["token"] > 0 and facts["waited"] >= 0 and facts["handled"] >= 0
+        words = f"queue {queue.name!r}: message {facts['id']} [k, r] waited "
+        assert record.getMessage().startswith(words)
+        assert record.levelno == logging.DEBUG
+
+
+def test_a_quiet_message_stays_so_when_it_comes_again_and_when_it_is_requeued(
+    anywhere: Client, debug: list[logging.LogRecord]
+) -> None:
+    queue = anywhere.queue(uuid.uuid4().hex, retry=Retry(attempts=2, first=0))
+    id = queue.put(0, quiet=True, delay=0.001)
+    queue.get().nack()
+    lease = queue.get()
+    assert (lease.attempt, lease.quiet) == (2, True)
+    lease.nack()
+    queue.requeue(id)
+    lease = queue.get()
+    assert (lease.attempt, lease.quiet) == (1, True)
+    lease.ack()
+    assert [record for record in debug if "handled" in vars(record)] == []

@@ -93,6 +93,7 @@ class App:
         retry: Retry | None = None,
         timeout: Seconds | None = None,
         result_ttl: Seconds = 0,
+        quiet: bool = False,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -106,6 +107,7 @@ class App:
         retry: Retry | None = None,
         timeout: Seconds | None = None,
         result_ttl: Seconds = 0,
+        quiet: bool = False,
     ) -> Any:
         """Makes a task of a function, or of a coroutine function: ``@app.task(keys=...)``, or
         ``@app.task`` for one without keys and with all defaults.
@@ -123,6 +125,7 @@ class App:
                 none; the lease is extended for as long as the handler runs.
             result_ttl: seconds for which what it returns is kept for ``Job.result``. Default 0: not
                 at all.
+            quiet: leave its messages out of the debug log of handled messages. Default False.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
@@ -137,6 +140,7 @@ class App:
             retry=retry,
             timeout=timeout,
             result_ttl=result_ttl,
+            quiet=quiet,
         )
         return made if fn is None else made(fn)
 

@@ -34,6 +34,7 @@ class Declared:
     """None: the app's, or else the queue's."""
     timeout: float | None
     result_ttl: float
+    quiet: bool = False
 
 
 @dataclass(slots=True)
@@ -110,6 +111,7 @@ class _Sendable(Generic[P, R]):
         priority: int | None = None,
         dedup: str | None = None,
         timeout: Seconds | None = None,
+        quiet: bool | None = None,
     ) -> Self:
         """The same task with options for what is sent through it.
 
@@ -119,12 +121,13 @@ class _Sendable(Generic[P, R]):
             dedup: a name; while a message of this name is unsettled or was settled within the
                 queue's window, nothing is sent, and the job says ``known``.
             timeout: seconds for the handler, instead of the task's own.
+            quiet: leave it out of the debug log, or not, whatever the task says.
         """
         # Not copy.copy, which goes by __reduce__ and would give this very task.
         same = type(self).__new__(type(self))
         same.__dict__.update(self.__dict__)
         same._options = dict(self._options)
-        given: dict[str, Any] = {"priority": priority, "dedup": dedup}
+        given: dict[str, Any] = {"priority": priority, "dedup": dedup, "quiet": quiet}
         if delay is not None:
             given["delay"] = seconds(delay, "options(): delay")
         same._options.update({name: value for name, value in given.items() if value is not None})
@@ -176,6 +179,7 @@ class _Sendable(Generic[P, R]):
             self.name, self.signature, args, kwargs, self._timeout, sending.headers
         )
         options = {
+            "quiet": self.declared.quiet,
             **self._options,
             "keys": sorted(keys),
             "shared": sorted(shared),
@@ -235,6 +239,7 @@ def decorator(
     retry: Retry | None,
     timeout: Seconds | None,
     result_ttl: Seconds,
+    quiet: bool,
 ) -> TaskDecorator:
     """See ``App.task``."""
     for argument, value in (("name", name), ("queue", queue)):
@@ -256,7 +261,7 @@ def decorator(
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
-        made = kind(app, fn, Declared(called, queue, retry, limit, kept), keys, shared)
+        made = kind(app, fn, Declared(called, queue, retry, limit, kept, bool(quiet)), keys, shared)
         app._add(made)
         return made
 

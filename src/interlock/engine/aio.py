@@ -135,6 +135,7 @@ class AsyncRemoteQueue(Generic[T]):
             delay=delay,
             dedup=dedup,
             barrier=barrier,
+            quiet=quiet,
             retry=retry,
             result_ttl=result_ttl,
         )
@@ -164,6 +165,7 @@ class AsyncRemoteQueue(Generic[T]):
             delay=delay,
             dedup=dedup,
             barrier=barrier,
+            quiet=quiet,
             retry=retry,
             result_ttl=result_ttl,
         )
@@ -192,6 +194,7 @@ class AsyncRemoteQueue(Generic[T]):
             delay=delay,
             dedup=dedup,
             barrier=barrier,
+            quiet=quiet,
             retry=retry,
             result_ttl=result_ttl,
         )
@@ -210,7 +213,7 @@ class AsyncRemoteQueue(Generic[T]):
         quiet: bool = False,
     ) -> list[int]:
         """See ``RemoteQueue.put_many``."""
-        messages = self._handle.batch(items, keys, shared, priority, delay, dedup)
+        messages = self._handle.batch(items, keys, shared, priority, delay, dedup, quiet)
         return [put.id for put in await self._put("put_many()", messages, True, timeout)]
 
     async def get(

@@ -68,6 +68,7 @@ class Handle:
         delay: Seconds = 0,
         dedup: str | None = None,
         barrier: bool = False,
+        quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
         call: str = "put()",
@@ -92,6 +93,7 @@ class Handle:
             and delay == 0 == result_ttl
             and dedup is None
             and not barrier
+            and not quiet
             and retry is None
         ):
             options = wire.put_options(
@@ -99,6 +101,7 @@ class Handle:
                 delay=seconds(delay, f"{call}: delay"),
                 dedup=dedup,
                 barrier=bool(barrier),
+                quiet=bool(quiet),
                 result=seconds(result_ttl, f"{call}: result_ttl"),
                 retry=retry,
             )
@@ -112,10 +115,11 @@ class Handle:
         priority: int,
         delay: Seconds,
         dedup: Callable[[Any], str | None] | None,
+        quiet: bool,
     ) -> list[wire.Message]:
         """The messages of a batch."""
         payloads = list(items)
-        named = batch_options(keys, shared, priority, delay, dedup, False)
+        named = batch_options(keys, shared, priority, delay, dedup, quiet)
         if len(payloads) > wire.MAX_BATCH:
             raise ValueError(
                 f"put_many(): {len(payloads)} messages; allowed: up to {wire.MAX_BATCH}, which an "
@@ -133,6 +137,7 @@ class Handle:
                 priority=priority,
                 delay=delay,
                 dedup=of(named["dedup"], payload),
+                quiet=named["quiet"],
                 call="put_many()",
             )
             for payload in payloads
@@ -151,6 +156,8 @@ class Handle:
         grant = Grant(self.operations, leased, started)
         if self.watch.slow_wait:
             grant.slow_after = self.watch.slow_wait
+        if _log.isEnabledFor(logging.DEBUG):
+            grant.told_from = time.monotonic()
         keeper = of._keeper
         keeper.hold(grant)
         for message in leased.messages:

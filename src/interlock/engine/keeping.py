@@ -43,6 +43,7 @@ class Grant:
         "slow_after",
         "started",
         "token",
+        "told_from",
     )
 
     def __init__(self, operations: Operations, leased: wire.Leased, started: float) -> None:
@@ -53,6 +54,8 @@ class Grant:
         self.started = started
         self.slow_after: float | None = None
         """Seconds after which it is said that it is held so long; None: it is not, or was said."""
+        self.told_from: float | None = None
+        """When it was handed out; None: what is handled under it is not logged."""
         self.deadline = started + self.seconds
         """By time.monotonic(), at the earliest."""
         self.lost = False

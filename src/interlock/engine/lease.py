@@ -15,6 +15,7 @@ from interlock.errors import LeaseLost
 from interlock.failure import Failure, judged, text_of
 from interlock.message import _current
 from interlock.retry import Seconds, seconds
+from interlock.watch import log_handled
 
 if TYPE_CHECKING:
     from interlock.engine.aio import AsyncRemoteQueue
@@ -37,6 +38,7 @@ class _Lease(Generic[T]):
         "id",
         "keys",
         "payload",
+        "quiet",
         "sequence",
         "shared",
     )
@@ -54,6 +56,8 @@ class _Lease(Generic[T]):
         """1 for the first."""
         self.keys = message.keys
         self.shared = message.shared
+        self.quiet = message.quiet
+        """It was put so: that it was handled is not logged."""
 
     @property
     def queue(self) -> str:
@@ -76,11 +80,28 @@ class _Lease(Generic[T]):
         """It runs out at its deadline, unless it is settled or extended before."""
         self._grant.renew = False
 
-    def acking(self, result: Any = None) -> wire.Settlement:
-        """What ``exchange`` and ``settle`` take to acknowledge it; it counts as settled now."""
+    def acking(self, result: Any = None, log: bool = True) -> wire.Settlement:
+        """What ``exchange`` and ``settle`` take to acknowledge it; it counts as settled now.
+        ``log``: at level debug, and say so; else the caller does, with ``log_handled``."""
         encoded = None if result is None else self._of._encode_result(result)
         self._gone(_SETTLED)
+        if log and self.is_logged:
+            self.log_handled(time.monotonic() - (self._grant.told_from or 0.0))
         return wire.acking(self._grant.token, self.id, encoded)
+
+    @property
+    def is_logged(self) -> bool:
+        """That it was handled is to be said."""
+        return self._grant.told_from is not None and not self.quiet
+
+    def log_handled(self, seconds: float, task: str = "") -> None:
+        """Says that it was handled for so long; at level debug."""
+        # A sequence is the server's time when it took its place, a token that of its lease.
+        waited = max(self.token - self.sequence, 0) / 1e6
+        log_handled(
+            self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited, seconds,
+            token=self.token, task=task,
+        )  # fmt: skip
 
     def nacking(
         self, delay: Seconds | None = None, error: BaseException | str | None = None

@@ -97,6 +97,7 @@ class RemoteQueue(Generic[T]):
             delay=delay,
             dedup=dedup,
             barrier=barrier,
+            quiet=quiet,
             retry=retry,
             result_ttl=result_ttl,
         )
@@ -127,6 +128,7 @@ class RemoteQueue(Generic[T]):
             delay=delay,
             dedup=dedup,
             barrier=barrier,
+            quiet=quiet,
             retry=retry,
             result_ttl=result_ttl,
         )
@@ -179,7 +181,7 @@ class RemoteQueue(Generic[T]):
         Raises:
             ValueError: the batch is larger than the bounds of the queue, or than 1,024 messages.
         """
-        messages = self._handle.batch(items, keys, shared, priority, delay, dedup)
+        messages = self._handle.batch(items, keys, shared, priority, delay, dedup, quiet)
         return [put.id for put in self._put("put_many()", messages, block, timeout)]
 
     def get(

@@ -54,6 +54,8 @@ class Handed:
     payload: bytes
     keys: frozenset[bytes]
     shared: frozenset[bytes]
+    quiet: bool
+    """Whoever handles it says nothing of that."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ def put_options(
     window: float | None = None,
     barrier: bool = False,
     result: float = 0,
+    quiet: bool = False,
     retry: Retry | None = None,
 ) -> tuple[Argument, ...]:
     """The names and values of a put; what is as usual is left out."""
@@ -97,6 +100,8 @@ def put_options(
         found += ["BARRIER", 1]
     if result:
         found += ["RESULT", micros(result)]
+    if quiet:
+        found += ["QUIET", 1]
     if retry is not None:
         found += policy(retry)
     return tuple(found)
@@ -160,14 +165,17 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
         id, sequence, attempt, payload, exclusive, shared = reply[at : at + 6]
         middle = at + 6 + int(exclusive)
         end = middle + int(shared)
+        # With a minus before it, of a quiet message.
+        number = int(attempt)
         messages.append(
             Handed(
                 int(id),
                 int(sequence or id),
-                int(attempt),
+                number if number > 0 else -number,
                 payload,
                 frozenset(reply[at + 6 : middle]),
                 frozenset(reply[middle:end]),
+                number < 0,
             )
         )
         at = end

@@ -38,7 +38,8 @@ class Outcome:
         if self.how == "ack":
             # Encoded already, by the task's own types.
             result = None if self.result is None else msgspec.Raw(self.result)
-            return lease.acking(result)
+            # The worker says that it was handled, with its task.
+            return lease.acking(result, False)
         if self.how == "nack":
             return lease.nacking(self.delay, self.error)
         if self.how == "exhaust":

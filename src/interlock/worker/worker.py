@@ -328,6 +328,9 @@ class Worker:
                 # Else with those that have not begun yet: `_emptied` sees to it. Who leases itself
                 # takes it along.
                 ring = running.at != running.feeder.taker and self._pool.is_empty
+                if outcome.how == "ack" and running.lease.is_logged:
+                    began = running.started or running.offered
+                    running.lease.log_handled(time.monotonic() - began, running.held.task)
                 running.feeder.settle(running.lease, running.held, outcome, ring)
             else:
                 _log.warning(
