@@ -175,14 +175,14 @@ interlock worker stacks [--json] [--pid N]
 """
 
 WORKER_TAIL = """
-Once the engine has answered it prints `interlock worker: ready, ...`.
+Once the engine has answered, and with `--pool process` a process is ready, it prints `interlock worker: ready, ...`.
 
 ### Exit codes of a worker
 
 | code | means |
 |---|---|
 | 0 | stopped by TERM or INT, and all it held was settled as its handlers said |
-| 1 | something was handed back while its handler ran, the auditor found a violation, or it broke; of `stacks`: no worker answers |
+| 1 | something was handed back while its handler ran, the auditor found a violation, or it broke: the engine refuses it, or no process of its pool starts; of `stacks`: no worker answers |
 | 2 | wrong usage, no such app or queue: the line says what there is |
 """  # noqa: E501
 
