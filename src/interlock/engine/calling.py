@@ -15,10 +15,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.engine import refusals
+from interlock.engine import cluster, records, refusals
 from interlock.engine.cluster import Nodes
 from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
 from interlock.engine.library import Library
+from interlock.engine.nonsense import nonsense
 from interlock.engine.seat import AnyLink, Seat
 from interlock.engine.transport.memory import (
     AsyncMemoryLink,
@@ -131,6 +132,8 @@ class Engine:
                 else:
                     ask = Ask(self._alone, command, timeout)
                 found: list[bytes] = yield ask
+                if type(found) is not list:
+                    raise nonsense(found)
                 return found
             except (Refused, Broken) as error:
                 first = error
@@ -156,33 +159,38 @@ class Engine:
                     patience.allow(wait)
                 called = True
                 reply: list[bytes] = yield Ask(address, command, patience.share())
+                if type(reply) is not list:
+                    raise nonsense(reply)
                 return reply
             except Refused as error:
-                if error.code in ("MOVED", "ASK") and self._alone:
+                course, refusal = refusals.course_of(error, function)
+                if course != "retry" or (error.code in ("MOVED", "ASK") and self._alone):
                     raise refusals.error_of(error, function, key, address) from None
                 if error.code == "MOVED":
-                    self.nodes.moved(str(error))
+                    self.nodes.moved(str(error), address)
                 elif error.code == "ASK":
-                    asking = str(error).split()[2]
-                elif "Function not found" in str(error) and not patience.installed:
+                    asking = cluster.redirected(str(error), address)[1]
+                elif refusals.LOST in str(error):
+                    if patience.installed:
+                        raise refusals.error_of(error, function, key, address) from None
                     # Flushed, or failed over to a server that never had it.
                     patience.installed = True
                     self.servers.pop(address, None)
                     self.losses += 1
-                elif error.code in refusals.PASSING:
-                    self.nodes.doubt()
-                    if error.code == "READONLY":
-                        # A primary no longer; what has taken its place may have its address.
-                        seat.drop(address)
                 else:
-                    raise refusals.error_of(error, function, key, address) from None
+                    self.nodes.doubt()
+                    if refusal.ends:
+                        # Closed by the server; or it is a primary no longer, and what has taken its
+                        # place may have its address.
+                        seat.drop(address)
                 patience.failed(address, str(error))
+                patience.sent = patience.sent or (called and refusal.unsure)
             except Broken as error:
                 self.nodes.doubt()
                 patience.failed(address, str(error))
                 patience.sent = patience.sent or (called and error.sent)
-                if patience.sent and not again:
-                    raise patience.unknown() from None
+            if patience.sent and not again:
+                raise patience.unknown() from None
             if seat.interrupted:
                 raise Abandoned
             if patience.tries > 1 or not patience.redirected:
@@ -193,17 +201,14 @@ class Engine:
         version = ("FCALL", f"il{self.library.wire}_version", 0)
         for attempt in (1, 2):
             try:
-                reply = yield Ask(address, version, patience.share())
+                said = records.version((yield Ask(address, version, patience.share())))
             except Refused as error:
-                if "Function not found" not in str(error):
+                if refusals.LOST not in str(error):
                     raise
-                reply = None
-            if reply is not None:
-                features = frozenset(feature.decode() for feature in reply[2:])
-                native = "parks" in features
-                if native or attempt == 2 or reply[1].decode() == self.library.hash:
-                    keys = [int(one[5:]) for one in features if one.startswith("keys=")]
-                    self.servers[address] = Server(native, (*keys, 1024)[0], features)
+            else:
+                parks = "parks" in said.features
+                if parks or attempt == 2 or said.library == self.library.hash:
+                    self.servers[address] = Server(parks, said.most_keys, said.features)
                     return
             # REPLACE even where there is none: another client may have been quicker.
             yield Ask(address, ("FUNCTION", "LOAD", "REPLACE", self.library.text), patience.share())

@@ -9,6 +9,7 @@ from typing import Any
 from interlock.engine.flow import Ask, Broken, Flow, Refused
 from interlock.engine.seat import Seat
 from interlock.engine.url import Target
+from interlock.errors import EngineUnavailable
 
 
 class Nodes:
@@ -50,10 +51,10 @@ class Nodes:
             return [self._seeds[0]]
         raise failure
 
-    def moved(self, redirection: str) -> None:
-        """A server said where a slot is now: ``MOVED 3999 host:port``."""
-        _, slot, address = redirection.split()[:3]
-        self._moved[int(slot)] = address
+    def moved(self, redirection: str, asked: str) -> None:
+        """The server that was asked said where a slot is now: ``MOVED 3999 host:port``."""
+        slot, address = redirected(redirection, asked)
+        self._moved[slot] = address
 
     def doubt(self) -> None:
         """A server could not be had: what was learnt may be out of date."""
@@ -71,11 +72,11 @@ class Nodes:
             except (Broken, Refused) as error:
                 failure = error
                 continue
-            # An empty host is the one that was asked.
-            self._ranges = [
-                (first, last, f"{node[0].decode() or address.rpartition(':')[0]}:{node[1]}")
-                for first, last, node, *_ in slots
-            ]
+            ranges = _ranges(slots, address)
+            if ranges is None:
+                failure = Broken(f"{_NONSENSE}: CLUSTER SLOTS is {_short(slots)}", sent=True)
+                continue
+            self._ranges = ranges
             self._moved.clear()
             self._seeds = tuple(
                 dict.fromkeys([*self._seeds, *(address for _, _, address in self._ranges)])
@@ -84,10 +85,41 @@ class Nodes:
         return failure
 
 
+def redirected(said: str, asked: str) -> tuple[int, str]:
+    """The slot and the server of a redirection; EngineUnavailable if it names none."""
+    found = _REDIRECTION.fullmatch(said)
+    if found is None or not 0 < int(found[3]) < 65536:
+        raise EngineUnavailable(f"{_NONSENSE}: {_short(said)}")
+    # An empty host is the one that was asked.
+    return int(found[1]), f"{found[2] or asked.rpartition(':')[0]}:{found[3]}"
+
+
+def _ranges(slots: Any, asked: str) -> list[tuple[int, int, str]] | None:
+    """Who has which slots, by the reply to CLUSTER SLOTS; None if it is none."""
+    found = []
+    try:
+        for first, last, node, *_ in slots:
+            # An empty host is the one that was asked.
+            host, port = node[0].decode() or asked.rpartition(":")[0], node[1]
+            if not all(type(one) is int for one in (first, last, port)) or not 0 < port < 65536:
+                return None
+            found.append((first, last, f"{host}:{port}"))
+    except (TypeError, ValueError, AttributeError, IndexError):
+        return None
+    return found
+
+
+def _short(said: object) -> str:
+    text = repr(said)
+    return text if len(text) <= 120 else f"{text[:120]}..."
+
+
 def slot_of(key: str) -> int:
     """The slot of a queue's key: of what stands in its braces."""
     return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % 16384
 
 
+_REDIRECTION = re.compile(r"(?:MOVED|ASK) (\d{1,5}) (\S*):(\d{1,5})(?: .*)?")
+_NONSENSE = "the server is none of a cluster"
 # A server that is no cluster, or a hub: it has all queues.
 _ALONE = re.compile("cluster support disabled|unknown (sub)?command", re.IGNORECASE)

@@ -258,11 +258,11 @@ class Handle:
         """The new id."""
         if not reply:
             raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
-        return int(reply[0])
+        return wire.number(reply)
 
     def flag(self, reply: list[bytes]) -> bool:
         """Whether something changed."""
-        return reply[0] == b"1"
+        return wire.first(reply) == b"1"
 
     def encode_result(self, result: Any) -> bytes:
         """The result of a handler, as MessagePack."""
@@ -282,16 +282,16 @@ class Handle:
 
     def result(self, id: int, reply: list[bytes], wanted: Any) -> Any:
         """What il1_result answered of a message that is settled."""
-        state = reply[0]
+        state, said = wire.ended(reply)
         if state == b"done":
-            if not reply[1]:
+            if not said:
                 return None
             try:
-                return msgspec.msgpack.decode(reply[1], type=wanted)
+                return msgspec.msgpack.decode(said, type=wanted)
             except Exception as error:
                 raise PayloadError(f"the result of message {id}: {error}", id) from error
         if state == b"failed":
-            raise JobFailed(id, reply[1].decode(errors="backslashreplace"))
+            raise JobFailed(id, said.decode(errors="backslashreplace"))
         if state in (b"cancelled", b"skipped"):
             raise JobFailed(id, state.decode())
         if state == b"pending":

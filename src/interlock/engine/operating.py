@@ -59,13 +59,11 @@ class Operator:
 
     def options(self, queue: str) -> dict[str, str]:
         """What is declared, or else usual, by the names of `il1_configure`."""
-        found = records.pairs(self.call("configure", queue))
-        return {name.decode(): value.decode() for name, value in found}
+        return records.words(self.call("configure", queue))
 
     def stats(self, queue: str) -> dict[str, int]:
         """The counts, by name."""
-        found = records.pairs(self.call("stats", queue))
-        return {name.decode(): int(value) for name, value in found}
+        return records.numbers(self.call("stats", queue))
 
     def messages(self, queue: str) -> Iterator[Stored]:
         """All unsettled messages, each once, in no order; with what the queue holds, that costs."""
@@ -103,8 +101,8 @@ class Operator:
         cursor = b"0"
         found: dict[bytes, int] = {}
         while True:
-            cursor, *rest = self.call("hot", queue, cursor)
-            found.update((key, int(depth)) for key, depth in records.pairs(rest))
+            cursor, some = records.depths(self.call("hot", queue, cursor))
+            found.update(some)
             if pages is not None:
                 pages -= 1
             last = cursor == b"0" or pages == 0
@@ -138,19 +136,19 @@ class Operator:
     def requeue(self, queue: str, id: int) -> int | None:
         """Puts a dead letter again; its new id, None if there is no such dead letter."""
         reply = self.call("requeue", queue, id)
-        return int(reply[0]) if reply else None
+        return records.number(reply) if reply else None
 
     def purge(self, queue: str, what: Literal["pending", "dead"]) -> int:
         """Cancels or drops some; how many, 0 once nothing is left."""
-        return int(self.call("purge", queue, what)[0])
+        return records.number(self.call("purge", queue, what))
 
     def paused(self, queue: str) -> set[bytes]:
         """The paused keys; an empty one is the queue itself."""
         cursor = b"0"
         found: set[bytes] = set()
         while True:
-            cursor, *some = self.call("paused", queue, cursor)
-            found.update(some)
+            cursor, some = records.paused(self.call("paused", queue, cursor))
+            found |= some
             if cursor == b"0":
                 return found
 
@@ -167,15 +165,13 @@ class Operator:
     def put(self, queue: str, messages: Iterable[Sequence[Word]]) -> list[tuple[int, bool]]:
         """Puts messages, each as `il1_put` takes it; of each its id and whether it was known."""
         flat = [part for one in messages for part in one]
-        reply = records.pairs(self.numbered("put", queue, 0, *flat))
-        return [(int(id), known == b"1") for id, known in reply]
+        return records.puts(self.numbered("put", queue, 0, *flat))
 
     def restore(self, queue: str, items: Iterable[Sequence[Word]]) -> list[tuple[int, str]]:
         """Puts messages as they stood elsewhere, each as `il1_restore` takes it; of each its id and
         how it stands. A mark is known for a day."""
         flat = [part for one in items for part in one]
-        reply = records.pairs(self.call("restore", queue, DAY, *flat))
-        return [(int(id), became.decode()) for id, became in reply]
+        return records.restored(self.call("restore", queue, DAY, *flat))
 
 
 NOTE = "; memory:// has the queues of this process alone"

@@ -10,6 +10,7 @@ from interlock.engine import wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow
+from interlock.engine.nonsense import nonsense
 from interlock.engine.records import Stored, dropped, peeked
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
@@ -55,7 +56,7 @@ class Operations:
             try:
                 asked = (wire.micros(seconds), *arguments)
                 reply = yield from self._numbered(seat, seat.number(), seconds, "put", *asked)
-                return wire.puts(reply)
+                return wire.puts(reply, len(messages))
             except OutOfMemory:
                 raise
             except Full:
@@ -91,7 +92,7 @@ class Operations:
                     flat = [argument for one in settlements for argument in one]
                     asked = (wire.micros(seconds), *lease, *flat)
                     reply = yield from self._numbered(seat, call, seconds, "next", *asked)
-                    answers, leased = wire.answered(reply)
+                    answers, leased = wire.answered(reply, len(settlements))
                 else:
                     asked = (wire.micros(seconds), *lease)
                     reply = yield from self._numbered(
@@ -133,7 +134,7 @@ class Operations:
         asked = (0, *lease, *flat)
         function = "next" if settlements else "lease"
         reply = yield from self._numbered(seat, call or seat.number(), 0, function, *asked)
-        leased = wire.answered(reply)[1] if settlements else wire.leased(reply)
+        leased = wire.answered(reply, len(settlements))[1] if settlements else wire.leased(reply)
         if leased.messages:
             back = [wire.releasing(leased.token, message.id) for message in leased.messages]
             yield from self.settle(seat, back)
@@ -143,27 +144,29 @@ class Operations:
         answers: list[bytes] = []
         for some in _chunks(settlements, wire.MAX_BATCH):
             flat = [argument for one in some for argument in one]
-            answers += yield from self._numbered(seat, seat.number(), 0, "settle", *flat)
+            reply = yield from self._numbered(seat, seat.number(), 0, "settle", *flat)
+            if len(reply) != len(some):
+                raise nonsense(reply)
+            answers += reply
         return answers
 
     def extend(self, seat: Seat[Any], token: int, seconds: float) -> Flow[bool]:
         """False: the lease is lost."""
         reply = yield from self.call(seat, "extend", token, max(wire.micros(seconds), 1))
-        return bool(reply[0] != wire.LOST)
+        return wire.first(reply) != wire.LOST
 
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self, seat: Seat[Any]) -> Flow[dict[str, int]]:
         """All that il1_stats counts."""
         reply = yield from self.call(seat, "stats")
-        return {name: int(count) for name, count in wire.pairs(reply)}
+        return wire.counts(reply)
 
     def full(self, seat: Seat[Any]) -> Flow[bool]:
         """Whether a put would have to wait."""
         counted = yield from self.stats(seat)
         reply = yield from self.call(seat, "configure")
-        bounds = dict(wire.pairs(reply))
-        most, most_bytes = int(bounds["MAXSIZE"]), int(bounds["MAXBYTES"])
+        most, most_bytes = wire.bounds(reply)
         return bool(
             (most and counted["unsettled"] >= most)
             or (most_bytes and counted["bytes"] >= most_bytes)
@@ -191,8 +194,8 @@ class Operations:
         cursor = b"0"
         while True:
             reply = yield from self.call(seat, "hot", cursor)
-            cursor, *rest = reply
-            depths |= zip(rest[::2], map(int, rest[1::2]), strict=True)
+            cursor, some = wire.depths(reply)
+            depths |= some
             if cursor == b"0":
                 break
         deepest = heapq.nsmallest(n, depths.items(), key=lambda one: (-one[1], one[0]))
@@ -224,7 +227,7 @@ class Operations:
             seconds = wait.chunk(until)
             asked = id, wire.micros(seconds)
             reply = yield from self.call(seat, "result", *asked, wait=seconds, sleep=asleep)
-            if reply[0] != b"pending" or wait.over(until):
+            if wire.first(reply) != b"pending" or wait.over(until):
                 return reply
             asleep = None
             if (yield from wait.parks(self.engine, seat, self.key)):
@@ -297,14 +300,14 @@ class Operations:
             if not error.unknown or function == "requeue":
                 raise
             reply = yield from self.call(seat, function, *arguments)
-            if reply[0] == b"0":
+            if wire.first(reply) == b"0":
                 raise
             return reply
 
     def purge(self, seat: Seat[Any], what: str) -> Flow[int]:
         """Until there is nothing left to purge; how many there were."""
         purged = 0
-        while count := int((yield from self.call(seat, "purge", what))[0]):
+        while count := wire.number((yield from self.call(seat, "purge", what))):
             purged += count
         return purged
 

@@ -6,9 +6,11 @@ encodes its payloads. Times are whole µs, as on the wire, so that what is carri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from interlock.engine.nonsense import understood
 from interlock.explanation import Blocker, ExplainNode, Explanation
 
 
@@ -81,13 +83,20 @@ class Version:
 
     features: frozenset[str]
 
+    @property
+    def most_keys(self) -> int:
+        """Most keys of a message."""
+        return next((int(one[5:]) for one in self.features if KEYS.fullmatch(one)), 1024)
 
+
+@understood
 def version(reply: Sequence[bytes]) -> Version:
     """What il1_version answers."""
     wire, library, *features = (part.decode() for part in reply)
     return Version(int(wire), library, frozenset(features))
 
 
+@understood
 def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[Stored]]:
     """What il1_scan answers: the next cursor, and messages."""
     parts = Parts(reply)
@@ -109,24 +118,21 @@ def stored(parts: Parts) -> Stored:
     )  # fmt: skip
 
 
-def peeked(reply: Sequence[bytes]) -> Stored | None:
-    """What il1_peek answers; None for what is not there."""
-    # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
-    return stored(Parts(reply[6:])) if reply else None
-
-
+@understood
 def letters(reply: Sequence[bytes]) -> list[Letter]:
     """What il1_dead_letters answers."""
     parts = Parts(reply)
     return [_letter(parts) for _ in parts.rest()]
 
 
+@understood
 def dropped(reply: Sequence[bytes]) -> Dropped:
     """What il1_drop answers."""
     gone, *counts = map(int, reply)
     return Dropped(bool(gone), *counts)
 
 
+@understood
 def explanation(reply: Sequence[bytes]) -> Explanation | None:
     """What il1_explain answers; None for what is not there."""
     if not reply:
@@ -136,9 +142,75 @@ def explanation(reply: Sequence[bytes]) -> Explanation | None:
     return Explanation(tuple(_node(parts) for _ in range(parts.number())), truncated)
 
 
-def pairs(reply: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+@understood
+def pairs(reply: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Names and values."""
-    return zip(reply[::2], reply[1::2], strict=True)
+    return list(zip(reply[::2], reply[1::2], strict=True))
+
+
+@understood
+def numbers(reply: Sequence[bytes]) -> dict[str, int]:
+    """Names and numbers."""
+    return {name.decode(): int(value) for name, value in pairs(reply)}
+
+
+@understood
+def words(reply: Sequence[bytes]) -> dict[str, str]:
+    """Names and words."""
+    return {name.decode(): value.decode() for name, value in pairs(reply)}
+
+
+@understood
+def number(reply: Sequence[bytes]) -> int:
+    """The number that is the first string."""
+    return int(reply[0])
+
+
+@understood
+def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
+    """What il1_hot answers: the next cursor, and of each key how deep it is."""
+    cursor, *rest = reply
+    return cursor, {key: int(depth) for key, depth in pairs(rest)}
+
+
+@understood
+def puts(reply: Sequence[bytes]) -> list[tuple[int, bool]]:
+    """What il1_put answers: of each message its id, and whether it was known."""
+    return [(int(id), known == b"1") for id, known in pairs(reply)]
+
+
+@understood
+def restored(reply: Sequence[bytes]) -> list[tuple[int, str]]:
+    """What il1_restore answers: of each message its id, and how it stands."""
+    return [(int(id), became.decode()) for id, became in pairs(reply)]
+
+
+@understood
+def paused(reply: Sequence[bytes]) -> tuple[bytes, set[bytes]]:
+    """What il1_paused answers: the next cursor, and keys."""
+    cursor, *some = reply
+    return cursor, set(some)
+
+
+@understood
+def names(reply: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+    """What il1_queues answers that is given a cursor: the next one, and names of queues."""
+    cursor, *some = reply
+    return cursor, some
+
+
+@understood
+def scanned_keys(reply: tuple[bytes, list[bytes]]) -> tuple[bytes, list[bytes]]:
+    """What SCAN answers: the next cursor, and keys."""
+    cursor, keys = reply
+    return cursor, list(keys)
+
+
+@understood
+def peeked(reply: Sequence[bytes]) -> Stored | None:
+    """What il1_peek answers; None for what is not there."""
+    # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
+    return stored(Parts(reply[6:])) if reply else None
 
 
 class Parts:
@@ -216,3 +288,6 @@ def _blocker(parts: Parts) -> Blocker:
     key, ahead, exact = parts.take(), parts.number(), parts.take() == b"1"
     holders = tuple(int(id) for id in parts.some(parts.number()))
     return Blocker(key=key or None, holders=holders, ahead=ahead, exact=exact)
+
+
+KEYS = re.compile(r"keys=\d{1,9}")

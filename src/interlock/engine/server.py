@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine import records
-from interlock.engine.flow import Argument, Ask, Broken, Flow, Refused
+from interlock.engine import records, refusals
+from interlock.engine.flow import Argument, Ask, Broken, Flow, Nap, Refused
 from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
@@ -49,24 +50,25 @@ class Server:
 
     def _queues(self, seat: Seat[Any]) -> Flow[list[bytes]]:
         names: list[bytes] = []
+        patience = self._engine.target.timeout
         try:
             primaries = yield from self._engine.nodes.primaries(seat, TIMEOUT)
         except (Broken, Refused) as error:
-            kind = EngineUnavailable if isinstance(error, Broken) else InterlockError
-            raise kind(f"{self._engine.target.shown}: {error}") from None
+            raise _failed(self._engine.target.shown, error) from None
         for address in primaries:
-            features = yield from _features(address)
+            features = yield from _features(address, patience)
             if "queues-cursor" in features:
                 cursor = b"0"
                 while True:
-                    cursor, *some = yield from _asked(address, "FCALL", "il1_queues", 0, cursor)
+                    asked = ("FCALL", "il1_queues", 0, cursor)
+                    cursor, some = records.names((yield from _asked(address, patience, *asked)))
                     names += some
                     if cursor == b"0":
                         return names
             if "queues" in features:
-                names += yield from _asked(address, "FCALL", "il1_queues", 0)
+                names += yield from _asked(address, patience, "FCALL", "il1_queues", 0)
                 return names
-            for found in (yield from _scanned(address, "il:{*}:c")):
+            for found in (yield from _scanned(address, patience, "il:{*}:c")):
                 name = found.removeprefix(b"il:{").removesuffix(b"}:c")
                 if b"{" not in name and b"}" not in name:
                     names.append(name)
@@ -74,45 +76,54 @@ class Server:
 
     def _remove(self, seat: Seat[Any], queue: str) -> Flow[None]:
         address = yield from self._engine.nodes.of(key(queue), seat, TIMEOUT)
-        if "queues" not in (yield from _features(address)):
-            keys = yield from _scanned(address, f"{key(queue)}:*")
+        patience = self._engine.target.timeout
+        if "queues" not in (yield from _features(address, patience)):
+            keys = yield from _scanned(address, patience, f"{key(queue)}:*")
             if keys:
-                yield from _asked(address, "UNLINK", *keys)
+                yield from _asked(address, patience, "UNLINK", *keys)
 
 
-def _features(address: str) -> Flow[frozenset[str]]:
+def _features(address: str, patience: float) -> Flow[frozenset[str]]:
     """What the server says of itself; with `queues` it has its queues by name, and not among the
     keys of others."""
     try:
-        reply = yield Ask(address, ("FCALL", "il1_version", 0), TIMEOUT)
-    except Refused as error:
+        reply = yield from _asked(address, patience, "FCALL", "il1_version", 0)
+    except InterlockError as error:
         # A Redis that no client has given the library yet, and so has no queues.
-        if "Function not found" in str(error):
+        if refusals.LOST in str(error):
             return frozenset()
-        raise InterlockError(f"{address}: {error}") from None
-    except Broken as error:
-        raise EngineUnavailable(f"{address}: {error}") from None
+        raise
     return records.version(reply).features
 
 
-def _scanned(address: str, pattern: str) -> Flow[list[bytes]]:
+def _scanned(address: str, patience: float, pattern: str) -> Flow[list[bytes]]:
     cursor: bytes | int = 0
     found: list[bytes] = []
     while True:
         command = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE)
-        cursor, keys = yield from _asked(address, *command)
+        cursor, keys = records.scanned_keys((yield from _asked(address, patience, *command)))
         found += keys
         if cursor == b"0":
             return found
 
 
-def _asked(address: str, *command: Argument) -> Flow[Any]:
-    try:
-        return (yield Ask(address, command, TIMEOUT))
-    except Refused as error:
-        raise InterlockError(f"{address}: {error}") from None
-    except Broken as error:
-        raise EngineUnavailable(f"{address}: {error}") from None
+def _asked(address: str, patience: float, *command: Argument) -> Flow[Any]:
+    """Asks, and for so many seconds again while the server refuses what passes."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return (yield Ask(address, command, TIMEOUT))
+        except (Refused, Broken) as error:
+            passes = isinstance(error, Refused) and refusals.passes(error)
+            if not passes or time.monotonic() >= until:
+                raise _failed(address, error) from None
+        yield Nap(PAUSE)
+
+
+def _failed(address: str, error: Refused | Broken) -> InterlockError:
+    if isinstance(error, Broken):
+        return EngineUnavailable(refusals.advised(f"{address}: {error}"))
+    return refusals.said_by(address, error)
 
 
 def key(queue: str) -> str:
@@ -122,3 +133,5 @@ def key(queue: str) -> str:
 
 PAGE = 512
 TIMEOUT = 10.0
+PAUSE = 0.2
+"""Seconds after which is asked again what was refused for a while."""

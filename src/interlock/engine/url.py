@@ -8,6 +8,8 @@ from typing import Literal, NoReturn
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 TIMEOUT = 5.0
+SHOWN = 200
+"""Characters of a URL that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,11 @@ def _address(url: str, text: str, port: int) -> str:
     if not parts.hostname:
         _wrong(url, "it names no host")
     try:
-        port = parts.port or port
+        port = port if parts.port is None else parts.port
     except ValueError:
-        _wrong(url, f"its port is {text.rpartition(':')[2]!r}; allowed: 1 to 65535")
+        port = 0
+    if not port:
+        _wrong(url, f"its port is {_short(text.rpartition(':')[2])!r}; allowed: 1 to 65535")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{port}"
 
@@ -132,7 +136,7 @@ def _credentials(parts: SplitResult) -> tuple[str, str | None]:
 
 def _database(url: str, text: str) -> int:
     if not text.isdecimal() or len(text) > 6:
-        _wrong(url, f"its database is {text!r}, no number")
+        _wrong(url, f"its database is {_short(text)!r}, no number")
     return int(text)
 
 
@@ -140,21 +144,23 @@ def _timeout(url: str, query: dict[str, str]) -> float:
     """The last of the options to be taken: what is left is unknown."""
     text = query.pop("timeout", str(TIMEOUT))
     if query:
-        _wrong(url, f"it has the unknown option {min(query)!r}")
+        _wrong(url, f"it has the unknown option {_short(min(query))!r}")
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        _wrong(url, f"its timeout is {text!r}; allowed: seconds, more than 0")
+        _wrong(url, f"its timeout is {_short(text)!r}; allowed: seconds, more than 0")
     return seconds
 
 
 def _wrong(url: str, why: str = "") -> NoReturn:
-    raise ValueError(
-        f"connect(): url is {without_password(url)!r}{': ' + why if why else ''}; allowed: "
-        f"{ALLOWED}"
-    )
+    shown = _short(without_password(url))
+    raise ValueError(f"connect(): url is {shown!r}{': ' + why if why else ''}; allowed: {ALLOWED}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 _PORTS = {

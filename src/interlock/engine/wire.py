@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from interlock.engine.flow import Argument
+from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
 from interlock.explanation import Blocker, ExplainNode, Explanation
 from interlock.failure import kept
 from interlock.message import Stats
@@ -149,15 +150,29 @@ def text(value: str) -> bytes:
     return kept(value).encode()
 
 
-def puts(reply: Sequence[bytes]) -> list[Put]:
-    """What il1_put answers."""
-    if len(reply) == 2:
-        return [Put(int(reply[0]), reply[1] == b"1")]
-    return [Put(int(id), known == b"1") for id, known in zip(reply[::2], reply[1::2], strict=True)]
+def puts(reply: Sequence[bytes], count: int) -> list[Put]:
+    """What il1_put answers of so many messages."""
+    try:
+        if count == 1:
+            id, known = reply
+            return [Put(int(id), known == b"1")]
+        if len(reply) != 2 * count:
+            raise ValueError
+        each = zip(reply[::2], reply[1::2], strict=True)
+        return [Put(int(id), known == b"1") for id, known in each]
+    except NOT_UNDERSTOOD:
+        raise nonsense(reply) from None
 
 
 def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
     """What il1_lease answers, from `at` on."""
+    try:
+        return _leased(reply, at)
+    except NOT_UNDERSTOOD:
+        raise nonsense(reply) from None
+
+
+def _leased(reply: Sequence[bytes], at: int) -> Leased:
     token, _deadline, due, count = reply[at : at + 4]
     at += 4
     messages = []
@@ -184,18 +199,23 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
     return Leased(int(token or 0), messages, left, sealed)
 
 
-def answered(reply: Sequence[bytes]) -> tuple[list[bytes], Leased]:
-    """What il1_next answers: of each settlement its answer, and the lease."""
-    end = 1 + int(reply[0])
+@understood
+def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]:
+    """What il1_next answers: of each of so many settlements its answer, and the lease."""
+    end = 1 + settled
+    if int(reply[0]) != settled:
+        raise ValueError
     return list(reply[1:end]), leased(reply, end)
 
 
+@understood
 def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
     """What il1_join answers: how many are unsettled; in how many seconds something is due."""
     left, due = reply
     return int(left), _span(due)
 
 
+@understood
 def answer(settled: bytes) -> str:
     """What became of a message, in a word."""
     return _ANSWERS[settled]
@@ -219,6 +239,7 @@ class Dead:
     shared: frozenset[bytes]
 
 
+@understood
 def dead_letters(reply: Sequence[bytes]) -> list[Dead]:
     """What il1_dead_letters answers."""
     found = []
@@ -242,6 +263,7 @@ def dead_letters(reply: Sequence[bytes]) -> list[Dead]:
     return found
 
 
+@understood
 def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[tuple[int, str]]]:
     """What il1_scan answers: the next cursor, and of each message id and state."""
     found = []
@@ -254,6 +276,7 @@ def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[tuple[int, str]]]:
     return reply[0], found
 
 
+@understood
 def explanation(reply: Sequence[bytes]) -> Explanation:
     """What il1_explain answers of something that is there."""
     parts = iter(reply)
@@ -289,9 +312,52 @@ def _span(part: bytes) -> float | None:
     return int(part) / 1e6 if part else None
 
 
-def pairs(reply: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+@understood
+def pairs(reply: Sequence[bytes]) -> list[tuple[str, bytes]]:
     """Names and values."""
-    return ((name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True))
+    return [(name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True)]
+
+
+@understood
+def counts(reply: Sequence[bytes]) -> dict[str, int]:
+    """Names and numbers."""
+    return {name: int(count) for name, count in pairs(reply)}
+
+
+@understood
+def bounds(reply: Sequence[bytes]) -> tuple[int, int]:
+    """MAXSIZE and MAXBYTES of what il1_configure answers."""
+    found = dict(pairs(reply))
+    return int(found["MAXSIZE"]), int(found["MAXBYTES"])
+
+
+@understood
+def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
+    """What il1_hot answers: the next cursor, and of each key how deep it is."""
+    cursor, *rest = reply
+    return cursor, dict(zip(rest[::2], map(int, rest[1::2]), strict=True))
+
+
+@understood
+def first(reply: Sequence[bytes]) -> bytes:
+    """The first string."""
+    found = reply[0]
+    if type(found) is not bytes:
+        raise TypeError
+    return found
+
+
+@understood
+def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """What il1_result answers: how the message stands, and its result or error."""
+    state = first(reply)
+    return state, reply[1] if state in (b"done", b"failed") else b""
+
+
+@understood
+def number(reply: Sequence[bytes]) -> int:
+    """The number that is the first string."""
+    return int(first(reply))
 
 
 MAX_BATCH = 1024

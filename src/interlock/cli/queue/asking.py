@@ -73,7 +73,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
     """What `work` answers, or the exit code for what kept it from its end, which is told."""
     from interlock.engine.client import connect
     from interlock.engine.operating import Operator
-    from interlock.engine.refusals import ADVICE as HELP
+    from interlock.engine.refusals import is_advised
     from interlock.engine.server import Server
     from interlock.errors import EngineUnavailable, InterlockError
 
@@ -98,7 +98,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
     except InterlockError as error:
         said = explained(str(error))
         failed(said)
-        if isinstance(error, EngineUnavailable) and not said.endswith(tuple(HELP.values())):
+        if isinstance(error, EngineUnavailable) and not is_advised(said):
             failed(f"is it running there? {ALLOWED}")
         return BROKEN
 

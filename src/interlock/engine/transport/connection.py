@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.flow import Broken, Refused
+from interlock.engine.transport import resolving
 from interlock.engine.url import Target
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
         options |= {"host": host.strip("[]"), "port": int(port), "socket_keepalive": True}
         if target.tls:
             options |= {"ssl_ca_certs": target.ca or None}
-            connection = module.SSLConnection(**options)
-        else:
-            connection = module.Connection(**options)
+        connection = resolving.connection(module, target.tls)(**options)
     # It would tell the server its name, a round trip each; by names that differ with its version.
     for name in ("driver_info", "lib_name", "lib_version"):
         if hasattr(connection, name):
@@ -66,16 +65,29 @@ def refusal(error: RedisError) -> Refused | None:
     for kind in type(error).__mro__:
         if kind in codes:
             text = str(error)
-            code = codes[kind]
+            # redis-py from 7 on says which code it took off; AuthenticationError stands for two.
+            code = getattr(error, "status_code", None) or codes[kind]
+            if code == "ERR":
+                return Refused(text)
             return Refused(text if text.startswith(code) else f"{code} {text}")
     if isinstance(error, exceptions.ResponseError):
         return Refused(str(error))
-    return None
+    # A reply too, of which redis-py makes an error of the connection.
+    return Refused(str(error)) if "max number of clients" in str(error) else None
 
 
 def broken(error: BaseException, sent: bool) -> Broken:
     """Any other error: what went wrong with the connection."""
+    if isinstance(error, AttributeError):
+        return Broken("the connection was closed", sent)
+    if isinstance(error, UNREADABLE):
+        return Broken("it answered what is no reply of a server", sent)
     return Broken(str(error) or type(error).__name__, sent)
+
+
+UNREADABLE = (AttributeError, ValueError, IndexError)
+"""What redis-py raises for a connection that was closed by another thread in the middle, and for
+bytes that it cannot take apart: ``-MOVED`` without a slot, ``*x``."""
 
 
 def _retry(module: Any) -> Any:

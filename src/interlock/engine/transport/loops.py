@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Reply
-from interlock.engine.transport.connection import broken, make, refusal
+from interlock.engine.transport.connection import UNREADABLE, broken, make, refusal
 from interlock.engine.transport.speech import PAUSE
 from interlock.engine.url import Target
 
@@ -53,7 +53,7 @@ class AsyncLink:
         except TimeoutError:
             self.close()
             raise Broken(f"no answer in {timeout:.3g} s", sent) from None
-        except (OSError, AttributeError, asyncio.IncompleteReadError) as error:
+        except (OSError, asyncio.IncompleteReadError, *UNREADABLE) as error:
             self.close()
             raise broken(error, sent) from None
         except BaseException:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Refused, Reply
-from interlock.engine.transport.connection import broken, make, refusal
+from interlock.engine.transport.connection import UNREADABLE, broken, make, refusal
 from interlock.engine.transport.speech import Packed, Speech, speech
 from interlock.engine.url import Target
 
@@ -94,10 +94,12 @@ class Link:
         if isinstance(error, self._error):
             found = refusal(error)
             if found is not None:
+                if self._made._sock is None:
+                    # redis-py closes for some of them.
+                    self._speech = None
                 return found
         self.close()
-        # The last two: closed by another thread in the middle.
-        if isinstance(error, (self._error, OSError, AttributeError)):
+        if isinstance(error, (self._error, OSError, *UNREADABLE)):
             return broken(error, sent)
         return error
 
