@@ -147,7 +147,6 @@ LOST = "Function not found"
 
 _WHO = "say who asks: redis://USER:PASSWORD@HOST:PORT"
 _MAY_NOT = f"its user may not do that; on a Redis it needs {RIGHTS}"
-_PROXY = "the proxy has no server behind it just now"
 _ALL = "Redis, Valkey"
 
 OOM = Refusal(
@@ -246,7 +245,7 @@ REFUSALS = (
         "retry",
         "Envoy, predixy",
         "The proxy has no server behind it",
-        _PROXY,
+        "the proxy has no server behind it just now",
         shown="no upstream host; ERR no server avaliable; ERR no server connection avaliable",
     ),
     Refusal(
@@ -255,7 +254,6 @@ REFUSALS = (
         "retry",
         "Envoy, predixy, twemproxy",
         "The proxy lost the server behind it. The call may have been done",
-        _PROXY,
         unsure=True,
         shown="upstream failure; ERR server connection close; ERR deliver request fail; ERR "
         "Connection refused, timed out or reset by peer; ERR Host is down",
