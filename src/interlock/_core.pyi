@@ -374,10 +374,17 @@ class AsyncLease(Generic[_T]):
 
 @final
 class Waiter:
-    """One wait: looks, and in between ``call`` is called when it is worth to look again."""
+    """One wait: looks, and in between ``call`` is called when it is worth to look again.
+
+    ``on_loop``: the number of the event loop that has to run for the look; 0 for a thread.
+    """
 
     def __new__(
-        cls, queue: Queue[Any], call: Callable[[], object], timeout: _Seconds | None = None
+        cls,
+        queue: Queue[Any],
+        call: Callable[[], object],
+        timeout: _Seconds | None = None,
+        on_loop: int = 0,
     ) -> Self: ...
     @property
     def left(self) -> float | None: ...
@@ -385,6 +392,7 @@ class Waiter:
     def get_async(self, kind: _Kind) -> AsyncLease[Any] | None: ...
     def get_many_async(self, limit: int, kind: _Kind) -> list[AsyncLease[Any]] | None: ...
     def put(self, batch: Batch) -> list[int] | None: ...
+    def lacks_room(self) -> bool: ...
     def drained(self) -> bool: ...
     def give_up(self) -> None: ...
 

@@ -248,7 +248,7 @@ async def _put(queue: KeyedQueue[Any], batch: _core.Batch, timeout: Seconds | No
 
     def look(wait: _core.Waiter) -> list[int] | None:
         ids = wait.put(batch)
-        if ids is None and timeout is None:
+        if ids is None and timeout is None and wait.lacks_room():
             # Where it would wait, not before: a put that finds room never deadlocks.
             queue._check_room(batch.call, id(task))
         return ids
@@ -262,7 +262,7 @@ async def _wait(
     """Looks, and looks again when called, until there is something or the time is up."""
     loop = asyncio.get_running_loop()
     place = _Place(loop)
-    wait = place.wait = _core.Waiter(queue, place.call, timeout)
+    wait = place.wait = _core.Waiter(queue, place.call, timeout, id(loop))
     try:
         while True:
             # Made before the look: a call may come from another thread at once.

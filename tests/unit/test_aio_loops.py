@@ -12,7 +12,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from interlock import KeyedQueue, Retry
+from interlock import AsyncLease, KeyedQueue, Retry
 from tests.unit.support import PATIENCE, Running, blocked, until
 from tests.unit.test_aio import parked, run
 
@@ -142,13 +142,13 @@ def test_a_loop_that_is_closed_after_the_wake_up_does_not_keep_a_message() -> No
     with loop_of_its_own() as loop:
         task: asyncio.Task[Any] | None = park(loop, q)
         getter = blocked(q, q.get, beside=1)
-        # The wake-up is on its way into a loop that does not run any more.
+        # One wake-up is on its way into a loop that does not run any more, one to the thread.
         Running(lambda: q.put(1, keys="a")).result()
-        assert q._parked() == 1
+        getter.result().ack()
         loop.close()
     del task, loop
     gc.collect()
-    getter.result().ack()
+    assert q._parked() == 0
 
 
 def test_a_message_after_one_that_a_closed_loop_was_called_for() -> None:
@@ -158,7 +158,6 @@ def test_a_message_after_one_that_a_closed_loop_was_called_for() -> None:
         getters = [blocked(q, q.get, beside=2), blocked(q, q.get, beside=3)]
         Running(lambda: q.put(1, keys="a")).result()
         loop.close()
-        # The second of the loop's tasks is called in vain; so it is learnt of the first.
         q.put(2, keys="b")
         leases = [getter.result() for getter in getters]
         assert sorted(lease.payload for lease in leases) == [1, 2]
@@ -274,3 +273,66 @@ def test_many_loops_wait_for_room_at_once() -> None:
     for each in runs:
         each.result()
     assert seen == Counter(range(-1, 8))
+
+
+def take(q: KeyedQueue[int]) -> int:
+    with q.get() as payload:
+        return payload
+
+
+def payload_of(lease: AsyncLease[int]) -> int:
+    lease.ack().close()
+    return lease.payload
+
+
+def test_a_message_goes_to_an_idle_thread_while_a_loop_is_stopped() -> None:
+    """Clause 5: the task waited for longer and is called first, but cannot come."""
+    q = KeyedQueue[int]()
+    with loop_of_its_own() as loop:
+        task = park(loop, q)
+        thread = blocked(q, lambda: take(q), beside=1)
+        q.put(1)
+        assert thread.result() == 1
+        assert not task.done()
+        q.put(2)
+        assert payload_of(loop.run_until_complete(task)) == 2
+
+
+def test_a_message_goes_to_an_idle_loop_while_another_is_stopped() -> None:
+    q = KeyedQueue[int]()
+    with loop_of_its_own() as stopped:
+        task = park(stopped, q)
+
+        async def main() -> int:
+            async with asyncio.timeout(PATIENCE):
+                return payload_of(await q.aio.get())
+
+        idle = Running(lambda: asyncio.run(main()))
+        until(lambda: q._parked() == 2)
+        q.put(1)
+        assert idle.result() == 1
+        task.cancel()
+
+
+def test_what_falls_due_wakes_an_idle_thread_while_a_loop_is_stopped() -> None:
+    """The task waits first and so keeps the time; nobody but the clock wakes the thread."""
+    q = KeyedQueue[int]()
+    q.put(1, delay=0.2)
+    with loop_of_its_own() as loop:
+        task = park(loop, q)
+        assert blocked(q, lambda: take(q), beside=1).result() == 1
+        task.cancel()
+
+
+def test_of_a_loop_one_task_is_called_for_one_message() -> None:
+    q = KeyedQueue[int]()
+    with loop_of_its_own() as loop:
+        tasks = [park(loop, q) for _ in range(3)]
+        q.put(1)
+        assert q._parked() == 2
+        done, _ = loop.run_until_complete(
+            asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE)
+        )
+        assert [payload_of(task.result()) for task in done] == [1]
+        for task in tasks:
+            task.cancel()

@@ -11,7 +11,7 @@ use std::task::{Wake, Waker};
 use interlock_core::clock::Clock;
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Put;
-use interlock_core::queue::types::{Kind, Options, Time};
+use interlock_core::queue::types::{Kind, Options, RevokeThen, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::Watch;
 use interlock_core::queue::{Ended, Look, Queue};
@@ -48,6 +48,16 @@ impl Waiter {
         let Want::Message(kind) = self.wait.want() else { panic!("a putter gets nothing") };
         match queue.get_or_wait(kind, 0, |p, _| *p, &mut self.wait, &self.waker) {
             Look::Found((_, payload)) => Look::Found(payload),
+            Look::Ended(ended) => Look::Ended(ended),
+            Look::Sleep(until) => Look::Sleep(until),
+        }
+    }
+
+    fn put(&mut self, queue: &Queue<u32>) -> Look<u64> {
+        let Want::Room(1, size) = self.wait.want() else { panic!("it puts nothing, or many") };
+        let (put, mut payload) = (sized(size), Some(0));
+        match queue.put_or_wait(&put, &mut payload, &mut self.wait, &self.waker) {
+            Look::Found(placed) => Look::Found(placed.id),
             Look::Ended(ended) => Look::Ended(ended),
             Look::Sleep(until) => Look::Sleep(until),
         }
@@ -106,28 +116,90 @@ fn a_message_calls_nobody_who_cannot_take_it() {
     assert_eq!((keyed.calls(), unkeyed.calls()), (1, 0), "the barrier is ready now");
 }
 
+fn sized(size: u64) -> Put<'static> {
+    Put { size, ..Put::default() }
+}
+
+/// A putter that sleeps.
+fn putter(queue: &Queue<u32>, size: u64, on: u64) -> Waiter {
+    let mut waiter = Waiter::new(Want::Room(1, size), Time::MAX);
+    waiter.wait = Wait::new(Want::Room(1, size), Time::MAX).on_loop(on);
+    assert!(matches!(waiter.put(queue), Look::Sleep(_)), "there is room already");
+    waiter
+}
+
 #[test]
-fn room_calls_one_putter_and_none_for_which_it_is_too_little() {
+fn room_calls_the_first_putter_for_which_it_is_enough_and_no_other() {
     let queue = queue(Options { max_bytes: 4, ..Options::default() });
-    let sized = |size| Put { size, ..Put::default() };
     let ids = [1, 2, 1].map(|size| queue.try_put(&sized(size), &mut Some(0)).unwrap().unwrap().id);
-    let [mut large, mut small] = [3, 1].map(|size| {
-        let mut waiter = Waiter::new(Want::Room(1, size), Time::MAX);
-        let look = queue.put_or_wait(&sized(size), &mut Some(0), &mut waiter.wait, &waiter.waker);
-        assert!(matches!(look, Look::Sleep(_)));
+    let cancel = |id| assert!(queue.call(|scheduler, now| scheduler.cancel(now, id)).is_some());
+    let mut waiters = [4, 3, 2, 1].map(|size| putter(&queue, size, 0));
+    let calls = |waiters: &[Waiter]| waiters.iter().map(Waiter::calls).collect::<Vec<_>>();
+    cancel(ids[0]);
+    assert_eq!(calls(&waiters), [0, 0, 0, 1], "there is room for one byte");
+    cancel(ids[1]);
+    assert_eq!(calls(&waiters), [0, 0, 0, 1], "one at a time");
+    queue.give_up(&mut waiters[3].wait);
+    assert_eq!(calls(&waiters), [0, 1, 0, 1], "the first for which three are enough");
+    assert!(matches!(waiters[1].put(&queue), Look::Found(_)));
+    assert_eq!(calls(&waiters), [0, 1, 0, 1]);
+    cancel(ids[2]);
+    assert_eq!(calls(&waiters), [0, 1, 0, 1], "one byte is too little for those who are left");
+    waiters.iter_mut().for_each(|waiter| queue.give_up(&mut waiter.wait));
+}
+
+#[test]
+fn a_task_keeps_neither_a_message_nor_room_from_a_thread_nor_from_another_loop() {
+    let bounded = queue(Options { max_messages: 1, ..Options::default() });
+    let getter = |on| {
+        let mut waiter = Waiter::new(Want::Message(Kind::Any), Time::MAX);
+        waiter.wait = Wait::new(Want::Message(Kind::Any), Time::MAX).on_loop(on);
+        assert!(matches!(waiter.get(&bounded), Look::Sleep(_)));
         waiter
+    };
+    let calls = |waiters: &[Waiter]| waiters.iter().map(Waiter::calls).collect::<Vec<_>>();
+    let mut getters: Vec<_> = [7, 7, 8, 0, 0].map(getter).into();
+    put(&bounded, 1);
+    assert_eq!(calls(&getters), [1, 0, 1, 1, 0], "of each loop one, and a thread");
+    assert!(matches!(getters[3].get(&bounded), Look::Found(1)));
+    assert_eq!(calls(&getters), [1, 0, 1, 1, 0]);
+    let mut putters: Vec<_> = [7, 0, 8].map(|on| putter(&bounded, 0, on)).into();
+    assert!(bounded.call(|scheduler, now| scheduler.revoke(now, 1, RevokeThen::Skip)).is_some());
+    assert_eq!(calls(&putters), [1, 1, 0], "the thread comes, for whoever is next");
+    assert!(matches!(putters[1].put(&bounded), Look::Found(_)));
+    for waiter in getters.iter_mut().chain(&mut putters) {
+        bounded.give_up(&mut waiter.wait);
+    }
+    // A thread that waits for longer is enough for all.
+    let unbounded = queue(Options::default());
+    let thread = Waiter::getter(&unbounded, Kind::Any);
+    let mut task = Waiter::new(Want::Message(Kind::Any), Time::MAX);
+    task.wait = Wait::new(Want::Message(Kind::Any), Time::MAX).on_loop(7);
+    assert!(matches!(task.get(&unbounded), Look::Sleep(_)));
+    put(&unbounded, 1);
+    assert_eq!((thread.calls(), task.calls()), (1, 0));
+    put(&unbounded, 2);
+    assert_eq!((thread.calls(), task.calls()), (1, 1));
+}
+
+#[test]
+fn each_crowd_has_a_timekeeper_of_its_own() {
+    let queue: Queue<u32> = Queue::new(Options::default());
+    let hour = 3_600_000_000;
+    queue.try_put(&Put { delay: hour, ..Put::default() }, &mut Some(1)).unwrap().unwrap();
+    let mut until = [7, 7, 0, 0].map(|on| {
+        let mut waiter = Waiter::new(Want::Message(Kind::Any), Time::MAX);
+        waiter.wait = Wait::new(Want::Message(Kind::Any), Time::MAX).on_loop(on);
+        match waiter.get(&queue) {
+            Look::Sleep(until) => (until, waiter),
+            look => panic!("{look:?} of a message that is not due"),
+        }
     });
-    let cancel = |id| queue.call(|scheduler, now| scheduler.cancel(now, id)).is_some();
-    assert!(cancel(ids[0]));
-    assert_eq!((large.calls(), small.calls()), (0, 0), "the first in line needs more");
-    assert!(cancel(ids[1]));
-    assert_eq!((large.calls(), small.calls()), (1, 0));
-    let look = queue.put_or_wait(&sized(3), &mut Some(0), &mut large.wait, &large.waker);
-    assert!(matches!(look, Look::Found(_)));
-    assert_eq!(small.calls(), 0);
-    assert!(cancel(ids[2]));
-    assert_eq!(small.calls(), 1);
-    queue.give_up(&mut small.wait);
+    let knows: Vec<bool> = until.iter().map(|(until, _)| *until != Time::MAX).collect();
+    assert_eq!(knows, [true, false, true, false]);
+    queue.give_up(&mut until[2].1.wait);
+    let calls: Vec<usize> = until.iter().map(|(_, waiter)| waiter.calls()).collect();
+    assert_eq!(calls, [0, 0, 0, 1]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::reply;
 use crate::settle::{self, Answer, Settlement};
 use crate::shared::Context;
-use crate::waiting::{Served, Waiter, Want};
+use crate::waiting::{Served, Waiter, WaitingPut, Want};
 use crate::Outcome;
 
 /// Who calls, and how.
@@ -89,15 +89,10 @@ impl Queue {
         self.begin(cx);
         let from = out.len();
         let waits = caller.wait > 0 && cx.caller.is_some();
-        // Who waits for room came first.
-        let behind = waits && caller.place.is_none() && self.waiting.wait_for_room();
-        let put = match behind {
-            true if messages.are_known(self) => self.put(messages, cx.free(), out),
-            true => Err(No::Full(Refused::default())),
-            false => self.put(messages, cx.free(), out),
-        };
-        match put {
-            Ok(()) => {
+        let kept = self.keeps_room(caller.place);
+        match self.put(messages, kept, cx.free(), out) {
+            Ok(takes) => {
+                self.took_room(takes, caller.place);
                 self.keep(&caller, cx, &out[from..]);
                 cx.record_call(self, "put", args);
                 Ok(Outcome::Done)
@@ -108,8 +103,9 @@ impl Queue {
                 if bytes > cx.free() {
                     return Err(put::out_of_memory());
                 }
-                let owned = (0..args.len()).map(|i| args.get(i).into()).collect();
-                Ok(self.park(caller, Want::Room(owned), cx))
+                let args = (0..args.len()).map(|i| args.get(i).into()).collect();
+                let (need, named) = messages.need(self);
+                Ok(self.park(caller, Want::Room(WaitingPut { args, need, named }), cx))
             }
             Err(No::Full(refused)) => Err(refused),
         }
@@ -332,7 +328,9 @@ impl Queue {
                 self.end_wait(order, cx);
             }
         }
-        while self.waiting.wait_for_room() && self.serve_put(cx) {}
+        if self.waiting.wait_for_room() {
+            self.serve_puts(cx);
+        }
         self.serve_leases(cx);
         if self.is_over() {
             while let Some(order) = self.waiting.first(|_| true) {
@@ -380,45 +378,6 @@ impl Queue {
         }
         self.record_grant(*function, consumer, *call, wanted, cx);
         answer(cx, *ticket, out);
-    }
-
-    /// The first that waits for room; whether it was answered.
-    fn serve_put(&mut self, cx: &mut Context<'_>) -> bool {
-        let order = self.waiting.first_for_room().expect("somebody waits for room");
-        self.put_again(order, false, cx)
-    }
-
-    /// Tries the put of a waiter again; whether that was answered, which it is in the end.
-    fn put_again(&mut self, order: u64, ends: bool, cx: &mut Context<'_>) -> bool {
-        let Some(waiter) = self.waiting.remove(order) else { return false };
-        let Want::Room(args) = &waiter.want else { unreachable!("it is in that line") };
-        let mut from = Reader::new("put", &args[..]);
-        from.at = 3;
-        let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
-        let mut out = Vec::new();
-        // There was room for it on the disk when it came.
-        let put = match cx.accepts(self, &args[..]) {
-            Ok(()) => self.put(&messages, cx.free(), &mut out),
-            Err(why) => Err(No::Full(Refused(format!("MISCONF il1_put: {why}")))),
-        };
-        drop(messages);
-        match put {
-            Ok(()) => {
-                if waiter.call > 0 {
-                    let number = self.consumer(&waiter.consumer);
-                    self.consumers.keep(number, waiter.call, Function::Put, cx.now, &out);
-                }
-                cx.record_call(self, "put", &args[..]);
-                answer(cx, waiter.ticket, out);
-            }
-            Err(No::Refused(refused)) => answer_error(cx, waiter.ticket, &refused),
-            Err(No::Full(refused)) if ends => answer_error(cx, waiter.ticket, &refused),
-            Err(No::Full(_)) => {
-                self.waiting.insert(order, waiter);
-                return false;
-            }
-        }
-        true
     }
 
     /// Applies what is due, and answers whom that concerns and whose wait is over.
@@ -503,11 +462,11 @@ impl Queue {
     }
 }
 
-fn answer(cx: &mut Context<'_>, ticket: u64, reply: Vec<u8>) {
+pub fn answer(cx: &mut Context<'_>, ticket: u64, reply: Vec<u8>) {
     cx.served.push(Served { ticket, reply });
 }
 
-fn answer_error(cx: &mut Context<'_>, ticket: u64, refused: &Refused) {
+pub fn answer_error(cx: &mut Context<'_>, ticket: u64, refused: &Refused) {
     let mut reply = Vec::new();
     reply::error(&mut reply, &refused.0);
     answer(cx, ticket, reply);
@@ -526,6 +485,9 @@ pub fn alarm_of(queue: &Queue) -> Time {
     match queue.waiting.first_until() {
         None => Time::MAX,
         Some(_) if queue.restless => 0,
-        Some(until) => until.min(queue.next_due().unwrap_or(Time::MAX)),
+        Some(until) => {
+            let due = queue.next_due().into_iter().chain(queue.waiting.room.due());
+            until.min(due.min().unwrap_or(Time::MAX))
+        }
     }
 }

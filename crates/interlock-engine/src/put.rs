@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use hashbrown::HashSet;
 use interlock_core::key::KeyRef;
+use interlock_core::queue::room::Need;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::RetryPart;
 
@@ -86,10 +87,28 @@ impl Drop for Messages<'_> {
 }
 
 impl Messages<'_> {
-    /// Whether nothing of it is new, so that it needs no room.
-    pub fn are_known(&self, queue: &Queue) -> bool {
-        let known = |name: &str| queue.scheduler.known(name).is_some();
-        self.list.iter().all(|message| message.dedup().is_some_and(known))
+    /// Goes through those that are new, of the messages of one dedup string the first.
+    fn each_new(&self, queue: &Queue, mut see: impl FnMut(&Message<'_>)) {
+        let mut seen: HashSet<&str, foldhash::fast::RandomState> = HashSet::default();
+        for message in &self.list {
+            let known = |name: &str| queue.scheduler.known(name).is_some() || seen.contains(name);
+            match message.dedup() {
+                Some(name) if known(name) => continue,
+                Some(name) => drop(seen.insert(name)),
+                None => {}
+            }
+            see(message);
+        }
+    }
+
+    /// What it needs to wait for; and whether that may become less, as dedup strings become known.
+    pub fn need(&self, queue: &Queue) -> (Need, bool) {
+        let mut need = Need::default();
+        self.each_new(queue, |message| {
+            need.count += 1;
+            need.size += message.payload.len() as u64;
+        });
+        (need, self.list.iter().any(|message| message.dedup().is_some()))
     }
 }
 
@@ -228,28 +247,32 @@ pub enum No {
 }
 
 impl Queue {
-    /// Places all messages, or none. What is due was applied.
-    pub fn put(&mut self, all: &Messages<'_>, free: u64, out: &mut Vec<u8>) -> Result<(), No> {
+    /// Places all messages, or none. What is due was applied. `kept`: room is kept for another put. Answers
+    /// whether anything was new.
+    pub fn put(
+        &mut self,
+        all: &Messages<'_>,
+        kept: bool,
+        free: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, No> {
         if self.sealed {
             return Err(No::Refused(sealed("put")));
         }
-        let mut first_of: HashMap<&str, usize, foldhash::fast::RandomState> = HashMap::default();
         let (mut count, mut bytes, mut weight) = (0u64, 0u64, 0u64);
-        for (i, message) in all.list.iter().enumerate() {
-            if let Some(name) = message.dedup() {
-                if self.scheduler.known(name).is_some() || first_of.contains_key(name) {
-                    continue;
-                }
-                first_of.insert(name, i);
-            }
+        all.each_new(self, |message| {
             count += 1;
             bytes += message.payload.len() as u64;
             weight += message.weight();
-        }
+        });
         if count > 0 {
             self.too_large(count, bytes, "put").map_err(No::Refused)?;
             if let Some(full) = self.no_room(count, bytes, "put") {
                 return Err(No::Full(full));
+            }
+            if kept {
+                let text = "FULL il1_put: room is kept for a put that came before and needs more";
+                return Err(No::Full(Refused(text.into())));
             }
             if weight > free {
                 return Err(No::Refused(out_of_memory()));
@@ -266,7 +289,7 @@ impl Queue {
             };
             reply::placed(out, id, known);
         }
-        Ok(())
+        Ok(count > 0)
     }
 
     fn enter(&mut self, all: &Messages<'_>, message: &Message<'_>) -> u64 {

@@ -1,8 +1,11 @@
 //! Calls that wait, in the order in which they came, and whom they are to be answered to.
 
+mod puts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
+use interlock_core::queue::room::{Need, RoomLine};
 use interlock_core::queue::types::{Kind, Time};
 
 use crate::function::Function;
@@ -33,11 +36,20 @@ pub struct Waiter {
 pub enum Want {
     /// With the answers of what `il1_next` has settled.
     Lease(Wanted, Option<Vec<Answer>>),
-    /// The arguments of a put.
-    Room(Vec<Box<[u8]>>),
+    /// Of a put.
+    Room(WaitingPut),
     Result(u64),
     /// The end of a message, or of all.
     Join(Option<u64>),
+}
+
+/// A put for which there was no room.
+#[derive(Debug)]
+pub struct WaitingPut {
+    pub args: Vec<Box<[u8]>>,
+    pub need: Need,
+    /// It has dedup strings: if one becomes known it needs less.
+    pub named: bool,
 }
 
 #[derive(Debug, Default)]
@@ -46,8 +58,12 @@ pub struct Waiting {
     next: u64,
     /// Of the puts that wait.
     pub bytes: u64,
-    /// For any work, for keyed, for unkeyed; for room.
-    lines: [BTreeSet<u64>; 4],
+    /// For any work, for keyed, for unkeyed.
+    lines: [BTreeSet<u64>; 3],
+    pub room: RoomLine,
+    /// Puts with dedup strings, and how many strings were known ever when these were looked at last.
+    named: BTreeSet<u64>,
+    names: u64,
     /// Who waits for the end of a message, by its id.
     for_ends: HashMap<u64, Vec<u64>, foldhash::fast::RandomState>,
     /// Who waits until nothing is unsettled.
@@ -57,8 +73,6 @@ pub struct Waiting {
     /// Numbered calls that wait.
     by_consumer: HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>,
 }
-
-pub const ROOM: usize = 3;
 
 pub fn line_of(kind: Kind) -> usize {
     match kind {
@@ -80,7 +94,7 @@ impl Waiting {
 
     #[inline]
     pub fn wait_for_room(&self) -> bool {
-        !self.lines[ROOM].is_empty()
+        !self.room.is_empty()
     }
 
     pub fn wait_for_ends(&self) -> bool {
@@ -102,9 +116,12 @@ impl Waiting {
     pub fn insert(&mut self, order: u64, waiter: Waiter) {
         match &waiter.want {
             Want::Lease(wanted, _) => drop(self.lines[line_of(wanted.kind)].insert(order)),
-            Want::Room(args) => {
-                self.bytes += bytes_of(args);
-                self.lines[ROOM].insert(order);
+            Want::Room(put) => {
+                self.bytes += bytes_of(&put.args);
+                self.room.enter(order, put.need);
+                if put.named {
+                    self.named.insert(order);
+                }
             }
             Want::Result(id) | Want::Join(Some(id)) => {
                 self.for_ends.entry(*id).or_default().push(order);
@@ -123,9 +140,10 @@ impl Waiting {
         let waiter = self.all.remove(&order)?;
         match &waiter.want {
             Want::Lease(wanted, _) => drop(self.lines[line_of(wanted.kind)].remove(&order)),
-            Want::Room(args) => {
-                self.bytes -= bytes_of(args);
-                self.lines[ROOM].remove(&order);
+            Want::Room(put) => {
+                self.bytes -= bytes_of(&put.args);
+                self.room.leave(order);
+                self.named.remove(&order);
             }
             Want::Result(id) | Want::Join(Some(id)) => {
                 if let Some(orders) = self.for_ends.get_mut(id) {
@@ -149,12 +167,8 @@ impl Waiting {
 
     /// The first that wants what one of the `lines` named has.
     pub fn first(&self, lines: impl Fn(usize) -> bool) -> Option<u64> {
-        let named = (0..ROOM).filter(|&line| lines(line));
+        let named = (0..self.lines.len()).filter(|&line| lines(line));
         named.filter_map(|line| self.lines[line].first().copied()).min()
-    }
-
-    pub fn first_for_room(&self) -> Option<u64> {
-        self.lines[ROOM].first().copied()
     }
 
     pub fn get(&self, order: u64) -> Option<&Waiter> {

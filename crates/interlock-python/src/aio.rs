@@ -191,7 +191,8 @@ impl AsyncLease {
 }
 
 /// One wait of a coroutine or a consumer: looks, and in between calls `call` when it is worth to look
-/// again. `call` may be called from any thread, and within any call into the queue.
+/// again. `call` may be called from any thread, and within any call into the queue. `on_loop`: the number
+/// of the event loop that has to run for the look; 0 for a thread, which comes by itself.
 #[pyclass(frozen, module = "interlock._core")]
 pub struct Waiter {
     queue: Py<Queue>,
@@ -214,11 +215,11 @@ impl Waiter {
         // Taken out while looking: a wake of another waiter runs Python code, which may look here.
         let mut wait = {
             let mut kept = this.wait.lock().expect("never poisoned");
-            let deadline = kept.deadline;
-            std::mem::replace(&mut *kept, Wait::new(Want::Drained, deadline))
+            let spare = kept.anew(Want::Drained);
+            std::mem::replace(&mut *kept, spare)
         };
         if !wait.is_parked() {
-            wait = Wait::new(want(), wait.deadline);
+            wait = wait.anew(want());
         }
         let found = look(queue, &mut wait, &waker);
         *this.wait.lock().expect("never poisoned") = wait;
@@ -253,18 +254,19 @@ impl Waiter {
 #[pymethods]
 impl Waiter {
     #[new]
-    #[pyo3(signature = (queue, call, timeout = None))]
+    #[pyo3(signature = (queue, call, timeout = None, on_loop = 0))]
     fn new(
         queue: &Bound<'_, Queue>,
         call: Py<PyAny>,
         timeout: Option<&Bound<'_, PyAny>>,
+        on_loop: u64,
     ) -> PyResult<Self> {
         queue.get().check_fork(queue.py());
         let timeout = timeout.map(|timeout| micros(timeout, "timeout")).transpose()?;
         let deadline = wait::deadline(&queue.get().core, timeout);
         Ok(Waiter {
             queue: queue.clone().unbind(),
-            wait: Mutex::new(Wait::new(Want::Drained, deadline)),
+            wait: Mutex::new(Wait::new(Want::Drained, deadline).on_loop(on_loop)),
             until: Mutex::new(Time::MAX),
             call,
         })
@@ -337,6 +339,15 @@ impl Waiter {
         )?;
         queue.say(py)?;
         Ok(placed.map(|placed| placed.into_iter().map(|placed| placed.id).collect()))
+    }
+
+    /// Whether the put that sleeps lacks room; else room is only kept for another.
+    fn lacks_room(&self) -> bool {
+        let wait = self.wait.lock().expect("never poisoned");
+        let asked = wait.anew(wait.want());
+        // Not while it is locked: the queue may call others, and so run Python code.
+        drop(wait);
+        self.queue.get().lacks_room(&asked)
     }
 
     /// True: nothing is unsettled. False: sleep. Raises TimeoutError when the time is up.

@@ -1,5 +1,7 @@
 //! A handler that would wait for itself gets `WouldDeadlock` (clause 25).
 
+use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::{Ended, Look};
 use pyo3::prelude::*;
 
 use crate::blocked;
@@ -8,6 +10,29 @@ use crate::lease::{current_variable, Lease};
 use crate::queue::Queue;
 
 impl Queue {
+    /// A look of a put: where it would sleep, for want of room and not because room is kept for another
+    /// put, `check` says whether that would ever end. What it raises is left in `stuck`.
+    pub fn unless_stuck<T>(
+        &self,
+        look: Look<T>,
+        wait: &mut Wait,
+        stuck: &mut Option<PyErr>,
+        check: impl FnOnce() -> PyResult<()>,
+    ) -> Look<T> {
+        if !matches!(look, Look::Sleep(_)) || !self.lacks_room(wait) {
+            return look;
+        }
+        let Err(error) = check() else { return look };
+        self.core.give_up(wait);
+        *stuck = Some(error);
+        Look::Ended(Ended::TimedOut)
+    }
+
+    pub fn lacks_room(&self, wait: &Wait) -> bool {
+        let Want::Room(count, size) = wait.want() else { return false };
+        self.core.call(|scheduler, _| scheduler.room(count, size).is_err())
+    }
+
     /// A put that would wait for ever: its caller handles a message of this queue, and is the only one
     /// that ever took from it. `me`: who took, as it was noted then.
     pub fn check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {

@@ -203,13 +203,16 @@ impl Queue {
             match self.core.put_many_or_wait(puts, &mut payloads, &mut at_once, Waker::noop()) {
                 Look::Found(placed) => Ok(Ok(placed)),
                 Look::Ended(Ended::TimedOut) | Look::Sleep(_) if timeout != Some(0) => {
-                    if timeout.is_none() {
-                        self.check_room(py, call, wait::consumer())?;
-                    }
+                    let mut stuck = None;
                     let mut wait = Wait::new(want, wait::deadline(&self.core, timeout));
-                    wait::until(py, &self.core, &mut wait, |wait, waker| {
-                        self.core.put_many_or_wait(puts, &mut payloads, wait, waker)
-                    })
+                    let placed = wait::until(py, &self.core, &mut wait, |wait, waker| {
+                        let look = self.core.put_many_or_wait(puts, &mut payloads, wait, waker);
+                        self.unless_stuck(look, wait, &mut stuck, || match timeout {
+                            None => self.check_room(py, call, wait::consumer()),
+                            Some(_) => Ok(()),
+                        })
+                    })?;
+                    stuck.map_or(Ok(placed), Err)
                 }
                 Look::Ended(ended) => Ok(Err(ended)),
                 Look::Sleep(_) => Ok(Err(Ended::TimedOut)),

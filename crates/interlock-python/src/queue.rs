@@ -274,16 +274,20 @@ impl Queue {
             Ok(Err(core::scheduler::Refused::TooLarge)) => Err(Ended::TooLarge),
             Ok(Err(core::scheduler::Refused::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
             Ok(Err(core::scheduler::Refused::Full)) => {
-                let mut _blocked = None;
-                if timeout.is_none() {
-                    self.check_room(py, "put()", wait::consumer())?;
-                    _blocked = blocked::for_room(py, self, named.size())?;
-                }
+                let (mut blocked, mut stuck) = (None, None);
                 let deadline = wait::deadline(&self.core, timeout);
                 let mut wait = Wait::new(Want::Room(1, named.size()), deadline);
-                wait::until(py, &self.core, &mut wait, |wait, waker| {
-                    self.core.put_or_wait(&put, &mut payload, wait, waker)
-                })?
+                let placed = wait::until(py, &self.core, &mut wait, |wait, waker| {
+                    let look = self.core.put_or_wait(&put, &mut payload, wait, waker);
+                    self.unless_stuck(look, wait, &mut stuck, || {
+                        if timeout.is_none() && blocked.is_none() {
+                            self.check_room(py, "put()", wait::consumer())?;
+                            blocked = Some(blocked::for_room(py, self, named.size())?);
+                        }
+                        Ok(())
+                    })
+                })?;
+                stuck.map_or(Ok(placed), Err)?
             }
             Err(ended) => Err(ended),
         };

@@ -35,6 +35,7 @@ pub mod read;
 mod ready;
 pub mod record;
 pub mod restore;
+pub mod room;
 pub mod scheduler;
 mod settle;
 mod slab;
@@ -160,7 +161,7 @@ impl<P, L: RawLock> Queue<P, L> {
             inner = self.inner.lock();
         }
         let Inner { scheduler, waiters, closed } = &mut *inner;
-        waiters.balance(scheduler, *closed, !self.clock.is_manual());
+        waiters.balance(scheduler, *closed, !self.clock.is_manual(), || self.clock.now());
         let wakes = std::mem::take(&mut waiters.wakes);
         // Unlock first, or the woken thread sleeps again.
         drop(inner);
@@ -189,12 +190,13 @@ impl<P, L: RawLock> Queue<P, L> {
                 return Err(Ended::ShutDown);
             }
             let now = if put.delay > 0 { self.clock.now() } else { now };
-            if inner.waiters.must_queue(None) && inner.scheduler.waits(&[*put]) {
+            let Inner { scheduler, waiters, .. } = inner;
+            if waiters.keeps_room(None, scheduler, now) && scheduler.waits(&[*put]) {
                 return Ok(Err(Refused::Full));
             }
-            let placed = inner.scheduler.put(now, put, payload);
-            if placed.is_ok() {
-                inner.waiters.took_room(None);
+            let placed = scheduler.put(now, put, payload);
+            if placed.is_ok_and(|placed| !placed.known) {
+                waiters.took_room(None, now);
             }
             Ok(placed)
         })
@@ -212,14 +214,17 @@ impl<P, L: RawLock> Queue<P, L> {
             if inner.closed {
                 return Some(Err(Ended::ShutDown));
             }
-            let queues = inner.waiters.must_queue(Some(wait)) && inner.scheduler.waits(&[*put]);
-            let placed = match queues {
+            let Inner { scheduler, waiters, .. } = inner;
+            let kept = waiters.keeps_room(Some(wait), scheduler, now);
+            let placed = match kept && scheduler.waits(&[*put]) {
                 true => Err(Refused::Full),
-                false => inner.scheduler.put(now, put, payload),
+                false => scheduler.put(now, put, payload),
             };
             match placed {
                 Ok(placed) => {
-                    inner.waiters.took_room(Some(wait));
+                    if !placed.known {
+                        waiters.took_room(Some(wait), now);
+                    }
                     Some(Ok(placed))
                 }
                 Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
@@ -243,19 +248,22 @@ impl<P, L: RawLock> Queue<P, L> {
             if inner.closed {
                 return Some(Err(Ended::ShutDown));
             }
-            let queues = inner.waiters.must_queue(Some(wait)) && inner.scheduler.waits(puts);
-            let placed = match queues {
+            let Inner { scheduler, waiters, .. } = inner;
+            let kept = waiters.keeps_room(Some(wait), scheduler, now);
+            let placed = match kept && scheduler.waits(puts) {
                 true => Err(Refused::Full),
-                false => inner.scheduler.put_many(now, puts, payloads),
+                false => scheduler.put_many(now, puts, payloads),
             };
             match placed {
                 Ok(placed) => {
-                    inner.waiters.took_room(Some(wait));
+                    if placed.iter().any(|placed| !placed.known) {
+                        waiters.took_room(Some(wait), now);
+                    }
                     Some(Ok(placed))
                 }
                 Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
                 Err(Refused::Full) => {
-                    let (count, size) = inner.scheduler.needs(puts);
+                    let (count, size) = scheduler.needs(puts);
                     wait.wants_room(count, size, puts.iter().any(|put| put.dedup.is_some()));
                     None
                 }
@@ -348,15 +356,16 @@ impl<P, L: RawLock> Queue<P, L> {
             inner.waiters.back(wait);
             match look(inner, now, wait) {
                 Some(found) => {
-                    *wait = Wait::new(wait.want(), wait.deadline);
+                    inner.waiters.leave(wait);
                     found.map_or_else(Look::Ended, Look::Found)
                 }
                 None if wait.deadline <= now => {
-                    *wait = Wait::new(wait.want(), wait.deadline);
+                    inner.waiters.leave(wait);
                     Look::Ended(Ended::TimedOut)
                 }
                 None => {
-                    let alarm = (!clock.is_manual()).then(|| inner.scheduler.next_due()).flatten();
+                    let Inner { scheduler, waiters, .. } = &*inner;
+                    let alarm = (!clock.is_manual()).then(|| waiters.due(scheduler)).flatten();
                     let until = inner.waiters.park(wait, waker.clone(), alarm);
                     Look::Sleep(if clock.is_manual() { Time::MAX } else { until })
                 }
@@ -366,8 +375,10 @@ impl<P, L: RawLock> Queue<P, L> {
 
     /// The waiter goes without what it waited for.
     pub fn give_up(&self, wait: &mut Wait) {
-        self.locked(|inner, _| inner.waiters.back(wait));
-        *wait = Wait::new(wait.want(), wait.deadline);
+        self.locked(|inner, _| {
+            inner.waiters.back(wait);
+            inner.waiters.leave(wait);
+        });
     }
 
     /// The message was handled; the payload comes back, to be dropped outside the lock.

@@ -283,7 +283,7 @@ impl<P> Scheduler<P> {
     }
 
     /// How many dedup strings became known so far.
-    pub(super) fn names(&self) -> u64 {
+    pub fn names(&self) -> u64 {
         self.dedup.inserted()
     }
 

@@ -1,16 +1,19 @@
 //! Who waits: for a message, for room, for the queue to drain. No wake is lost and none is needless.
 //!
 //! A waiter is *parked* until it is *called*; it then comes back to the lock and looks for itself, so
-//! that whoever is quicker may take what it was called for. Two things hold after every change:
+//! that whoever is quicker may take what it was called for. Threads come by themselves; the tasks of an
+//! event loop come only when it does, which may be busy, or stopped. So waiters stand in *crowds*, the
+//! threads in one and the tasks of each loop in one. Two things hold after every change, in each crowd:
 //!
 //! 1. while a message is ready and a parked waiter would take it, a called waiter that would take it
-//!    is on its way; the same for room, one waiter at a time; a put that waits with a dedup string is
-//!    called when any string becomes known, for a known one needs no room (clause 13);
+//!    is on its way: one of the same crowd, or a thread. The same for room, one waiter at a time; a put
+//!    that waits with a dedup string is called when any string becomes known, for a known one needs no
+//!    room (clause 13);
 //! 2. while something falls due later, one parked waiter, the timekeeper, sleeps no longer than that.
 //!
 //! Room that becomes free is anybody's, so that a full queue does not hand the processor from one
-//! producer to the next for each message; but those who wait for it are passed at most `PASSES` times
-//! in a row. Then a put queues up behind them, or else is told that the queue is full.
+//! producer to the next for each message, and so that those who must put before they settle can go on;
+//! but at times it is kept for the first who waits: see [`room`](crate::queue::room).
 //!
 //! A called waiter that leaves without taking anything (its time was up, its thread was interrupted)
 //! comes through the same place, so that both are made true again.
@@ -35,6 +38,7 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
+use crate::queue::room::{Need, RoomLine};
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::{Kind, Time};
 
@@ -54,13 +58,38 @@ pub struct Wait {
     want: Want,
     /// When to give up; `Time::MAX`: never.
     pub deadline: Time,
+    on: u64,
     number: Option<u64>,
     named: bool,
 }
 
 impl Wait {
     pub fn new(want: Want, deadline: Time) -> Self {
-        Wait { want, deadline, number: None, named: false }
+        Wait { want, deadline, on: THREADS, number: None, named: false }
+    }
+
+    /// A wait of a task, which comes only when its event loop does; the loops are told apart by `number`.
+    ///
+    /// ```
+    /// # use std::task::Waker;
+    /// # use interlock_core::queue::types::{Kind, Options, Time};
+    /// # use interlock_core::queue::waiters::{Wait, Want};
+    /// # use interlock_core::queue::{scheduler::Put, Look, Queue};
+    /// let queue = Queue::new(Options::default());
+    /// let mut wait = Wait::new(Want::Message(Kind::Any), Time::MAX).on_loop(7);
+    /// let look = queue.get_or_wait(Kind::Any, 1, |payload, _| *payload, &mut wait, Waker::noop());
+    /// assert!(matches!(look, Look::Sleep(_)));
+    /// # queue.put(&Put::default(), 7).unwrap();
+    /// # queue.give_up(&mut wait);
+    /// ```
+    pub fn on_loop(mut self, number: u64) -> Self {
+        self.on = number;
+        self
+    }
+
+    /// Another wait of the same caller.
+    pub fn anew(&self, want: Want) -> Self {
+        Wait { want, deadline: self.deadline, on: self.on, number: None, named: false }
     }
 
     /// It slept at least once and has not come to its end.
@@ -81,34 +110,43 @@ impl Wait {
 
 #[derive(Debug)]
 struct Parked {
-    want: Want,
     waker: Waker,
     deadline: Time,
     /// It waits for room with a dedup string.
     named: bool,
 }
 
+/// Waiters that come when one of them could.
 #[derive(Debug, Default)]
-pub(super) struct Waiters {
+struct Crowd {
+    /// `THREADS`, or the number of a loop.
+    on: u64,
     /// In the order of their first park, so that one called in vain is first in line again.
     lines: [BTreeMap<u64, Parked>; LINES],
     called: [usize; LINES],
     parked: usize,
+    /// The parked waiter that wakes when something falls due, and when.
+    timekeeper: Option<(u64, Time)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    threads: Crowd,
+    loops: Vec<Crowd>,
+    /// Those who wait for room, parked or called.
+    pub room: RoomLine,
+    parked: usize,
     next: u64,
     /// Waits up to this number are of the process this one was forked from.
     foreign: u64,
-    /// Puts that took room since the first of those who wait for it came to be the first.
-    passed: u32,
     /// Dedup strings put so far, as far as those who wait for room with one were told.
     names: u64,
-    /// The parked waiter that wakes when something falls due, and when.
-    timekeeper: Option<(u64, Time)>,
     /// Waiters to be woken once the lock is free.
     pub wakes: Vec<Waker>,
 }
 
-/// How often in a row somebody who waits for room may be passed.
-const PASSES: u32 = 64;
+/// The crowd of the threads.
+const THREADS: u64 = 0;
 
 const LINES: usize = 5;
 const ANY: usize = 0;
@@ -124,6 +162,35 @@ fn line(want: Want) -> usize {
         Want::Message(Kind::Unkeyed) => UNKEYED,
         Want::Room(..) => ROOM,
         Want::Drained => DRAINED,
+    }
+}
+
+impl Crowd {
+    fn remove(&mut self, line: usize, number: u64) -> Option<Parked> {
+        let parked = self.lines[line].remove(&number)?;
+        self.parked -= 1;
+        if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
+            self.timekeeper = None;
+        }
+        Some(parked)
+    }
+
+    fn first(&self, line: usize) -> Option<u64> {
+        self.lines[line].first_key_value().map(|(&number, _)| number)
+    }
+
+    /// Those on their way who would take a message of one kind.
+    fn coming(&self, own: usize) -> usize {
+        self.called[ANY] + self.called[own]
+    }
+
+    /// Who of them waits longest for a message of one kind.
+    fn longest(&self, own: usize) -> Option<(u64, usize)> {
+        [ANY, own].into_iter().filter_map(|line| Some((self.first(line)?, line))).min()
+    }
+
+    fn is_left(&self) -> bool {
+        self.parked == 0 && self.called == [0; LINES]
     }
 }
 
@@ -143,30 +210,58 @@ impl Waiters {
     }
 
     pub fn parked_for_messages(&self) -> usize {
-        self.lines[..ROOM].iter().map(BTreeMap::len).sum()
+        self.crowds().flat_map(|crowd| &crowd.lines[..ROOM]).map(BTreeMap::len).sum()
     }
 
     pub fn for_each_waker(&self, visit: impl FnMut(&Waker)) {
-        self.lines.iter().flat_map(BTreeMap::values).map(|parked| &parked.waker).for_each(visit);
+        let lines = self.crowds().flat_map(|crowd| &crowd.lines);
+        lines.flat_map(BTreeMap::values).map(|parked| &parked.waker).for_each(visit);
     }
 
-    /// Somebody else waits for room, and has waited for longer.
-    fn ahead(&self, wait: Option<&Wait>) -> bool {
-        let mine = wait.and_then(|wait| wait.number);
-        let first = self.lines[ROOM].first_key_value().map(|(&number, _)| number);
-        self.called[ROOM] > 0 || first.is_some_and(|first| mine.is_none_or(|mine| first < mine))
+    fn crowds(&self) -> impl Iterator<Item = &Crowd> {
+        std::iter::once(&self.threads).chain(&self.loops)
     }
 
-    /// Whether a put that finds room leaves it to those who wait for some.
+    /// The crowd at a place among `crowds`.
+    fn crowd(&mut self, at: usize) -> &mut Crowd {
+        match at.checked_sub(1) {
+            None => &mut self.threads,
+            Some(at) => &mut self.loops[at],
+        }
+    }
+
+    fn crowd_of(&mut self, on: u64) -> &mut Crowd {
+        if on == THREADS {
+            return &mut self.threads;
+        }
+        let at = self.loops.iter().position(|crowd| crowd.on == on).unwrap_or_else(|| {
+            self.loops.retain(|crowd| !crowd.is_left());
+            self.loops.push(Crowd { on, ..Crowd::default() });
+            self.loops.len() - 1
+        });
+        &mut self.loops[at]
+    }
+
+    /// Whether a put that finds room leaves it to the first of those who wait for some.
     #[inline]
-    pub fn must_queue(&self, wait: Option<&Wait>) -> bool {
-        self.passed >= PASSES && self.ahead(wait)
+    pub fn keeps_room<P>(
+        &mut self,
+        wait: Option<&Wait>,
+        scheduler: &Scheduler<P>,
+        now: Time,
+    ) -> bool {
+        !self.room.is_empty() && {
+            let me = wait.and_then(|wait| wait.number);
+            self.room.keeps_from(me, now, |need| scheduler.load(need))
+        }
     }
 
     /// A put found room.
     #[inline]
-    pub fn took_room(&mut self, wait: Option<&Wait>) {
-        self.passed = if self.ahead(wait) { self.passed.saturating_add(1) } else { 0 };
+    pub fn took_room(&mut self, wait: Option<&Wait>, now: Time) {
+        if !self.room.is_empty() {
+            self.room.passed_by(wait.and_then(|wait| wait.number), now);
+        }
     }
 
     /// The waiter is back, called or not.
@@ -177,12 +272,20 @@ impl Waiters {
             return;
         }
         let line = line(wait.want);
-        if self.lines[line].remove(&number).is_some() {
+        let crowd = self.crowd_of(wait.on);
+        if crowd.remove(line, number).is_some() {
             self.parked -= 1;
-            self.forget_timekeeper(number);
         } else {
-            self.called[line] -= 1;
+            crowd.called[line] -= 1;
         }
+    }
+
+    /// The wait of one who is back is over.
+    pub fn leave(&mut self, wait: &mut Wait) {
+        if let (Want::Room(..), Some(number)) = (wait.want, wait.number) {
+            self.room.leave(number);
+        }
+        *wait = wait.anew(wait.want);
     }
 
     /// The waiter sleeps: until when at the latest.
@@ -191,41 +294,37 @@ impl Waiters {
             self.next += 1;
             self.next
         });
-        let Wait { want, deadline, named, .. } = *wait;
-        self.lines[line(want)].insert(number, Parked { want, waker, deadline, named });
+        let Wait { want, deadline, named, on, .. } = *wait;
+        if let Want::Room(count, size) = want {
+            self.room.enter(number, Need { count, size });
+        }
         self.parked += 1;
+        let crowd = self.crowd_of(on);
+        crowd.lines[line(want)].insert(number, Parked { waker, deadline, named });
+        crowd.parked += 1;
         match due {
-            Some(due) if self.timekeeper.is_none_or(|(_, at)| at > due) => {
-                self.timekeeper = Some((number, due));
+            Some(due) if crowd.timekeeper.is_none_or(|(_, at)| at > due) => {
+                crowd.timekeeper = Some((number, due));
                 deadline.min(due)
             }
             _ => deadline,
         }
     }
 
-    fn forget_timekeeper(&mut self, number: u64) {
-        if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
-            self.timekeeper = None;
-        }
-    }
-
-    fn call(&mut self, line: usize, number: u64) {
-        if let Some(parked) = self.lines[line].remove(&number) {
+    fn call(&mut self, at: usize, line: usize, number: u64) {
+        let crowd = self.crowd(at);
+        if let Some(parked) = crowd.remove(line, number) {
+            crowd.called[line] += 1;
             self.parked -= 1;
-            self.called[line] += 1;
-            self.forget_timekeeper(number);
             self.wakes.push(parked.waker);
+            if line == ROOM {
+                self.room.called(number);
+            }
         }
-    }
-
-    fn first(&self, line: usize) -> Option<u64> {
-        self.lines[line].first_key_value().map(|(&number, _)| number)
     }
 
     fn call_all(&mut self, line: usize) {
-        while let Some(number) = self.first(line) {
-            self.call(line, number);
-        }
+        self.call_those(line, |_| true);
     }
 
     /// Those whose time is up by a clock that has no alarm.
@@ -234,30 +333,39 @@ impl Waiters {
     }
 
     fn call_those(&mut self, line: usize, which: impl Fn(&Parked) -> bool) {
-        let those = self.lines[line].iter().filter(|(_, parked)| which(parked));
-        for number in those.map(|(&number, _)| number).collect::<Vec<_>>() {
-            self.call(line, number);
+        for at in 0..=self.loops.len() {
+            let those = self.crowd(at).lines[line].iter().filter(|(_, parked)| which(parked));
+            for number in those.map(|(&number, _)| number).collect::<Vec<_>>() {
+                self.call(at, line, number);
+            }
         }
     }
 
     /// Makes both invariants true again; called after every change, under the lock.
     #[inline]
-    pub fn balance<P>(&mut self, scheduler: &Scheduler<P>, closed: bool, alarms: bool) {
+    pub fn balance<P>(
+        &mut self,
+        scheduler: &Scheduler<P>,
+        closed: bool,
+        alarms: bool,
+        now: impl FnOnce() -> Time,
+    ) {
         if self.parked > 0 {
-            self.balance_parked(scheduler, closed, alarms);
+            self.balance_parked(scheduler, closed, alarms, now);
         }
     }
 
-    fn balance_parked<P>(&mut self, scheduler: &Scheduler<P>, closed: bool, alarms: bool) {
+    fn balance_parked<P>(
+        &mut self,
+        scheduler: &Scheduler<P>,
+        closed: bool,
+        alarms: bool,
+        now: impl FnOnce() -> Time,
+    ) {
         for (kind, own) in [(Kind::Keyed, KEYED), (Kind::Unkeyed, UNKEYED)] {
-            while self.called[ANY] + self.called[own] < scheduler.ready(kind) {
-                let (any, only) = (self.first(ANY), self.first(own));
-                match (any, only) {
-                    (Some(any), Some(only)) if any < only => self.call(ANY, any),
-                    (_, Some(only)) => self.call(own, only),
-                    (Some(any), None) => self.call(ANY, any),
-                    (None, None) => break,
-                }
+            let ready = scheduler.ready(kind);
+            while let Some((at, line, number)) = self.lacking(own, ready) {
+                self.call(at, line, number);
             }
         }
         let drained = scheduler.unsettled() == 0;
@@ -273,28 +381,68 @@ impl Waiters {
         }
         if closed {
             self.call_all(ROOM);
-        } else if self.called[ROOM] == 0 {
-            let first = self.lines[ROOM].first_key_value().map(|(&number, p)| (number, p.want));
-            if let Some((number, Want::Room(count, size))) = first {
-                if scheduler.room(count, size).is_ok() {
-                    self.call(ROOM, number);
-                }
+        } else if !self.room.is_empty() {
+            let keeps = self.keeps_room(None, scheduler, now());
+            while let Some((at, number)) = self.lacking_room(scheduler, keeps) {
+                self.call(at, ROOM, number);
             }
         }
         if alarms || scheduler.has_leftovers() {
             // What one call could not ready does not wait for a clock to be moved.
-            self.keep_time(scheduler.next_due());
+            self.keep_time(self.due(scheduler));
         }
     }
 
+    /// When something falls due, or room is no longer kept.
+    #[inline]
+    pub fn due<P>(&self, scheduler: &Scheduler<P>) -> Option<Time> {
+        scheduler.next_due().into_iter().chain(self.room.due()).min()
+    }
+
+    /// Who waits longest where too few are on their way for what is ready.
+    fn lacking(&self, own: usize, ready: usize) -> Option<(usize, usize, u64)> {
+        let threads = self.threads.coming(own);
+        if threads >= ready {
+            return None;
+        }
+        let crowds = self.crowds().enumerate();
+        let lacking = crowds.filter(|(at, crowd)| {
+            let tasks = if *at == 0 { 0 } else { crowd.coming(own) };
+            threads + tasks < ready
+        });
+        let longest = lacking.filter_map(|(at, crowd)| {
+            let (number, line) = crowd.longest(own)?;
+            Some((number, at, line))
+        });
+        longest.min().map(|(number, at, line)| (at, line, number))
+    }
+
+    /// Who waits longest for room that is there, where nobody is on the way.
+    fn lacking_room<P>(&self, scheduler: &Scheduler<P>, keeps: bool) -> Option<(usize, u64)> {
+        if self.threads.called[ROOM] > 0 {
+            return None;
+        }
+        let fits = |need: Need| scheduler.room(need.count, need.size).is_ok();
+        self.room.fitting(keeps, fits).find_map(|number| {
+            let mut crowds = self.crowds().enumerate();
+            let (at, crowd) = crowds.find(|(_, c)| c.lines[ROOM].contains_key(&number))?;
+            (crowd.called[ROOM] == 0).then_some((at, number))
+        })
+    }
+
+    /// Calls one of each crowd that does not know when something falls due.
     fn keep_time(&mut self, due: Option<Time>) {
         let Some(due) = due else { return };
-        if self.timekeeper.is_some_and(|(_, at)| at <= due) || self.called.iter().any(|&n| n > 0) {
-            return;
-        }
-        let first = (0..LINES).find_map(|line| self.first(line).map(|number| (line, number)));
-        if let Some((line, number)) = first {
-            self.call(line, number);
+        for at in 0..=self.loops.len() {
+            let crowd = self.crowd(at);
+            let knows = crowd.timekeeper.is_some_and(|(_, at)| at <= due);
+            if crowd.parked == 0 || knows || crowd.called.iter().any(|&n| n > 0) {
+                continue;
+            }
+            let first = (0..LINES).find_map(|line| crowd.first(line).map(|number| (line, number)));
+            if let Some((line, number)) = first {
+                self.call(at, line, number);
+            }
         }
     }
 }

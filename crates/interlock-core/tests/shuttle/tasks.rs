@@ -132,3 +132,37 @@ fn a_task_that_is_polled_needlessly_keeps_its_place() {
         assert_eq!(sorted(vec![got]), [1, 2]);
     });
 }
+
+/// Clause 5: its loop is busy, or stopped, and it is called and does not come.
+#[test]
+fn a_task_that_does_not_come_keeps_no_message_from_a_thread() {
+    explore(|| {
+        let queue = queue(endless());
+        let mut task = Wait::new(Want::Message(Kind::Any), Time::MAX).on_loop(1);
+        let look = queue.get_or_wait(Kind::Any, 0, |p, _| *p, &mut task, Waker::noop());
+        assert!(matches!(look, Look::Sleep(_)));
+        let threads: Vec<_> = [Kind::Any, Kind::Unkeyed]
+            .map(|kind| start(&queue, move |queue| get(queue, kind, Time::MAX).unwrap().1))
+            .into();
+        put(&queue, "", 1).unwrap();
+        put(&queue, "", 2).unwrap();
+        assert_eq!(sorted(vec![join(threads)]), [1, 2]);
+        queue.give_up(&mut task);
+    });
+}
+
+/// Clause 11: the same of room.
+#[test]
+fn a_task_that_does_not_come_keeps_no_room_from_a_thread() {
+    explore(|| {
+        let queue = queue(Options { max_messages: 1, ..endless() });
+        let id = put(&queue, "", 1).unwrap();
+        let mut task = Wait::new(Want::Room(1, 0), Time::MAX).on_loop(1);
+        let look = queue.put_or_wait(&Put::default(), &mut Some(2), &mut task, Waker::noop());
+        assert!(matches!(look, Look::Sleep(_)));
+        let thread = start(&queue, |queue| put(queue, "", 3).unwrap());
+        assert_eq!(queue.call(|scheduler, now| scheduler.cancel(now, id)), Some(1));
+        thread.join().unwrap();
+        queue.give_up(&mut task);
+    });
+}

@@ -1,6 +1,6 @@
 //! `il1_restore`: messages of another queue, with the attempts they had, and its dead letters.
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use interlock_core::queue::carry::Stands;
 use interlock_core::queue::types::{State, Time};
 

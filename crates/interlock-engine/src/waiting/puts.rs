@@ -1,0 +1,95 @@
+//! Puts that wait for room, tried again in their turn (clause 11).
+
+use interlock_core::queue::room::{Load, Need};
+use interlock_core::queue::scheduler::Refused as NoRoom;
+
+use super::{Waiter, WaitingPut, Want};
+use crate::args::{Reader, Refused};
+use crate::calls::{answer, answer_error};
+use crate::function::Function;
+use crate::put::{self, No};
+use crate::queue::Queue;
+use crate::shared::Context;
+
+impl Queue {
+    /// Whether a put must leave room to the first who waits for some; `place`: its own, if it waits.
+    pub fn keeps_room(&mut self, place: Option<u64>) -> bool {
+        let Queue { waiting, scheduler, .. } = self;
+        let now = scheduler.last_time();
+        let load = |need: Need| -> Load { scheduler.load(need) };
+        !waiting.room.is_empty() && waiting.room.keeps_from(place, now, load)
+    }
+
+    /// A put entered, and `takes` room.
+    pub fn took_room(&mut self, takes: bool, place: Option<u64>) {
+        if takes && !self.waiting.room.is_empty() {
+            self.waiting.room.passed_by(place, self.scheduler.last_time());
+        }
+    }
+
+    /// Answers those for whom there is room, in the order in which they came.
+    pub fn serve_puts(&mut self, cx: &mut Context<'_>) {
+        let names = self.scheduler.names();
+        if self.waiting.names != names {
+            self.waiting.names = names;
+            for order in self.waiting.named.iter().copied().collect::<Vec<_>>() {
+                self.put_again(order, false, cx);
+            }
+        }
+        loop {
+            let keeps = self.keeps_room(None);
+            let (scheduler, sealed) = (&self.scheduler, self.sealed);
+            // A bound may have become lower than what somebody waits for: that is refused at once.
+            let answered =
+                |need: Need| sealed || scheduler.room(need.count, need.size) != Err(NoRoom::Full);
+            let fitting: Vec<u64> = self.waiting.room.fitting(keeps && !sealed, answered).collect();
+            let mut served = false;
+            for order in fitting {
+                served |= self.put_again(order, false, cx);
+            }
+            if !served {
+                return;
+            }
+        }
+    }
+
+    /// Tries the put of a waiter again; whether that was answered, which it is in the end.
+    pub fn put_again(&mut self, order: u64, ends: bool, cx: &mut Context<'_>) -> bool {
+        let kept = self.keeps_room(Some(order));
+        let Some(mut waiter) = self.waiting.remove(order) else { return false };
+        let Waiter { want: Want::Room(waiting), consumer, call, ticket, .. } = &mut waiter else {
+            unreachable!("it is in that line")
+        };
+        let WaitingPut { args, need, named } = waiting;
+        let mut from = Reader::new("put", &args[..]);
+        from.at = 3;
+        let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
+        let mut out = Vec::new();
+        // There was room for it on the disk when it came.
+        let put = match cx.accepts(self, &args[..]) {
+            Ok(()) => self.put(&messages, kept, cx.free(), &mut out),
+            Err(why) => Err(No::Full(Refused(format!("MISCONF il1_put: {why}")))),
+        };
+        match put {
+            Ok(takes) => {
+                drop(messages);
+                self.took_room(takes, Some(order));
+                if *call > 0 {
+                    let number = self.consumer(consumer);
+                    self.consumers.keep(number, *call, Function::Put, cx.now, &out);
+                }
+                cx.record_call(self, "put", &args[..]);
+                answer(cx, *ticket, out);
+            }
+            Err(No::Refused(refused)) => answer_error(cx, *ticket, &refused),
+            Err(No::Full(refused)) if ends => answer_error(cx, *ticket, &refused),
+            Err(No::Full(_)) => {
+                (*need, *named) = messages.need(self);
+                drop(messages);
+                self.waiting.insert(order, waiter);
+                return false;
+            }
+        }
+        true
+    }
+}
