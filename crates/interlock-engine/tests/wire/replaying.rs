@@ -104,7 +104,7 @@ fn schedule(rng: &mut fastrand::Rng) {
         let mut out = Vec::new();
         match engine.call(function, Some(KEY), &args[..], now, caller, &mut out, &mut served) {
             Outcome::Done => note(&out, &mut leased),
-            Outcome::Parked if rng.u8(..) < 60 => engine.forget(ticket),
+            Outcome::Parked if rng.u8(..) < 60 => drop(engine.forget(ticket)),
             _ => {}
         }
         if rng.u8(..) < 60 {
@@ -113,7 +113,7 @@ fn schedule(rng: &mut fastrand::Rng) {
         served.drain(..).for_each(|one| note(&one.reply, &mut leased));
     }
     let waits: Vec<u64> = (0..200).collect();
-    waits.into_iter().for_each(|ticket| engine.forget(ticket));
+    waits.into_iter().for_each(|ticket| drop(engine.forget(ticket)));
     let again = durable(Arc::new(Kept::default()));
     let records = journal.0.lock().unwrap().clone();
     for (now, function, args) in &records {
