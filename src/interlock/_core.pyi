@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 
 from typing_extensions import disjoint_base
 
+from interlock._core_serving import Engine, EngineError, HubServer
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -17,6 +19,8 @@ _Key = str | int | bytes
 _Keys = _Key | Iterable[_Key]
 _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
+_Names = tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool]
+"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet."""
 
 __all__ = [
     "DEBUG_BUILD",
@@ -35,6 +39,7 @@ __all__ = [
     "__version__",
     "call_handler",
     "canonical",
+    "canonical_keys",
     "current_grant",
     "end_call",
     "forked",
@@ -85,6 +90,12 @@ class Queue(Generic[_T]):
     def maxsize(self) -> int: ...
     @property
     def maxbytes(self) -> int: ...
+    @property
+    def is_shutdown(self) -> bool:
+        """``shutdown`` was called: puts are refused, and what is unsettled drains."""
+    @property
+    def unfinished_tasks(self) -> int:
+        """Messages that are not settled: those that ``join`` waits for."""
     def put(
         self,
         payload: _T,
@@ -141,6 +152,39 @@ class Queue(Generic[_T]):
             Empty: no message was ready in time.
             ShutDown: the queue is shut down and nothing unsettled is left.
         """
+    def put_many(
+        self,
+        items: Iterable[_T],
+        block: bool = True,
+        timeout: _Seconds | None = None,
+        *,
+        keys: _Keys | Callable[[_T], _Keys | None] | None = None,
+        shared: _Keys | Callable[[_T], _Keys | None] | None = None,
+        priority: int = 0,
+        delay: _Seconds = 0,
+        dedup: Callable[[_T], str | None] | None = None,
+        quiet: bool = False,
+        each_keys: Iterable[_Keys | None] | None = None,
+        each_shared: Iterable[_Keys | None] | None = None,
+    ) -> list[int]:
+        """Puts a batch, whole or not at all, in order. Returns the ids.
+
+        The rest of the arguments is as for ``put``, and holds for all messages.
+
+        Args:
+            items: the payloads.
+            keys, shared: as for ``put``, the same for all messages; or a callable of each payload,
+                which gives what a put of it would name.
+            each_keys, each_shared: what a put of each payload would name, in their order: as many
+                as items. An entry is a key, an iterable of keys, or None. Instead of ``keys``, or
+                ``shared``.
+            dedup: a callable of each payload, which gives its name or None.
+
+        Raises:
+            Full: there was no room for the whole batch in time; nothing was put.
+            ValueError: the batch is larger than the bounds of the queue.
+            ShutDown: the queue is shut down.
+        """
     def get_many(
         self,
         limit: int,
@@ -184,20 +228,24 @@ class Queue(Generic[_T]):
         priority: int | None = None,
         delay: _Seconds | None = None,
         dedup: str | None = None,
-        barrier: bool = False,
-        quiet: bool = False,
+        barrier: bool | None = None,
+        quiet: bool | None = None,
     ) -> int: ...
     def _get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
     ) -> Lease[_T]: ...
-    def _put_many(
+    def _batch(
         self,
-        payloads: Sequence[_T],
-        named: dict[str, Any],
-        block: bool,
-        timeout: _Seconds | None,
-    ) -> list[int]: ...
-    def _batch(self, payloads: Sequence[_T], named: dict[str, Any]) -> Batch: ...
+        items: Iterable[_T],
+        keys: _Keys | Callable[[_T], _Keys] | None,
+        shared: _Keys | Callable[[_T], _Keys] | None,
+        priority: int | None,
+        delay: _Seconds | None,
+        dedup: Callable[[_T], str | None] | None,
+        quiet: bool | None,
+        each_keys: Iterable[_Keys | None] | None,
+        each_shared: Iterable[_Keys | None] | None,
+    ) -> Batch: ...
     def _try_put(
         self,
         payload: _T,
@@ -233,8 +281,6 @@ class Queue(Generic[_T]):
     def _shutdown(
         self, immediate: bool
     ) -> list[tuple[int, _T, frozenset[bytes], frozenset[bytes], int, int]]: ...
-    @property
-    def _is_shut_down(self) -> bool: ...
     def _record(self) -> None: ...
     def _recording(self) -> str | None: ...
     def _submit(
@@ -249,8 +295,37 @@ class Queue(Generic[_T]):
         keywords: dict[str, Any] | None,
     ) -> Any: ...
     def _named(
-        self, call: str, keys: _Keys, shared: _Keys, priority: int
+        self,
+        call: str,
+        keys: _Keys,
+        shared: _Keys | None,
+        priority: int | None,
+        quiet: bool | None,
     ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]: ...
+    def _named_put(
+        self,
+        call: str,
+        payload: _T,
+        keys: _Keys | None,
+        shared: _Keys | None,
+        priority: int | None,
+        delay: _Seconds | None,
+        dedup: str | None,
+        barrier: bool | None,
+        quiet: bool | None,
+    ) -> _Names: ...
+    def _named_many(
+        self,
+        payloads: Sequence[_T],
+        keys: _Keys | Callable[[_T], _Keys] | None,
+        shared: _Keys | Callable[[_T], _Keys] | None,
+        each_keys: Iterable[_Keys | None] | None,
+        each_shared: Iterable[_Keys | None] | None,
+        priority: int | None,
+        delay: _Seconds | None,
+        dedup: Callable[[_T], str | None] | None,
+        quiet: bool | None,
+    ) -> list[_Names]: ...
     def _unsettled(self) -> int: ...
     def _waits_for(self, id: int, target: int) -> tuple[int, ...] | None: ...
     def _thread_of(self, id: int) -> int | None: ...
@@ -456,106 +531,11 @@ def quicken(cls: type[AsyncFace[Any]]) -> None:
     """Has the usual forms of a class's ``put`` and ``get`` tried natively first."""
 
 def forked() -> None: ...
-def canonical(value: _Key) -> bytes: ...
+def canonical(value: _Key, name: str = "key") -> bytes: ...
+def canonical_keys(value: _Keys, call: str, name: str) -> tuple[bytes, ...]: ...
 def replay(schedule: str) -> list[str]:
     """What the scheduler answers to each call of a recorded schedule, a line each.
 
     Raises:
         ValueError: the text is not a schedule; it names the line and what is wrong.
     """
-
-class EngineError(Exception):
-    """A call to an engine was refused: the text is that of the wire, its code first."""
-
-@final
-class Engine:
-    """The functions of the wire in this process: what ``memory://`` is. Any thread may call.
-
-    A call is ``function`` (``"il1_put"``), the queue's ``key`` (``b"il:{orders}"``; None for
-    ``il1_version`` and ``il1_queues``) and ``args``, the strings behind it: bytes, str (sent as
-    UTF-8) or int (sent as decimal digits). The answer is the reply's strings. A refusal raises
-    ``EngineError``; an argument of another type is a ``TypeError``.
-
-    It has the feature ``parks``: a call with a WAIT is answered when there is something.
-    """
-
-    def __new__(cls, clock: ManualClock | None = None, memory: int = 0) -> Self:
-        """``memory``: bytes that all queues may take before puts get ``OOM``; 0 is no bound."""
-
-    def call(
-        self, function: str, key: bytes | None, args: Sequence[bytes | str | int], /
-    ) -> list[bytes]:
-        """Make a call and wait for its answer, without the GIL, as long as its WAIT says.
-
-        Threads that wait keep the time between them. A signal handler that raises ends the wait;
-        the call is then forgotten, and may be sent again under the same number.
-        """
-
-    def start(
-        self,
-        function: str,
-        key: bytes | None,
-        args: Sequence[bytes | str | int],
-        waker: Callable[[int], object],
-        /,
-    ) -> list[bytes] | int:
-        """Make a call without waiting: its answer, or a ticket if it was parked.
-
-        Once it is answered, ``waker(ticket)`` is called, once, on whatever thread made the call
-        that answers it (never before ``start`` has returned), and ``take`` gives the answer. What
-        the waker raises is reported and ignored.
-        """
-
-    def take(self, ticket: int, /) -> list[bytes]:
-        """The answer of a parked call, once. ``LookupError`` before its waker was called."""
-
-    def forget(self, ticket: int, /) -> None:
-        """Nobody wants this answer: the call waits no more, and its waker is not called."""
-
-    def keep_time(self) -> None:
-        """Answer parked calls when their WAIT is over or something falls due, until ``close``.
-
-        Run it on a daemon thread where calls are made by ``start``: it sleeps without the GIL, and
-        costs nothing while nobody waits. A manual clock needs it not: ``advance`` does the same.
-        """
-
-    def close(self) -> None:
-        """End ``keep_time``. Calls go on."""
-
-@final
-class HubServer:
-    """What ``interlock.Hub`` runs: a server on threads of its own, none of which takes the GIL."""
-
-    def __new__(cls, settings: dict[str, Any]) -> Self: ...
-    def start(self) -> None:
-        """Binds and starts the threads. OSError says which address could not be had, and why."""
-    @property
-    def addresses(self) -> list[str]: ...
-    def stop(self, seconds: float = 0.0) -> int:
-        """Accepts no more, drains for so long, closes; answers how many connections were cut."""
-    @staticmethod
-    def commands() -> list[tuple[str, list[str]]]:
-        """Each command's name, as COMMAND INFO takes it, and its categories."""
-    def apply(self, settings: dict[str, Any], keep_users: bool = False) -> None:
-        """Limits, users and certificates that hold from now on; other keys are passed over.
-        ``keep_users``: users stay as they are, and so do the passwords that were found right."""
-    def fileno(self) -> int:
-        """Readable while there are events to take."""
-    def events(self, last: bool = False) -> tuple[list[tuple[Any, ...]], int, bool]:
-        """What has happened, oldest first; how many lines of the log found no room; whether there
-        are lines to be summed up later, which ``last`` does at once.
-
-        ``("log", level, text)``, ``("broken", text)``,
-        ``("password", asker, (host, user, password))``,
-        ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
-        """
-    def waits(self, asker: tuple[int, int, int]) -> bool:
-        """Whether who asked a question among the events is still there."""
-    def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
-        """Answers a question among the events: yes, or no with an error's text."""
-    def info(self) -> dict[str, Any]:
-        """The counters, as INFO names them."""
-    def beats(self) -> list[int]:
-        """How many beats each worker has answered."""
-    def pulse(self) -> list[bool]:
-        """Sends each worker a beat; tells of each whether it has answered the one before."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from interlock import _core, errors
 from interlock.consumer import check, failed, revoke, settle
-from interlock.message import AsyncLease, Keys, Kind, Message, _current, batch_options
+from interlock.message import AsyncLease, Keys, Kind, Message, _current
 from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -128,14 +128,18 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         delay: Seconds = 0,
         dedup: Callable[[T], str | None] | None = None,
         quiet: bool = False,
+        each_keys: Iterable[Keys | None] | None = None,
+        each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
         """Puts a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
         if timeout is not None:
             _check(timeout, "put_many()")
-        payloads = list(items)
-        named = batch_options(keys, shared, priority, delay, dedup, quiet)
+        queue = self.queue
+        batch = queue._batch(
+            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared
+        )
         try:
-            return await _put(self.queue, self.queue._batch(payloads, named), timeout)
+            return await _put(queue, batch, timeout)
         except (errors.Full, errors.ShutDown) as error:
             raise of_asyncio(error) from None
 
@@ -222,6 +226,16 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
     def task_done(self) -> NoReturn:
         """Not here: a message is settled through its lease."""
         self.queue.task_done()
+
+    @property
+    def is_shutdown(self) -> bool:
+        """``shutdown`` was called: puts are refused, and what is unsettled drains."""
+        return self.queue.is_shutdown
+
+    @property
+    def unfinished_tasks(self) -> int:
+        """Messages that are not settled: those that ``join`` waits for."""
+        return self.queue.unfinished_tasks
 
     @property
     def maxsize(self) -> int:

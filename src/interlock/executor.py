@@ -176,7 +176,7 @@ class KeyedExecutor(futures.Executor):
         Raises:
             TypeError, ValueError: a key or the priority is of a wrong type or out of its range.
         """
-        own, others = self.queue._named("keyed()", list(keys), shared, priority)
+        own, others = self.queue._named("keyed()", list(keys), shared, priority, quiet)
         return _View(self, own, others, priority, quiet)
 
     def map_keyed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -119,31 +119,3 @@ def current_lease() -> Lease[Any]:
         )
     found: Lease[Any] = lease
     return found
-
-
-def batch_options(
-    keys: Any,
-    shared: Any,
-    priority: int,
-    delay: Any,
-    dedup: Callable[[Any], str | None] | None,
-    quiet: bool,
-) -> dict[str, Any]:
-    """What the messages of a batch are put with; the core calls what is callable."""
-    if dedup is not None and not callable(dedup):
-        raise TypeError(
-            f"put_many(): dedup is {type(dedup).__name__}; allowed: a callable of the payload"
-        )
-    # An iterator of keys would be used up by the first message.
-    keys, shared = (
-        tuple(value) if hasattr(value, "__next__") else value for value in (keys, shared)
-    )
-    return {
-        "keys": keys,
-        "shared": shared,
-        "priority": priority,
-        "delay": delay,
-        "dedup": dedup,
-        "barrier": False,
-        "quiet": quiet,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from interlock import _core, watch
@@ -20,7 +20,6 @@ from interlock.message import (
     Lease,
     Message,
     Stats,
-    batch_options,
 )
 from interlock.retry import Retry, Seconds, seconds
 
@@ -174,33 +173,6 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def get_nowait(self, *, kind: Kind = "any") -> Lease[T]:
         """``get(block=False, ...)``."""
         return self.get(False, kind=kind)
-
-    def put_many(
-        self,
-        items: Iterable[T],
-        block: bool = True,
-        timeout: Seconds | None = None,
-        *,
-        keys: Keys | Callable[[T], Keys] | None = None,
-        shared: Keys | Callable[[T], Keys] | None = None,
-        priority: int = 0,
-        delay: Seconds = 0,
-        dedup: Callable[[T], str | None] | None = None,
-        quiet: bool = False,
-    ) -> list[int]:
-        """Puts a batch, whole or not at all, in order. Returns the ids.
-
-        ``keys`` and ``shared`` are one value for all or a callable of each payload; likewise
-        ``dedup``, a callable. The rest is as for ``put``, and holds for all.
-
-        Raises:
-            Full: there was no room for the whole batch in time; nothing was put.
-            ValueError: the batch is larger than the bounds of the queue.
-            ShutDown: the queue is shut down.
-        """
-        payloads = list(items)
-        named = batch_options(keys, shared, priority, delay, dedup, quiet)
-        return self._put_many(payloads, named, block, timeout)
 
     def consume(
         self,

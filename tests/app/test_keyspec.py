@@ -104,3 +104,9 @@ def test_an_attribute_that_is_not_there_is_named() -> None:
 def test_arguments_that_the_function_does_not_take_are_refused() -> None:
     with pytest.raises(TypeError, match=r"transfer\(src, dst, cents\): too many positional"):
         keys_of("{src}", transfer, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("given", [bytearray(b"ab"), memoryview(b"ab")])
+def test_a_buffer_is_no_list_of_numbers(given: Any) -> None:
+    with pytest.raises(TypeError, match=f"keys of .* is {type(given).__name__}; .*bytes"):
+        keys_of(lambda *_: given, transfer, "a", "b")

@@ -23,7 +23,6 @@ use crate::coroutine::thrown_error;
 use crate::errors;
 use crate::hot;
 use crate::lease::Lease;
-use crate::many::BatchArguments;
 use crate::queue::{to_kind, Queue};
 use crate::queue_operate::at_least_one;
 use crate::recycle::Recycler;
@@ -464,8 +463,8 @@ impl Queue {
         priority: Option<&Bound<'py, PyAny>>,
         delay: Option<&Bound<'py, PyAny>>,
         dedup: Option<&Bound<'py, PyAny>>,
-        barrier: bool,
-        quiet: bool,
+        barrier: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.check_fork(py);
         let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
@@ -484,16 +483,5 @@ impl Queue {
         };
         self.say(py)?;
         Ok(answer)
-    }
-
-    /// What to put a batch with; `named`: a `BatchArguments`.
-    fn _batch<'py>(
-        &self,
-        payloads: Vec<Bound<'py, PyAny>>,
-        named: BatchArguments<'py>,
-    ) -> PyResult<Batch> {
-        let named = named.named(self, &payloads)?;
-        let payloads = payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
-        Ok(named.with_puts(|puts| Batch::new("put_many()", puts, payloads)))
     }
 }

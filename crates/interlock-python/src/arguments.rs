@@ -1,25 +1,28 @@
 //! What a put names, taken from Python before any lock: user code (an iterator of keys, a callable of
 //! the payload) may run here and nowhere later.
 
+use interlock_core::key::MAX_KEYS;
 use interlock_core::queue::scheduler::Put;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
 
-use crate::convert::{self, KeyRefs, Keys};
-use crate::errors::wrong_type;
+use crate::convert::{self, flag, Argument, KeyRefs, Keys, Of};
+use crate::errors::{wrong_type, wrong_value};
 use crate::exit;
 use crate::queue::Queue;
 
-/// The keyword arguments of a put, as they came.
+/// The keyword arguments of a put, as they came; `None` is as if not given.
+#[derive(Default)]
 pub struct PutArguments<'a, 'py> {
     pub keys: Option<&'a Bound<'py, PyAny>>,
     pub shared: Option<&'a Bound<'py, PyAny>>,
     pub priority: Option<&'a Bound<'py, PyAny>>,
     pub delay: Option<&'a Bound<'py, PyAny>>,
     pub dedup: Option<&'a Bound<'py, PyAny>>,
-    pub barrier: bool,
-    pub quiet: bool,
+    pub barrier: Option<&'a Bound<'py, PyAny>>,
+    pub quiet: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same, checked and canonical.
@@ -45,7 +48,7 @@ impl<'py> Named<'py> {
         exit::prepare();
         let keys = named_keys(put.keys, queue.keys_of.as_ref(), payload, call, "keys")?;
         let shared = named_keys(put.shared, queue.shared_of.as_ref(), payload, call, "shared")?;
-        let barrier = put.barrier;
+        let barrier = flag(put.barrier, call, "barrier")?;
         let (keys, shared) = match barrier {
             // A barrier holds everything already. Callables of the payload are for the other puts.
             true if put.keys.is_none() && put.shared.is_none() => (Keys::new(), Keys::new()),
@@ -57,26 +60,16 @@ impl<'py> Named<'py> {
             }
             _ => (keys, shared),
         };
-        if keys.len() + shared.len() > interlock_core::key::MAX_KEYS {
-            return Err(PyValueError::new_err(format!(
-                "{call}: keys and shared name {} keys; allowed: {} in all",
-                keys.len() + shared.len(),
-                interlock_core::key::MAX_KEYS
-            )));
-        }
-        let delay = match put.delay {
-            None => 0,
-            Some(delay) => convert::micros(delay, &format!("{call}: delay"))?,
-        };
+        check_keys(keys.len() + shared.len(), call)?;
         Ok(Named {
             keys,
             shared,
-            priority: put.priority.map_or(Ok(0), |value| priority(value, call))?,
-            delay,
-            dedup: put.dedup.map_or(Ok(None), |value| dedup(value, call))?,
+            priority: priority(put.priority, call)?,
+            delay: delay(put.delay, call)?,
+            dedup: dedup(put.dedup, || format!("{call}: dedup"))?,
             barrier,
-            quiet: put.quiet,
-            size: if queue.bounds.1 > 0 { size(queue, payload, call)? } else { 0 },
+            quiet: flag(put.quiet, call, "quiet")?,
+            size: if queue.bounds.1 > 0 { size(queue, payload, || call.to_owned())? } else { 0 },
         })
     }
 
@@ -109,55 +102,83 @@ fn named_keys<'py>(
     of: Option<&Py<PyAny>>,
     payload: &Bound<'py, PyAny>,
     call: &str,
-    argument: &str,
+    name: &str,
 ) -> PyResult<Keys<'py>> {
     match (given, of) {
-        (Some(keys), _) => convert::keys(keys, call, argument),
+        (Some(keys), _) => convert::keys(keys, Argument { call, name, of: Of::Call }),
         (None, None) => Ok(Keys::new()),
         (None, Some(of)) => {
-            let keys = of.bind(payload.py()).call1((payload,))?;
-            convert::keys(&keys, call, &format!("{argument}(payload)"))
+            let keys = called(of.bind(payload.py()), payload)?;
+            convert::keys(&keys, Argument { call, name, of: Of::Payload })
         }
     }
 }
 
-fn priority(value: &Bound<'_, PyAny>, call: &str) -> PyResult<i8> {
+/// A callable's answer for a payload.
+pub fn called<'py>(
+    callable: &Bound<'py, PyAny>,
+    payload: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // The call of the stable ABI that makes no tuple.
+    // SAFETY: objects, and a null at their end.
+    unsafe {
+        let end = std::ptr::null_mut::<ffi::PyObject>();
+        let value = ffi::PyObject_CallFunctionObjArgs(callable.as_ptr(), payload.as_ptr(), end);
+        Bound::from_owned_ptr_or_err(payload.py(), value)
+    }
+}
+
+/// How many keys a message names in all.
+pub fn check_keys(count: usize, call: &str) -> PyResult<()> {
+    if count <= MAX_KEYS {
+        return Ok(());
+    }
+    let text = format!("{call}: keys and shared name {count} keys; allowed: {MAX_KEYS} in all");
+    Err(PyValueError::new_err(text))
+}
+
+pub fn priority(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<i8> {
+    let Some(value) = value else { return Ok(0) };
     let name = || format!("{call}: priority");
-    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<pyo3::types::PyBool>() {
+    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
         return Err(wrong_type(&name(), value, "int from -100 to 100"));
     }
     match value.extract::<i64>() {
         Ok(number @ -100..=100) => Ok(number as i8),
-        _ => Err(PyValueError::new_err(format!(
-            "{} is {}; allowed: -100 to 100",
-            name(),
-            value.repr()?
-        ))),
+        _ => Err(wrong_value(&name(), value, "-100 to 100")),
     }
 }
 
-fn dedup<'py>(value: &Bound<'py, PyAny>, call: &str) -> PyResult<Option<Bound<'py, PyString>>> {
+/// µs.
+pub fn delay(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<u64> {
+    value.map_or(Ok(0), |value| convert::micros(value, &format!("{call}: delay")))
+}
+
+pub fn dedup<'py>(
+    value: Option<&Bound<'py, PyAny>>,
+    name: impl Fn() -> String,
+) -> PyResult<Option<Bound<'py, PyString>>> {
+    let Some(value) = value else { return Ok(None) };
     let Ok(text) = value.cast::<PyString>() else {
-        return Err(wrong_type(&format!("{call}: dedup"), value, "str or None"));
+        return Err(wrong_type(&name(), value, "str or None"));
     };
     if text.to_str().is_err() {
-        let error = format!("{call}: dedup holds a lone surrogate; it must encode as UTF-8");
+        let error = format!("{} holds a lone surrogate; allowed: what encodes as UTF-8", name());
         return Err(PyValueError::new_err(error));
     }
     Ok(Some(text.clone()))
 }
 
 /// What the payload counts against `maxbytes`.
-fn size(queue: &Queue, payload: &Bound<'_, PyAny>, call: &str) -> PyResult<u64> {
+pub fn size(queue: &Queue, payload: &Bound<'_, PyAny>, call: impl Fn() -> String) -> PyResult<u64> {
     if let Some(sizeof) = &queue.sizeof {
-        let size = sizeof.bind(payload.py()).call1((payload,))?;
-        let name = format!("{call}: sizeof(payload)");
+        let size = called(sizeof.bind(payload.py()), payload)?;
+        let name = || format!("{}: sizeof(payload)", call());
         if !size.is_instance_of::<PyInt>() {
-            return Err(wrong_type(&name, &size, "int, bytes"));
+            return Err(wrong_type(&name(), &size, "int, bytes"));
         }
-        return size.extract::<u64>().map_err(|_| {
-            PyValueError::new_err(format!("{name} is {size}; allowed: 0 or more bytes"))
-        });
+        let bytes = size.extract::<u64>();
+        return bytes.map_err(|_| wrong_value(&name(), &size, "0 or more bytes"));
     }
     if let Ok(text) = payload.cast::<PyString>() {
         return Ok(text.to_str().map_or(0, str::len) as u64);
@@ -169,8 +190,9 @@ fn size(queue: &Queue, payload: &Bound<'_, PyAny>, call: &str) -> PyResult<u64> 
         return Ok(payload.len()? as u64);
     }
     Err(PyTypeError::new_err(format!(
-        "{call}: the queue is bounded by bytes, and the payload is {}; allowed: bytes, str, or any \
+        "{}: the queue is bounded by bytes, and the payload is {}; allowed: bytes, str, or any \
          type where the queue is made with sizeof=",
+        call(),
         payload.get_type().name()?
     )))
 }

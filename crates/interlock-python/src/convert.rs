@@ -1,16 +1,53 @@
-//! Keys and times from Python.
+//! Keys, times and flags from Python.
+
+use std::fmt;
 
 use interlock_core::key::{KeyRef, MAX_KEY, MAX_KEYS};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyDelta, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple,
+    PyBool, PyByteArray, PyBytes, PyDelta, PyFloat, PyFrozenSet, PyInt, PyList, PyMemoryView,
+    PyString, PyTuple,
 };
 use pyo3::Borrowed;
 use smallvec::SmallVec;
 
-use crate::errors::wrong_type;
+use crate::errors::{wrong_type, wrong_value};
+
+/// Where a value stood, as errors name it: `put(): keys`, `put_many(): keys(items[3])`. Its text is made
+/// for an error only.
+#[derive(Clone, Copy)]
+pub struct Argument<'a> {
+    pub call: &'a str,
+    pub name: &'a str,
+    pub of: Of,
+}
+
+/// What of an argument it was.
+#[derive(Clone, Copy)]
+pub enum Of {
+    /// Itself.
+    Call,
+    /// What a callable gave for the payload.
+    Payload,
+    /// What a callable gave for a payload of a batch.
+    Item(usize),
+    /// One of a list.
+    Each(usize),
+}
+
+impl fmt::Display for Argument<'_> {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Argument { call, name, of } = self;
+        match of {
+            Of::Call => write!(text, "{call}: {name}"),
+            Of::Payload => write!(text, "{call}: {name}(payload)"),
+            Of::Item(i) => write!(text, "{call}: {name}(items[{i}])"),
+            Of::Each(i) => write!(text, "{call}: {name}[{i}]"),
+        }
+    }
+}
 
 /// A key's bytes, kept alive by what they are borrowed from.
 pub enum KeyBytes<'py> {
@@ -108,7 +145,7 @@ pub fn key<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResul
     } else if let Ok(bytes) = value.cast::<PyBytes>() {
         KeyBytes::Bytes(bytes.clone())
     } else if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-        digits(value)?
+        digits(value, &name)?
     } else if let Ok(pair) = value.cast::<PyTuple>() {
         return Err(PyTypeError::new_err(format!(
             "{} is tuple; allowed: {ALLOWED}; to join the parts of {} in one key, write a str \
@@ -128,10 +165,15 @@ pub fn key<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResul
     }
 }
 
-fn digits<'py>(value: &Bound<'py, PyAny>) -> PyResult<KeyBytes<'py>> {
+fn digits<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResult<KeyBytes<'py>> {
     let Ok(number) = value.extract::<i64>() else {
-        // Of `int` itself, for a subclass may print itself otherwise (and run code of its own).
         let int = value.py().get_type::<PyInt>();
+        // More bits than any allowed number of digits has: the interpreter may refuse to write them all.
+        if int.call_method1("bit_length", (value,))?.extract::<usize>()? > MAX_KEY * 4 {
+            let text = "is an int of more digits than a key may have bytes; allowed: up to";
+            return Err(PyValueError::new_err(format!("{} {text} {MAX_KEY}", name())));
+        }
+        // Of `int` itself, for a subclass may print itself otherwise (and run code of its own).
         let text = int.call_method1("__repr__", (value,))?;
         return Ok(KeyBytes::Long(text.extract()?));
     };
@@ -152,54 +194,95 @@ fn digits<'py>(value: &Bound<'py, PyAny>) -> PyResult<KeyBytes<'py>> {
 }
 
 /// `keys=` or `shared=`: one key or an iterable of keys; a str is always one key.
-pub fn keys<'py>(value: &Bound<'py, PyAny>, call: &str, argument: &str) -> PyResult<Keys<'py>> {
+pub fn keys<'py>(value: &Bound<'py, PyAny>, argument: Argument<'_>) -> PyResult<Keys<'py>> {
     let mut keys = Keys::new();
-    let name = |i: usize| format!("{call}: {argument}[{i}]");
+    let name = |i: usize| format!("{argument}[{i}]");
     if let Ok(tuple) = value.cast::<PyTuple>() {
-        hint_mixed(tuple, call, argument)?;
-        check_count(tuple.len(), call, argument)?;
+        hint_mixed(tuple, argument)?;
+        check_count(tuple.len(), argument)?;
         for (i, item) in tuple.iter_borrowed().enumerate() {
             keys.push(key(&item, || name(i))?);
         }
     } else if let Ok(list) = value.cast::<PyList>() {
         for (i, item) in list.iter().enumerate() {
-            check_count(i + 1, call, argument)?;
+            check_count(i + 1, argument)?;
             keys.push(key(&item, || name(i))?);
         }
     } else if value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyBytes>()
         || value.is_instance_of::<PyInt>()
     {
-        keys.push(key(value, || format!("{call}: {argument}"))?);
-    } else if let Ok(items) = value.try_iter() {
-        for (i, item) in items.enumerate() {
-            check_count(i + 1, call, argument)?;
+        keys.push(key(value, || argument.to_string())?);
+    } else if gives_bytes(value) {
+        return Err(wrong_type(&argument.to_string(), value, BYTES_HINT));
+    } else {
+        for (i, item) in iterated(value, &argument.to_string(), KEYS_ALLOWED)?.enumerate() {
+            check_count(i + 1, argument)?;
             keys.push(key(&item?, || name(i))?);
         }
-    } else {
-        let argument = format!("{call}: {argument}");
-        return Err(wrong_type(&argument, value, "a key (str, bytes, int) or an iterable of keys"));
     }
     Ok(keys)
 }
 
-fn check_count(count: usize, call: &str, argument: &str) -> PyResult<()> {
+const KEYS_ALLOWED: &str = "a key (str, bytes, int) or an iterable of keys";
+const BYTES_HINT: &str =
+    "a key (str, bytes, int) or an iterable of keys; bytes(...) makes one key of it";
+
+/// The iterator of what should be iterable. What its own code raises reaches the caller.
+pub fn iterated<'py>(
+    value: &Bound<'py, PyAny>,
+    argument: &str,
+    allowed: &str,
+) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
+    value.try_iter().map_err(|error| {
+        let class = value.get_type();
+        let iterable =
+            ["__iter__", "__getitem__"].iter().any(|&name| matches!(class.hasattr(name), Ok(true)));
+        match error.is_instance_of::<PyTypeError>(value.py()) && !iterable {
+            true => wrong_type(argument, value, allowed),
+            false => error,
+        }
+    })
+}
+
+/// Whether it is a buffer of single bytes, which would be iterated as that many numbers, each a key.
+pub fn gives_bytes(value: &Bound<'_, PyAny>) -> bool {
+    if value.is_instance_of::<PyByteArray>() || value.is_instance_of::<PyMemoryView>() {
+        return true;
+    }
+    // SAFETY: the GIL is held. A buffer that was given is given back, and only its head is looked at.
+    unsafe {
+        if ffi::PyObject_CheckBuffer(value.as_ptr()) == 0 {
+            return false;
+        }
+        let mut buffer = ffi::Py_buffer::new();
+        if ffi::PyObject_GetBuffer(value.as_ptr(), &mut buffer, ffi::PyBUF_FULL_RO) < 0 {
+            ffi::PyErr_Clear();
+            return false;
+        }
+        let single = buffer.itemsize == 1;
+        ffi::PyBuffer_Release(&mut buffer);
+        single
+    }
+}
+
+fn check_count(count: usize, argument: Argument<'_>) -> PyResult<()> {
     if count <= MAX_KEYS {
         return Ok(());
     }
-    let text = format!("{call}: {argument} names more than {MAX_KEYS} keys; allowed: {MAX_KEYS}");
+    let text = format!("{argument} names more than {MAX_KEYS} keys; allowed: {MAX_KEYS}");
     Err(PyValueError::new_err(text))
 }
 
 /// `("room", 7)` looks like one key of two parts, but would be two keys that every room shares.
-fn hint_mixed(tuple: &Bound<'_, PyTuple>, call: &str, argument: &str) -> PyResult<()> {
+fn hint_mixed(tuple: &Bound<'_, PyTuple>, argument: Argument<'_>) -> PyResult<()> {
     if tuple.len() < 2 {
         return Ok(());
     }
     let text = tuple.iter_borrowed().any(|item| item.is_instance_of::<PyString>());
     if text && tuple.iter_borrowed().any(|item| item.is_instance_of::<PyInt>()) {
         return Err(PyTypeError::new_err(format!(
-            "{call}: {argument} is a tuple that mixes str and int, {}; for one key write \
+            "{argument} is a tuple that mixes str and int, {}; for one key write \
              f\"room:{{id}}\", for several use a list",
             tuple.repr()?
         )));
@@ -207,10 +290,44 @@ fn hint_mixed(tuple: &Bound<'_, PyTuple>, call: &str, argument: &str) -> PyResul
     Ok(())
 }
 
-/// The canonical bytes of a key, as every engine sees it.
+/// The canonical bytes of a key, as every engine sees it. `name`: what an error calls it.
 #[pyfunction]
-pub fn canonical<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-    Ok(PyBytes::new(py, key(value, || "key".to_owned())?.as_bytes()))
+#[pyo3(signature = (value, name = "key"))]
+pub fn canonical<'py>(
+    py: Python<'py>,
+    value: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, key(value, || name.to_owned())?.as_bytes()))
+}
+
+/// The canonical bytes of one key or an iterable of keys, as `call` takes them for its argument `name`.
+#[pyfunction]
+pub fn canonical_keys<'py>(
+    py: Python<'py>,
+    value: &Bound<'py, PyAny>,
+    call: &str,
+    name: &str,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let keys = keys(value, Argument { call, name, of: Of::Call })?;
+    PyTuple::new(py, keys.iter().map(|key| PyBytes::new(py, key.as_bytes())))
+}
+
+/// What an `if` would make of an argument, as `queue.Queue` judges `block`.
+pub struct Truth(pub bool);
+
+impl<'py> FromPyObject<'_, 'py> for Truth {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        value.is_truthy().map(Truth)
+    }
+}
+
+/// A flag of our own, where a word that happens to be true is a mistake; `None` is as if not given.
+pub fn flag(value: Option<&Bound<'_, PyAny>>, call: &str, name: &str) -> PyResult<bool> {
+    let Some(value) = value else { return Ok(false) };
+    value.extract::<bool>().map_err(|_| wrong_type(&format!("{call}: {name}"), value, "bool"))
 }
 
 /// Keys as Python sees them: a frozenset of bytes.
@@ -228,13 +345,21 @@ pub fn micros(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
         delta.call_method0("total_seconds")?.extract::<f64>()?
     } else if value.is_instance_of::<PyBool>() {
         return Err(wrong_type(argument, value, "seconds as a number, or a timedelta"));
-    } else if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() {
+    } else if value.is_instance_of::<PyFloat>() {
         value.extract::<f64>()?
+    } else if value.is_instance_of::<PyInt>() {
+        match value.extract::<f64>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+                let negative = value.lt(0)?;
+                f64::INFINITY.copysign(if negative { -1.0 } else { 1.0 })
+            }
+            seconds => seconds?,
+        }
     } else {
         return Err(wrong_type(argument, value, "seconds as a number, or a timedelta"));
     };
     if seconds.is_nan() || seconds < 0.0 {
-        return Err(PyValueError::new_err(format!("{argument} is {seconds}; allowed: 0 or more")));
+        return Err(wrong_value(argument, value, "0 or more"));
     }
     // A cast saturates, so that infinity is the end of time.
     Ok((seconds * 1e6).round() as u64)

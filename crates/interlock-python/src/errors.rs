@@ -104,3 +104,11 @@ pub fn wrong_type(argument: &str, value: &Bound<'_, PyAny>, allowed: &str) -> Py
     let name = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     PyTypeError::new_err(format!("{argument} is {name}; allowed: {allowed}"))
 }
+
+/// `put(): priority is 101; allowed: -100 to 100`
+pub fn wrong_value(argument: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+    // A class may not print itself, nor the interpreter an int of thousands of digits.
+    let shown = value.repr().map(|text| text.to_string_lossy().into_owned());
+    let shown = shown.unwrap_or_else(|_| "out of range".to_owned());
+    PyValueError::new_err(format!("{argument} is {shown}; allowed: {allowed}"))
+}

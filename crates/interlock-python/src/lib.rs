@@ -28,6 +28,8 @@ mod hub;
 mod hub_settings;
 mod lease;
 mod many;
+mod named;
+mod named_batch;
 mod queue;
 mod queue_operate;
 mod recycle;
@@ -35,7 +37,8 @@ mod wait;
 mod watching;
 mod work;
 
-#[pymodule]
+// As PyO3 takes modules to need no GIL unless they say so.
+#[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
@@ -59,6 +62,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hot::quicken, module)?)?;
     module.add_function(wrap_pyfunction!(fork::forked, module)?)?;
     module.add_function(wrap_pyfunction!(convert::canonical, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::canonical_keys, module)?)?;
     module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;
     hot::install(module.py())
 }

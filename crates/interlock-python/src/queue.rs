@@ -17,7 +17,7 @@ use crate::arguments::{Named, PutArguments};
 use crate::blocked;
 use crate::call::Call;
 use crate::clock::ManualClock;
-use crate::convert::micros;
+use crate::convert::{micros, Truth};
 use crate::errors;
 use crate::fork;
 use crate::gil::Core;
@@ -135,24 +135,28 @@ impl Queue {
         self.bounds.1
     }
 
-    #[pyo3(signature = (
-        payload, block = true, timeout = None, *, keys = None, shared = None, priority = None,
-        delay = None, dedup = None, barrier = false, quiet = false,
-    ))]
+    #[pyo3(
+        signature = (
+            payload, block = Truth(true), timeout = None, *, keys = None, shared = None,
+            priority = None, delay = None, dedup = None, barrier = None, quiet = None,
+        ),
+        text_signature = "($self, payload, block=True, timeout=None, *, keys=None, shared=None, \
+                          priority=None, delay=None, dedup=None, barrier=None, quiet=None)"
+    )]
     #[allow(clippy::too_many_arguments)]
     pub fn _put<'py>(
         &self,
         py: Python<'py>,
         payload: &Bound<'py, PyAny>,
-        block: bool,
+        block: Truth,
         timeout: Option<&Bound<'py, PyAny>>,
         keys: Option<&Bound<'py, PyAny>>,
         shared: Option<&Bound<'py, PyAny>>,
         priority: Option<&Bound<'py, PyAny>>,
         delay: Option<&Bound<'py, PyAny>>,
         dedup: Option<&Bound<'py, PyAny>>,
-        barrier: bool,
-        quiet: bool,
+        barrier: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<u64> {
         let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
         let named = Named::new(self, "put()", payload, &put)?;
@@ -160,10 +164,13 @@ impl Queue {
         self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())
     }
 
-    #[pyo3(signature = (block = true, timeout = None, *, kind = None))]
+    #[pyo3(
+        signature = (block = Truth(true), timeout = None, *, kind = None),
+        text_signature = "($self, block=True, timeout=None, *, kind=None)"
+    )]
     fn _get<'py>(
         slf: &Bound<'py, Self>,
-        block: bool,
+        block: Truth,
         timeout: Option<&Bound<'py, PyAny>>,
         kind: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Lease>> {
@@ -219,7 +226,7 @@ impl Queue {
     #[pyo3(signature = (timeout = None))]
     fn _join(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.check_fork(py);
-        let timeout = wait_time(true, timeout, "join()")?;
+        let timeout = wait_time(Truth(true), timeout, "join()")?;
         if timeout.is_none() {
             self.check_join(py)?;
         }
@@ -353,12 +360,12 @@ impl Queue {
 
 /// µs to wait; `Some(0)`: not at all, `None`: for ever.
 pub fn wait_time(
-    block: bool,
+    block: Truth,
     timeout: Option<&Bound<'_, PyAny>>,
     call: &str,
 ) -> PyResult<Option<Time>> {
     match timeout {
-        _ if !block => Ok(Some(0)),
+        _ if !block.0 => Ok(Some(0)),
         None => Ok(None),
         Some(timeout) => micros(timeout, &format!("{call}: timeout")).map(Some),
     }

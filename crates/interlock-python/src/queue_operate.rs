@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyTuple};
 use pyo3::Borrowed;
 
-use crate::convert::{self, frozen};
+use crate::convert::{self, frozen, Truth};
 use crate::errors;
 use crate::explanation;
 use crate::future;
@@ -244,11 +244,11 @@ impl Queue {
     fn _shutdown<'py>(
         &self,
         py: Python<'py>,
-        immediate: bool,
+        immediate: Truth,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         self.check_fork(py);
         self.core.shut_down();
-        if !immediate {
+        if !immediate.0 {
             return Ok(Vec::new());
         }
         let cancelled = self.core.call(|scheduler, now| scheduler.cancel_all(now));
@@ -286,9 +286,20 @@ impl Queue {
         self.core.parked()
     }
 
+    /// `shutdown` was called: puts are refused, and what is unsettled drains.
     #[getter]
-    fn _is_shut_down(&self) -> bool {
+    fn is_shutdown(&self) -> bool {
         self.core.is_shut_down()
+    }
+
+    /// Messages that are not settled: those that `join` waits for.
+    #[getter]
+    fn unfinished_tasks(&self, py: Python<'_>) -> u64 {
+        self.check_fork(py);
+        self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.unsettled()
+        })
     }
 
     /// Starts to record every call; `_recording` ends it and gives the schedule as text.

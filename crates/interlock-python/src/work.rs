@@ -3,14 +3,13 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::{Failed, LeaseLost};
 use interlock_core::queue::scheduler::{Grant, Handle};
 use interlock_core::queue::types::{Kind, Then, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::arguments::{Named, PutArguments};
 use crate::fork;
@@ -326,7 +325,7 @@ impl Queue {
         keys: Option<&Bound<'py, PyAny>>,
         shared: Option<&Bound<'py, PyAny>>,
         priority: Option<&Bound<'py, PyAny>>,
-        quiet: bool,
+        quiet: Option<&Bound<'py, PyAny>>,
         function: Py<PyAny>,
         arguments: Py<PyTuple>,
         keywords: Option<Py<PyDict>>,
@@ -334,47 +333,13 @@ impl Queue {
         let py = slf.py();
         let made = class.call0()?;
         let future = made.cast::<Future>()?;
-        let put = PutArguments {
-            keys,
-            shared,
-            priority,
-            delay: None,
-            dedup: None,
-            barrier: false,
-            quiet,
-        };
+        let put = PutArguments { keys, shared, priority, quiet, ..PutArguments::default() };
         let named = Named::new(slf.get(), "submit_keyed()", &made, &put)?;
         let keywords = keywords.filter(|keywords| !keywords.bind(py).is_empty());
         future.get().prepare(slf.clone().unbind(), Call { function, arguments, keywords });
         let set_id = |id: u64| future.get().set_id(id);
         slf.get().put_named(py, made.clone().unbind(), &named, None, set_id)?;
         Ok(made)
-    }
-
-    /// The keys and shared keys, as tuples of bytes, that many calls will be put with.
-    fn _named<'py>(
-        slf: &Bound<'py, Self>,
-        call: &str,
-        keys: &Bound<'py, PyAny>,
-        shared: &Bound<'py, PyAny>,
-        priority: &Bound<'py, PyAny>,
-    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
-        let py = slf.py();
-        let put = PutArguments {
-            keys: Some(keys),
-            shared: Some(shared),
-            priority: Some(priority),
-            delay: None,
-            dedup: None,
-            barrier: false,
-            quiet: false,
-        };
-        let named = Named::new(slf.get(), call, slf.as_any(), &put)?;
-        let (keys, shared) = named.refs();
-        let tuple = |keys: &[KeyRef<'_>]| {
-            PyTuple::new(py, keys.iter().map(|key| PyBytes::new(py, key.bytes)))
-        };
-        Ok((tuple(&keys)?, tuple(&shared)?))
     }
 
     /// What is given up here is settled, and no dead letter: somebody else keeps what became of it.

@@ -131,11 +131,10 @@ def rule(name: str, spec: object, signature: inspect.Signature, function: str) -
 
 def _called(spec: Callable[..., Any], where: str) -> Rule:
     def keys_of(bound: inspect.BoundArguments) -> tuple[bytes, ...]:
-        given = spec(*bound.args, **bound.kwargs)
-        if isinstance(given, str | bytes | int) or not isinstance(given, Iterable):
-            given = (given,)
-        return tuple(_canonical(key, where) for key in given)
+        # What it gives is taken as a put takes its keys.
+        return _core.canonical_keys(spec(*bound.args, **bound.kwargs), call, name)
 
+    call, _, name = where.partition(": ")
     return keys_of
 
 

@@ -211,9 +211,13 @@ class AsyncRemoteQueue(Generic[T]):
         delay: Seconds = 0,
         dedup: Callable[[T], str | None] | None = None,
         quiet: bool = False,
+        each_keys: Iterable[Keys | None] | None = None,
+        each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
         """See ``RemoteQueue.put_many``."""
-        messages = self._handle.batch(items, keys, shared, priority, delay, dedup, quiet)
+        messages = self._handle.batch(
+            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared
+        )
         return [put.id for put in await self._put("put_many()", messages, True, timeout)]
 
     async def get(

@@ -23,7 +23,7 @@ from interlock.engine.records import Stored
 from interlock.engine.watching import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
-from interlock.message import DeadLetter, Key, Keys, batch_options
+from interlock.message import DeadLetter, Key, Keys
 from interlock.retry import Retry, Seconds, seconds
 
 L = TypeVar("L")
@@ -49,6 +49,11 @@ class Handle:
         self.retry = retry
         self._keys = keys
         self._shared = shared
+        # No queue but its arguments: what a put names is checked by the very code that checks it
+        # for a queue in process.
+        self._names: _core.Queue[Any] = _core.Queue(
+            0, 0, None, keys, shared, Retry()._native(), None, None, 0, 0, "arguments", 0, 0, 0
+        )
 
     def again(self) -> Handle:
         """Another handle of the same queue, to be closed for itself."""
@@ -74,74 +79,64 @@ class Handle:
         call: str = "put()",
     ) -> wire.Message:
         """A message to be put; everything that can be wrong with it is found here."""
-        named = _named(call, keys, shared, priority, payload, self._keys, self._shared)
-        if dedup is not None and not isinstance(dedup, str):
-            raise TypeError(f"{call}: dedup is {type(dedup).__name__}; allowed: str or None")
-        if barrier and any(named):
-            raise ValueError(
-                f"{call}: a barrier with keys; a barrier holds every key. To hold up one room, "
-                f"take its key alone (keys=) where the others share it (shared=)"
-            )
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"{call}: retry is {type(retry).__name__}; allowed: Retry or None")
-        options: tuple[Argument, ...] = ()
-        # All as usual, as it nearly always is: then there is nothing to look into.
-        if not (
-            priority == 0
-            and (delay.__class__ is int or delay.__class__ is float)
-            and (result_ttl.__class__ is int or result_ttl.__class__ is float)
-            and delay == 0 == result_ttl
-            and dedup is None
-            and not barrier
-            and not quiet
-            and retry is None
-        ):
-            options = wire.put_options(
-                priority=priority,
-                delay=seconds(delay, f"{call}: delay"),
-                dedup=dedup,
-                barrier=bool(barrier),
-                quiet=bool(quiet),
-                result=seconds(result_ttl, f"{call}: result_ttl"),
-                retry=retry,
-            )
-        return wire.Message(self.codec.encode(payload, call), named[0], named[1], options)
+        result = seconds(result_ttl, f"{call}: result_ttl")
+        named = self._names._named_put(
+            call, payload, keys, shared, priority, delay, dedup, barrier, quiet
+        )
+        return self._written(payload, call, named, retry, result)
 
     def batch(
         self,
         items: Iterable[Any],
-        keys: Any,
-        shared: Any,
-        priority: int,
-        delay: Seconds,
-        dedup: Callable[[Any], str | None] | None,
-        quiet: bool,
+        keys: Keys | Callable[[Any], Keys] | None = None,
+        shared: Keys | Callable[[Any], Keys] | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: Callable[[Any], str | None] | None = None,
+        quiet: bool = False,
+        each_keys: Iterable[Keys | None] | None = None,
+        each_shared: Iterable[Keys | None] | None = None,
     ) -> list[wire.Message]:
         """The messages of a batch."""
         payloads = list(items)
-        named = batch_options(keys, shared, priority, delay, dedup, quiet)
         if len(payloads) > wire.MAX_BATCH:
             raise ValueError(
                 f"put_many(): {len(payloads)} messages; allowed: up to {wire.MAX_BATCH}, which an "
                 f"engine takes whole"
             )
-
-        def of(value: Any, payload: Any) -> Any:
-            return value(payload) if callable(value) else value
-
+        each = self._names._named_many(
+            payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet
+        )
         return [
-            self.message(
-                payload,
-                keys=of(named["keys"], payload),
-                shared=of(named["shared"], payload),
+            self._written(payload, "put_many()", named)
+            for payload, named in zip(payloads, each, strict=True)
+        ]
+
+    def _written(
+        self,
+        payload: Any,
+        call: str,
+        named: tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool],
+        retry: Retry | None = None,
+        result: float = 0,
+    ) -> wire.Message:
+        keys, shared, priority, delay, dedup, barrier, quiet = named
+        options: tuple[Argument, ...] = ()
+        # All as usual, as it nearly always is: then there is nothing to look into.
+        said = priority or delay or dedup is not None or barrier or quiet
+        if said or result or retry is not None:
+            options = wire.put_options(
                 priority=priority,
                 delay=delay,
-                dedup=of(named["dedup"], payload),
-                quiet=named["quiet"],
-                call="put_many()",
+                dedup=dedup,
+                barrier=barrier,
+                quiet=quiet,
+                result=result,
+                retry=retry,
             )
-            for payload in payloads
-        ]
+        return wire.Message(self.codec.encode(payload, call), keys, shared, options)
 
     # -- Leases -------------------------------------------------------------------------------
 
@@ -305,10 +300,9 @@ class Handle:
 
     def until(self, call: str, block: bool, timeout: Seconds | None) -> float | None:
         """Until when a call may wait, by time.monotonic(); None: for ever."""
-        given = None if timeout is None else seconds(timeout, f"{call}: timeout")
         if not block:
             return 0.0
-        return None if given is None else time.monotonic() + given
+        return None if timeout is None else time.monotonic() + seconds(timeout, f"{call}: timeout")
 
     def check(self, call: str, kind: object, limit: int = 1) -> None:
         """The arguments of a get."""
@@ -350,33 +344,9 @@ class Handle:
         """A key as bytes."""
         if key is None:
             return None
-        ((canonical,), _) = _VALIDATOR._named(call, [key], (), 0)
-        return canonical
+        return _core.canonical(key, f"{call}: key")
 
     def keys_of(self, call: str, key: Key | None) -> tuple[bytes, ...]:
         """The key to be paused or resumed; none for the queue."""
         canonical = self.canonical(call, key)
         return () if canonical is None else (canonical,)
-
-
-def _named(
-    call: str,
-    keys: Keys | None,
-    shared: Keys | None,
-    priority: int,
-    payload: Any,
-    of_keys: Callable[[Any], Keys] | None,
-    of_shared: Callable[[Any], Keys] | None,
-) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Canonical keys, by the very code that a queue in process checks them with."""
-    if keys is None:
-        keys = of_keys(payload) if of_keys is not None else ()
-    if shared is None:
-        shared = of_shared(payload) if of_shared is not None else ()
-    return _VALIDATOR._named(call, keys, shared, priority)
-
-
-# Its queue is never used; a queue in process is what knows how keys are named and refused.
-_VALIDATOR: _core.Queue[Any] = _core.Queue(
-    0, 0, None, None, None, Retry()._native(), None, None, 0, 0, "arguments", 0, 0, 0
-)

@@ -175,13 +175,17 @@ class RemoteQueue(Generic[T]):
         delay: Seconds = 0,
         dedup: Callable[[T], str | None] | None = None,
         quiet: bool = False,
+        each_keys: Iterable[Keys | None] | None = None,
+        each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
         """Puts a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
 
         Raises:
             ValueError: the batch is larger than the bounds of the queue, or than 1,024 messages.
         """
-        messages = self._handle.batch(items, keys, shared, priority, delay, dedup, quiet)
+        messages = self._handle.batch(
+            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared
+        )
         return [put.id for put in self._put("put_many()", messages, block, timeout)]
 
     def get(

@@ -3,7 +3,7 @@
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::PyString;
 
 /// The arguments of a put by their place in [`NAMES`]; null where one was not given.
 pub(super) type PutArguments = [*mut PyObject; NAMES.len()];
@@ -16,6 +16,12 @@ pub(super) const PAYLOAD: usize = 0;
 pub(super) const BLOCK: usize = 1;
 pub(super) const TIMEOUT: usize = 2;
 pub(super) const KEYS: usize = 3;
+const SHARED: usize = 4;
+const PRIORITY: usize = 5;
+const DELAY: usize = 6;
+const DEDUP: usize = 7;
+const BARRIER: usize = 8;
+const QUIET: usize = 9;
 /// Arguments that may be positional.
 const POSITIONAL: usize = 3;
 
@@ -91,11 +97,10 @@ pub(super) unsafe fn usual_arguments(
 pub(super) struct Known {
     pub names: [*mut PyObject; NAMES.len()],
     pub zero: *mut PyObject,
+    pub yes: *mut PyObject,
     pub no: *mut PyObject,
     pub none: *mut PyObject,
     pub any: *mut PyObject,
-    /// The empty tuple.
-    pub empty: *mut PyObject,
 }
 
 // SAFETY: pointers to objects that are never freed, used with the GIL held.
@@ -112,25 +117,55 @@ impl Known {
             // SAFETY: the GIL is held; the reference is kept for ever.
             zero: unsafe { ffi::PyLong_FromLong(0) },
             // SAFETY: an object that lives for ever.
+            yes: unsafe { ffi::Py_True() },
+            // SAFETY: as above.
             no: unsafe { ffi::Py_False() },
             none: py.None().into_ptr(),
             any: PyString::intern(py, "any").unbind().into_ptr(),
-            empty: PyTuple::empty(py).unbind().into_ptr(),
         })
     }
 
-    /// Not given, or given as its default.
+    /// Not given, or `None`, which says the same of every argument but the payload and `block`.
     #[inline]
-    pub fn is_default(&self, value: *mut PyObject) -> bool {
-        value.is_null()
-            || value == self.none
-            || value == self.zero
-            || value == self.no
-            || value == self.empty
+    pub fn is_unsaid(&self, value: *mut PyObject) -> bool {
+        value.is_null() || value == self.none
+    }
+
+    /// As `is_unsaid`, or the number 0. No other object is told by its value here: what is `False` or
+    /// `()` is no number, and the ordinary method says so.
+    #[inline]
+    pub fn is_zero(&self, value: *mut PyObject) -> bool {
+        self.is_unsaid(value) || value == self.zero
+    }
+
+    /// As `is_unsaid`, or `False`.
+    #[inline]
+    pub fn is_no(&self, value: *mut PyObject) -> bool {
+        self.is_unsaid(value) || value == self.no
+    }
+
+    /// Whether a put names nothing beyond its keys, and does not say how long to wait.
+    #[inline]
+    pub fn names_only_keys(&self, found: &PutArguments) -> bool {
+        let block = found[BLOCK];
+        self.is_unsaid(found[TIMEOUT])
+            && (block.is_null() || block == self.yes || block == self.no)
+            && self.options_are_usual(found[SHARED..].try_into().expect("as many as there are"))
+    }
+
+    /// Whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing.
+    #[inline]
+    pub fn options_are_usual(&self, options: &[*mut PyObject; 6]) -> bool {
+        self.is_unsaid(options[0])
+            && self.is_zero(options[PRIORITY - SHARED])
+            && self.is_zero(options[DELAY - SHARED])
+            && self.is_unsaid(options[DEDUP - SHARED])
+            && self.is_no(options[BARRIER - SHARED])
+            && self.is_no(options[QUIET - SHARED])
     }
 }
 
-/// Whether an argument is given as its default, told by identity.
-pub fn is_default(value: &Bound<'_, PyAny>) -> bool {
-    Known::get(value.py()).is_default(value.as_ptr())
+/// Whether a number is given as 0, or not at all, told by identity.
+pub fn is_zero(value: Option<&Bound<'_, PyAny>>) -> bool {
+    value.is_none_or(|value| Known::get(value.py()).is_zero(value.as_ptr()))
 }

@@ -30,7 +30,8 @@ pub(super) unsafe extern "C" fn try_put(
             if count == 8 && names.is_null() {
                 let queue = Borrowed::from_ptr(py, slf);
                 let queue = queue.cast_unchecked::<Queue>().get();
-                if (2..8).all(|i| known.is_default(*args.add(i))) {
+                let options = std::array::from_fn(|i| *args.add(2 + i));
+                if known.options_are_usual(&options) {
                     if let Some(id) = quick_put(py, queue, known, *args, *args.add(1)) {
                         return id_of(slf, queue, id);
                     }

@@ -33,7 +33,7 @@ use arguments::Known;
 use asynchronous::{async_ack, try_get_async, try_put};
 use queue::{ack, get, put, ACK_DOC, GET_DOC, PUT_DOC};
 
-pub use arguments::is_default;
+pub use arguments::is_zero;
 pub use asynchronous::quicken;
 
 /// Puts the entries in place of the methods of the same names.

@@ -9,7 +9,7 @@ use pyo3::Borrowed;
 
 use super::arguments::{find_arguments, usual_arguments, Known, BLOCK, KEYS, PAYLOAD, TIMEOUT};
 use super::{attached, give_back, guarded, in_full, or_raised, said};
-use crate::convert;
+use crate::convert::{self, Truth};
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::wait;
@@ -91,28 +91,23 @@ pub(super) unsafe extern "C" fn put(
                 return in_full(slf, "_put", args, count, names);
             };
             // What was tried above is not tried again.
-            let plain =
-                usual.is_none() && found[KEYS + 1..].iter().all(|&value| known.is_default(value));
-            if plain && (found[TIMEOUT].is_null() || found[TIMEOUT] == known.none) {
+            if usual.is_none() && known.names_only_keys(&found) {
                 if let Some(id) = quick_put(py, queue, known, found[PAYLOAD], found[KEYS]) {
                     return id_of(slf, queue, id);
                 }
             }
-            // The interpreter says what is true of `block`, `barrier` and `quiet`.
-            let truth = |at: usize, not_given: bool| match found[at].is_null() {
-                true => Ok(not_given),
-                false => Borrowed::from_ptr(py, found[at]).extract::<bool>(),
-            };
             let given = |at: usize| {
                 let value = found[at];
-                let defaulted = value.is_null() || value == known.none;
-                (!defaulted).then(|| Borrowed::from_ptr(py, value).to_owned())
+                (!known.is_unsaid(value)).then(|| Borrowed::from_ptr(py, value).to_owned())
             };
             attached(|py| {
                 let payload = Borrowed::from_ptr(py, found[PAYLOAD]);
-                let (block, barrier, quiet) =
-                    (truth(BLOCK, true)?, truth(8, false)?, truth(9, false)?);
-                let [timeout, keys, shared, priority, delay, dedup] = [2, 3, 4, 5, 6, 7].map(given);
+                let block = match found[BLOCK].is_null() {
+                    true => Truth(true),
+                    false => Borrowed::from_ptr(py, found[BLOCK]).extract()?,
+                };
+                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet] =
+                    std::array::from_fn(|i| given(TIMEOUT + i));
                 let id = queue._put(
                     py,
                     &payload,
@@ -123,8 +118,8 @@ pub(super) unsafe extern "C" fn put(
                     priority.as_ref(),
                     delay.as_ref(),
                     dedup.as_ref(),
-                    barrier,
-                    quiet,
+                    barrier.as_ref(),
+                    quiet.as_ref(),
                 )?;
                 Ok(ffi::PyLong_FromUnsignedLongLong(id))
             })

@@ -1,0 +1,102 @@
+"""A part of the native module's stub, which is too long for one file: engines in this process."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self, final
+
+from interlock._core import ManualClock
+
+class EngineError(Exception):
+    """A call to an engine was refused: the text is that of the wire, its code first."""
+
+@final
+class Engine:
+    """The functions of the wire in this process: what ``memory://`` is. Any thread may call.
+
+    A call is ``function`` (``"il1_put"``), the queue's ``key`` (``b"il:{orders}"``; None for
+    ``il1_version`` and ``il1_queues``) and ``args``, the strings behind it: bytes, str (sent as
+    UTF-8) or int (sent as decimal digits). The answer is the reply's strings. A refusal raises
+    ``EngineError``; an argument of another type is a ``TypeError``.
+
+    It has the feature ``parks``: a call with a WAIT is answered when there is something.
+    """
+
+    def __new__(cls, clock: ManualClock | None = None, memory: int = 0) -> Self:
+        """``memory``: bytes that all queues may take before puts get ``OOM``; 0 is no bound."""
+
+    def call(
+        self, function: str, key: bytes | None, args: Sequence[bytes | str | int], /
+    ) -> list[bytes]:
+        """Make a call and wait for its answer, without the GIL, as long as its WAIT says.
+
+        Threads that wait keep the time between them. A signal handler that raises ends the wait;
+        the call is then forgotten, and may be sent again under the same number.
+        """
+
+    def start(
+        self,
+        function: str,
+        key: bytes | None,
+        args: Sequence[bytes | str | int],
+        waker: Callable[[int], object],
+        /,
+    ) -> list[bytes] | int:
+        """Make a call without waiting: its answer, or a ticket if it was parked.
+
+        Once it is answered, ``waker(ticket)`` is called, once, on whatever thread made the call
+        that answers it (never before ``start`` has returned), and ``take`` gives the answer. What
+        the waker raises is reported and ignored.
+        """
+
+    def take(self, ticket: int, /) -> list[bytes]:
+        """The answer of a parked call, once. ``LookupError`` before its waker was called."""
+
+    def forget(self, ticket: int, /) -> None:
+        """Nobody wants this answer: the call waits no more, and its waker is not called."""
+
+    def keep_time(self) -> None:
+        """Answer parked calls when their WAIT is over or something falls due, until ``close``.
+
+        Run it on a daemon thread where calls are made by ``start``: it sleeps without the GIL, and
+        costs nothing while nobody waits. A manual clock needs it not: ``advance`` does the same.
+        """
+
+    def close(self) -> None:
+        """End ``keep_time``. Calls go on."""
+
+@final
+class HubServer:
+    """What ``interlock.Hub`` runs: a server on threads of its own, none of which takes the GIL."""
+
+    def __new__(cls, settings: dict[str, Any]) -> Self: ...
+    def start(self) -> None:
+        """Binds and starts the threads. OSError says which address could not be had, and why."""
+    @property
+    def addresses(self) -> list[str]: ...
+    def stop(self, seconds: float = 0.0) -> int:
+        """Accepts no more, drains for so long, closes; answers how many connections were cut."""
+    @staticmethod
+    def commands() -> list[tuple[str, list[str]]]:
+        """Each command's name, as COMMAND INFO takes it, and its categories."""
+    def apply(self, settings: dict[str, Any], keep_users: bool = False) -> None:
+        """Limits, users and certificates that hold from now on; other keys are passed over.
+        ``keep_users``: users stay as they are, and so do the passwords that were found right."""
+    def fileno(self) -> int:
+        """Readable while there are events to take."""
+    def events(self, last: bool = False) -> tuple[list[tuple[Any, ...]], int, bool]:
+        """What has happened, oldest first; how many lines of the log found no room; whether there
+        are lines to be summed up later, which ``last`` does at once.
+
+        ``("log", level, text)``, ``("broken", text)``,
+        ``("password", asker, (host, user, password))``,
+        ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
+        """
+    def waits(self, asker: tuple[int, int, int]) -> bool:
+        """Whether who asked a question among the events is still there."""
+    def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
+        """Answers a question among the events: yes, or no with an error's text."""
+    def info(self) -> dict[str, Any]:
+        """The counters, as INFO names them."""
+    def beats(self) -> list[int]:
+        """How many beats each worker has answered."""
+    def pulse(self) -> list[bool]:
+        """Sends each worker a beat; tells of each whether it has answered the one before."""
