@@ -15,8 +15,18 @@ debit
 from __future__ import annotations
 
 import os as _os
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
+
+# Before anything native: without the GIL, which guards its queues, two threads would be in one at
+# once. Such an interpreter is told by how it was built, for it may switch the GIL on meanwhile.
+if "t" in getattr(_sys, "abiflags", ""):
+    raise ImportError(
+        f"interlock does not support the free-threaded build of Python ({_sys.executable}): its "
+        f"queues are guarded by the GIL. Use the build with the GIL, such as python3.13 where this "
+        f"is python3.13t"
+    )
 
 from interlock import _core
 from interlock.consumer import Consumer

@@ -76,3 +76,19 @@ def test_every_public_class_is_found_where_it_says_it_is() -> None:
         if inspect.isclass(value) and value.__module__.partition(".")[0] == "interlock":
             module = sys.modules[value.__module__]
             assert getattr(module, value.__qualname__) is value, name
+
+
+def test_a_free_threaded_interpreter_is_refused_before_anything_native_is_loaded() -> None:
+    program = """
+import sys
+sys.abiflags = "t"
+try:
+    import interlock
+except ImportError as error:
+    print(error, "interlock._core" in sys.modules, sep="\\n")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    text, native = done.stdout.splitlines()
+    assert "free-threaded" in text and "guarded by the GIL" in text and native == "False"

@@ -5,13 +5,22 @@
 //! threads, whose two atomic operations would be a fifth of what a `put` costs, has nobody to keep out.
 //! What stands in for it only notices a call made within a call, which would be a bug.
 //!
-//! The module is built for the stable ABI, which interpreters without a GIL do not load.
+//! So an interpreter without a GIL is refused: `interlock/__init__.py` says so at the import (it would not
+//! find this module, which is built for the stable ABI, and say nothing of why), and this file where the
+//! module is built for such an interpreter itself, as pip does where no wheel fits.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_core::sync::{GuardNoSend, RawLock};
 use pyo3::prelude::*;
+
+// An object of a free-threaded interpreter has a longer head; PyO3 does not hand on how it is built.
+const _: () = assert!(
+    std::mem::size_of::<pyo3::ffi::PyObject>() == 2 * std::mem::size_of::<usize>(),
+    "Interlock does not support free-threaded Python: the GIL guards its queues. Build it with an \
+     interpreter that has the GIL"
+);
 
 /// The lock of what is only come to with the GIL held, for as long as it is.
 pub struct GilLock(AtomicBool);
