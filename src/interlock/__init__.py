@@ -56,6 +56,7 @@ from interlock.message import (
     Keys,
     Lease,
     Message,
+    Put,
     Stats,
     current_lease,
 )
@@ -116,6 +117,7 @@ __all__ = [
     "NotDrained",
     "OptionsMismatch",
     "PayloadError",
+    "Put",
     "Reject",
     "RemoteLease",
     "RemoteQueue",

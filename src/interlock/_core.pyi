@@ -257,6 +257,30 @@ class Queue(Generic[_T]):
         barrier: bool,
         quiet: bool,
     ) -> int | Batch: ...
+    def _put_known(
+        self,
+        payload: _T,
+        block: bool,
+        timeout: _Seconds | None,
+        keys: _Keys | None,
+        shared: _Keys | None,
+        priority: int,
+        delay: _Seconds,
+        dedup: str | None,
+        barrier: bool,
+        quiet: bool,
+    ) -> tuple[int, bool]: ...
+    def _batch_of_one(
+        self,
+        payload: _T,
+        keys: _Keys | None,
+        shared: _Keys | None,
+        priority: int,
+        delay: _Seconds,
+        dedup: str | None,
+        barrier: bool,
+        quiet: bool,
+    ) -> Batch: ...
     def _try_get(self, kind: _Kind | None) -> Lease[_T] | None: ...
     def _try_get_async(
         self, kind: _Kind | None, me: int | None = None
@@ -468,6 +492,7 @@ class Waiter:
     def get_many_async(self, limit: int, kind: _Kind) -> list[AsyncLease[Any]] | None: ...
     def put(self, batch: Batch) -> list[int] | None: ...
     def lacks_room(self) -> bool: ...
+    def put_known(self, batch: Batch) -> tuple[int, bool] | None: ...
     def drained(self) -> bool: ...
     def give_up(self) -> None: ...
 

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from interlock import _core, errors
-from interlock.consumer import check, failed, revoke, settle
-from interlock.message import AsyncLease, Keys, Kind, Message, _current
+from interlock.consumer import check, failed, give_back, revoke, settle
+from interlock.message import AsyncLease, Keys, Kind, Message, Put, _current
 from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -86,6 +86,30 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             if isinstance(put, int):
                 return put
             return (await _put(queue, put, timeout))[0]
+        except (errors.Full, errors.ShutDown) as error:
+            raise of_asyncio(error) from None
+
+    async def put_known(
+        self,
+        payload: T,
+        *,
+        timeout: Seconds | None = None,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+    ) -> Put:
+        """See ``KeyedQueue.put_known``."""
+        if timeout is not None:
+            _check(timeout, "put_known()")
+        named = (keys, shared, priority, delay, dedup, barrier, quiet)
+        batch = self.queue._batch_of_one(payload, *named)
+        try:
+            look = _put_look(self.queue, batch, timeout, lambda wait: wait.put_known(batch))
+            return Put(*await _wait(self.queue, look, timeout))
         except (errors.Full, errors.ShutDown) as error:
             raise of_asyncio(error) from None
 
@@ -192,7 +216,8 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         """Awaits ``handler(payload)`` for every message, until the queue is shut down and drained.
 
         As ``KeyedQueue.consume``, with a task where that has a thread: ``threads`` is how many
-        handlers run at once. Cancelling it cancels the handlers; their messages come again.
+        handlers run at once. Cancelling it cancels the handlers; their messages go back as they
+        were, at the same attempt.
         """
         await _consume(self.queue, handler, threads, timeout, kind)
 
@@ -258,16 +283,26 @@ async def _next(queue: KeyedQueue[T], kind: Kind, timeout: Seconds | None = None
 
 
 async def _put(queue: KeyedQueue[Any], batch: _core.Batch, timeout: Seconds | None) -> list[int]:
+    look = _put_look(queue, batch, timeout, lambda wait: wait.put(batch))
+    return await _wait(queue, look, timeout)
+
+
+def _put_look(
+    queue: KeyedQueue[Any],
+    batch: _core.Batch,
+    timeout: Seconds | None,
+    put: Callable[[_core.Waiter], R | None],
+) -> Callable[[_core.Waiter], R | None]:
     task = asyncio.current_task()
 
-    def look(wait: _core.Waiter) -> list[int] | None:
-        ids = wait.put(batch)
-        if ids is None and timeout is None and wait.lacks_room():
+    def look(wait: _core.Waiter) -> R | None:
+        placed = put(wait)
+        if placed is None and timeout is None and wait.lacks_room():
             # Where it would wait, not before: a put that finds room never deadlocks.
             queue._check_room(batch.call, id(task))
-        return ids
+        return placed
 
-    return await _wait(queue, look, timeout)
+    return look
 
 
 async def _wait(
@@ -351,10 +386,11 @@ async def _handle_next(
         failed(queue, lease, error)
         raise
     except asyncio.CancelledError as error:
-        failed(queue, lease, error, "was cancelled")
-        # What a handler awaited may have been cancelled; the consumer goes on unless it was itself.
         if task.cancelling():
+            give_back(lease)
             raise
+        # What a handler awaited was cancelled, and not the consumer, which goes on.
+        failed(queue, lease, error, "was cancelled")
     except BaseException as error:
         failed(queue, lease, error)
     else:
@@ -365,6 +401,9 @@ async def _handle_next(
         # Collected with its loop, a task ends in another context than it began in.
         with contextlib.suppress(ValueError):
             _current.reset(token)
+    if task.cancelling():
+        # The handler kept it to itself.
+        raise asyncio.CancelledError
     return True
 
 

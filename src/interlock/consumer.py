@@ -26,7 +26,17 @@ from interlock.retry import Retry, Seconds, seconds
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
 
-__all__ = ["Consumer", "check", "consume", "failed", "log_failure", "revoke", "settle"]
+__all__ = [
+    "Consumer",
+    "check",
+    "consume",
+    "failed",
+    "give_back",
+    "log_failure",
+    "log_given_back",
+    "revoke",
+    "settle",
+]
 
 _log = logging.getLogger("interlock.worker")
 # A lock cannot be waited for longer than 292 years; who wakes early only looks again.
@@ -52,19 +62,28 @@ class Consumer:
         self._handler = handler
         self._kind: Kind = kind
         self._stopping = False
-        self._watchdog = _Watchdog(queue, timeout) if timeout is not None else None
+        self._watchdog = _Watchdog(queue, timeout, threads) if timeout is not None else None
         name = getattr(handler, "__name__", type(handler).__name__)
         # What rings is called out of destructors and signal handlers too, which may interrupt the
         # very thread that rings: a SimpleQueue bears that, an Event would wait for itself.
         self._bells: list[_queue.SimpleQueue[None]] = [_queue.SimpleQueue() for _ in range(threads)]
         self._threads = [
             threading.Thread(
-                target=self._run, args=(bell,), name=f"{queue.name}-{name}-{n}", daemon=True
+                target=self._run_to_end, args=(bell,), name=f"{queue.name}-{name}-{n}", daemon=True
             )
             for n, bell in enumerate(self._bells)
         ]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except BaseException:
+            # Nobody will have this consumer, to stop it. Who handles a message ends it first.
+            never = [thread for thread in self._threads if thread.ident is None]
+            self._threads = [thread for thread in self._threads if thread not in never]
+            if self._watchdog is not None:
+                self._watchdog.leave(len(never))
+            self.stop(0)
+            raise
 
     def stop(self, timeout: Seconds | None = None) -> bool:
         """Takes no more messages, and waits for the handlers that run.
@@ -105,6 +124,13 @@ class Consumer:
     def __repr__(self) -> str:
         alive = sum(thread.is_alive() for thread in self._threads)
         return f"<{type(self).__name__} of {self._queue!r}, {alive} threads>"
+
+    def _run_to_end(self, bell: _queue.SimpleQueue[None]) -> None:
+        try:
+            self._run(bell)
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.leave(1)
 
     def _run(self, bell: _queue.SimpleQueue[None]) -> None:
         try:
@@ -202,6 +228,18 @@ def failed(
         settle(lease._give_up, failure.text)
 
 
+def give_back(lease: AnyLease) -> None:
+    """The consumer was cancelled while its handler ran: no fault of the message's."""
+    settle(lease.release)
+    log_given_back(lease)
+
+
+def log_given_back(lease: AnyLease) -> None:
+    """Says that a message goes back for its consumer was cancelled."""
+    text = "message %d in queue %r goes back, at the same attempt: its consumer was cancelled"
+    _log.info(text, lease.id, lease.queue, extra=_of(lease))
+
+
 def log_failure(
     policy: Retry, lease: AnyLease, failure: Failure, error: BaseException, what: str = "raised"
 ) -> None:
@@ -262,9 +300,13 @@ def revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) 
 
 
 class _Watchdog:
-    """Revokes the leases of handlers that run longer than they may, and logs what they were at."""
+    """Revokes the leases of handlers that run longer than they may, and logs what they were at.
 
-    def __init__(self, queue: KeyedQueue[Any], timeout: float) -> None:
+    It ends when it is stopped, or all ``threads`` have left.
+    """
+
+    def __init__(self, queue: KeyedQueue[Any], timeout: float, threads: int) -> None:
+        self._left = threads
         self._queue = queue
         self._timeout = timeout
         self._changed = threading.Condition()
@@ -284,6 +326,13 @@ class _Watchdog:
     def end(self, lease: Lease[Any]) -> None:
         with self._changed:
             self._running.pop(lease.token, None)
+
+    def leave(self, threads: int) -> None:
+        """So many threads handle nothing any more."""
+        with self._changed:
+            self._left -= threads
+            self._stopped = self._stopped or self._left == 0
+            self._changed.notify()
 
     def stop(self) -> None:
         with self._changed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from interlock import _core
 from interlock._core import AsyncLease, Lease
@@ -19,6 +19,7 @@ __all__ = [
     "Kind",
     "Lease",
     "Message",
+    "Put",
     "Stats",
     "current_lease",
 ]
@@ -62,6 +63,14 @@ class HotKey:
 
     key: bytes
     depth: int
+
+
+class Put(NamedTuple):
+    """What ``put_known`` answers."""
+
+    id: int
+    known: bool
+    """The dedup string was known: this is the first one's id, and nothing was put."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from interlock.message import (
     Kind,
     Lease,
     Message,
+    Put,
     Stats,
 )
 from interlock.retry import Retry, Seconds, seconds
@@ -144,6 +145,25 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def aio(self) -> AsyncQueue[T]:
         """The asyncio face of this queue."""
         return (_async_queue or _load_async_queue())(self)
+
+    def put_known(
+        self,
+        payload: T,
+        block: bool = True,
+        timeout: Seconds | None = None,
+        *,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+    ) -> Put:
+        """As ``put``; answers the id, and whether the dedup string was known, so that nothing was
+        put: ``id, known = queue.put_known(order, dedup=f"order:{number}")``."""
+        named = (keys, shared, priority, delay, dedup, barrier, quiet)
+        return Put(*self._put_known(payload, block, timeout, *named))
 
     def put_nowait(
         self,

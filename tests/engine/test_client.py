@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -404,6 +405,35 @@ def test_many_threads_put_and_take_each_message_once(queue: RemoteQueue[Any]) ->
             thread.join()
         queue.join(30)
     assert sorted(taken) == list(range(160))
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+def test_a_cancelled_consumer_costs_its_messages_no_attempt(
+    client: Client, name: str, swallows: bool
+) -> None:
+    async def main() -> None:
+        queue = client.aio.queue(name, retry=Retry(attempts=2, first=0))
+        entered = asyncio.Event()
+
+        async def handle(_: Any) -> None:
+            entered.set()
+            with contextlib.suppress(asyncio.CancelledError if swallows else ()):
+                await asyncio.get_running_loop().create_future()
+
+        for _ in range(3):
+            await queue.put(1)
+            entered.clear()
+            consumer = asyncio.create_task(queue.consume(handle))
+            await entered.wait()
+            consumer.cancel()
+            await asyncio.wait([consumer], timeout=30)
+            assert consumer.cancelled()
+        stats = await queue.stats()
+        # What a handler does to its end for all that is done.
+        assert (stats.dead, stats.retries) == (0, 0)
+        assert (stats.acks, stats.ready) == ((3, 0) if swallows else (0, 3))
+
+    asyncio.run(main())
 
 
 def test_an_interrupted_get_gives_back_what_it_leased(client: Client, name: str) -> None:

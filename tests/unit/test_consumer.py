@@ -316,6 +316,31 @@ def test_a_consumer_and_a_queue_that_nobody_knows_end() -> None:
     until(gone)
 
 
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_a_consumer_of_which_not_all_threads_start_leaves_none_running(
+    monkeypatch: pytest.MonkeyPatch, timeout: float | None
+) -> None:
+    begun: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def third_fails(thread: threading.Thread) -> None:
+        if len(begun) == 3:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+        begun.append(thread)
+
+    q: KeyedQueue[int] = KeyedQueue()
+    monkeypatch.setattr(threading.Thread, "start", third_fails)
+    with pytest.raises(RuntimeError, match="can't start"):
+        q.consume(lambda _: None, threads=5, timeout=timeout)
+    monkeypatch.undo()
+    for thread in begun:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    q.put(1)
+    q.get_nowait().ack()
+
+
 def test_other_getters_and_consumers_share_a_queue() -> None:
     q = KeyedQueue[int]()
     handled: list[int] = []

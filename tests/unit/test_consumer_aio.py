@@ -122,9 +122,63 @@ def test_cancelling_it_gives_back_what_it_handles() -> None:
         with pytest.raises(asyncio.CancelledError):
             await consumer
         assert q._parked() == 0
+        # No fault of the message's: it is as if its handling had never begun.
         lease = q.aio.get_nowait()
-        assert (lease.payload, lease.attempt) == (1, 2)
+        assert (lease.payload, lease.attempt) == (1, 1)
         await lease.ack()
+        stats = q.stats()
+        assert (stats.releases, stats.retries) == (1, 0)
+
+    run(main())
+
+
+def test_consumers_that_are_cancelled_again_and_again_make_no_dead_letter() -> None:
+    async def main() -> None:
+        q = KeyedQueue[int](retry=Retry(attempts=2, first=0))
+        entered = asyncio.Event()
+
+        async def handle(payload: int) -> None:
+            entered.set()
+            await asyncio.get_running_loop().create_future()
+
+        q.put(1)
+        for _ in range(5):
+            entered.clear()
+            consumer = asyncio.create_task(q.aio.consume(handle))
+            await entered.wait()
+            consumer.cancel()
+            await asyncio.wait([consumer])
+        stats = q.stats()
+        assert (stats.dead, stats.ready) == (0, 1)
+
+    run(main())
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_handler_that_keeps_a_cancellation_to_itself_does_not_keep_its_consumer_from_ending(
+    raises: bool,
+) -> None:
+    async def main() -> None:
+        q = KeyedQueue[int](retry=Retry(attempts=1))
+        entered = asyncio.Event()
+
+        async def handle(payload: int) -> None:
+            try:
+                entered.set()
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                if raises:
+                    raise ValueError("while it cleaned up") from None
+
+        q.put(1)
+        q.put(2)
+        consumer = asyncio.create_task(q.aio.consume(handle))
+        await entered.wait()
+        consumer.cancel()
+        await asyncio.wait([consumer], timeout=PATIENCE)
+        assert consumer.cancelled()
+        stats = q.stats()
+        assert (stats.acks, stats.dead, stats.ready) == (1 - raises, raises, 1)
 
     run(main())
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import AsyncLease, AsyncQueue, KeyedQueue, Lease
 
-AWAITED = {"put", "put_many", "get", "get_many", "ack_many", "consume", "join"}
+AWAITED = {"put", "put_known", "put_many", "get", "get_many", "ack_many", "consume", "join"}
 OF_ONE_FACE = {
     # What never waits has no need of two.
     "aio",

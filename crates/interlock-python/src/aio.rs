@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::task::Waker;
 
-use interlock_core::queue::scheduler::{Grant, Refused};
+use interlock_core::queue::scheduler::{Grant, Placed, Refused};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::Look;
@@ -234,6 +234,23 @@ impl Waiter {
 }
 
 impl Waiter {
+    fn look_for_room(
+        slf: &Bound<'_, Self>,
+        batch: &Bound<'_, Batch>,
+    ) -> PyResult<Option<Vec<Placed>>> {
+        let py = slf.py();
+        let queue = slf.get().queue.get();
+        let batch = batch.get();
+        let placed = Waiter::look(
+            slf,
+            || batch.want(),
+            |queue, wait, waker| batch.look(&queue.core, wait, waker),
+            |ended| errors::put_ended(py, ended, queue.bounds),
+        )?;
+        queue.say(py)?;
+        Ok(placed)
+    }
+
     fn look_for_message<'py>(
         slf: &Bound<'py, Self>,
         kind: &Bound<'py, PyAny>,
@@ -327,16 +344,7 @@ impl Waiter {
 
     /// The ids, or `None` to sleep.
     fn put(slf: &Bound<'_, Self>, batch: &Bound<'_, Batch>) -> PyResult<Option<Vec<u64>>> {
-        let py = slf.py();
-        let queue = slf.get().queue.get();
-        let batch = batch.get();
-        let placed = Waiter::look(
-            slf,
-            || batch.want(),
-            |queue, wait, waker| batch.look(&queue.core, wait, waker),
-            |ended| errors::put_ended(py, ended, queue.bounds),
-        )?;
-        queue.say(py)?;
+        let placed = Waiter::look_for_room(slf, batch)?;
         Ok(placed.map(|placed| placed.into_iter().map(|placed| placed.id).collect()))
     }
 
@@ -347,6 +355,12 @@ impl Waiter {
         // Not while it is locked: the queue may call others, and so run Python code.
         drop(wait);
         self.queue.get().lacks_room(&asked)
+    }
+
+    /// The id of a batch of one, and whether its dedup string was known; `None` to sleep.
+    fn put_known(slf: &Bound<'_, Self>, batch: &Bound<'_, Batch>) -> PyResult<Option<(u64, bool)>> {
+        let placed = Waiter::look_for_room(slf, batch)?;
+        Ok(placed.and_then(|placed| placed.first().map(|placed| (placed.id, placed.known))))
     }
 
     /// True: nothing is unsettled. False: sleep. Raises TimeoutError when the time is up.
@@ -483,5 +497,25 @@ impl Queue {
         };
         self.say(py)?;
         Ok(answer)
+    }
+
+    /// What to put one message with, named once.
+    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet))]
+    #[allow(clippy::too_many_arguments)]
+    fn _batch_of_one<'py>(
+        &self,
+        payload: &Bound<'py, PyAny>,
+        keys: Option<&Bound<'py, PyAny>>,
+        shared: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        delay: Option<&Bound<'py, PyAny>>,
+        dedup: Option<&Bound<'py, PyAny>>,
+        barrier: bool,
+        quiet: bool,
+    ) -> PyResult<Batch> {
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let named = Named::new(self, "put_known()", payload, &put)?;
+        let refs = named.refs();
+        Ok(Batch::new("put_known()", &[named.put(&refs)], vec![Some(payload.clone().unbind())]))
     }
 }

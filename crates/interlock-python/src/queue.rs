@@ -161,7 +161,31 @@ impl Queue {
         let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
         let named = Named::new(self, "put()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put()")?;
-        self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())
+        self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ()).map(|put| put.id)
+    }
+
+    /// The id, and whether the dedup string was known.
+    #[pyo3(signature = (payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet))]
+    #[allow(clippy::too_many_arguments)]
+    fn _put_known<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Bound<'py, PyAny>,
+        block: bool,
+        timeout: Option<&Bound<'py, PyAny>>,
+        keys: Option<&Bound<'py, PyAny>>,
+        shared: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        delay: Option<&Bound<'py, PyAny>>,
+        dedup: Option<&Bound<'py, PyAny>>,
+        barrier: bool,
+        quiet: bool,
+    ) -> PyResult<(u64, bool)> {
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let named = Named::new(self, "put_known()", payload, &put)?;
+        let timeout = wait_time(block, timeout, "put_known()")?;
+        let put = self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())?;
+        Ok((put.id, put.known))
     }
 
     #[pyo3(
@@ -271,7 +295,7 @@ impl Queue {
         named: &Named<'_>,
         timeout: Option<u64>,
         placed_as: impl FnOnce(u64),
-    ) -> PyResult<u64> {
+    ) -> PyResult<Placed> {
         self.check_fork(py);
         let refs = named.refs();
         let put = named.put(&refs);
@@ -298,12 +322,11 @@ impl Queue {
             }
             Err(ended) => Err(ended),
         };
-        let Placed { id, .. } =
-            placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
+        let placed = placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
         // Before anything else may run: a consumer may already have it.
-        placed_as(id);
+        placed_as(placed.id);
         self.say(py)?;
-        Ok(id)
+        Ok(placed)
     }
 
     /// The only one that ever took from this queue, if it was only one.

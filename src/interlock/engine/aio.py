@@ -20,7 +20,7 @@ from interlock.engine.loop import Home
 from interlock.engine.seat import Seat
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
-from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Stats
+from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class AsyncRemoteQueue(Generic[T]):
         quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
-    ) -> wire.Put:
+    ) -> Put:
         """See ``RemoteQueue.put_known``."""
         message = self._handle.message(
             payload,
@@ -169,7 +169,7 @@ class AsyncRemoteQueue(Generic[T]):
             retry=retry,
             result_ttl=result_ttl,
         )
-        return (await self._put("put()", [message], True, timeout))[0]
+        return (await self._put("put_known()", [message], True, timeout))[0]
 
     async def put_nowait(
         self,
@@ -442,7 +442,7 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def _put(
         self, call: str, messages: list[wire.Message], block: bool, timeout: Seconds | None
-    ) -> list[wire.Put]:
+    ) -> list[Put]:
         until = self._handle.until(call, block, timeout)
         if not messages:
             return []

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock.aio import stack_of
-from interlock.consumer import Consumer, check, log_failure
+from interlock.consumer import Consumer, check, log_failure, log_given_back
 from interlock.engine import wire
 from interlock.engine.lease import AsyncRemoteLease, RemoteLease
 from interlock.errors import EngineUnavailable, ShutDown
@@ -137,7 +137,13 @@ async def _turn(
         await asyncio.sleep(_AGAIN)
         return []
     _say_lost(queue.name, answers)
-    return [await _handled(queue, handler, lease, timeout) for lease in leases]
+    settled = [await _handled(queue, handler, lease, timeout) for lease in leases]
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        # The handler kept it to itself.
+        await _settle_last(queue, *settled)
+        raise asyncio.CancelledError
+    return settled
 
 
 async def _handled(
@@ -162,12 +168,13 @@ async def _handled(
         await _settle_last(queue, _failed(policy, lease, error))
         raise
     except asyncio.CancelledError as error:
-        settlement = _failed(policy, lease, error, "was cancelled")
-        # What a handler awaited may have been cancelled; the consumer goes on unless it was itself.
         if task.cancelling():
-            await _settle_last(queue, settlement)
+            # The consumer itself: no fault of the message's.
+            log_given_back(lease)  # type: ignore[arg-type]
+            await _settle_last(queue, lease.releasing())
             raise
-        return settlement
+        # What a handler awaited was cancelled; the consumer goes on.
+        return _failed(policy, lease, error, "was cancelled")
     except BaseException as error:
         return _failed(policy, lease, error)
     else:
@@ -180,9 +187,9 @@ async def _handled(
             _current.reset(token)
 
 
-async def _settle_last(queue: AsyncRemoteQueue[Any], settlement: wire.Settlement) -> None:
+async def _settle_last(queue: AsyncRemoteQueue[Any], *settled: wire.Settlement) -> None:
     with contextlib.suppress(EngineUnavailable):
-        _say_lost(queue.name, await queue.settle([settlement]))
+        _say_lost(queue.name, await queue.settle(settled))
 
 
 async def _revoke(

@@ -16,7 +16,7 @@ from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
 from interlock.engine.wait import Sleep
 from interlock.errors import EngineUnavailable, Full, InterlockError, NotDrained, ShutDown
-from interlock.message import HotKey, Kind
+from interlock.message import HotKey, Kind, Put
 
 R = TypeVar("R")
 
@@ -43,7 +43,7 @@ class Operations:
 
     def put(
         self, seat: Seat[Any], messages: Sequence[wire.Message], until: float | None
-    ) -> Flow[list[wire.Put]]:
+    ) -> Flow[list[Put]]:
         """Puts them all, waiting for room; Full if there is none in time."""
         arguments: Sequence[Argument]
         if len(messages) == 1:

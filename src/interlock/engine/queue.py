@@ -17,7 +17,7 @@ from interlock.engine.lease import RemoteLease
 from interlock.engine.seat import Seat
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
-from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Stats
+from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class RemoteQueue(Generic[T]):
         quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
-    ) -> wire.Put:
+    ) -> Put:
         """As ``put``; says too whether the dedup string was known, so that nothing was put."""
         message = self._handle.message(
             payload,
@@ -132,7 +132,7 @@ class RemoteQueue(Generic[T]):
             retry=retry,
             result_ttl=result_ttl,
         )
-        return self._put("put()", [message], block, timeout)[0]
+        return self._put("put_known()", [message], block, timeout)[0]
 
     def put_nowait(
         self,
@@ -435,7 +435,7 @@ class RemoteQueue(Generic[T]):
 
     def _put(
         self, call: str, messages: list[wire.Message], block: bool, timeout: Seconds | None
-    ) -> list[wire.Put]:
+    ) -> list[Put]:
         until = self._handle.until(call, block, timeout)
         if not messages:
             return []

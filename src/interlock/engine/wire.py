@@ -13,7 +13,7 @@ from interlock.engine.flow import Argument
 from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
 from interlock.explanation import Blocker, ExplainNode, Explanation
 from interlock.failure import kept
-from interlock.message import Stats
+from interlock.message import Put, Stats
 from interlock.retry import Retry
 
 Settlement = tuple[Argument, ...]
@@ -34,15 +34,6 @@ class Message:
         keys, shared, options = self.keys, self.shared, self.options
         counts = (len(keys), len(shared), len(options) // 2)
         return (self.payload, *counts, *keys, *shared, *options)
-
-
-@dataclass(slots=True)
-class Put:
-    """What a put answers of a message."""
-
-    id: int
-    known: bool
-    """Its dedup string was known: this is the first one's id, and nothing was put."""
 
 
 @dataclass(slots=True)

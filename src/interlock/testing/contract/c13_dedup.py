@@ -20,6 +20,36 @@ async def a_known_put_queues_nothing_and_answers_the_first_id(t: Trial) -> None:
 
 
 @clause(13)
+async def a_put_can_say_whether_it_was_known(t: Trial) -> None:
+    q = t.queue(maxsize=1)
+    first = await q.put_known("first", dedup="x")
+    again = await q.put_known("again", dedup="x")
+    assert (first.known, again.known) == (False, True)
+    assert again.id == first.id
+    with raises(Full):
+        await q.put_known("other", timeout=0)
+    await (await q.one()).ack()
+    unnamed = await q.put_known("unnamed")
+    assert not unnamed.known and unnamed.id > first.id
+    assert await q.payloads() == ["unnamed"]
+
+
+@clause(13)
+async def a_put_that_waits_for_room_can_say_that_it_became_known(t: Trial) -> None:
+    q = t.queue(maxsize=2)
+    await q.put("fills")
+    await q.put("fills too")
+    waits = await t.start(q.put_known("waits", dedup="x"))
+    (first, second) = await q.ready()
+    await first.ack()
+    put = await waits.result()
+    assert not put.known
+    known = await q.put_known("again", dedup="x")
+    assert known.known and known.id == put.id
+    await second.ack()
+
+
+@clause(13)
 async def it_is_known_while_unsettled(t: Trial) -> None:
     q = t.queue(dedup_window=10, retry=Retry(attempts=1, then="hold"))
     id = await q.put(dedup="x", delay=1_000)

@@ -119,6 +119,9 @@ class QueueFace:
             return await self.put_nowait(payload, **options)
         return int(await self._call("put", payload, timeout=timeout, **options))
 
+    async def put_known(self, payload: Any = None, *, timeout: Any = None, **options: Any) -> Any:
+        return await self._call("put_known", payload, timeout=timeout, **options)
+
     async def put_nowait(self, payload: Any = None, **options: Any) -> int:
         return int(await self._call("put_nowait", payload, **options))
 
@@ -275,4 +278,4 @@ class QueueFace:
         return answer
 
 
-_AWAITED = frozenset({"put", "get", "put_many", "get_many", "join"})
+_AWAITED = frozenset({"put", "put_known", "get", "put_many", "get_many", "join"})
