@@ -94,7 +94,8 @@ impl Index {
 }
 
 /// When ids were given: one entry for each tenth of a millisecond in which there was a put, not one
-/// for each message (8 bytes of 64 less).
+/// for each message (8 bytes of 64 less). Where one message stays and thousands of such tenths pass, those
+/// long ago share entries: an age is then known to a part of itself.
 #[derive(Debug, Default)]
 pub struct PutTimes {
     /// (first number given at that time, the time), rising.
@@ -105,6 +106,10 @@ pub struct PutTimes {
 
 /// µs within which puts share a time.
 const GRAIN: Time = 100;
+/// An age is known to this part of itself, where it is not to `GRAIN`.
+const PART: Time = 256;
+/// Most entries, 256 KiB. At `PART` a year of them takes 7,000.
+const MOST: usize = 1 << 14;
 
 impl PutTimes {
     /// True: this made an entry.
@@ -114,11 +119,34 @@ impl PutTimes {
             return false;
         }
         self.until = now + GRAIN;
+        if self.entries.len() == MOST {
+            self.thin(now);
+        }
         self.entries.push_back((number, now));
         true
     }
 
-    /// The time `number` was given at, to within a tenth of a millisecond (never later).
+    /// Has puts share a time that were at nearly the same time, as seen from now.
+    #[cold]
+    fn thin(&mut self, now: Time) {
+        let mut shared: VecDeque<(u64, Time)> = VecDeque::with_capacity(MOST);
+        for (at, &entry) in self.entries.iter().enumerate() {
+            let near = match (shared.back(), self.entries.get(at + 1)) {
+                // Without this entry its numbers are told as if they were given at the time before it.
+                (Some(&(_, before)), Some(&(_, after))) => {
+                    (after - before).saturating_mul(PART) <= now - after
+                }
+                _ => false,
+            };
+            if !near {
+                shared.push_back(entry);
+            }
+        }
+        self.entries = shared;
+    }
+
+    /// The time `number` was given at, to within a tenth of a millisecond or a 256th of the age then
+    /// (never later).
     pub fn at(&self, number: u64) -> Time {
         let after = self.entries.partition_point(|&(first, _)| first <= number);
         self.entries[after.max(1) - 1].1
@@ -248,5 +276,30 @@ mod tests {
         times.forget(900);
         assert!(times.at(900) <= 900 * 30);
         assert!(times.entries.len() < 40);
+    }
+
+    #[test]
+    fn put_times_of_years_take_little_and_are_exact_to_a_part_of_the_age() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut times = PutTimes::default();
+        let (mut now, mut given) = (1, vec![0]);
+        // Bursts, and then more and more time between.
+        for number in 1..400_000u64 {
+            now += rng.u64(0..300) << (number / 10_000);
+            given.push(now);
+            times.note(number, now);
+            assert!(times.entries.len() <= MOST && times.entries.capacity() <= MOST);
+            if number % 40_000 == 0 {
+                for (number, &put) in given.iter().enumerate().skip(1) {
+                    let told = times.at(number as u64);
+                    let most = GRAIN.max((now - put) / PART);
+                    assert!(
+                        told <= put && put - told <= most,
+                        "{number}: {told} for {put} at {now}"
+                    );
+                }
+            }
+        }
+        assert!(now > 365 * 86_400_000_000, "{now} µs is a year");
     }
 }

@@ -194,7 +194,7 @@ pub struct Node {
     pub id: u64,
     pub state: State,
     pub attempt: u32,
-    /// µs since the put, up to 99 more.
+    /// µs since the put, up to 99 more, or a 256th of it where much was put meanwhile.
     pub age: u64,
     /// Who leases it, as the consumer named itself; 0 if nobody.
     pub consumer: u64,

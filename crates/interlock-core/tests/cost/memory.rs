@@ -142,6 +142,26 @@ fn memory_comes_back_though_the_first_and_the_middle_one_stay() {
     subject.drain();
 }
 
+/// However long one message stays, and whatever is put meanwhile, when each was put takes little.
+#[test]
+fn a_message_that_stays_for_hours_costs_no_memory() {
+    let mut subject = Subject::new(endless());
+    let first = subject.put_on(0);
+    let grant = subject.lease().expect("it stands alone");
+    let before = live();
+    for key in 0..MILLION {
+        subject.now += 10_000;
+        subject.put_on(1 + key % 7);
+        let grant = subject.lease().expect("nothing waits for the first one");
+        subject.ack(&grant);
+    }
+    let left = live() - before;
+    assert!(left < 300_000, "{left} bytes for one message");
+    let explained = subject.scheduler.explain(subject.now, first, 1).expect("it is leased");
+    assert_eq!(explained.nodes[0].age, subject.now - 2, "when it was put is still known");
+    subject.ack(&grant);
+}
+
 /// The bars of memory: 64 bytes for a message with one key beyond its payload, 100 for a live key.
 #[test]
 fn a_message_and_a_key_take_no_more_than_their_bars() {
