@@ -8,12 +8,66 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 /// Asks the allocator to return what a peak has left behind: glibc keeps freed blocks of the size of our
-/// segments (61 MB of 64 after a million messages), where others return them by themselves.
+/// segments (61 MB of 64 after a million messages), where others return them by themselves. With gigabytes
+/// that takes a quarter of a second, so a thread of its own does it, one at a time.
+#[cfg(all(not(shuttle), target_os = "linux", target_env = "gnu"))]
 pub fn give_memory_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: takes no pointer; may be called by any thread at any time.
-    unsafe {
-        libc::malloc_trim(0);
+    use std::process::id;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    // The process in which one is at it: a child of `fork` has no such thread.
+    static BY: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: it guards nothing; who comes meanwhile has freed what this one, or the next, finds.
+    if BY.swap(id(), Relaxed) == id() {
+        return;
+    }
+    let trim = || {
+        #[cfg(test)]
+        trimmed::note();
+        // SAFETY: takes no pointer; may be called by any thread at any time.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        BY.store(0, Relaxed);
+    };
+    // Where there is no room for a thread, memory goes back with the next ebb.
+    if std::thread::Builder::new().name("interlock-trim".into()).spawn(trim).is_err() {
+        BY.store(0, Relaxed);
+    }
+}
+
+#[cfg(not(all(not(shuttle), target_os = "linux", target_env = "gnu")))]
+pub fn give_memory_back() {}
+
+/// Who gave memory back, for a test.
+#[cfg(all(test, not(shuttle), target_os = "linux", target_env = "gnu"))]
+mod trimmed {
+    use std::sync::mpsc::{channel, Sender};
+    use std::sync::Mutex;
+    use std::thread::{current, ThreadId};
+
+    use crate::queue::{scheduler::Put, types::Options, Queue};
+
+    static TELL: Mutex<Option<Sender<ThreadId>>> = Mutex::new(None);
+
+    pub fn note() {
+        if let Some(told) = &*TELL.lock().unwrap() {
+            told.send(current().id()).expect("the test waits for it");
+        }
+    }
+
+    /// An ack that ends a flood took a quarter of a second with the interpreter's lock held.
+    #[test]
+    fn no_caller_gives_memory_back_itself() {
+        let (told, hear) = channel();
+        *TELL.lock().unwrap() = Some(told);
+        let queue = Queue::new(Options::default());
+        (0..1 << 16).for_each(|n| assert!(queue.put(&Put::default(), n).is_ok()));
+        while queue.call(|scheduler, _| scheduler.unsettled()) > 0 {
+            let (grant, _) = queue.get(|_, _| ()).expect("some are left");
+            queue.ack(grant.handle).expect("the lease stands");
+        }
+        assert_ne!(hear.recv().expect("the flood is gone"), current().id());
+        *TELL.lock().unwrap() = None;
     }
 }
 
