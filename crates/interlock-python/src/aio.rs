@@ -510,8 +510,8 @@ impl Queue {
         priority: Option<&Bound<'py, PyAny>>,
         delay: Option<&Bound<'py, PyAny>>,
         dedup: Option<&Bound<'py, PyAny>>,
-        barrier: bool,
-        quiet: bool,
+        barrier: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
         let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
         let named = Named::new(self, "put_known()", payload, &put)?;

@@ -171,15 +171,15 @@ impl Queue {
         &self,
         py: Python<'py>,
         payload: &Bound<'py, PyAny>,
-        block: bool,
+        block: Truth,
         timeout: Option<&Bound<'py, PyAny>>,
         keys: Option<&Bound<'py, PyAny>>,
         shared: Option<&Bound<'py, PyAny>>,
         priority: Option<&Bound<'py, PyAny>>,
         delay: Option<&Bound<'py, PyAny>>,
         dedup: Option<&Bound<'py, PyAny>>,
-        barrier: bool,
-        quiet: bool,
+        barrier: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(u64, bool)> {
         let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
         let named = Named::new(self, "put_known()", payload, &put)?;
