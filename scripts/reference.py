@@ -256,8 +256,8 @@ was over), `lost` (the lease was revoked) or `gone` (somebody else settled it). 
 writes JSON.
 
 Of a dead letter `peek` has `died` (seconds since 1970) and `freeing` (the command that puts it
-again) as well; `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`, `died` and
-`freeing`. With `--roots` the nodes are the message that was asked for and the roots.
+again) as well; `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`,
+`died` and `freeing`. With `--roots` the nodes are the message that was asked for and the roots.
 `task` is null where a message is no call of a task.
 
 ## What export writes
