@@ -8,13 +8,13 @@ import contextlib
 import inspect
 import sys
 import threading
-import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from interlock import _core, errors
 from interlock.consumer import check, failed, give_back, revoke, settle
+from interlock.frames import as_text
 from interlock.message import AsyncLease, Keys, Kind, Message, Put, _current
 from interlock.retry import Seconds, seconds
 
@@ -422,7 +422,7 @@ def stack_of(task: asyncio.Task[Any]) -> str:
         if frame is not None:
             frames.append((frame, frame.f_lineno))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    return "".join(traceback.StackSummary.extract(iter(frames)).format())
+    return as_text(frames) or "(no handler runs there)\n"
 
 
 # -- How a queue calls a coroutine ----------------------------------------------------------------

@@ -12,7 +12,6 @@ import queue as _queue
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from interlock import _core
 from interlock.errors import LeaseLost, ShutDown
 from interlock.explanation import key_names
 from interlock.failure import Failure, judged
+from interlock.frames import stack_text
 from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Retry, Seconds, seconds
 
@@ -361,5 +361,5 @@ class _Watchdog:
             if entry is not None:
                 _, lease, thread = entry
                 frame = sys._current_frames().get(thread)
-                stack = "".join(traceback.format_stack(frame)) if frame else "(it has ended)"
+                stack = stack_text(frame) if frame else "(it has ended)"
                 revoke(self._queue, lease, self._timeout, stack)

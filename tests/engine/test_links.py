@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -113,3 +116,55 @@ def test_what_is_sent_to_nobody_or_after_an_interruption_is_to_be_asked(engine_p
     assert broken.value.sent
     assert not link.send(("ECHO", "one"), 30)
     link.close()
+
+
+@pytest.mark.parametrize("parser", ["hiredis", "redis-py", "asyncio"])
+def test_a_server_that_is_loading_is_asked_again_and_says_the_same(
+    monkeypatch: pytest.MonkeyPatch, parser: str
+) -> None:
+    if parser == "hiredis" and speech.hiredis is None:
+        pytest.skip(WITHOUT)
+    if parser == "redis-py":
+        monkeypatch.setattr(speech, "hiredis", None)
+    said: list[str] = []
+    with loading() as port:
+        target, address = parse(f"redis://127.0.0.1:{port}/0"), f"127.0.0.1:{port}"
+        if parser == "asyncio":
+
+            async def ask_often() -> None:
+                link = AsyncLink(target, address)
+                for _ in range(3):
+                    try:
+                        await link.ask(("ECHO", "x"), 30)
+                    except (Refused, Broken) as error:
+                        said.append(f"{type(error).__name__}: {error}")
+                link.close()
+
+            asyncio.run(ask_often())
+        else:
+            threads = Link(target, address)
+            for _ in range(3):
+                try:
+                    threads.ask(("ECHO", "x"), 30)
+                except (Refused, Broken) as error:
+                    said.append(f"{type(error).__name__}: {error}")
+            threads.close()
+    assert said == ["Refused: LOADING Redis is loading the dataset in memory"] * 3
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[int]:
+    """A server that refuses whatever it is asked, as Redis does while it reads its data."""
+
+    class Refusing(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            while self.request.recv(65536):
+                self.request.sendall(b"-LOADING Redis is loading the dataset in memory\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()

@@ -103,7 +103,14 @@ def test_url_replays_through_an_engine(replayed: Replayed, trace: str, redis_url
 def test_compare_runs_the_ways_of_today_too(replayed: Replayed, trace: str) -> None:
     rows = replayed(trace, "--compare")["compared"]
     assert isinstance(rows, list)
-    assert [row["way"] for row in rows] == ["queue", "serial", "hash", "rendezvous", "registry"]
+    assert [row["way"] for row in rows] == [
+        "queue",
+        "serial",
+        "hash",
+        "per-key",
+        "rendezvous",
+        "registry",
+    ]
 
 
 def test_json_prints_one_object_and_nothing_else(replayed: Replayed, trace: str) -> None:

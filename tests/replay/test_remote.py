@@ -116,7 +116,7 @@ def test_several_engines_stand_beside_the_others(
     assert main(["replay", trace, *words, "--url", url, "--url", url]) == 0
     rows = json.loads(capsys.readouterr().out)["compared"]
     name = url.partition(":")[0]
-    ways = [name, name, "queue", "serial", "hash", "rendezvous", "registry"]
+    ways = [name, name, "queue", "serial", "hash", "per-key", "rendezvous", "registry"]
     assert [row["way"] for row in rows] == ways
     assert [row["violations"] for row in rows[:3]] == [0, 0, 0]
 

@@ -66,10 +66,17 @@ def test_the_limit_is_the_larger_of_path_and_shared_out_work() -> None:
 
 
 def test_each_compared_way_has_its_threads_lanes_and_violations() -> None:
-    rows = summary("serial", "hash", "rendezvous", "registry")["compared"]
-    assert [row["way"] for row in rows] == ["queue", "serial", "hash", "rendezvous", "registry"]
-    assert [row["threads"] for row in rows] == [2, 1, 2, 3, 2]
-    assert [row["lanes"] for row in rows] == [2, 1, 2, 2, 2]
+    rows = summary("serial", "hash", "per-key", "rendezvous", "registry")["compared"]
+    assert [row["way"] for row in rows] == [
+        "queue",
+        "serial",
+        "hash",
+        "per-key",
+        "rendezvous",
+        "registry",
+    ]
+    assert [row["threads"] for row in rows] == [2, 1, 2, 4, 3, 2]
+    assert [row["lanes"] for row in rows] == [2, 1, 2, 2, 2, 2]
     assert [row["violations"] for row in rows[:2]] == [0, 0]
 
 
@@ -93,7 +100,7 @@ def test_the_longest_waits_say_behind_what_on_which_key_and_behind_how_many() ->
 
 def test_the_text_says_what_was_found() -> None:
     said = text(summary("serial", "hash"))
-    assert "small: 4 messages on 2 keys; 1 have several keys, 1 none" in said
+    assert "small: 4 messages on 2 keys; 1 has several keys, 1 none" in said
     assert "violations  0 (order 0, overlap 0, lost 0)" in said
     assert "equals the serial run's" in said
     assert "× the limit" in said
@@ -129,6 +136,6 @@ def test_failures_and_skipped_lines_are_shown() -> None:
     found = summarise(trace, outcome, [], workers=1, work="w", serial_digest=outcome.digest)
     assert (found["failures"], found["skipped"]) == (1, 1)
     said = text(found)
-    assert "1 handlers raised" in said
+    assert "1 handler raised" in said
     assert "2: ValueError: not this one" in said
     assert "t, line 9: not JSON" in said

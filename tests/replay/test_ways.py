@@ -111,7 +111,7 @@ def test_a_coroutine_function_runs_wherever_handlers_run(name: str, pool: Pool) 
     assert ran(name, random_trace(5, 20), work, pool=pool, workers=2).failures == ()
 
 
-@pytest.mark.parametrize("name", ["queue", "executor", "hash", "registry", "rendezvous"])
+@pytest.mark.parametrize("name", ["queue", "executor", "hash", "registry", "rendezvous", "per-key"])
 def test_as_many_messages_as_workers_are_handled_at_the_same_time(name: str) -> None:
     # Each handler waits for all: with fewer at a time none would ever end.
     barrier = threading.Barrier(3)
@@ -125,7 +125,7 @@ def test_as_many_messages_as_workers_are_handled_at_the_same_time(name: str) -> 
     ("name", "threads", "lanes"),
     [
         ("queue", 8, 3), ("executor", 8, 3), ("serial", 1, 1), ("hash", 8, 8),
-        ("rendezvous", 9, 8), ("registry", 8, 3),
+        ("rendezvous", 9, 8), ("registry", 8, 3), ("per-key", 10, 2),
     ],
 )  # fmt: skip
 def test_each_way_says_how_many_threads_and_lanes_it_uses(
@@ -149,6 +149,29 @@ def test_hashing_the_first_key_overlaps_messages_of_several_keys_and_it_is_count
     outcome = ran("hash", trace, calling(lambda message: together.wait()), workers=3)
     assert (outcome.verdict.overlap, outcome.failures) == (1, ())
     assert outcome.digest != serial_digest(trace.messages)
+
+
+def test_a_queue_per_key_keeps_order_where_messages_have_one_key() -> None:
+    keys = [str(number % 7) for number in range(200)]
+    trace = Trace("t", [Message(str(at), (key,)) for at, key in enumerate(keys)])
+    for pool in way("per-key").pools:
+        outcome = ran("per-key", trace, parse("sleep:10us"), pool=pool)
+        assert (outcome.verdict.violations, outcome.failures) == (0, ())
+        assert outcome.digest == serial_digest(trace.messages)
+
+
+def test_a_queue_per_key_overlaps_messages_of_several_keys_and_it_is_counted() -> None:
+    together = threading.Barrier(2)
+    trace = Trace("t", [Message("1", ("a", "b")), Message("2", ("b",))])
+    outcome = ran("per-key", trace, calling(lambda message: together.wait()), workers=3)
+    assert (outcome.verdict.overlap, outcome.failures) == (1, ())
+
+
+def test_beyond_a_number_of_keys_they_share_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.replay.ways.queue_per_key.MOST", 3)
+    trace = Trace("t", [Message(str(at), (f"key {at % 10}",)) for at in range(100)])
+    outcome = ran("per-key", trace, parse("sleep:10us"))
+    assert (outcome.verdict.violations, outcome.shape.threads, outcome.shape.lanes) == (0, 3, 3)
 
 
 def test_scanning_a_registry_overtakes_and_it_is_counted() -> None:

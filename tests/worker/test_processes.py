@@ -88,7 +88,7 @@ def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
     if how.startswith("a"):
         worker.signal(signal.SIGTERM)
     assert worker.ended() == 1, worker.output
-    assert f"{how}: 1 handlers were still at work" in worker.output
+    assert f"{how}: 1 handler was still at work, and its message goes back" in worker.output
     stats = shop.app._queue("default").stats()
     assert (stats.unsettled, stats.leased, stats.retries) == (1, 0, 1)
 
@@ -177,7 +177,8 @@ def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) 
         assert (answer["process"], answer["concurrency"]) == (worker.process.pid, 3)
         (handler,) = answer["handlers"]
         assert (handler["task"], handler["id"]) == ("until_file", job.id)
-        assert "in until_file" in handler["stack"]
+        assert "in until_file" in handler["stack"].splitlines()[0]
+        assert "/interlock/" not in handler["stack"] and "bootstrap" not in handler["stack"]
         text = asked()
         assert f"process {pid}: tests.worker.shop:app, 1 of 3 handlers at work" in text
         assert f"until_file: message {job.id} in queue 'default', attempt 1, for" in text
@@ -185,6 +186,33 @@ def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) 
         drained()
         assert worker.stopped() == 0, worker.output
     assert "no worker of this user runs here" in asked(code=1)
+
+
+def test_its_log_may_be_json(workers: Workers) -> None:
+    worker = workers.start("--json", "--log-level", "debug")
+    worker.wait_for_line('"ready, ')
+    job = shop.slow.send(7, 0.0)
+    drained()
+    assert worker.stopped() == 0, worker.output
+    records = [json.loads(line) for line in worker.lines]
+    (ready,) = [one for one in records if one["message"].startswith("ready, ")]
+    assert ready["concurrency"] == 16 and ready["queues"] == ["default"]
+    assert any(one["message"] == "stopping" for one in records)
+    (handled,) = [one for one in records if "handled" in one]
+    facts = [handled[name] for name in ("level", "logger", "id", "task", "keys", "queue")]
+    assert facts == ["debug", "interlock.queue", job.id, "slow", ["slow:7"], "default"]
+    assert handled["time"].startswith("20") and handled["time"].endswith("Z")
+
+
+def test_a_failure_in_a_log_of_json_has_its_traceback(workers: Workers) -> None:
+    worker = workers.start("--json")
+    worker.wait_for_line('"ready, ')
+    shop.slow.send(7, -1.0)
+    worker.wait_for_line("ValueError")
+    assert worker.stopped() == 0, worker.output
+    failed = next(json.loads(line) for line in worker.lines if "ValueError" in line)
+    assert failed["level"] == "warning" and failed["attempt"] == 1
+    assert failed["exception"].startswith("Traceback")
 
 
 def asked(*flags: str, code: int = 0) -> str:
@@ -211,6 +239,7 @@ def asked(*flags: str, code: int = 0) -> str:
         ("tests.worker.shop:app", ("--queues", "a,default"), "--queues names 'a', and no task"),
         ("tests.worker.shop:app", ("--url", "nonsense"), "connect(): url is 'nonsense'"),
         ("tests.worker.shop:app", ("--url", "memory://x"), "nobody could send to it; give --url"),
+        ("tests.worker.shop:app", ("--pid", "7"), "--pid is for `interlock worker stacks`"),
         ("tests.worker.shop:app", ("--pool", "fork"), "invalid choice: 'fork'"),
         ("tests.worker.shop:app", ("--watch", "--processes", "2"), "--watch is for one process"),
         ("broken:app", (), "the module 'broken' cannot be imported: ZeroDivisionError"),
@@ -377,4 +406,4 @@ def test_a_violation_ends_in_an_error_and_1(workers: Workers, tmp_path: Path) ->
     assert f"began after one that stands behind it on key 'slow:1': message {behind}" in (
         worker.output
     )
-    assert "the auditor found 1 violations" in worker.output
+    assert "the auditor found 1 violation" in worker.output

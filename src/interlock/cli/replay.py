@@ -32,8 +32,8 @@ FLAGS = (
     Flag("--url", "through a queue on an engine, made for this run and removed after it: "
          "interlock://HOST:PORT of a hub, redis://HOST:PORT, memory://; given several times, "
          "through each, and the first is reported in full", "URL", many=True),
-    Flag("--compare", "run the trace in the ways of today too: one thread, static hash, "
-         "rendezvous, scanning registry"),
+    Flag("--compare", "run the trace in the ways of today too: one thread, static hash, a "
+         "queue and a thread for each key, rendezvous, scanning registry"),
     Flag("--json", "print one object instead of text"),
     Flag("--picture", "draw the run: who handled what, when, and what waited", "FILE.html|.svg"),
     Flag("--skip-bad", "count bad lines and go on"),

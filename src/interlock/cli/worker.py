@@ -60,6 +60,8 @@ def run(given: argparse.Namespace) -> int:
     """Run the worker; or supervise several, or ask those that run."""
     if given.app == "stacks":
         return worker_stacks.run(given)
+    if given.pid is not None:
+        return refuse("--pid is for `interlock worker stacks`; leave it out")
     # As `python -m` does; the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
 
+from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier
 from interlock.worker.supervisor import Supervisor
@@ -15,7 +15,7 @@ from interlock.worker.supervisor import Supervisor
 
 def supervise(given: argparse.Namespace) -> int:
     """Run them until a signal."""
-    logging.basicConfig(level=given.log_level.upper(), format=FORMAT)
+    set_up(given)
     notifier = Notifier.of(os.environ)
     command = [sys.executable, *sys.orig_argv[1:]]
     supervisor = Supervisor(without_processes(command), given.processes)
@@ -24,7 +24,7 @@ def supervise(given: argparse.Namespace) -> int:
     with ReadyFile(given.ready_file) as ready_file:
 
         def ready() -> None:
-            print(f"interlock worker: {given.processes} workers are ready", flush=True)
+            say(given, f"{given.processes} workers are ready", data=True)
             ready_file.write()
             notifier.ready(f"{given.processes} workers are ready")
 
@@ -43,6 +43,3 @@ def without_processes(command: list[str]) -> list[str]:
         elif not word.startswith(("--processes=", "--ready-file=")):
             kept.append(word)
     return kept
-
-
-FORMAT = "%(asctime)s %(levelname)s %(message)s"

@@ -13,6 +13,8 @@ import time
 from typing import Any
 
 from interlock.app.app import App
+from interlock.cli.queue.asking import count
+from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier
 from interlock.worker.changes import Changes
@@ -47,7 +49,7 @@ class WorkerProcess:
     def prepare(self, app: App) -> None:
         """Makes the worker. Raises NoApp and ValueError where the flags do not fit the app."""
         given = self._given
-        logging.basicConfig(level=given.log_level.upper(), format=FORMAT)
+        set_up(given)
         if given.url is not None:
             app.url = given.url
         if not app.tasks:
@@ -93,16 +95,15 @@ class WorkerProcess:
             what = self._events.get()
             self._notifier.stopping("finishing what has begun")
             if what != "broken":
-                print("interlock worker: stopping", file=sys.stderr, flush=True)
+                say(given, "stopping")
             code = self._end(worker, what)
         if self._changes is not None:
             self._changes.stop()
         self._app.close()
         if what.startswith("changed") and code is not None:
             self._again()
-        if worker.figures().violations:
-            count = worker.figures().violations
-            print(f"interlock worker: the auditor found {count} violations", file=sys.stderr)
+        if violations := worker.figures().violations:
+            say(given, f"the auditor found {count(violations, 'violation')}")
             code = code or 1
         if code:
             # Handlers that hang would keep the interpreter from ending.
@@ -116,7 +117,7 @@ class WorkerProcess:
         """The app cannot be imported: begins again when its files are changed."""
         assert self._changes is not None
         self._changes.start()
-        print("interlock worker: waiting for a change", file=sys.stderr, flush=True)
+        say(self._given, "waiting for a change")
         if self._events.get().startswith("changed"):
             self._again()
         return 0
@@ -144,8 +145,10 @@ class WorkerProcess:
         left = len([each for each in worker.holding() if each.started is not None])
         whole = worker.hand_back()
         if why != "idle" and left:
-            print(f"interlock worker: {why}: {left} handlers were still at work, and their "
-                  f"messages go back", file=sys.stderr, flush=True)  # fmt: skip
+            were = "was still at work, and its message goes" if left == 1 else (
+                "were still at work, and their messages go"
+            )  # fmt: skip
+            say(self._given, f"{why}: {count(left, 'handler')} {were} back")
         return 0 if whole and what != "broken" else 1
 
     def _say_when_ready(self, ready_file: ReadyFile) -> None:
@@ -153,19 +156,20 @@ class WorkerProcess:
         worker = self._worker
         if not worker.wait_until_ready(SOON):
             # A call gives up only after seconds, and until then nothing else would be said.
-            print(f"interlock worker: waiting for {worker.waits_for}", file=sys.stderr, flush=True)
+            say(self._given, f"waiting for {worker.waits_for}")
             if not worker.wait_until_ready():
                 return
         settings = worker.settings
+        queues = "queue" if len(settings.queues) == 1 else "queues"
         line = (
-            f"{self._given.app} on {worker.url}, queues {', '.join(settings.queues)}, "
-            f"{settings.concurrency} handlers ({settings.pool})"
+            f"{self._given.app} on {worker.url}, {queues} {', '.join(settings.queues)}, "
+            f"{count(settings.concurrency, 'handler')} ({settings.pool})"
         )
         try:
             ready_file.write()
         except OSError as error:
             _log.error("the ready file cannot be written: %s", error)
-        print(f"interlock worker: ready, {line}", flush=True)
+        say(self._given, f"ready, {line}", data=True, **self._facts())
         self._notifier.ready(line)
         self._ready()
         period = self._notifier.watchdog
@@ -177,17 +181,21 @@ class WorkerProcess:
 
     def _tell(self) -> dict[str, Any]:
         assert self._worker is not None
+        return {**self._facts(), "handlers": self._worker.stacks()}
+
+    def _facts(self) -> dict[str, Any]:
+        assert self._worker is not None
+        settings = self._worker.settings
         return {
             "process": os.getpid(),
             "app": self._given.app,
-            "queues": list(self._worker.settings.queues),
-            "concurrency": self._worker.settings.concurrency,
-            "pool": self._worker.settings.pool,
-            "handlers": self._worker.stacks(),
+            "queues": list(settings.queues),
+            "concurrency": settings.concurrency,
+            "pool": settings.pool,
         }
 
     def _changed(self, path: str) -> None:
-        print(f"interlock worker: {path} has changed", file=sys.stderr, flush=True)
+        say(self._given, f"{path} has changed")
         self._events.put("changed")
 
     def _again(self) -> None:
@@ -208,6 +216,5 @@ def likely(reference: str) -> set[str]:
     }
 
 
-FORMAT = "%(asctime)s %(levelname)s %(message)s"
 SOON = 1.0
 """Seconds within which an engine that is there answers."""

@@ -10,10 +10,13 @@ from typing import Any
 
 from interlock.cli.flags import Flag, positive
 
+# fmt: off
 FLAGS = (
-    Flag("--json", "with stacks: print the answers as JSON"),
+    Flag("--json", "write each line of the log as a JSON object, if the app sets up no log of its "
+         "own; with stacks: print the answers as JSON"),
     Flag("--pid", "with stacks: ask this worker only, by the number of its process", "N", positive),
 )
+# fmt: on
 
 
 def run(given: argparse.Namespace) -> int:

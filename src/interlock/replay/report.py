@@ -79,9 +79,12 @@ def text(summary: Summary, *, color: bool = False) -> str:
     kept = summary["violations"] == 0
     kinds = summary["violations_by_kind"]
     lines = [
-        f"{summary['trace']}: {summary['messages']:,} messages on {summary['keys']:,} keys; "
-        f"{summary['several_keys']:,} have several keys, {summary['unkeyed']:,} none",
-        f"{summary['way']}, {summary['workers']} workers ({summary['pool']}), {summary['work']}",
+        f"{summary['trace']}: {count(summary['messages'], 'message')} on "
+        f"{count(summary['keys'], 'key')}; {summary['several_keys']:,} "
+        f"{'has' if summary['several_keys'] == 1 else 'have'} several keys, "
+        f"{summary['unkeyed']:,} none",
+        f"{summary['way']}, {count(summary['workers'], 'worker')} ({summary['pool']}), "
+        f"{summary['work']}",
         "",
         f"violations  {good if kept else bad}{summary['violations']:,}{plain} (order "
         f"{kinds['order']:,}, overlap {kinds['overlap']:,}, lost "
@@ -102,10 +105,10 @@ def text(summary: Summary, *, color: bool = False) -> str:
         f"{_times(summary['seconds'], summary['limit_seconds'])} the limit",
     ]
     if summary["failures"]:
-        lines.append(f"failures    {bad}{summary['failures']:,} handlers raised{plain}")
+        lines.append(f"failures    {bad}{count(summary['failures'], 'handler')} raised{plain}")
         lines += [f"            {id}: {error}" for id, error in summary["failures_found"]]
     if summary["skipped"]:
-        lines.append(f"skipped     {bad}{summary['skipped']:,} bad lines{plain}")
+        lines.append(f"skipped     {bad}{count(summary['skipped'], 'bad line')}{plain}")
         lines += [f"            {line}" for line in summary["skipped_lines"]]
     if summary["compared"]:
         lines += ["", *_compared_lines(summary["compared"], good, bad, plain)]
@@ -124,6 +127,11 @@ def text(summary: Summary, *, color: bool = False) -> str:
             f"{_short(wait['behind'], 16)} on {_short(wait['on'], 40)}, {wait['ahead']:,} ahead"
         )
     return "\n".join(lines) + "\n"
+
+
+def count(number: int, one: str) -> str:
+    """A number with what it counts."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 def _row(outcome: Outcome, serial_digest: str) -> Summary:

@@ -14,11 +14,11 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
 from interlock.failure import text_of
+from interlock.frames import stack_text
 from interlock.retry import Retry
 from interlock.worker.handle import handle, judge
 from interlock.worker.threads import Runners
@@ -117,7 +117,7 @@ class _Link:
 
             return stack_of(task)
         frame = sys._current_frames().get(self._main)
-        return "".join(traceback.format_stack(frame)) if frame else ""
+        return stack_text(frame) if frame else ""
 
 
 class _Records(logging.handlers.QueueHandler):

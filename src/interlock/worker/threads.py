@@ -8,9 +8,10 @@ import contextlib
 import contextvars
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 
+from interlock.aio import stack_of
+from interlock.frames import stack_text
 from interlock.worker.handle import Outcome, ahandle, handle, judge
 from interlock.worker.running import Done, Running, finish
 from interlock.worker.work import Invocation, TaskLease
@@ -36,6 +37,8 @@ class ThreadPool:
         self._lent = False
         """Handlers are quick: who leases runs them, and nobody is woken for that."""
         self._runners = threading.local()
+        self._runners_of: dict[int, Runners] = {}
+        """By the number of the thread, to see where a coroutine function stands."""
         self._closed = False
         self._threads: list[threading.Thread] = []
         self.emptied: Callable[[], None] = lambda: None
@@ -85,7 +88,13 @@ class ThreadPool:
     def stack(self, running: Running) -> str:
         """See ``Pool``."""
         frame = sys._current_frames().get(running.at) if isinstance(running.at, int) else None
-        return "".join(traceback.format_stack(frame)) if frame else "(it has ended)\n"
+        if frame is None:
+            return "(it has ended)\n"
+        runners = self._runners_of.get(running.at) if running.invocation.is_async else None
+        if runners is not None and (task := runners.task) is not None:
+            # While it awaits, the thread stands in its loop.
+            return stack_of(task)
+        return stack_text(frame)
 
     def stop(self, running: Running) -> None:
         """A thread cannot be ended: it keeps its place until the handler returns."""
@@ -136,6 +145,7 @@ class ThreadPool:
         found: Runners | None = getattr(self._runners, "own", None)
         if found is None:
             found = self._runners.own = Runners()
+            self._runners_of[threading.get_ident()] = found
         return found
 
     def _ended(self, running: Running, outcome: Outcome) -> None:
@@ -146,6 +156,7 @@ class ThreadPool:
 
     def _run(self) -> None:
         with contextlib.closing(Runners()) as runners:
+            self._runners_of[threading.get_ident()] = runners
             while (running := self._next()) is not None:
                 if not self._waiting:
                     self.emptied()

@@ -13,7 +13,7 @@ from interlock.replay.ways.base import Job, Pool, Shape, Way
 OURS = ("queue", "executor", "taskgroup")
 """What `--way` may name; the first is the default."""
 
-PEERS = ("serial", "hash", "rendezvous", "registry")
+PEERS = ("serial", "hash", "per-key", "rendezvous", "registry")
 """What `--compare` runs beside, in this order."""
 
 
@@ -24,6 +24,9 @@ def way(name: str) -> Way:
     return found
 
 
-_MODULES = {name: name for name in (*OURS, *PEERS)} | {"hash": "hash_static"}
+_MODULES = {name: name for name in (*OURS, *PEERS)} | {
+    "hash": "hash_static",
+    "per-key": "queue_per_key",
+}
 
 __all__ = ["OURS", "PEERS", "Job", "Pool", "Shape", "Way", "way"]

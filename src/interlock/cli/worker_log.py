@@ -1,0 +1,55 @@
+"""What `interlock worker` prints of itself: its log, its begin and its end; as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+
+def set_up(given: argparse.Namespace) -> None:
+    """A log on standard error, unless the app has set up one of its own."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines() if given.json else logging.Formatter(FORMAT))
+    logging.basicConfig(level=given.log_level.upper(), handlers=[handler])
+
+
+def say(given: argparse.Namespace, text: str, *, data: bool = False, **facts: Any) -> None:
+    """Says something of the worker as a whole; ``facts`` go with it in JSON. ``data``: on standard
+    output."""
+    if given.json:
+        line = as_json(time.time(), "info", LOGGER, text, facts)
+    else:
+        line = f"interlock worker: {text}"
+    print(line, file=sys.stdout if data else sys.stderr, flush=True)
+
+
+class Lines(logging.Formatter):
+    """A record as one line of JSON, with all that it carries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See ``logging.Formatter``."""
+        facts = {name: value for name, value in vars(record).items() if name not in STANDARD}
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            facts["exception"] = record.exc_text
+        return as_json(
+            record.created, record.levelname.lower(), record.name, record.getMessage(), facts
+        )
+
+
+def as_json(at: float, level: str, logger: str, message: str, facts: dict[str, Any]) -> str:
+    """One line; what a program of its own logs may hold anything, and is then written as text."""
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    when = f"{whole}.{int(at % 1 * 1000):03}Z"
+    head = {"time": when, "level": level, "logger": logger, "message": message}
+    return json.dumps({**head, **facts, **head}, default=str)
+
+
+LOGGER = "interlock.worker"
+FORMAT = "%(asctime)s %(levelname)s %(message)s"
+STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}

@@ -1,0 +1,47 @@
+"""Where a handler stands: the frames of its own, without those of who runs it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterable
+from types import FrameType
+
+__all__ = ["own_frames", "stack_text"]
+
+
+def stack_text(frame: FrameType) -> str:
+    """The stack of a thread that runs a handler, as a traceback shows it, from the handler on."""
+    outermost_first = list(traceback.walk_stack(frame))[::-1]
+    return as_text(outermost_first) or "(no handler runs there)\n"
+
+
+def as_text(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Frames, outermost first, from the handler's own on; empty if there is none of it."""
+    return "".join(traceback.StackSummary.extract(iter(own_frames(frames))).format())
+
+
+def own_frames(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
+    """Those behind Interlock's, and behind what runs threads and coroutines around that.
+
+    What the handler calls of these itself stays: it says what it waits for.
+    """
+    found = list(frames)
+    begun = [at for at, (frame, _) in enumerate(found) if _is_in(frame, OURS)]
+    first = begun[0] if begun else 0
+    while first < len(found) and _is_in(found[first][0], (*OURS, *AROUND)):
+        first += 1
+    return found[first:]
+
+
+def _is_in(frame: FrameType, folders: Iterable[str]) -> bool:
+    file = frame.f_code.co_filename
+    return any(file == folder or file.startswith(folder + os.sep) for folder in folders)
+
+
+OURS = (os.path.dirname(os.path.abspath(__file__)),)
+_LIBRARY = os.path.dirname(os.path.abspath(traceback.__file__))
+AROUND = tuple(
+    os.path.join(_LIBRARY, name)
+    for name in ("threading.py", "asyncio", "contextlib.py", "concurrent", "selectors.py")
+)
