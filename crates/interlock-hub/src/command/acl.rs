@@ -75,14 +75,12 @@ pub fn cat(call: &mut Call<'_, '_>) {
             let classes: BTreeSet<&str> =
                 every().flat_map(|command| command.categories).copied().collect();
             call.reply.array(classes.len());
-            classes.iter().for_each(|class| call.reply.bulk(class[1..].as_bytes()));
+            classes.iter().for_each(|class| call.reply.bulk(&class.as_bytes()[1..]));
         }
         Some(class) => {
-            let is = |known: &&str| class.eq_ignore_ascii_case(known[1..].as_bytes());
-            let of: Vec<&str> = every()
-                .filter(|c| c.categories.iter().any(|known| is(known)))
-                .map(|c| c.name)
-                .collect();
+            let is = |known: &&str| class.eq_ignore_ascii_case(&known.as_bytes()[1..]);
+            let of: Vec<&str> =
+                every().filter(|c| c.categories.iter().any(is)).map(|c| c.name).collect();
             if of.is_empty() {
                 let text = [b"ERR Unknown category '", class, b"'"].concat();
                 return call.error_bytes(&text);
