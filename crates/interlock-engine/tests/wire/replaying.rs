@@ -113,7 +113,9 @@ fn schedule(rng: &mut fastrand::Rng) {
         served.drain(..).for_each(|one| note(&one.reply, &mut leased));
     }
     let waits: Vec<u64> = (0..200).collect();
-    waits.into_iter().for_each(|ticket| drop(engine.forget(ticket)));
+    for ticket in waits {
+        engine.forget(ticket);
+    }
     let again = durable(Arc::new(Kept::default()));
     let records = journal.0.lock().unwrap().clone();
     for (now, function, args) in &records {
