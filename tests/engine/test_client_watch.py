@@ -185,3 +185,57 @@ def test_a_quiet_message_stays_so_when_it_comes_again_and_when_it_is_requeued(
     assert (lease.attempt, lease.quiet) == (1, True)
     lease.ack()
     assert [record for record in debug if "handled" in vars(record)] == []
+
+
+def test_what_waits_behind_a_lease_that_is_held_too_long_is_named_by_who_holds_it(
+    anywhere: Client, heard: Heard
+) -> None:
+    # Those who put are gone, as a program is that sends and ends.
+    sender = anywhere.queue(uuid.uuid4().hex, slow_wait=0)
+    queue = anywhere.queue(sender.name, slow_wait=0.2, lease=0.9)
+    first = sender.put("holds", keys=["a", "k"])
+    lease = queue.get()
+    others = [sender.put("waits", keys="k"), sender.put("waits too", shared="k")]
+    line = heard.wait("has waited")
+    assert f"queue {queue.name!r}: message {others[0]} has waited" in line
+    assert "(and 1 more too long)" in line
+    assert f"key k, 1 ahead: message {first} leased" in line
+    lease.ack()
+
+
+class Asked:
+    """Operations of a queue in which one message stands for ever; notes which was asked after."""
+
+    name = "asked"
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def stats(self, seat: object) -> Any:
+        return {"unsettled": 1}
+        yield
+
+    def explain(self, seat: object, what: str, id: int, limit: int) -> Any:
+        self.ids.append(id)
+        return []
+        yield
+
+
+@pytest.mark.parametrize("slow_wait", [0.2, 10, 60, 600, 86_400])
+def test_of_what_is_put_without_end_some_is_asked_after_whatever_the_limit(
+    monkeypatch: pytest.MonkeyPatch, slow_wait: float
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("interlock.engine.watching.time.monotonic", lambda: now)
+    asked: Any = Asked()
+    watch = Watch(asked, slow_wait, 0, 0)
+    puts: dict[int, float] = {}
+    for id in range(400):
+        puts[id] = now
+        watch.noted(id)
+        if watch.due is not None and watch.due <= now:
+            list(watch.look(None))  # type: ignore[arg-type]
+            for one in asked.ids:
+                assert now - puts[one] >= slow_wait
+        now += slow_wait / 100
+    assert len(asked.ids) >= 4 and asked.ids[0] == 0

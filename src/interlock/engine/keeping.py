@@ -16,6 +16,7 @@ from interlock import watch as watching
 from interlock.engine import forks, wire
 from interlock.engine.flow import Flow
 from interlock.engine.seat import Seat
+from interlock.engine.watching import behind
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -212,13 +213,18 @@ class Keeper:
             grant = reference()
             if grant is None or grant.slow_after is None or not grant.out:
                 continue
-            if now - grant.started >= grant.slow_after:
+            slow_wait = grant.slow_after
+            if now - grant.started >= slow_wait:
                 grant.slow_after = None
                 id = min(grant.out)
                 reply = yield from grant.operations.explain(seat, "id", id, _EXPLAINED)
                 explained = wire.explanation(reply) if reply else None
                 held = now - grant.started
-                watching.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
+                events: list[tuple[Any, ...]] = [("slow_lease", id, 0, held, explained)]
+                waits = yield from behind(grant.operations, seat, id, slow_wait)
+                watching.report(
+                    grant.operations.name, events if waits is None else [*events, waits]
+                )
             del grant
 
     def _renew(self, seat: Seat[Any], grant: Grant) -> Flow[None]:

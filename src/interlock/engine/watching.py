@@ -2,6 +2,7 @@
 
 In process the scheduler sees every message. Here a client looks at what it put itself: of one
 message in each quarter of `slow_wait` it remembers the id, and asks after it when that is over.
+Of what it leased and holds too long it asks who waits for that, for who put it may be gone.
 A key that is stuck is stuck for all that stands on it, so one of them is enough. A look costs one
 il1_stats, one il1_explain of each message remembered so long, and where the queue is deep one
 il1_hot and, if a key is in nearly all messages, an il1_scan of some; there is none while nothing
@@ -19,7 +20,7 @@ from interlock import watch as log
 from interlock.engine import wire
 from interlock.engine.flow import Flow
 from interlock.engine.operations import Operations
-from interlock.engine.records import Stored, scanned
+from interlock.engine.records import Stored, peeked, scanned
 from interlock.engine.seat import Seat
 
 LONGEST = 15.0
@@ -42,7 +43,7 @@ class Watch:
         self._lanes_told: dict[bytes, int] = {}
         self._put: collections.deque[tuple[int, float]] = collections.deque(maxlen=8)
         self._every = min(slow_wait / 4, LONGEST) if slow_wait else LONGEST
-        self._next_put = 0.0
+        self._next_put = self._next_kept = 0.0
         self.off = not (slow_wait or warn_depth or warn_lane_depth)
         self.due: float | None = None
         """When to look, by time.monotonic(); None: not before the next put."""
@@ -53,7 +54,10 @@ class Watch:
         if now < self._next_put or self.off:
             return False
         self._next_put = now + self._every
-        self._put.append((id, now))
+        if now >= self._next_kept:
+            # Four of them, whatever the limit, and so none is forgotten before it is asked after.
+            self._next_kept = now + self.slow_wait / 4
+            self._put.append((id, now))
         if self.due is not None:
             return False
         self.due = now + self._every
@@ -121,6 +125,30 @@ class Watch:
         return None
 
 
+def behind(
+    operations: Operations, seat: Seat[Any], id: int, slow_wait: float
+) -> Flow[tuple[Any, ...] | None]:
+    """The event of the first message that has waited too long for a key that this one holds; None:
+    none has. Who put it may be gone, and then nobody else says so."""
+    holder = peeked((yield from operations.call(seat, "peek", id)))
+    if holder is None or holder.state != "leased":
+        return None
+    waiting: dict[int, float] = {}
+    for key in (*holder.keys, *holder.shared)[:_KEYS]:
+        reply = yield from operations.explain(seat, "key", key, _EXPLAINED)
+        for node in wire.explanation(reply).nodes if reply else ():
+            if node.state == "waiting" and node.age >= slow_wait:
+                waiting[node.id] = node.age
+    if not waiting:
+        return None
+    first = min(waiting)
+    reply = yield from operations.explain(seat, "id", first, _EXPLAINED)
+    explained = wire.explanation(reply) if reply else None
+    return "slow_wait", first, waiting[first], len(waiting) - 1, explained
+
+
+_KEYS = 4
+"""Of a message that is handled too long, on so many it is looked for who waits."""
 NEARLY_ALL = 0.9
 """Of all messages: so many on one key are said to be serialised by it."""
 _SAMPLED = 16
