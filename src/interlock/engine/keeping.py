@@ -220,11 +220,10 @@ class Keeper:
                 reply = yield from grant.operations.explain(seat, "id", id, _EXPLAINED)
                 explained = wire.explanation(reply) if reply else None
                 held = now - grant.started
-                events: list[tuple[Any, ...]] = [("slow_lease", id, 0, held, explained)]
+                watching.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
                 waits = yield from behind(grant.operations, seat, id, slow_wait)
-                watching.report(
-                    grant.operations.name, events if waits is None else [*events, waits]
-                )
+                if waits is not None:
+                    watching.report(grant.operations.name, [waits])
             del grant
 
     def _renew(self, seat: Seat[Any], grant: Grant) -> Flow[None]:
