@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from interlock.app.handling import AppTasks
 from interlock.app.keyspec import KeySpec
 from interlock.app.middleware import Hooks
+from interlock.app.reach import Reach, served
 from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
+from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ class App:
 
     Args:
         url: the engine, as ``interlock.connect`` takes it. Default: INTERLOCK_URL, else
-            ``memory://``.
+            ``memory://`` for a worker of this app in the same process; without one a send is
+            refused then.
         retry: what becomes of messages whose handler failed, for tasks that say nothing of their
             own. Default: what the queue was declared with, which is ``Retry()`` unless somebody
             declared otherwise.
-        send_timeout: seconds for which a send waits for room, or for the engine. Default 5.
+        send_timeout: seconds for which a send waits, for room and for the engine together.
+            Default 5.
         audit: check each handled message from outside for order, overlap and attempts; the same as
             ``interlock worker --audit``. Default False.
 
@@ -68,6 +72,9 @@ class App:
         self._lock = threading.RLock()
         self._client: Any = None
         self._queues: dict[str, Any] = {}
+        self._sent_to: dict[str, Any] = {}
+        self._reach: Reach | None = None
+        self._has_worker = False
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
@@ -207,7 +214,11 @@ class App:
         """Closes the connections; the next send makes new ones."""
         with self._lock:
             client, self._client = self._client, None
+            reach, self._reach = self._reach, None
             self._queues.clear()
+            self._sent_to.clear()
+        if reach is not None:
+            reach.close()
         if client is not None:
             client.close()
 
@@ -240,7 +251,10 @@ class App:
 
         if settings["concurrency"] is None:
             settings["concurrency"] = usual_concurrency(settings["pool"])
-        url = self.url or os.environ.get("INTERLOCK_URL") or "memory://"
+        url = self._named() or "memory://"
+        self._has_worker = True
+        if url.startswith("memory://") and url != "memory://":
+            served(url)
         return Worker(self._as_tasks(), self._open, Settings(**settings), url)
 
     def _hook(self, name: str, hook: H) -> H:
@@ -258,6 +272,29 @@ class App:
 
     def _as_tasks(self) -> AppTasks:
         return AppTasks(self._tasks, self._hooks, self.retry)
+
+    def _named(self) -> str | None:
+        """The engine as somebody has named it."""
+        return self.url or os.environ.get("INTERLOCK_URL") or None
+
+    def _queue_to_send(self, name: str) -> Any:
+        """The queue of a task that is sent now. Raises EngineUnavailable where nobody could ever
+        handle it."""
+        found = self._sent_to.get(name)
+        if found is not None:
+            return found
+        queue = self._queue(name)
+        with self._lock:
+            if self._reach is None:
+                try:
+                    self._reach = Reach(self, self._client, self._named(), self._has_worker)
+                except EngineUnavailable:
+                    # The next send may find that `url` was set.
+                    self.close()
+                    raise
+            self._reach.sent(name)
+            self._sent_to[name] = queue
+        return queue
 
     def _queue(self, name: str) -> Any:
         found = self._queues.get(name)
@@ -286,6 +323,8 @@ class App:
         with self._lock:
             before, self._client = self._client, client
             self._queues.clear()
+            self._sent_to.clear()
+            self._reach = None
             return before
 
 

@@ -88,20 +88,25 @@ class _Sendable(Generic[P, R]):
 
         Raises:
             TypeError: the function does not take these arguments, or a key is of a wrong type.
+            ValueError: a key is empty, or beyond what the engine takes.
             PayloadError: an argument cannot be encoded; it names the argument.
-            Full: the queue had no room within the app's ``send_timeout``.
-            EngineUnavailable: the engine could not be reached in that time.
+            Full: the queue had no room within the app's ``send_timeout``, or the engine is at its
+                memory limit.
+            ShutDown: the queue is sealed: it takes no puts until somebody reopens it.
+            EngineUnavailable: the engine could not be reached in that time, or refuses the app's
+                user; or none is named, and no worker runs in this process.
+            InterlockError: the engine refuses the call for another reason, which it names.
         """
         ready = self._ready(args, kwargs)
-        queue = self._app._queue(self.declared.queue)
-        put = queue.put_known(ready.payload, True, self._app.send_timeout, **ready.options)
+        queue = self._app._queue_to_send(self.declared.queue)
+        put = queue._sent(ready.payload, self._app.send_timeout, **ready.options)
         return self._sent(ready, put)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """``send``, awaited."""
         ready = self._ready(args, kwargs)
-        queue = self._app._queue(self.declared.queue).aio
-        put = await queue.put_known(ready.payload, timeout=self._app.send_timeout, **ready.options)
+        queue = self._app._queue_to_send(self.declared.queue).aio
+        put = await queue._sent(ready.payload, self._app.send_timeout, **ready.options)
         return self._sent(ready, put)
 
     def options(

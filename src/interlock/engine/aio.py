@@ -440,13 +440,25 @@ class AsyncRemoteQueue(Generic[T]):
         reply = await self._run(lambda seat: operations.change(seat, function, *arguments))
         return self._handle.flag(reply)
 
+    async def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
+        """See ``RemoteQueue._sent``."""
+        message = self._handle.message(payload, **options)
+        return (await self._put("asend()", [message], True, timeout, bounded=True))[0]
+
     async def _put(
-        self, call: str, messages: list[wire.Message], block: bool, timeout: Seconds | None
+        self,
+        call: str,
+        messages: list[wire.Message],
+        block: bool,
+        timeout: Seconds | None,
+        bounded: bool = False,
     ) -> list[Put]:
         until = self._handle.until(call, block, timeout)
         if not messages:
             return []
-        done = await self._run(lambda seat: self._handle.operations.put(seat, messages, until))
+        done = await self._run(
+            lambda seat: self._handle.operations.put(seat, messages, until, bounded)
+        )
         self._keeper.noted(self._handle.watch, done[-1].id)
         return done
 

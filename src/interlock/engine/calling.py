@@ -70,6 +70,11 @@ class Engine:
         self._seats = itertools.count(1)
 
     @property
+    def memory(self) -> MemoryEngine | None:
+        """The engine itself, if it is in this process."""
+        return self._memory
+
+    @property
     def knows_a_sleeper(self) -> bool:
         """There is one server, it was asked before, and it does not wait by itself."""
         server = self.servers.get(self._alone)
@@ -105,6 +110,7 @@ class Engine:
         again: bool = True,
         before: tuple[Argument, ...] = (),
         asleep: float = 0,
+        within: float | None = None,
     ) -> Flow[list[bytes]]:
         """Calls `il1_FUNCTION` on the queue that `key` names.
 
@@ -113,9 +119,11 @@ class Engine:
             again: whether it may be sent again when it may have been done already.
             before: a command that waits for `asleep` seconds at most, sent in one go with it the
                 first time; see `knows_a_sleeper`.
+            within: seconds in which it is to be answered, the wait included. None: the client's
+                timeout, beyond the wait.
 
         Raises:
-            EngineUnavailable: it was not answered in the client's timeout, beyond the wait.
+            EngineUnavailable: it was not answered in that time.
             Abandoned: the seat was interrupted.
             Full, ShutDown and other errors of the library: what the server said.
         """
@@ -126,6 +134,8 @@ class Engine:
         if server is not None and not seat.interrupted:
             # As it nearly always goes; all else is for what comes of a failure.
             timeout = self._share + wait if server.parks else self._share
+            if within is not None:
+                timeout = min(timeout, within + GRACE)
             try:
                 if before:
                     ask = Ask(self._alone, command, timeout + asleep, before, asleep + 0.002)
@@ -139,7 +149,7 @@ class Engine:
                 first = error
                 if before:
                     started = time.monotonic()
-        patience = _Patience(self.target, self.target.timeout, function, started)
+        patience = _Patience(self.target, within, function, started)
         asking = ""
         while True:
             if first is None and seat.interrupted:
@@ -217,8 +227,10 @@ class Engine:
 class _Patience:
     """The time that one call has, and what was tried in it."""
 
-    def __init__(self, target: Target, timeout: float, function: str, started: float) -> None:
+    def __init__(self, target: Target, within: float | None, function: str, started: float) -> None:
         self._started = started
+        self._bounded = within is not None
+        timeout = target.timeout if within is None else within
         self._until = self._started + timeout
         self._timeout = timeout
         self._wait = 0.0
@@ -237,6 +249,11 @@ class _Patience:
 
     def allow(self, wait: float) -> None:
         """The server may take so long before it has to answer."""
+        if self._bounded:
+            # What it answers at the end of that is still heard.
+            self._until = self._started + self._timeout + GRACE
+            self._wait = max(0.0, min(wait, self.left() - GRACE))
+            return
         self._wait = wait
         self._until = self._started + self._timeout + wait
 
@@ -258,10 +275,11 @@ class _Patience:
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
         seconds: float = longest * random.uniform(0.5, 1.0)
         if self.left() <= seconds:
+            within = f"{round(self._timeout, 2):g} s; {self.tries} attempts"
             raise EngineUnavailable(
                 refusals.advised(
-                    f"{self._target.shown} did not answer il1_{self._function} in "
-                    f"{self._timeout:g} s; {self.tries} attempts: {'; '.join(self._reasons)}"
+                    f"{self._target.shown} did not answer il1_{self._function} in {within}: "
+                    f"{'; '.join(self._reasons)}"
                 ),
                 unknown=self.sent,
             )
@@ -273,3 +291,7 @@ class _Patience:
             f"was done is not known: {'; '.join(self._reasons)}",
             unknown=True,
         )
+
+
+GRACE = 0.5
+"""Seconds for which the answer of a call that waits is on its way."""

@@ -72,6 +72,21 @@ class Client:
         self._keeper = self._tender.keeper
         self._aio: AsyncClient | None = None
 
+    @property
+    def _in_memory(self) -> bool:
+        """The engine is in this process, and goes by the time of the day."""
+        memory = self._engine.memory
+        return memory is not None and not memory.is_manual
+
+    @property
+    def _is_shared(self) -> bool:
+        """Another client of this process may be of the same engine in memory."""
+        return self._engine.target.kind == "memory" and bool(self._engine.target.name)
+
+    def _again(self) -> Client:
+        """Another client of the same engine."""
+        return Client(Engine(self._engine.target, memory=self._engine.memory))
+
     @overload
     def queue(
         self, name: str, type: type[T], **options: Unpack[QueueOptions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -23,6 +24,8 @@ R = TypeVar("R")
 _LOOKS = 1000
 """How often who does not wait asks again for what is due at once."""
 _ROOM = 1.0
+_SHORTEST = 0.1
+"""Seconds that an engine has at least for the answer of a put."""
 """Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
 without any call."""
 
@@ -42,9 +45,14 @@ class Operations:
     # -- In and out ---------------------------------------------------------------------------
 
     def put(
-        self, seat: Seat[Any], messages: Sequence[wire.Message], until: float | None
+        self,
+        seat: Seat[Any],
+        messages: Sequence[wire.Message],
+        until: float | None,
+        bounded: bool = False,
     ) -> Flow[list[Put]]:
-        """Puts them all, waiting for room; Full if there is none in time."""
+        """Puts them all, waiting for room; Full if there is none in time. `bounded`: the engine
+        has no longer than that to answer, wherever it is."""
         arguments: Sequence[Argument]
         if len(messages) == 1:
             arguments = messages[0].arguments()
@@ -55,7 +63,11 @@ class Operations:
             seconds = wait.chunk(until)
             try:
                 asked = (wire.micros(seconds), *arguments)
-                reply = yield from self._numbered(seat, seat.number(), seconds, "put", *asked)
+                within = None
+                if bounded and until is not None:
+                    within = max(until - time.monotonic(), _SHORTEST)
+                call = seat.number()
+                reply = yield from self._numbered(seat, call, seconds, "put", *asked, within=within)
                 return wire.puts(reply, len(messages))
             except OutOfMemory:
                 raise
@@ -354,13 +366,16 @@ class Operations:
         function: str,
         *arguments: Argument,
         sleep: wait.Sleep | None = None,
+        within: float | None = None,
     ) -> Flow[list[bytes]]:
         if not self.declaration.is_made(self.engine):
             yield from self.declaration.made(self.engine, seat, self.key)
         asked = (seat.consumer, call, *arguments)
         call_it = self.engine.call
         if sleep is None:
-            return (yield from call_it(seat, function, self.key, *asked, wait=seconds))
+            return (
+                yield from call_it(seat, function, self.key, *asked, wait=seconds, within=within)
+            )
         before, asleep = sleep
         return (
             yield from call_it(

@@ -433,13 +433,24 @@ class RemoteQueue(Generic[T]):
             self._run(lambda seat: operations.change(seat, function, *arguments))
         )
 
+    def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
+        """As ``put_known``, for tasks: the timeout is for the whole call, the engine's answer
+        included, in place of the client's own, which is beyond it."""
+        message = self._handle.message(payload, **options)
+        return self._put("send()", [message], True, timeout, bounded=True)[0]
+
     def _put(
-        self, call: str, messages: list[wire.Message], block: bool, timeout: Seconds | None
+        self,
+        call: str,
+        messages: list[wire.Message],
+        block: bool,
+        timeout: Seconds | None,
+        bounded: bool = False,
     ) -> list[Put]:
         until = self._handle.until(call, block, timeout)
         if not messages:
             return []
-        done = self._run(lambda seat: self._handle.operations.put(seat, messages, until))
+        done = self._run(lambda seat: self._handle.operations.put(seat, messages, until, bounded))
         self._keeper.noted(self._handle.watch, done[-1].id)
         return done
 

@@ -20,6 +20,11 @@ class MemoryEngine:
         self._clock = clock
         self._started = False
 
+    @property
+    def is_manual(self) -> bool:
+        """Its time is a test's."""
+        return self._clock is not None
+
     def begin(self, command: tuple[Argument, ...], waker: Any) -> list[bytes] | int:
         """Makes a call: its answer, or the ticket of one that waits."""
         _, function, keys, *rest = command

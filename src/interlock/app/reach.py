@@ -1,0 +1,110 @@
+"""Whether anybody handles what an app sends into the memory of its own process.
+
+An engine in memory is for a worker of the same program, and for tests. Who has only forgotten to
+say where the engine is would lose all that is sent, without a word.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from typing import Any
+
+from interlock.errors import EngineUnavailable, InterlockError
+
+__all__ = ["Reach", "served"]
+
+_log = logging.getLogger("interlock.app")
+
+_served: set[str] = set()
+_kept: dict[str, Memory] = {}
+
+
+class Memory:
+    """The queues of one engine in memory into which tasks were sent."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._process = os.getpid()
+        self.queues: set[str] = set()
+
+    def report(self) -> None:
+        """Nobody will handle any more what is left: says how much that is."""
+        if self._process != os.getpid():
+            # The child of a fork: it is the parent's.
+            return
+        for name in sorted(self.queues):
+            try:
+                left = self._client.queue(name, bytes).stats().unsettled
+            except InterlockError:
+                continue
+            if left:
+                messages = "1 message" if left == 1 else f"{left} messages"
+                _log.error(
+                    "%s of queue %r not handled, and lost with the memory of this process (%s)",
+                    messages, name, self._client.url, extra={"queue": name, "unsettled": left},
+                )  # fmt: skip
+
+
+class Reach:
+    """What one app has sent into memory through one client."""
+
+    def __init__(self, app: Any, client: Any, url: str | None, has_worker: bool) -> None:
+        """Looks, at the first send.
+
+        Args:
+            url: as somebody has named the engine; None: nobody has.
+
+        Raises:
+            EngineUnavailable: nobody has named an engine, and there is no worker here.
+        """
+        self._memory: Memory | None = None
+        self._end: Any = None
+        if not client._in_memory:
+            return
+        if not (has_worker or (url in _served)):
+            if url is None:
+                raise EngineUnavailable(NOWHERE)
+            _log.warning(
+                "tasks are sent into the memory of this process (%s), where no worker is so far; "
+                "what is not handled when the process ends is lost",
+                client.url,
+            )
+        if client._is_shared:
+            # Of a name, which others in this process may use, now or later.
+            if client.url not in _kept:
+                _kept[client.url] = Memory(client._again())
+            self._memory = _kept[client.url]
+        else:
+            self._memory = Memory(client)
+            self._end = weakref.finalize(app, self._memory.report)
+
+    def sent(self, queue: str) -> None:
+        """A task is sent to this queue."""
+        if self._memory is not None:
+            self._memory.queues.add(queue)
+
+    def close(self) -> None:
+        """The client is about to be closed; an engine without a name goes with it."""
+        if self._end is not None:
+            self._end()
+
+
+def served(url: str) -> None:
+    """A worker in this process takes from there."""
+    _served.add(url)
+
+
+@atexit.register
+def _at_exit() -> None:
+    for memory in _kept.values():
+        memory.report()
+
+
+NOWHERE = (
+    "no engine is named, and no worker runs in this process: what is sent would stay in its memory "
+    "and be lost with it. Set INTERLOCK_URL or App(url=...); App('memory://') says that a worker "
+    "of this process will take it, and app.testing() is for tests"
+)
