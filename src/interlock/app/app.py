@@ -181,6 +181,7 @@ class App:
         threads: int | None = None,
         queues: Iterable[str] = ("default",),
         pool: str = "thread",
+        unkeyed: int = 0,
         audit: bool | None = None,
     ) -> Worker:
         """A worker in this process, which runs from ``start`` or ``with`` until ``stop``.
@@ -191,12 +192,15 @@ class App:
             queues: from which queues it takes.
             pool: where they run: ``"thread"``, ``"asyncio"`` (tasks of one event loop, on a thread
                 of its own) or ``"process"`` (processes, one handler each; they import this app).
+            unkeyed: how many of the handlers take only messages without keys, so that those always
+                find one. Default 0. Fewer than ``threads``.
             audit: see ``App``. Default: as the app says.
         """
         return self._worker(
             queues=(queues,) if isinstance(queues, str) else tuple(queues),
             concurrency=threads,
             pool=pool,
+            unkeyed=unkeyed,
             audit=self.audit if audit is None else audit,
             reference=_reference(self) if pool == "process" else "",
         )

@@ -17,6 +17,8 @@ FLAGS = (
          "are on)", "NAMES"),
     Flag("--concurrency", "how many handlers run at once (16; with --pool process as many as "
          "there are cores)", "N", positive),
+    Flag("--unkeyed", "how many of them take only messages without keys, so that those always find "
+         "one (0)", "N", positive, 0),
     Flag("--pool", "where they run: threads, tasks of one event loop, or processes (thread)",
          choices=("thread", "asyncio", "process"), default="thread"),
     Flag("--processes", "so many workers, each a process with its own handlers (1)", "N", positive,

@@ -73,6 +73,7 @@ class WorkerProcess:
             queues=tuple(wanted or sorted(known)),
             concurrency=given.concurrency,
             pool=given.pool,
+            unkeyed=given.unkeyed,
             audit=given.audit or app.audit,
             reference=given.app,
             lease=given.lease,
@@ -164,6 +165,11 @@ class WorkerProcess:
         line = (
             f"{self._given.app} on {worker.url}, {queues} {', '.join(settings.queues)}, "
             f"{count(settings.concurrency, 'handler')} ({settings.pool})"
+            + (
+                f", {settings.unkeyed} of them for messages without keys"
+                if settings.unkeyed
+                else ""
+            )
         )
         try:
             ready_file.write()
@@ -192,6 +198,7 @@ class WorkerProcess:
             "queues": list(settings.queues),
             "concurrency": settings.concurrency,
             "pool": settings.pool,
+            "unkeyed": settings.unkeyed,
         }
 
     def _changed(self, path: str) -> None:

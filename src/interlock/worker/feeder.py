@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, InterlockError, LeaseLost, ShutDown
 from interlock.failure import text_of
+from interlock.message import Kind
 from interlock.worker.handle import Outcome
 from interlock.worker.pace import Pace
 from interlock.worker.work import details
@@ -54,10 +55,15 @@ class Feeder:
         dispatch: Callable[[Feeder, Sequence[Any], bool], int],
         broken: Callable[[BaseException], None],
         lease: float,
+        kind: Kind = "any",
     ) -> None:
         """``dispatch`` is given leases, and whether they are to be given back unbegun; it answers
-        how many of them take no place in the pool. ``lease``: how many seconds they last."""
+        how many of them take no place in the pool. ``lease``: how many seconds they last;
+        ``kind``: of what messages."""
         self.name = name
+        self.slots = slots
+        """Its places in the pool."""
+        self._kind: Kind = kind
         self.handed = 0
         """Messages that were leased."""
         self.lost = 0
@@ -102,6 +108,8 @@ class Feeder:
 
     def _thread(self, what: str, run: Callable[[], None]) -> threading.Thread:
         name = f"interlock-{what}-{self.name}"
+        if self._kind != "any":
+            name += f"-{self._kind}"
         return threading.Thread(target=self._guard, args=(run,), name=name, daemon=True)
 
     def settle(self, lease: Any, held: Any, outcome: Outcome, ring: bool = True) -> None:
@@ -275,7 +283,7 @@ class Feeder:
             if not places:
                 answers, leases = self._queue.settle(settlements), ()
             else:
-                answers, leases = self._queue.exchange(settlements, places, False)
+                answers, leases = self._queue.exchange(settlements, places, False, kind=self._kind)
         except ShutDown:
             return ()
         except EngineUnavailable as error:
@@ -297,7 +305,7 @@ class Feeder:
         began = time.monotonic()
         try:
             wait = TIGHT_WAIT if self._slots.tight else min(LONGEST_WAIT, self._lease / 3)
-            _, leases = self._queue.exchange((), places, True, wait)
+            _, leases = self._queue.exchange((), places, True, wait, kind=self._kind)
             self._reached()
         except ShutDown:
             # Sealed and drained. It may be opened again.

@@ -16,10 +16,10 @@ class Slots:
     find work. Where places are short, the feeders take turns.
     """
 
-    def __init__(self, size: int, feeders: int) -> None:
+    def __init__(self, size: int, feeders: int, lock: threading.RLock | None = None) -> None:
         self.size = size
         self.free = size
-        self.lock = threading.RLock()
+        self.lock = lock or threading.RLock()
         """Guards all state of a worker that several threads change."""
 
         self.tight = feeders > 1 and size <= feeders

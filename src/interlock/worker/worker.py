@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from interlock.errors import PayloadError
+from interlock.message import Kind
 from interlock.retry import Retry, Seconds, seconds
 from interlock.worker.feeder import Feeder
 from interlock.worker.handle import RELEASED, Outcome, failure, judge
@@ -41,6 +42,8 @@ class Settings:
     concurrency: int = 16
     pool: str = "thread"
     audit: bool = False
+    unkeyed: int = 0
+    """How many of the handlers take only messages without keys."""
     lease: float = 30.0
     """Seconds after which the leases of a worker that was killed run out."""
     reference: str = ""
@@ -57,6 +60,13 @@ class Settings:
         if not 1 <= self.concurrency <= MOST_HANDLERS:
             raise ValueError(
                 f"worker(): threads is {self.concurrency}; allowed: 1 to {MOST_HANDLERS}"
+            )
+        if not isinstance(self.unkeyed, int) or isinstance(self.unkeyed, bool):
+            raise TypeError(f"worker(): unkeyed is {type(self.unkeyed).__name__}; allowed: int")
+        if not 0 <= self.unkeyed < self.concurrency:
+            raise ValueError(
+                f"worker(): unkeyed is {self.unkeyed} of {self.concurrency} handlers; allowed: 0 "
+                f"to {self.concurrency - 1}, for messages with keys need one too"
             )
         if self.pool not in POOLS:
             raise ValueError(f"worker(): pool is {self.pool!r}; allowed: {', '.join(POOLS)}")
@@ -95,13 +105,17 @@ class Worker:
         self._url = url
         self.url = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
         """The engine, without a password."""
-        self._slots = Slots(settings.concurrency, len(settings.queues))
+        self._slots = Slots(settings.concurrency - settings.unkeyed, len(settings.queues))
+        self._reserved = Slots(settings.unkeyed, len(settings.queues), self._slots.lock)
+        """Places for messages without keys alone."""
         self._running: dict[int, Running] = {}
         self._empty = threading.Condition(self._slots.lock)
         self._pool = _pool(settings)
-        self._slots.free = self._pool.places
+        self._slots.free = self._reserved.free = self._there = 0
+        self._moved(self._pool.places)
         self._pace = Pace(settings.concurrency, self._paced)
-        self._lends = isinstance(self._pool, ThreadPool) and len(settings.queues) == 1
+        alone = len(settings.queues) == 1 and not settings.unkeyed
+        self._lends = alone and isinstance(self._pool, ThreadPool)
         """The thread that leases may run handlers, and lease ahead, while they are quick."""
         self._keeper = Keeper(
             self.holding, self._give_back, self._revoke, self._put_back, self._pool.tell_lost,
@@ -129,19 +143,25 @@ class Worker:
         self._pool.start(self._done)
         self._keeper.start()
         for name in self.settings.queues:
-            queue = self._open_queue(name, lease=self.settings.lease)
-            length = self.settings.lease
-            feeder = Feeder(name, queue, self._slots, self._dispatch, self._broke, length)
-            feeder.full = self._keeper.full
-            feeder.work, feeder.leave = self._pool.work, self._pool.leave
-            if self._lends:
-                feeder.pace = self._pace
-            if self._audit is not None:
-                self._audit.follow(name, queue, Journal.of(self._url, name))
-            self._feeders.append(feeder)
+            self._feed(name, self._slots, "any")
+            if self.settings.unkeyed:
+                self._feed(name, self._reserved, "unkeyed")
         for feeder in self._feeders:
             feeder.start()
         return self
+
+    def _feed(self, name: str, slots: Slots, kind: Kind) -> None:
+        # A handle of its own, for each may wait in a call.
+        length = self.settings.lease
+        queue = self._open_queue(name, lease=length)
+        feeder = Feeder(name, queue, slots, self._dispatch, self._broke, length, kind)
+        feeder.full = self._keeper.full
+        feeder.work, feeder.leave = self._pool.work, self._pool.leave
+        if self._lends:
+            feeder.pace = self._pace
+        if self._audit is not None and kind == "any":
+            self._audit.follow(name, queue, Journal.of(self._url, name))
+        self._feeders.append(feeder)
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> bool:
         """Waits until the engine has answered for each queue, and the pool, where that is of
@@ -353,7 +373,7 @@ class Worker:
                 self._failed += 1
             if self._running.pop(id(running), None) is None:
                 return
-            self._slots.give(1)
+            running.feeder.slots.give(1)
             if self._lends and running.started is not None:
                 if running.invocation.is_async:
                     self._pace.slow()
@@ -422,8 +442,13 @@ class Worker:
         return True
 
     def _moved(self, count: int) -> None:
+        """So many places have come, or are gone: those for the unkeyed come first and go last."""
         with self._slots.lock:
-            self._slots.give(count)
+            before = min(self._there, self._reserved.size)
+            self._there += count
+            reserved = min(self._there, self._reserved.size) - before
+            self._reserved.give(reserved)
+            self._slots.give(count - reserved)
 
     def _pool_broke(self, error: BaseException) -> None:
         _log.error("no message can be handled any more: %s", error)
