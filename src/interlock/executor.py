@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import os
 import weakref
@@ -103,6 +104,11 @@ class KeyedExecutor(futures.Executor):
                 )
             cpus: Callable[[], int | None] = getattr(os, "process_cpu_count", os.cpu_count)
             max_workers = min(32, (cpus() or 1) + 4)
+        if isinstance(max_workers, int) and max_workers < 1:
+            # In the words of the standard library too: some look for them.
+            raise ValueError(
+                f"KeyedExecutor(): max_workers is {max_workers}; it must be greater than 0"
+            )
         _check_count("KeyedExecutor(): max_workers", max_workers, 1)
         _check_count("KeyedExecutor(): unkeyed_workers", unkeyed_workers, 0)
         _check_count("KeyedExecutor(): maxsize", maxsize, 0)
@@ -164,6 +170,27 @@ class KeyedExecutor(futures.Executor):
             WouldDeadlock: there is no room, and the handlers of all workers wait for some.
         """
         return self._submit(keys, None, None, False, fn, args, kwargs)
+
+    def map(
+        self,
+        fn: Callable[..., R],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        **options: Any,
+    ) -> Iterator[R]:
+        """``fn`` of each item, without a key, as ``concurrent.futures`` has it.
+
+        Args:
+            timeout: seconds until a result must be there. Default: no limit.
+            chunksize: with ``pool`` so many items are one call, and are retried together, as for
+                ``ProcessPoolExecutor``; on threads it says nothing. Default 1.
+            options: what else the ``map`` of ``concurrent.futures`` takes (``buffersize``, 3.14).
+
+        Raises:
+            ValueError: ``chunksize`` is less than 1.
+        """
+        return _mapped(super().map, self, fn, iterables, timeout, chunksize, options)
 
     def keyed(
         self, *keys: Key, shared: Keys = (), priority: int = 0, quiet: bool = False
@@ -303,12 +330,58 @@ class _View(futures.Executor):
         """Runs ``fn(*args, **kwargs)`` under the keys of this view."""
         return self._executor._submit(*self._named, fn, args, kwargs)
 
+    def map(
+        self,
+        fn: Callable[..., R],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        **options: Any,
+    ) -> Iterator[R]:
+        """``fn`` of each item under the keys of this view; see ``KeyedExecutor.map``."""
+        return _mapped(super().map, self._executor, fn, iterables, timeout, chunksize, options)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Does nothing: the executor belongs to whoever made it."""
 
     def __repr__(self) -> str:
         keys, shared, _, _ = self._named
         return f"<{self._executor!r} under keys {list(keys)}, shared {list(shared)}>"
+
+
+def _mapped(
+    standard: Callable[..., Iterator[Any]],
+    executor: KeyedExecutor,
+    fn: Callable[..., R],
+    iterables: tuple[Iterable[Any], ...],
+    timeout: float | None,
+    chunksize: int,
+    options: dict[str, Any],
+) -> Iterator[R]:
+    _check_count("map(): chunksize", chunksize, 1)
+    if chunksize == 1 or not isinstance(executor._work, PoolWork):
+        return standard(fn, *iterables, timeout=timeout, **options)
+    items = zip(*iterables, strict=False)
+    chunks = iter(lambda: list(itertools.islice(items, chunksize)), [])
+    results = standard(functools.partial(_chunk, fn), chunks, timeout=timeout, **options)
+    return _flat(results)
+
+
+def _chunk(fn: Callable[..., R], items: list[tuple[Any, ...]]) -> list[R]:
+    """What a pool calls for several items."""
+    return [fn(*arguments) for arguments in items]
+
+
+def _flat(chunks: Iterator[list[R]]) -> Iterator[R]:
+    try:
+        for chunk in chunks:
+            # No reference to a result is kept while its taker works.
+            chunk.reverse()
+            while chunk:
+                yield chunk.pop()
+    finally:
+        # Cancels what still waits.
+        chunks.close()  # type: ignore[attr-defined]
 
 
 class _Calls(KeyedQueue[Future[Any]]):

@@ -91,8 +91,11 @@ class PoolWork(Work):
 
     def _start_processes(self) -> None:
         # A pool of processes forks with its first call: here, in the caller's thread, and not from
-        # one of ours, beside which the caller's might hold a lock.
+        # one of ours, beside which the caller's might hold a lock. (Where it does not fork there is
+        # no need, and this call would count among those that a process of the pool may make.)
         process = sys.modules.get("concurrent.futures.process")
+        if getattr(self._pool, "_safe_to_dynamically_spawn_children", False):
+            return
         if process is not None and isinstance(self._pool, process.ProcessPoolExecutor):
             try:
                 self._pool.submit(_nothing)
@@ -105,11 +108,17 @@ class PoolWork(Work):
             return
         while True:
             self._slots.acquire()
-            try:
-                lease = self.queue.get()
-            except ShutDown:
+            if not self._hand_on_next():
                 return
-            self._hand_on(lease)
+
+    def _hand_on_next(self) -> bool:
+        # A function of its own, so that no name holds the last call while the next is awaited.
+        try:
+            lease = self.queue.get()
+        except ShutDown:
+            return False
+        self._hand_on(lease)
+        return True
 
     def _hand_on(self, lease: Lease[Any]) -> None:
         if not isinstance(lease.payload, _core.Future):
@@ -127,6 +136,8 @@ class PoolWork(Work):
             inner.add_done_callback(partial(self._done, lease))
         except BaseException as error:
             # Broken, or shut down: the lanes stay usable.
+            if isinstance(error, futures.BrokenExecutor):
+                self._broke(error)
             self._end(lease, None, error, again=False)
 
     def _done(self, lease: Lease[Any], inner: futures.Future[Any]) -> None:
@@ -135,10 +146,20 @@ class PoolWork(Work):
             self._end(lease, None, None, again=False)
             return
         error = inner.exception()
+        # A call may raise that of another executor. The standard pools say whether it is theirs.
+        if isinstance(error, futures.BrokenExecutor) and getattr(self._pool, "_broken", False):
+            self._broke(error)
         result = None if error is not None else inner.result()
         # By its class: an exception of a call may raise when it is asked for it.
         broken = issubclass(type(error), futures.BrokenExecutor)
         self._end(lease, result, error, again=not broken)
+
+    def _broke(self, error: futures.BrokenExecutor) -> None:
+        """The pool is broken for good: what waits in the queue fails, and every submit raises."""
+        if self.broken is None:
+            kind = type(error)
+            own = kind.__module__.startswith("concurrent.futures")
+            self._break(kind if own else futures.BrokenExecutor, str(error))
 
     def _end(
         self, lease: Lease[Any], result: Any, error: BaseException | None, *, again: bool

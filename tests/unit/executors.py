@@ -137,6 +137,12 @@ def fail(text: str) -> None:
     raise ValueError(text)
 
 
+def fails_on_five(number: int) -> int:
+    if number == 5:
+        raise ValueError("five")
+    return number
+
+
 def fails_at_first(attempts: str) -> int:
     """Fails until its file has two lines."""
     with open(attempts, "a+") as file:

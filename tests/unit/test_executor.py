@@ -405,7 +405,7 @@ def test_a_log_handler_that_raises_ends_no_worker(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("arguments", "kind", "says"),
     [
-        ({"max_workers": 0}, ValueError, "max_workers is 0; allowed: 1 or more"),
+        ({"max_workers": 0}, ValueError, "max_workers is 0; it must be greater than 0"),
         ({"max_workers": 1.5}, TypeError, "max_workers is float; allowed: int"),
         ({"max_workers": True}, TypeError, "max_workers is bool; allowed: int"),
         ({"max_workers": 2, "unkeyed_workers": 2}, ValueError, "unkeyed_workers is 2 of 2"),

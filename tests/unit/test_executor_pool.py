@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
@@ -19,13 +22,16 @@ from tests.unit.executors import (
     AtOnce,
     ByHand,
     Gate,
+    busy,
     die,
     fail,
     fails_at_first,
+    fails_on_five,
     my_lease,
     processes,
     stamped,
 )
+from tests.unit.support import collect, until
 
 
 @pytest.fixture(scope="module")
@@ -96,22 +102,23 @@ def test_a_call_in_a_process_is_made_again(
         assert executor.queue.stats().retries >= 2
 
 
-def test_a_killed_process_fails_what_it_held_and_the_lanes_stay_usable() -> None:
+def test_a_killed_process_fails_what_it_held_and_what_waits() -> None:
     with processes(1) as pool, KeyedExecutor(1, pool=pool) as executor:
-        calls: list[futures.Future[Any]] = [executor.submit_keyed("a", die)]
-        calls += [executor.submit_keyed(key, int) for key in "ab"]
-        for call in calls:
+        executor.queue.pause("held up")
+        calls: list[futures.Future[Any]] = [executor.submit_keyed("held up", int)]
+        calls += [executor.submit_keyed("a", int), executor.submit_keyed("a", die)]
+        assert calls[1].result(LONG) == 0
+        for call in (calls[0], calls[2]):
             assert isinstance(call.exception(LONG), BrokenProcessPool)
         executor.queue.join(LONG)
-        assert isinstance(executor.submit(int).exception(LONG), BrokenProcessPool)
         assert executor.queue.stats().leased == 0
 
 
 def test_a_broken_pool_is_not_tried_again() -> None:
     policy = Retry(attempts=None, first=0)
     with processes(1) as pool, KeyedExecutor(1, pool=pool, retry=policy) as executor:
-        assert isinstance(executor.submit_keyed("a", die).exception(LONG), BrokenProcessPool)
-        assert isinstance(executor.submit_keyed("a", int).exception(LONG), BrokenProcessPool)
+        died = executor.submit_keyed("a", die)
+        assert isinstance(died.exception(LONG), BrokenProcessPool)
         executor.queue.join(LONG)
 
 
@@ -260,6 +267,118 @@ def test_a_revoked_call_keeps_its_place_in_the_pool_and_no_longer_counts(
     assert (behind.result(LONG), third.result(LONG)) == ("in time", "in time")
     assert hung.cancelled() and "no longer counts" in caplog.text
     executor.shutdown()
+
+
+class Held:
+    """Something of which it is seen that nobody holds it."""
+
+
+def gone(kept: Any) -> bool:
+    collect()
+    return kept() is None
+
+
+def a_held(*_: Any) -> Held:
+    return Held()
+
+
+@pytest.mark.parametrize("kind", [AtOnce, lambda: futures.ThreadPoolExecutor(1)])
+def test_a_result_that_its_caller_dropped_is_gone_before_the_next_call(kind: Any) -> None:
+    with kind() as pool, KeyedExecutor(2, pool=pool) as executor:
+        future: Any = executor.submit_keyed("a", a_held)
+        result = weakref.ref(future.result(LONG))
+        executor.queue.join(LONG)
+        del future
+        until(lambda: gone(result))
+
+
+def test_what_a_call_was_given_is_gone_before_the_next_call() -> None:
+    with KeyedExecutor(2, pool=AtOnce()) as executor:
+        given = Held()
+        kept = weakref.ref(given)
+        future = executor.submit(id, given)
+        del given
+        future.result(LONG)
+        until(lambda: gone(kept))
+
+
+def test_a_future_keeps_neither_the_queue_nor_the_pool_of_its_executor() -> None:
+    pool = futures.ThreadPoolExecutor(1)
+    executor = KeyedExecutor(1, pool=pool)
+    done = executor.submit_keyed("a", int)
+    cancelled: Any = None
+    with busy(executor, "a"):
+        cancelled = executor.submit_keyed("a", int)
+        assert cancelled.cancel()
+    assert done.result(LONG) == 0
+    kept: list[Any] = [weakref.ref(pool), weakref.ref(executor.queue)]
+    del pool, executor
+    until(lambda: all(gone(one) for one in kept))
+    assert done.result() == 0 and cancelled.cancelled()
+    assert not done.cancel() and cancelled.cancel()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="only processes that are forked are started early"
+)
+def test_no_task_is_hidden_among_those_of_a_pool() -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        futures.ProcessPoolExecutor(1, spawn, max_tasks_per_child=2) as pool,
+        KeyedExecutor(1, pool=pool) as executor,
+    ):
+        ids = [executor.submit_keyed("a", os.getpid).result(LONG) for _ in range(4)]
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+def test_a_submit_to_a_broken_pool_raises() -> None:
+    with processes(1) as pool, KeyedExecutor(1, pool=pool) as executor:
+        died = executor.submit_keyed("a", die)
+        assert isinstance(died.exception(LONG), BrokenProcessPool)
+        with pytest.raises(BrokenProcessPool):
+            executor.submit_keyed("b", int)
+        with pytest.raises(BrokenProcessPool):
+            executor.submit(int)
+
+
+def test_an_exception_of_a_call_does_not_break_the_pool_whatever_it_is() -> None:
+    with futures.ThreadPoolExecutor(1) as pool, KeyedExecutor(1, pool=pool) as executor:
+
+        def nested() -> None:
+            raise futures.BrokenExecutor("another one")
+
+        assert isinstance(executor.submit(nested).exception(LONG), futures.BrokenExecutor)
+        assert executor.submit(int).result(LONG) == 0
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 100])
+def test_a_chunk_is_one_call_of_a_pool_and_nothing_to_threads(chunksize: int) -> None:
+    with KeyedExecutor(2, pool=AtOnce()) as executor:
+        assert list(executor.map(str, range(10), chunksize=chunksize)) == list(map(str, range(10)))
+        executor.queue.join(LONG)
+        assert executor.queue.stats().acks == -(-10 // chunksize)
+    with KeyedExecutor(2) as executor:
+        assert list(executor.map(str, range(10), chunksize=chunksize)) == list(map(str, range(10)))
+        executor.queue.join(LONG)
+        assert executor.queue.stats().acks == 10
+
+
+@pytest.mark.parametrize("chunksize", [1, 2, 7, 100])
+def test_what_is_mapped_in_chunks_is_what_is_mapped(
+    executor: KeyedExecutor, chunksize: int
+) -> None:
+    for one in (executor, executor.keyed("a")):
+        mapped = one.map(divmod, range(20), [3] * 15, chunksize=chunksize)
+        assert list(mapped) == [divmod(n, 3) for n in range(15)]
+        with pytest.raises(ValueError, match="chunksize"):
+            one.map(divmod, [1], [1], chunksize=0)
+
+
+def test_a_chunk_that_raises_does_so_where_it_is_read(executor: KeyedExecutor) -> None:
+    mapped = executor.map(fails_on_five, range(10), chunksize=2)
+    assert [next(mapped) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="five"):
+        next(mapped)
 
 
 def test_shutdown_does_not_wait_for_a_revoked_call() -> None:

@@ -101,6 +101,8 @@ struct Ended {
     callbacks: Vec<Py<PyAny>>,
     parked: Vec<Waker>,
     _old: (Option<Call>, Option<Py<PyAny>>),
+    /// Whoever keeps a future keeps no queue, and not the pool behind it.
+    _queue: Option<Py<Queue>>,
 }
 
 impl Ended {
@@ -271,6 +273,7 @@ impl Future {
             callbacks: std::mem::take(&mut inner.callbacks),
             parked: std::mem::take(&mut inner.parked),
             _old: (inner.call.take(), exception),
+            _queue: inner.queue.take(),
         })
     }
 
