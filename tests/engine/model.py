@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", "delayed", "held"
 
@@ -26,6 +27,8 @@ DEFAULTS: dict[str, str] = {
     "RESULTS": "67108864",
     "DURABILITY": "server",
 }
+TOLD = 1 << 20
+"""Bytes behind which a call hands out, or tells, no further message."""
 POLICY = ("ATTEMPTS", "FIRST", "FACTOR", "LONGEST", "JITTER", "THEN")
 
 
@@ -234,7 +237,9 @@ class Model:
             for entry in self.ready()
             if kind == "any" or (kind == "keyed") == bool(entry.keys or entry.barrier)
         ]
-        taken = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
+        first = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
+        told = accumulate((len(entry.payload) for entry in first), initial=0)
+        taken = [entry for entry, before in zip(first, told, strict=False) if before < TOLD]
         if not taken:
             if self.sealed and not self.unsettled():
                 return ["", "", "sealed", "0"]

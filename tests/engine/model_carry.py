@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.engine.model import BACKING_OFF, DEFAULTS, HELD, Entry, Refused, Spec
-from tests.engine.model_read import KEPT_OF_THE_DEAD, TOLD, ReadModel
+from tests.engine.model import BACKING_OFF, DEFAULTS, HELD, TOLD, Entry, Refused, Spec
+from tests.engine.model_read import KEPT_OF_THE_DEAD, ReadModel
 
 Item = tuple[str, str, int, int, str, Spec]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.engine.model import BACKING_OFF, DELAYED, HELD, LEASED, POLICY, QUEUED, Entry
+from tests.engine.model import BACKING_OFF, DELAYED, HELD, LEASED, POLICY, QUEUED, TOLD, Entry
 from tests.engine.model_operate import OperatedModel
 
 OPTIONS = ("PRIORITY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "QUIET", *POLICY)
@@ -15,7 +15,6 @@ SINCE = (
 )
 SHOWN_BEFORE_A_BARRIER = 10
 LOOKED_AT = 10_000
-TOLD = 1 << 20
 NAMED = 10_000
 NAMED_BYTES = 1 << 20
 

@@ -1,5 +1,6 @@
 //! Leasing: what is handed out, and how it is told.
 
+use interlock_core::queue::batch::Most;
 use interlock_core::queue::scheduler::{Grant, Scheduler};
 use interlock_core::queue::types::{Kind, Time};
 
@@ -44,7 +45,8 @@ impl Queue {
         grants.clear();
         let Wanted { count, duration, kind } = wanted;
         let s = &mut self.scheduler;
-        let handed = s.lease_batch(kind, count, MAX_BATCH_KEYS, duration, consumer, &mut grants);
+        let most = Most { messages: count, keys: MAX_BATCH_KEYS, bytes: MAX_TOLD as u64 };
+        let handed = s.lease_batch(kind, most, duration, consumer, &mut grants);
         if let Some(handed) = handed {
             // About what a short message takes; once, and not as often as it grows.
             out.reserve(grants.len() * 128);

@@ -27,7 +27,8 @@ pub const MAX_NAME: usize = 512;
 pub const KEPT: u64 = 300_000_000;
 /// Bytes of the replies that one queue keeps; beyond it the oldest go.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
-/// Bytes of payloads and keys behind which a call tells no further message or dead letter.
+/// Bytes of payloads and keys behind which a call tells no further message or dead letter, and of payloads
+/// behind which a lease hands out no further message.
 pub const MAX_TOLD: usize = 1 << 20;
 /// Dead letters and keys of them looked at by one call that asks for a key.
 pub const MAX_LOOKED_AT: usize = 10_000;

@@ -213,7 +213,10 @@ class RemoteQueue(Generic[T]):
         *,
         kind: Kind = "any",
     ) -> list[RemoteLease[T]]:
-        """At least one message, at most ``limit``, in one lease; otherwise as ``get``."""
+        """At least one message, at most ``limit``, in one lease; otherwise as ``get``.
+
+        Payloads that have 1 MiB together end it: the message that reaches that is the last.
+        """
         return self._get("get_many()", limit, block, timeout, kind)
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:

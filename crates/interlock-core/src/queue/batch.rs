@@ -94,9 +94,27 @@ impl Batches {
     }
 }
 
+/// What one call may be handed at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub messages: usize,
+    /// Of all its messages together; the first may have more.
+    pub keys: usize,
+    /// Of all payloads together, as they are weighed: the message that reaches it is the last.
+    pub bytes: u64,
+}
+
+impl Most {
+    /// So many messages, however large they are.
+    pub fn messages(messages: usize) -> Self {
+        Most { messages, keys: usize::MAX, bytes: u64::MAX }
+    }
+}
+
 /// What a call for many messages may still take, and set aside (clause 21).
 struct Room {
     keys: usize,
+    bytes: u64,
     /// Keys of what was taken.
     taken: usize,
     parks: u32,
@@ -112,19 +130,18 @@ pub struct Handed {
 }
 
 impl<P> Scheduler<P> {
-    /// Hands out up to `limit` ready messages for `length` µs, under one token; the first one, and more
-    /// while all have no more than `keys` keys together. Appends them to `grants`.
+    /// Hands out ready messages for `length` µs, under one token, and appends them to `grants`.
     pub fn lease_batch(
         &mut self,
         kind: Kind,
-        limit: usize,
-        keys: usize,
+        most: Most,
         length: u64,
         consumer: u64,
         grants: &mut Vec<Grant>,
     ) -> Option<Handed> {
         let from = grants.len();
-        let mut left = Room { keys, taken: 0, parks: CALL_LIMIT };
+        let Most { messages: limit, keys, bytes } = most;
+        let mut left = Room { keys, bytes, taken: 0, parks: CALL_LIMIT };
         let mut at = self.pick(kind, &mut left, true)?;
         let token = self.now.max(self.last_token + 1);
         self.last_token = token;
@@ -150,7 +167,10 @@ impl<P> Scheduler<P> {
                 extra => self.extras[extra].attempt.max(1),
             };
             grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
-            if grants.len() - from == limit {
+            let payload = self.messages[at].payload.as_ref();
+            let weight = payload.and_then(|payload| self.weight(payload)).unwrap_or(0);
+            left.bytes = left.bytes.saturating_sub(weight);
+            if grants.len() - from == limit || left.bytes == 0 {
                 break;
             }
             let Some(next) = self.pick(kind, &mut left, false) else { break };
@@ -301,7 +321,8 @@ mod tests {
     fn lease(s: &mut Scheduler<u64>, now: Time, limit: usize, length: u64) -> (Handed, Vec<u64>) {
         s.start(now);
         let mut grants = Vec::new();
-        let handed = s.lease_batch(Kind::Any, limit, 4096, length, 1, &mut grants).unwrap();
+        let handed =
+            s.lease_batch(Kind::Any, Most::messages(limit), length, 1, &mut grants).unwrap();
         (handed, grants.iter().map(|grant| grant.id).collect())
     }
 
@@ -374,10 +395,27 @@ mod tests {
             put(&mut s, START, &Put { keys: part, ..Put::default() });
         }
         let mut grants = Vec::new();
-        s.lease_batch(Kind::Any, 9, 6, 50, 1, &mut grants);
+        let most = Most { keys: 6, ..Most::messages(9) };
+        s.lease_batch(Kind::Any, most, 50, 1, &mut grants);
         assert_eq!(grants.len(), 2);
-        s.lease_batch(Kind::Any, 9, 2, 50, 1, &mut grants);
+        s.lease_batch(Kind::Any, Most { keys: 2, ..most }, 50, 1, &mut grants);
         assert_eq!(grants.len(), 3, "the first is handed out however many it has");
+    }
+
+    #[test]
+    fn the_message_that_reaches_the_bytes_of_a_lease_is_its_last() {
+        let mut s = queue(Retry::default());
+        for weight in [4, 5, 1, 0, 9, 10, 30, 2] {
+            s.start(START);
+            s.put_new(&Put { size: weight, ..Put::default() }, weight);
+        }
+        let mut leased = || {
+            let mut grants = Vec::new();
+            let most = Most { bytes: 10, ..Most::messages(9) };
+            s.lease_batch(Kind::Any, most, 50, 1, &mut grants);
+            grants.len()
+        };
+        assert_eq!([leased(), leased(), leased(), leased(), leased()], [3, 3, 1, 1, 0]);
     }
 
     #[test]
@@ -433,7 +471,8 @@ mod tests {
         }
         s.pause(START, Some(key[0]));
         for left in [500, 0] {
-            assert!(s.lease_batch(Kind::Any, 1, 4096, 50, 1, &mut Vec::new()).is_none());
+            let most = Most::messages(1);
+            assert!(s.lease_batch(Kind::Any, most, 50, 1, &mut Vec::new()).is_none());
             assert_eq!(s.ready(Kind::Any), left);
         }
     }

@@ -46,7 +46,8 @@ local function lease_one(q, m, token, reply, at)
   return at + #shared
 end
 
--- Whether all of these records are of ready, plain messages, and a lease may have as many keys.
+-- Whether all of these records are of ready, plain messages, and a lease may have as many keys. As many bytes
+-- it may have: of a plain one they are at most APART.
 local function all_plain(records)
   local keys = 0
   for i = 1, #records do

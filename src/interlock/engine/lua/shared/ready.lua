@@ -182,6 +182,15 @@ end
 
 -- What was taken out and is not handed out after all goes back to the front.
 local function push_back(q, places, first, from, only)
+  if only and only.listed then
+    local last_first = {}
+    for i = #places, first, -1 do
+      last_first[#last_first + 1] = places[i]
+    end
+    bulk('LPUSH', q[only.name], last_first)
+    q.counters[only.count] = q.counters[only.count] + #last_first
+    return
+  end
   for i = #places, first, -1 do
     local source = only or from[i]
     if source.listed then
@@ -213,11 +222,39 @@ local function ready_at(q, places, pauses, texts)
   return found
 end
 
+-- Bytes of the payload of a plain record.
+local function plain_size(text)
+  local high, low = string_byte(text, 3, 4)
+  local at = 5
+  for _ = 1, high * 256 + low do
+    local long, short = string_byte(text, at, at + 1)
+    at = at + 2 + long * 256 + short
+  end
+  return #text - at + 1
+end
+
+-- Whether the payloads of these messages have as many bytes as a lease may have. Those of plain ones are
+-- counted when they might: a record is longer than its payload. `bytes` are those of the first `counted`.
+local function enough(taken, sum)
+  local m = taken[#taken]
+  sum.most = sum.most + (type(m) == 'string' and #m or size_of(m))
+  if sum.most < MAX_TOLD then
+    return false
+  end
+  for i = sum.counted + 1, #taken do
+    local one = taken[i]
+    sum.bytes = sum.bytes + (type(one) == 'string' and plain_size(one) or size_of(one))
+  end
+  sum.counted, sum.most = #taken, sum.bytes
+  return sum.bytes >= MAX_TOLD
+end
+
 -- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
 -- What is found to be paused is set aside (clause 22). `popped` were taken out of `source` already; `texts`
 -- are their records.
 local function take_ready(q, kind, count, popped, texts, source)
   local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
+  local sum = { bytes = 0, counted = 0, most = 0 }
   if c[N.halted] > 0 then
     return taken, of
   end
@@ -243,6 +280,10 @@ local function take_ready(q, kind, count, popped, texts, source)
         end
         taken[#taken + 1] = m
         of[#taken] = places[i]
+        if enough(taken, sum) then
+          push_back(q, places, i + 1, from, only)
+          return taken, of
+        end
       elseif not m or m.gone or m.state ~= 'R' then
         local half = (only or from[i]).half
         c[half.stale] = c[half.stale] - 1
@@ -260,6 +301,10 @@ local function take_ready(q, kind, count, popped, texts, source)
           end
           taken[#taken + 1] = m
           of[#taken] = places[i]
+          if enough(taken, sum) then
+            push_back(q, places, i + 1, from, only)
+            return taken, of
+          end
         end
       end
     end
