@@ -264,3 +264,48 @@ def _sleeps(queue: RemoteQueue[Any]) -> bool:
 
     with redis.Redis(port=int(queue._client._engine.target.addresses[0].split(":")[1])) as other:
         return any(one["cmd"] == "blpop" for one in other.client_list())
+
+
+def test_a_large_reply_that_was_cut_is_given_again_though_many_came_since(hub_url: str) -> None:
+    address = hub_url.removeprefix("interlock://")
+    host, _, port = address.rpartition(":")
+    payload = b"x" * 1_000_000
+    cut, read = threading.Event(), 0
+
+    def spoilt(data: bytes) -> bytes | None:
+        nonlocal read
+        read += len(data)
+        if read < 300_000:
+            return data
+        proxy.refuse = True
+        cut.set()
+        return None
+
+    with connect(hub_url) as client, proxied(host, int(port)) as proxy:
+        queue = client.queue("large", bytes)
+        for _ in range(41):
+            queue.put(payload)
+        found: list[tuple[int, int, int]] = []
+        with connect(f"interlock://127.0.0.1:{proxy.port}?timeout=50") as far:
+            far.queue("large", bytes).stats()
+            proxy.replies = spoilt
+
+            def take() -> None:
+                lease = far.queue("large", bytes).get(timeout=40)
+                found.append((lease.id, lease.attempt, len(lease.payload)))
+                lease.ack()
+
+            taker = threading.Thread(target=take)
+            taker.start()
+            cut.wait()
+            # Each by a consumer of its own, for these hold theirs.
+            held = []
+            for _ in range(40):
+                with connect(hub_url) as other:
+                    held.append(other.queue("large", bytes).get(timeout=20))
+            proxy.heal()
+            taker.join()
+        assert len(found) == 1
+        assert found[0][1:] == (1, len(payload))
+        assert found[0][0] < min(lease.id for lease in held)
+        assert queue.stats().expired == 0

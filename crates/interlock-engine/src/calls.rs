@@ -52,7 +52,7 @@ impl Queue {
                 self.put_call(caller, &messages, args, cx, out)
             }
             Function::Lease => {
-                let wanted = lease::read(&mut from)?;
+                let wanted = self.wanted(&mut from, cx)?;
                 from.end()?;
                 let Repeat::Goes(caller, _) = self.repeated(caller, cx, out)? else {
                     return Ok(Outcome::Done);
@@ -68,7 +68,7 @@ impl Queue {
                 self.settle_call(caller, &list, args, cx, out)
             }
             _ => {
-                let wanted = lease::read(&mut from)?;
+                let wanted = self.wanted(&mut from, cx)?;
                 let list = settle::read(&mut from)?;
                 self.next_call(caller, wanted, &list, args, cx, out)
             }
@@ -136,7 +136,7 @@ impl Queue {
     fn next_call<A: Args + ?Sized>(
         &mut self,
         caller: Caller<'_>,
-        wanted: Wanted,
+        mut wanted: Wanted,
         list: &[Settlement<'_>],
         args: &A,
         cx: &mut Context<'_>,
@@ -163,9 +163,9 @@ impl Queue {
         }
         let from = out.len();
         let number = self.consumer(caller.consumer);
-        if self.grant(wanted, number, Some(&answers), out) {
+        if self.grant(&mut wanted, number, Some(&answers), out) {
             self.keep(&caller, cx, &out[from..]);
-            cx.record_call(self, "next", args);
+            cx.record_next(self, args, wanted.count);
             return Ok(Outcome::Done);
         }
         if self.waits(&caller, cx) {
@@ -199,18 +199,27 @@ impl Queue {
         }
     }
 
+    /// What a call asks for. A record of a journal says how many were handed out, whatever bound there was.
+    fn wanted<A: Args + ?Sized>(&self, from: &mut Reader<'_, A>, cx: &Context<'_>) -> Read<Wanted> {
+        let mut wanted = lease::read(from)?;
+        if cx.replays {
+            wanted.bytes = u64::MAX;
+        }
+        Ok(wanted)
+    }
+
     /// Leases what is ready, or waits for it.
     fn lease_call(
         &mut self,
         caller: Caller<'_>,
-        wanted: Wanted,
+        mut wanted: Wanted,
         settled: Option<Vec<Answer>>,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Outcome {
         let from = out.len();
         let number = self.consumer(caller.consumer);
-        let granted = self.grant(wanted, number, settled.as_deref(), out);
+        let granted = self.grant(&mut wanted, number, settled.as_deref(), out);
         if !granted {
             if self.waits(&caller, cx) {
                 return self.park(caller, Want::Lease(wanted, settled), cx);
@@ -310,7 +319,10 @@ impl Queue {
             Known::New => Repeat::Goes(caller, None),
             Known::Half(answers) => Repeat::Goes(caller, Some(answers)),
             Known::Reply => {
-                out.extend_from_slice(self.consumers.reply(caller.consumer));
+                match self.consumers.reply(caller.consumer) {
+                    Ok(reply) => out.extend_from_slice(reply),
+                    Err(short) => self.lease_again(short, out),
+                }
                 cx.repeated(self);
                 Repeat::Answered
             }
@@ -347,13 +359,15 @@ impl Queue {
             let some = |line: usize| !dry[line] && scheduler.ready(kinds[line]) > 0;
             let Some(order) = self.waiting.first(some) else { return };
             let waiter = self.waiting.get(order).expect("it waits");
-            let Want::Lease(wanted, _) = waiter.want else { unreachable!("it is in that line") };
+            let Want::Lease(mut wanted, _) = waiter.want else {
+                unreachable!("it is in that line")
+            };
             let name = waiter.consumer.clone();
             let number = self.consumer(&name);
             let mut out = Vec::new();
             let waiter = self.waiting.remove(order).expect("it waits");
             let Want::Lease(_, settled) = &waiter.want else { unreachable!("as just seen") };
-            if self.grant(wanted, number, settled.as_deref(), &mut out) {
+            if self.grant(&mut wanted, number, settled.as_deref(), &mut out) {
                 self.answer_lease(&waiter, wanted, out, cx);
             } else {
                 // What is ready is paused, as far as one call looks; if that is not all, the next goes on.
@@ -434,7 +448,7 @@ impl Queue {
             _ => Function::Lease,
         };
         let (consumer, call) = from.caller()?;
-        let wanted = lease::read(&mut from)?;
+        let wanted = self.wanted(&mut from, cx)?;
         let caller = Caller { function, consumer, call, wait: 0, place: None };
         let mut out = Vec::new();
         let Repeat::Goes(caller, half) = self.repeated(caller, cx, &mut out)? else {

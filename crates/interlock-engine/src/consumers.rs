@@ -1,5 +1,8 @@
 //! Who calls, and the last reply of each (clause 8): a call sent again, because its reply was lost, is
 //! answered as the first time and does nothing.
+//!
+//! Replies are kept whole as long as those of the queue have no more than `MAX_KEPT_BYTES` together. Beyond
+//! that the oldest leases are kept in short: what they hand out lies in the queue as long as it is out.
 
 use std::cell::Cell;
 
@@ -12,6 +15,9 @@ use crate::limits::{KEPT, MAX_KEPT_BYTES};
 use crate::settle::Answer;
 
 mod dump;
+mod short;
+
+pub use short::Short;
 
 const NONE: u32 = u32::MAX;
 
@@ -25,6 +31,8 @@ pub struct Consumers {
     /// The consumer whose reply was kept first, and last; each knows the next.
     first: Option<u32>,
     last: Option<u32>,
+    /// Those before this one in that order are kept as short as they can be.
+    whole: Option<u32>,
     bytes: usize,
     /// At so many names it is worth looking who has gone.
     crowd: usize,
@@ -46,10 +54,23 @@ enum Kept {
     #[default]
     Nothing,
     Reply(Vec<u8>),
+    /// Of a lease, and what was settled before it.
+    Short(Short),
     /// `il1_next` has settled and still waits, or its connection ended while it did.
     Half(Vec<Answer>),
-    /// There was no room for it.
+    /// There was no room for it: in the snapshots of before leases were kept in short.
     Dropped,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        match self {
+            Kept::Reply(reply) => reply.capacity(),
+            Kept::Short(short) => short.bytes(),
+            Kept::Half(answers) => answers.capacity(),
+            Kept::Nothing | Kept::Dropped => 0,
+        }
+    }
 }
 
 /// What is known of a call.
@@ -155,7 +176,7 @@ impl Consumers {
         }
         match &consumer.kept {
             Kept::Nothing => Ok(Known::New),
-            Kept::Reply(_) => Ok(Known::Reply),
+            Kept::Reply(_) | Kept::Short(_) => Ok(Known::Reply),
             Kept::Half(answers) => Ok(Known::Half(answers.clone())),
             Kept::Dropped => refuse(
                 "STALECALL",
@@ -165,10 +186,12 @@ impl Consumers {
         }
     }
 
-    pub fn reply(&self, name: &[u8]) -> &[u8] {
+    /// The reply to the call that was answered last, or what it is made of.
+    pub fn reply(&self, name: &[u8]) -> Result<&[u8], &Short> {
         match self.find(name).map(|at| &self.all[at as usize].kept) {
-            Some(Kept::Reply(reply)) => reply,
-            _ => b"",
+            Some(Kept::Reply(reply)) => Ok(reply),
+            Some(Kept::Short(short)) => Err(short),
+            _ => Ok(b""),
         }
     }
 
@@ -176,11 +199,10 @@ impl Consumers {
     pub fn keep(&mut self, number: u64, call: u64, function: Function, now: Time, reply: &[u8]) {
         let at = number as u32 - 1;
         let consumer = &mut self.all[at as usize];
-        let mut room = match std::mem::take(&mut consumer.kept) {
-            Kept::Reply(before) => {
-                self.bytes -= before.capacity();
-                before
-            }
+        let before = std::mem::take(&mut consumer.kept);
+        self.bytes -= before.bytes();
+        let mut room = match before {
+            Kept::Reply(before) => before,
             _ => Vec::new(),
         };
         room.clear();
@@ -188,38 +210,45 @@ impl Consumers {
             room = Vec::new();
         }
         room.extend_from_slice(reply);
-        self.bytes += room.capacity();
         self.set(at, call, function, now, Kept::Reply(room));
     }
 
     /// Keeps what a call has settled, until it has leased.
     pub fn keep_half(&mut self, number: u64, call: u64, now: Time, answers: Vec<Answer>) {
         let at = number as u32 - 1;
-        if let Kept::Reply(before) = &self.all[at as usize].kept {
-            self.bytes -= before.capacity();
-        }
+        self.bytes -= std::mem::take(&mut self.all[at as usize].kept).bytes();
         self.set(at, call, Function::Next, now, Kept::Half(answers));
     }
 
+    /// What was kept before of this consumer is taken away already.
     fn set(&mut self, at: u32, call: u64, function: Function, now: Time, kept: Kept) {
         self.unlink(at);
+        self.bytes += kept.bytes();
         let consumer = &mut self.all[at as usize];
         (consumer.call, consumer.function, consumer.at, consumer.kept) =
             (call, function, now, kept);
         self.link(at);
         while let Some(first) = self.first {
-            let over = self.all[first as usize].at + KEPT <= now;
-            if !over && self.bytes <= MAX_KEPT_BYTES {
+            if self.all[first as usize].at + KEPT > now {
                 break;
             }
-            self.drop_reply(first, if over { Kept::Nothing } else { Kept::Dropped });
+            self.unlink(first);
+            self.bytes -= std::mem::take(&mut self.all[first as usize].kept).bytes();
+        }
+        while self.bytes > MAX_KEPT_BYTES {
+            let Some(oldest) = self.whole else { break };
+            self.shorten(oldest);
         }
     }
 
-    fn drop_reply(&mut self, at: u32, instead: Kept) {
-        self.unlink(at);
-        if let Kept::Reply(reply) = std::mem::replace(&mut self.all[at as usize].kept, instead) {
-            self.bytes -= reply.capacity();
+    fn shorten(&mut self, at: u32) {
+        let consumer = &mut self.all[at as usize];
+        self.whole = Some(consumer.after).filter(|&after| after != NONE);
+        let Kept::Reply(reply) = &consumer.kept else { return };
+        if let Some(short) = Short::of(consumer.function, reply) {
+            self.bytes -= consumer.kept.bytes();
+            consumer.kept = Kept::Short(short);
+            self.bytes += consumer.kept.bytes();
         }
     }
 
@@ -231,6 +260,7 @@ impl Consumers {
             None => self.first = Some(at),
         }
         self.last = Some(at);
+        self.whole.get_or_insert(at);
     }
 
     fn unlink(&mut self, at: u32) {
@@ -238,6 +268,9 @@ impl Consumers {
         let place = |at: u32| (at != NONE).then_some(at);
         if before == NONE && self.first != Some(at) {
             return;
+        }
+        if self.whole == Some(at) {
+            self.whole = place(after);
         }
         match place(before) {
             Some(before) => self.all[before as usize].after = after,

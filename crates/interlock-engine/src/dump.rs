@@ -14,8 +14,10 @@ use crate::Engine;
 
 /// Bytes that a message takes beside its payload, about.
 const OF_A_MESSAGE: u64 = 32;
-/// The first byte. A change of the form takes the next number.
-const VERSION: u8 = 1;
+/// The first byte. A change of the form takes the next number. Since 2 replies may be kept in short.
+const VERSION: u8 = 2;
+/// The oldest that can be read.
+const FIRST_VERSION: u8 = 1;
 
 const SEALED: u8 = 1;
 const DROPPED: u8 = 2;
@@ -44,7 +46,7 @@ impl Queue {
     /// A queue of this name as it was dumped.
     pub fn restored(name: &[u8], bytes: &[u8]) -> Result<Queue, Damaged> {
         let mut reader = Reader::new(bytes);
-        if reader.byte("version")? != VERSION {
+        if !(FIRST_VERSION..=VERSION).contains(&reader.byte("version")?) {
             return Err(Damaged { at: 0, wanted: "version that is known" });
         }
         let is_declared = reader.byte("declaration")? != 0;

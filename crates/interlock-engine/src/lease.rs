@@ -5,6 +5,7 @@ use interlock_core::queue::scheduler::{Grant, Scheduler};
 use interlock_core::queue::types::{Kind, Time};
 
 use crate::args::{Args, Read, Reader};
+use crate::consumers::Short;
 use crate::limits::*;
 use crate::queue::{Body, Queue};
 use crate::reply;
@@ -13,10 +14,14 @@ use crate::settle::{self, Answer};
 /// What a call asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
+    /// Once it was handed out, how many were, if their bytes ended it: so that a journal says what was done,
+    /// and not by what bound.
     pub count: usize,
     /// µs.
     pub duration: u64,
     pub kind: Kind,
+    /// Of payloads: the message that reaches it is the last.
+    pub bytes: u64,
 }
 
 pub fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<Wanted> {
@@ -28,7 +33,7 @@ pub fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<Wanted> {
         b"unkeyed" => Kind::Unkeyed,
         _ => return from.bad(|| "kind".into(), "is not any, keyed or unkeyed"),
     };
-    Ok(Wanted { count, duration, kind })
+    Ok(Wanted { count, duration, kind, bytes: MAX_TOLD as u64 })
 }
 
 impl Queue {
@@ -36,29 +41,45 @@ impl Queue {
     /// nothing is ready, and nothing was told.
     pub fn grant(
         &mut self,
-        wanted: Wanted,
+        wanted: &mut Wanted,
         consumer: u64,
         settled: Option<&[Answer]>,
         out: &mut Vec<u8>,
     ) -> bool {
         let mut grants = std::mem::take(&mut self.grants);
         grants.clear();
-        let Wanted { count, duration, kind } = wanted;
+        let Wanted { count, duration, kind, bytes } = *wanted;
         let s = &mut self.scheduler;
-        let most = Most { messages: count, keys: MAX_BATCH_KEYS, bytes: MAX_TOLD as u64 };
+        let most = Most { messages: count, keys: MAX_BATCH_KEYS, bytes };
         let handed = s.lease_batch(kind, most, duration, consumer, &mut grants);
         if let Some(handed) = handed {
+            if handed.is_cut {
+                wanted.count = grants.len();
+            }
             // About what a short message takes; once, and not as often as it grows.
             out.reserve(grants.len() * 128);
             begin(settled, 4 + 6 * grants.len() + handed.keys, out);
-            reply::number(out, handed.token);
-            reply::number(out, handed.deadline);
-            reply::empty(out);
-            reply::number(out, grants.len() as u64);
-            grants.iter().for_each(|grant| tell(&self.scheduler, grant, out));
+            tell_all(&self.scheduler, handed.token, handed.deadline, &grants, out);
         }
         self.grants = grants;
         handed.is_some()
+    }
+
+    /// Tells a lease again whose reply is kept in short: what of it is still out. If nothing is, whoever was
+    /// told of it and never heard may ask anew at once.
+    pub fn lease_again(&self, short: &Short, out: &mut Vec<u8>) {
+        let Short { answers, token, deadline, ids } = short;
+        let again = |&id| self.scheduler.granted_again(*token, id);
+        let grants: Vec<Grant> = ids.iter().filter_map(again).collect();
+        if grants.is_empty() {
+            begin(answers.as_deref(), 4, out);
+            ["", "", "0", "0"].iter().for_each(|part| reply::text(out, part.as_bytes()));
+            return;
+        }
+        let keys = |grant| self.scheduler.granted(grant).2.count();
+        let strings = 4 + grants.iter().map(|grant| 6 + keys(grant)).sum::<usize>();
+        begin(answers.as_deref(), strings, out);
+        tell_all(&self.scheduler, *token, *deadline, &grants, out);
     }
 
     /// Tells that nothing is ready, and when it may be worth asking again.
@@ -88,6 +109,20 @@ impl Queue {
     pub fn next_due(&self) -> Option<Time> {
         self.scheduler.next_due()
     }
+}
+
+fn tell_all(
+    scheduler: &Scheduler<Body>,
+    token: u64,
+    deadline: Time,
+    grants: &[Grant],
+    out: &mut Vec<u8>,
+) {
+    reply::number(out, token);
+    reply::number(out, deadline);
+    reply::empty(out);
+    reply::number(out, grants.len() as u64);
+    grants.iter().for_each(|grant| tell(scheduler, grant, out));
 }
 
 /// What a consumer is told of a message.

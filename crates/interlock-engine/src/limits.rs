@@ -25,7 +25,7 @@ pub const MAX_LISTED: usize = 10_000;
 pub const MAX_NAME: usize = 512;
 /// µs for which a consumer's last reply is kept.
 pub const KEPT: u64 = 300_000_000;
-/// Bytes of the replies that one queue keeps; beyond it the oldest go.
+/// Bytes of the replies that one queue keeps whole; beyond it leases are kept in short, the oldest first.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
 /// Bytes of payloads and keys behind which a call tells no further message or dead letter, and of payloads
 /// behind which a lease hands out no further message.

@@ -43,6 +43,19 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// By what it is told as.
+    pub fn of(text: &[u8]) -> Option<Answer> {
+        let all = [
+            Answer::Acked,
+            Answer::Retried,
+            Answer::Dead,
+            Answer::Held,
+            Answer::Released,
+            Answer::Lost,
+        ];
+        all.into_iter().find(|answer| answer.text() == text)
+    }
+
     pub fn text(self) -> &'static [u8] {
         match self {
             Answer::Acked => b"ACKED",

@@ -164,6 +164,17 @@ impl Context<'_> {
         }
     }
 
+    /// Records an `il1_next` that was handed so many of COUNT messages, where their bytes ended it.
+    pub fn record_next<A: Args + ?Sized>(&self, queue: &Queue, args: &A, count: usize) {
+        if args::integer(args.get(3)) == Some(count as i64) {
+            return self.record_call(queue, "next", args);
+        }
+        let count = count.to_string();
+        let told = |i: usize| if i == 3 { count.as_bytes() } else { args.get(i) };
+        let args: Vec<&[u8]> = (0..args.len()).map(told).collect();
+        self.record_call(queue, "next", &args[..]);
+    }
+
     /// Records a call as one that does not wait.
     pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: &str, args: &A) {
         if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {

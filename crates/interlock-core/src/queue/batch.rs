@@ -127,6 +127,8 @@ pub struct Handed {
     pub deadline: Time,
     /// Of all its messages together.
     pub keys: usize,
+    /// Their bytes ended it.
+    pub is_cut: bool,
 }
 
 impl<P> Scheduler<P> {
@@ -179,7 +181,7 @@ impl<P> Scheduler<P> {
         let members: Box<[u32]> = grants[from..].iter().map(|grant| grant.handle.place).collect();
         self.stats.leases += members.len() as u64;
         self.batches.fill(batch, members);
-        Some(Handed { token, deadline, keys: left.taken })
+        Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
     }
 
     /// Takes the first ready message out, if there is room for its keys or it is the first of its call.
@@ -224,6 +226,13 @@ impl<P> Scheduler<P> {
     #[inline]
     pub fn held(&self, token: u64, id: u64) -> Option<Handle> {
         self.held_at(token, id).map(|(_, place)| Handle { place, token })
+    }
+
+    /// What this token was handed of this message, to be told again; `None`: it is out no more.
+    pub fn granted_again(&self, token: u64, id: u64) -> Option<Grant> {
+        let (at, place) = self.held_at(token, id)?;
+        let handle = Handle { place, token };
+        Some(Grant { handle, id, attempt: self.attempt(at), message: at })
     }
 
     /// As `held`: the places of the message and of its lease.

@@ -2,7 +2,7 @@
 
 use interlock_core::queue::bytes::{number, string, Damaged, Reader};
 
-use crate::consumers::{Consumer, Consumers, Kept, NONE};
+use crate::consumers::{Consumer, Consumers, Kept, Short, NONE};
 use crate::dump::{read_roomy, roomy};
 use crate::function::Function;
 use crate::settle::Answer;
@@ -32,11 +32,17 @@ impl Consumers {
                 }
                 Kept::Half(answers) => {
                     out.push(2);
-                    number(out, answers.len() as u64);
-                    let code = |answer| ANSWERS.iter().position(|one| one == answer);
-                    out.extend(answers.iter().map(|one| code(one).expect("one of all") as u8));
+                    write_answers(out, answers);
                 }
                 Kept::Dropped => out.push(3),
+                Kept::Short(short) => {
+                    out.push(if short.answers.is_some() { 5 } else { 4 });
+                    write_answers(out, short.answers.as_deref().unwrap_or_default());
+                    number(out, short.token);
+                    number(out, short.deadline);
+                    number(out, short.ids.len() as u64);
+                    short.ids.iter().for_each(|&id| number(out, id));
+                }
             }
         }
         // The order in which replies were kept, and in which numbers are used again.
@@ -67,9 +73,7 @@ impl Consumers {
             if at >= all || consumers.by_name.insert(name.into(), at).is_some() {
                 return reader.damaged("consumer");
             }
-            if let Kept::Reply(reply) = &kept {
-                consumers.bytes += reply.capacity();
-            }
+            consumers.bytes += kept.bytes();
             let name = name.into();
             // Not by the count that is claimed: damage must not ask for all memory.
             consumers.make_room(at);
@@ -120,15 +124,33 @@ fn read_kept(reader: &mut Reader<'_>) -> Result<Kept, Damaged> {
     Ok(match reader.byte("kept reply")? {
         0 => Kept::Nothing,
         1 => Kept::Reply(read_roomy(reader, "kept reply")?),
-        2 => {
-            let mut answers = Vec::new();
-            for _ in 0..reader.number("count of answers")? {
-                let answer = ANSWERS.get(usize::from(reader.byte("answer")?)).copied();
-                answers.push(answer.map_or_else(|| reader.damaged("answer"), Ok)?);
-            }
-            Kept::Half(answers)
-        }
+        2 => Kept::Half(read_answers(reader)?),
         3 => Kept::Dropped,
+        form @ (4 | 5) => {
+            let answers = read_answers(reader)?;
+            let answers = (form == 5).then(|| answers.into_boxed_slice());
+            let (token, deadline) = (reader.number("token")?, reader.number("deadline")?);
+            let mut ids = Vec::new();
+            for _ in 0..reader.number("count of ids")? {
+                ids.push(reader.number("id")?);
+            }
+            Kept::Short(Short { answers, token, deadline, ids: ids.into() })
+        }
         _ => return reader.damaged("kept reply"),
     })
+}
+
+fn write_answers(out: &mut Vec<u8>, answers: &[Answer]) {
+    number(out, answers.len() as u64);
+    let code = |answer| ANSWERS.iter().position(|one| one == answer);
+    out.extend(answers.iter().map(|one| code(one).expect("one of all") as u8));
+}
+
+fn read_answers(reader: &mut Reader<'_>) -> Result<Vec<Answer>, Damaged> {
+    let mut answers = Vec::new();
+    for _ in 0..reader.number("count of answers")? {
+        let answer = ANSWERS.get(usize::from(reader.byte("answer")?)).copied();
+        answers.push(answer.map_or_else(|| reader.damaged("answer"), Ok)?);
+    }
+    Ok(answers)
 }

@@ -353,3 +353,24 @@ fn a_dump_of_a_queue_cut_or_changed_anywhere_is_refused_or_read_and_never_a_pani
         let _ = engine.restore(b"other", &changed);
     }
 }
+
+#[test]
+fn replies_that_are_kept_in_short_are_given_again_after_a_dump() {
+    let disk = Simulated::new(4);
+    let (durable, engine, _) = start(&disk).unwrap();
+    let payload = "p".repeat((1 << 20) - 200);
+    let mut told = Vec::new();
+    for n in 0..20 {
+        call(&engine, "put", &format!("- 0 0 {payload} 1 0 0 a{n}"), START).unwrap();
+        let asked = format!("c{n} 1 0 1 900 any ACK 1 1");
+        told.push((asked.clone(), call(&engine, "next", &asked, START).unwrap()));
+    }
+    durable.commit().unwrap();
+    let mut bytes = Vec::new();
+    engine.dump(b"q", &mut bytes, || ()).unwrap();
+    assert!(bytes.len() < (20 << 20) + (17 << 20), "the first are not there twice");
+    engine.restore(b"q", &bytes).unwrap();
+    for (asked, first) in &told {
+        assert_eq!(&call(&engine, "next", asked, START).unwrap(), first);
+    }
+}

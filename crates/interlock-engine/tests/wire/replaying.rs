@@ -82,6 +82,51 @@ fn recorded_calls_make_the_same_state_again() {
     }
 }
 
+/// A lease ends where its payloads have so many bytes. A journal of another bound makes the same of it.
+#[test]
+fn what_was_recorded_of_a_lease_is_how_many_messages_it_was_handed() {
+    let journal = Arc::new(Kept::default());
+    let engine = durable(journal.clone());
+    let (mut calls, mut served) = ([0u64; 4], Vec::new());
+    let mut ask = |engine: &Engine, text: &str, caller: Option<u64>| {
+        let function = text.split(' ').next().unwrap();
+        let function = Function::named(format!("il1_{function}").as_bytes()).unwrap();
+        let words = text.split(' ').skip(1).map(|word| if word == "-" { "" } else { word });
+        let args: Vec<&str> = words.collect();
+        let mut out = Vec::new();
+        engine.call(function, Some(KEY), &args[..], START, caller, &mut out, &mut served);
+        out
+    };
+    let put = format!("put - 0 0 {} 0 0 0", "p".repeat(600_000));
+    ask(&engine, "lease c2 1 900 9 900000000 any", Some(1));
+    (0..7).for_each(|_| drop(ask(&engine, &put, None)));
+    let leased = ask(&engine, "lease c0 1 0 9 900000000 any", None);
+    let lease = strings(&leased).unwrap();
+    assert_eq!(lease[3], "2");
+    let next = format!("next c1 1 0 9 900000000 any ACK {} {}", lease[0], lease[4]);
+    assert_eq!(strings(&ask(&engine, &next, None)).unwrap()[5], "2");
+    calls[..3].fill(1);
+    let records = journal.0.lock().unwrap().clone();
+    let counts = |(_, function, args): &Record| match function.as_str() {
+        "granted" | "next" => Some(String::from_utf8_lossy(&args[3]).into_owned()),
+        _ => None,
+    };
+    // The first was handed the only message that there was.
+    assert_eq!(records.iter().filter_map(counts).collect::<Vec<_>>(), ["9", "2", "2"]);
+    let again = durable(Arc::new(Kept::default()));
+    for (now, function, args) in &records {
+        again.replay(b"q", function, &args[..], *now).expect("it was done before");
+    }
+    assert_eq!(look(&again, START, &calls), look(&engine, START, &calls));
+    // Records of a time without that bound: all that COUNT says.
+    let older = durable(Arc::new(Kept::default()));
+    let args = |text: &str| text.split(' ').map(|w| w.replace('-', "")).collect::<Vec<String>>();
+    (0..3).for_each(|_| older.replay(b"q", "put", &args(&put[4..])[..], START).unwrap());
+    older.replay(b"q", "granted", &args("lease c0 1 9 900 any")[..], START).unwrap();
+    let stats = strings(&ask(&older, "stats", None)).unwrap();
+    assert_eq!(stats[10..12], ["leased", "3"]);
+}
+
 fn schedule(rng: &mut fastrand::Rng) {
     let journal = Arc::new(Kept::default());
     let engine = durable(journal.clone());
