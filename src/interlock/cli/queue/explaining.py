@@ -114,7 +114,8 @@ def roots_text(found: Explanation, called: Called, given: argparse.Namespace) ->
         if first.blocked:
             between = len(found.nodes) - 1 - len(roots)
             more = " or more" if found.truncated else ""
-            yield f"waits for {len(roots)} at the root, through {count(between, 'other')}{more}:"
+            through = f", through {count(between, 'other')}{more}" if between else ""
+            yield f"waits for {len(roots)} at the root{through}:"
     for node in roots:
         yield f"   {line(node, called.name(node))}"
         if keys := called.keys(node):
