@@ -85,8 +85,9 @@ class _Lease(Generic[T]):
         ``log``: at level debug, and say so; else the caller does, with ``log_handled``."""
         encoded = None if result is None else self._of._encode_result(result)
         self._gone(_SETTLED)
-        if log and self.is_logged:
-            self.log_handled(time.monotonic() - (self._grant.told_from or 0.0))
+        since = self._grant.told_from
+        if since is not None and log and not self.quiet:
+            self.log_handled(time.monotonic() - since)
         return wire.acking(self._grant.token, self.id, encoded)
 
     @property
