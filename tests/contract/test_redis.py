@@ -45,8 +45,11 @@ class StepClock:
             self._set(queue)
             # Who sleeps in BLPOP sleeps by the server's clock, which has not moved: to be woken is
             # only worth asking, whoever it is.
-            for kind in ("wake:any", "wake:keyed", "wake:unkeyed", "room"):
+            for kind in ("wake:any", "wake:keyed", "wake:unkeyed"):
                 self._connection.lpush(f"il:{{{queue}}}:{kind}", *["1"] * 4)
+            putters: Any = self._connection.zrange(f"il:{{{queue}}}:w:room", 0, -1)
+            for putter in putters:
+                self._connection.lpush(f"il:{{{queue}}}:room:{putter.decode()}", "1")
 
     def _set(self, queue: str) -> None:
         self._connection.set(f"il:{{{queue}}}:clock", START + self._now)

@@ -12,6 +12,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from tests.engine.calls import LONG, Argument, Queue, leased, message
+from tests.engine.timed import TimedQueue
 
 WAIT = 60_000_000
 
@@ -161,17 +162,84 @@ def test_a_put_that_waits_for_room_is_woken_by_a_settlement(
     full: list[Argument] = ["p", 1, WAIT, *message("three")]
     with pytest.raises(ResponseError, match="FULL il1_put: 2 messages are unsettled; MAXSIZE is 2"):
         queue.call("put", *full)
-    asleep = sleeper("room")
+    asleep = sleeper("room:p")
     (first,) = queue.lease(1).messages
     assert asleep.woken is None
     queue.settle(first.ack())
     assert asleep.wakes()
     # The refused call was not kept: its number is free.
     assert queue.call("put", *full)[1] == "0"
-    assert elements(queue, "room") == 0
+    assert elements(queue, "room:p") == 0
     (second,) = queue.lease(1).messages
     queue.settle(second.ack())
-    assert elements(queue, "room") == 0, "nobody waits any more"
+    assert elements(queue, "room:p") == 0, "nobody waits any more"
+
+
+def refused(queue: Queue, *arguments: Argument) -> str:
+    with pytest.raises(ResponseError) as error:
+        queue.call("put", *arguments)
+    return str(error.value)
+
+
+def test_those_are_woken_for_whom_there_is_room_in_their_order(queue: Queue) -> None:
+    queue.call("configure", "MAXSIZE", 4)
+    queue.put(*[message("m") for _ in range(4)])
+    for name, count in [("three", 3), ("a", 1), ("two", 2), ("b", 1), ("c", 1)]:
+        refused(queue, name, 1, WAIT, *message("new") * count)
+
+    def woken() -> list[str]:
+        return [n for n in ("three", "a", "two", "b", "c") if elements(queue, f"room:{n}")]
+
+    messages = queue.lease(4).messages
+    queue.settle(messages[0].ack(), messages[1].ack())
+    assert woken() == ["a", "b"], "behind a one more would be enough for one"
+    # Who asks again and is refused keeps its place, and is woken only for what comes then.
+    queue.connection.delete(f"{queue.key}:room:a")
+    queue.call("put", "a", 2, WAIT, *message("new"))
+    refused(queue, "three", 2, WAIT, *message("new") * 3)
+    queue.settle(messages[2].ack())
+    assert woken() == ["two", "b"]
+    queue.settle(messages[3].ack())
+    assert woken() == ["three", "two", "b"]
+    for name in ("three", "a", "two", "b", "c"):
+        assert queue.connection.pttl(f"{queue.key}:room:{name}") <= WAIT // 1_000 + 1
+    queue.call("seal")
+    assert woken() == ["three", "two", "b", "c"]
+
+
+def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) -> None:
+    queue = TimedQueue(connection, uuid.uuid4().hex)
+    queue.call("configure", "MAXSIZE", 3)
+    queue.put(message("one"), message("two"))
+    queue.lease(1)
+    refused(queue, "dead", 1, 1000, *message("new") * 3)
+    refused(queue, "living", 1, WAIT, *message("new") * 2)
+
+    def small() -> None:
+        queue.call("cancel", queue.put(message("small"))[0])
+
+    for _ in range(64):
+        small()
+    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    queue.at(1000)
+    for _ in range(64):
+        small()
+    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    queue.at(10_999)
+    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    # Nothing was settled: those who fit pass again for as long.
+    queue.at(11_000)
+    for _ in range(200):
+        small()
+    queue.at(20_999)
+    small()
+    queue.at(21_000)
+    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    queue.call("put", "living", 2, 0, *message("new"))
+    assert queue.connection.zcard(f"{queue.key}:w:room") == 0
+    queue.settle(*[one.ack() for one in queue.lease().messages])
+    small()
+    assert not queue.parts() & {"w:needs", "w:room", "room:dead", "room:living"}
 
 
 def test_sealing_wakes_all_who_wait(queue: Queue, sleeper: Callable[[str], Sleeper]) -> None:
@@ -189,7 +257,7 @@ def test_sealing_wakes_who_waits_for_room(queue: Queue) -> None:
     with pytest.raises(ResponseError, match="FULL"):
         queue.call("put", "p", 0, WAIT, *message("two"))
     queue.call("seal")
-    assert elements(queue, "room") == 1
+    assert elements(queue, "room:p") == 1
     with pytest.raises(ResponseError, match="SEALED il1_put: the queue takes no messages"):
         queue.call("put", "p", 0, WAIT, *message("two"))
 

@@ -49,6 +49,7 @@ SHARED = (
     "due",
     "settlements",
     "quick",
+    "room",
     "waiting",
     "telling",
     "calls",

@@ -27,7 +27,7 @@ _ROOM = 1.0
 _SHORTEST = 0.1
 """Seconds that an engine has at least for the answer of a put."""
 """Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
-without any call."""
+without any call, and so does the time for which room is kept for another."""
 
 
 class Operations:
@@ -75,7 +75,9 @@ class Operations:
                 if wait.over(until):
                     raise
             self._check_open()
-            yield from wait.doze(self.engine, seat, self.key, "room", seconds, _ROOM)
+            yield from wait.doze(
+                self.engine, seat, self.key, "room:" + seat.consumer.decode(), seconds, _ROOM
+            )
 
     def take(
         self,

@@ -2,8 +2,8 @@
 
 A server that parks is sent the wait and answers in its time. Redis answers at once; the caller then
 sleeps until the functions push to a list, and calls again. For work, or for room, the list is taken
-from with BLPOP: an element is for one. For the end of messages it is moved onto itself with BLMOVE:
-an element is for all who wait for the same.
+from with BLPOP: an element is for one, and who waits for room has a list of its own. For the end of
+messages it is moved onto itself with BLMOVE: an element is for all who wait for the same.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def doze(
     """Sleeps after a call that got nothing, until it is worth asking again.
 
     Args:
-        suffix: of the list: ``wake:any``, ``room``, ``settled:all``.
+        suffix: of the list: ``wake:any``, ``room:CONSUMER``, ``settled:all``.
         wait: what that call was given.
         due: seconds until something falls due, as it answered.
     """

@@ -1,13 +1,14 @@
 """Clause 11: a queue is bounded by messages and by bytes; it never drops."""
 
 import queue
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from interlock import Empty, Full, Retry
 from interlock.testing.contract.faces import QueueFace
 from interlock.testing.contract.registry import clause
-from interlock.testing.contract.trial import Trial, raises
+from interlock.testing.contract.trial import Trial, raises, step
 
 _AT_ONCE = Retry(attempts=None, first=0)
 
@@ -238,6 +239,84 @@ async def every_blocked_put_enters_as_room_comes(t: Trial) -> None:
     for put in puts:
         await put.result()
     assert handled[0] == 0 and sorted(handled) == [0, 1, 2, 3, 4]
+
+
+@clause(11)
+async def a_put_that_fits_passes_a_batch_that_does_not(t: Trial) -> None:
+    q = t.queue(maxsize=4)
+    await q.put_many([1, 2])
+    batch = await t.start(q.put_many([3, 4, 5]))
+    await q.put(6)
+    lease = await q.get()
+    await t.wakes(q.put_many([7, 8]), lease.ack())
+    handled = await q.handle()
+    await batch.result()
+    assert handled + await q.handle() == [2, 6, 7, 8, 3, 4, 5]
+
+
+@clause(11)
+async def handlers_that_put_go_on_while_a_batch_waits(t: Trial) -> None:
+    q = t.queue(maxsize=10)
+    handled = Counter[int]()
+
+    async def handle(left: int) -> None:
+        if left > 0:
+            await q.put(left - 1)
+        handled[left] += 1
+
+    await q.put_many([25] * 4)
+    batch = await t.start(q.put_many([-1] * 10))
+    consumer = await t.start(q.consume(handle if t.aio else lambda n: step(handle(n)), threads=4))
+    await t.until_ended(batch)
+    await t.until_ended(await t.start(q.join()))
+    await q.shutdown()
+    running = await consumer.result()
+    if not t.aio:
+        running.join()
+    assert handled == {-1: 10} | dict.fromkeys(range(26), 4)
+
+
+@clause(11)
+async def a_batch_is_not_passed_for_ever(t: Trial) -> None:
+    q = t.queue(maxsize=10)
+    await q.put_many([1, 2])
+    held = await q.get()
+    batch = await t.start(q.put_many([3] * 9))
+
+    async def is_refused(times: int) -> bool:
+        for _ in range(times):
+            try:
+                await q.cancel(await q.put_nowait("passes"))
+            except Full:
+                return True
+        return False
+
+    # It may take a moment until the batch stands in line.
+    assert await is_refused(100_000)
+    await t.advance(0.01)
+    # What was cancelled last counted as settled, so it is kept for as long again.
+    assert await is_refused(1)
+    await t.advance(0.01)
+    assert not await is_refused(100), "nothing was settled: those who fit pass again"
+    await t.advance(1)
+    assert await is_refused(100)
+    await held.ack()
+    for lease in await q.get_many(9):
+        await lease.ack()
+    assert len(await batch.result()) == 9
+
+
+@clause(11)
+async def a_batch_that_gives_up_is_in_nobodys_way(t: Trial) -> None:
+    q = t.queue(maxsize=4)
+    await q.put_many([1, 2])
+    held = await q.get()
+    batch = await t.start(q.put_many([3] * 4, timeout=0.01))
+    with raises(Full):
+        await t.until_ended(batch)
+    for _ in range(100):
+        await q.cancel(await q.put_nowait("passes"))
+    await held.ack()
 
 
 @clause(11)

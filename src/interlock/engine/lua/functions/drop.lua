@@ -49,25 +49,10 @@ local function replies_of(q)
   return kept
 end
 
-local function wake_to_leave(q)
-  local c = q.counters
-  for _, kind in ipairs({ 'any', 'keyed', 'unkeyed' }) do
-    if c[UNTIL[kind]] > q.now then
-      wake(q, kind, q['wake:' .. kind], NEVER)
-    end
-  end
-  if c[N.room_until] > q.now then
-    wake(q, 'room', q.room, NEVER)
-  end
-  if c[N.settled_until] > q.now then
-    q.ended = redis_call('ZRANGE', q['w:settled'], 0, -1)
-    wake_ended(q)
-  end
-end
-
 local ALL = {
   'c', 'o', 'y', 'al', 'n', 'v', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro', 'pk',
-  'back', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:settled',
+  'back', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
+  'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed',
 }
 

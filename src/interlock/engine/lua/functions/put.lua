@@ -195,12 +195,16 @@ register('put', {}, function(q, from)
   end
   local c = begin(q)
   refuse_sealed(q, from)
-  woken(q, consumer, 'room')
+  local waits = c[N.room_until] > q.now
+  local kept = waits and room.is_kept(q, consumer)
   if count then
-    local bounded = c[N.declared] > 0
-      and (too_large(q, count, plain_bytes) or no_room(q, count, plain_bytes))
+    local bounded = kept
+      or c[N.declared] > 0 and (too_large(q, count, plain_bytes) or no_room(q, count, plain_bytes))
     local ids = not bounded and untouched(q) and put_quickly(q, count, named, plain_bytes)
     if ids then
+      if waits then
+        room.took(q, consumer)
+      end
       return answer(q, from, consumer, call, put_reply(ids), 'p' .. ids[1] .. ' ' .. #ids)
     end
     list = take_messages(from)
@@ -209,14 +213,23 @@ register('put', {}, function(q, from)
   local bounded = c[N.declared] > 0 and #fresh > 0
   local text = bounded and too_large(q, #fresh, bytes)
   if text then
+    room.leave(q, consumer)
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
   end
-  text = bounded and no_room(q, #fresh, bytes)
+  text = bounded and (no_room(q, #fresh, bytes)
+    or kept and 'room is kept for a put that came before and needs more')
   if text then
     if wait > 0 then
-      wait_for(q, 'room', consumer, wait)
+      room.wait(q, consumer, wait, #fresh, bytes)
+    elseif waits then
+      room.leave(q, consumer)
     end
     refuse_now(q, 'FULL', '%s: %s', from.called, text)
+  end
+  if waits and #fresh > 0 then
+    room.took(q, consumer)
+  elseif waits then
+    room.leave(q, consumer)
   end
   look_at_lanes(q, fresh)
   for i = 1, #fresh do

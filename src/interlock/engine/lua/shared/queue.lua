@@ -17,7 +17,8 @@
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
--- | w:room, room | the same of those who wait for room |
+-- | w:room, w:needs, w:turn | who waits for room, in line; until when, for how much; whose turn it is |
+-- | room:CONSUMER | what wakes one of them |
 -- | w:settled, settled:ID, settled:all | the same of those who wait until a message, or all, are settled |
 -- | ko, k:CONSUMER | of whom a reply is kept, by a time of which none is older; that reply, if it is long |
 -- | series | of a queue that was dropped: where its series ended, and what is kept of replies |

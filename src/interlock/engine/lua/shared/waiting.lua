@@ -1,6 +1,6 @@
 -- Who waits, and what wakes them. A function cannot block, so a caller that would wait is entered among
--- those who do, in w:KIND or w:room, with the end of its wait as the score: the dead leave by that. It
--- sleeps in BLPOP on wake:KIND or room. A call that leaves something for them pushes as many elements
+-- those who do, in w:KIND, with the end of its wait as the score: the dead leave by that. It sleeps in
+-- BLPOP on wake:KIND. A call that leaves something for them pushes as many elements
 -- as there is to have and as wait, less those that nobody took yet. A counter for each line says how long
 -- there may be anybody in it, so that nobody costs nothing.
 --
@@ -12,7 +12,7 @@
 -- itself, so one element wakes all who wait for the same.
 
 local UNTIL = {
-  any = N.wake_until, keyed = N.keyed_until, unkeyed = N.unkeyed_until, room = N.room_until,
+  any = N.wake_until, keyed = N.keyed_until, unkeyed = N.unkeyed_until,
 }
 
 -- What is there for whom was just looked at and is none: old elements say nothing.
@@ -20,19 +20,15 @@ local function wait_for(q, kind, consumer, wait)
   local c, ends, line = q.counters, q.now + wait, UNTIL[kind]
   redis_call('ZADD', q['w:' .. kind], digits(ends), consumer)
   c[line] = math.max(c[line], ends)
-  if kind ~= 'room' then
-    redis_call('DEL', q['wake:' .. kind])
-    redis_call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
-  end
+  redis_call('DEL', q['wake:' .. kind])
+  redis_call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
 end
 
 -- A caller that asks again waits no more.
 local function woken(q, consumer, kind)
   if q.counters[UNTIL[kind]] > q.now then
     redis_call('ZREM', q['w:' .. kind], consumer)
-    if kind ~= 'room' then
-      redis_call('ZREM', q['told:' .. kind], consumer)
-    end
+    redis_call('ZREM', q['told:' .. kind], consumer)
   end
 end
 
@@ -61,14 +57,14 @@ end
 
 local function wake(q, kind, list, most)
   local c = q.counters
-  if most == 0 and (kind == 'room' or c[N.due] == NEVER) then
+  if most == 0 and c[N.due] == NEVER then
     return
   end
   local waiting = still_waiting(q, kind)
   if waiting == 0 then
     return
   end
-  if most == 0 and kind ~= 'room' and untold(q, kind) then
+  if most == 0 and untold(q, kind) then
     most = 1
   end
   local count = math.min(waiting, most) - redis_call('LLEN', list)
@@ -140,11 +136,23 @@ local function wake_all(q)
     wake_for_work(q, 'unkeyed')
   end
   if c[N.room_until] > q.now then
-    local size, bytes = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
-    local free = size > 0 and size - c[N.unsettled] or NEVER
-    if bytes > 0 and c[N.bytes] >= bytes then
-      free = 0
+    room.wake(q, c[N.sealed] > 0)
+  end
+end
+
+-- All who wait, to be told that the queue goes.
+local function wake_to_leave(q)
+  local c = q.counters
+  for _, kind in ipairs({ 'any', 'keyed', 'unkeyed' }) do
+    if c[UNTIL[kind]] > q.now then
+      wake(q, kind, q['wake:' .. kind], NEVER)
     end
-    wake(q, 'room', q.room, c[N.sealed] > 0 and NEVER or free)
+  end
+  if c[N.room_until] > q.now then
+    room.wake(q, true)
+  end
+  if c[N.settled_until] > q.now then
+    q.ended = redis_call('ZRANGE', q['w:settled'], 0, -1)
+    wake_ended(q)
   end
 end

@@ -1,0 +1,168 @@
+-- Who waits for room, and whose turn it is (clause 11). Who found none and waits stands in w:room, in the
+-- order of coming; w:needs has for each the end of its wait, and how many messages and bytes it needs. It
+-- sleeps in BLPOP on room:CONSUMER, and a call that leaves room pushes to those for whom it is enough.
+--
+-- A put that finds room passes those for which there is too little, until room is kept for the first of
+-- them. w:turn says how far that is: how often it was passed, for how long room is kept the next time, since
+-- when it is passed and until when at least; since when room is kept, if it is, until when, and how many
+-- messages were unsettled when that was said; and whose turn it is.
+
+local MAX_PASSES = 64
+local MAX_PASSED = 1000000
+local MIN_KEPT = 10000
+local MAX_KEPT = 10000000
+
+-- A table of functions: a library has no more than 200 names.
+local room = {}
+
+function room.leave(q, consumer)
+  redis_call('ZREM', q['w:room'], consumer)
+  redis_call('HDEL', q['w:needs'], consumer)
+end
+
+function room.need_of(q, text)
+  if text then
+    local ends, count, bytes = string_match(text, '^(%d+) (%d+) (%d+)$')
+    if to_number(ends) > q.now then
+      return { count = to_number(count), bytes = to_number(bytes) }
+    end
+  end
+end
+
+-- The first whose wait is not over, and what it needs.
+function room.first(q)
+  for _ = 1, MAX_DUE do
+    local first = redis_call('ZRANGE', q['w:room'], 0, 0)[1]
+    if not first then
+      return nil
+    end
+    local need = room.need_of(q, redis_call('HGET', q['w:needs'], first))
+    if need then
+      return first, need
+    end
+    room.leave(q, first)
+  end
+end
+
+-- Its parts in the order in which they are kept.
+function room.new_turn(q, span, open)
+  return { 0, span, q.now, open, 0, 0, 0 }
+end
+
+function room.turn_of(q, first)
+  local text = redis_call('GET', q['w:turn'])
+  if text then
+    local t = { struct_unpack('ddddddd', text) }
+    -- Behind the values comes where the numbers end.
+    if string_sub(text, t[8]) == first then
+      return t
+    end
+  end
+  return room.new_turn(q, MIN_KEPT, 0), true
+end
+
+function room.expiry(q)
+  return math.ceil(math.max(q.counters[N.room_until] - q.now, 0) / 1000) + 1
+end
+
+function room.save_turn(q, t, first)
+  redis_call('SET', q['w:turn'], struct_pack('ddddddd', table_unpack(t, 1, 7)) .. first, 'PX', room.expiry(q))
+end
+
+-- Whether a put must leave room to the first in line, which may be this consumer.
+function room.is_kept(q, consumer)
+  local first, need = room.first(q)
+  if not first or first == consumer then
+    return false
+  end
+  local c, now, t, new = q.counters, q.now, room.turn_of(q, first)
+  local fits = not no_room(q, need.count, need.bytes)
+  local works = c[N.leased] > 0 or c[N.halted] == 0 and ready_count(c, 'any') > 0
+  local passed, span, since, open, from, till, unsettled = table_unpack(t, 1, 7)
+  if till == 0 then
+    local long = passed >= MAX_PASSES or passed > 0 and now >= since + MAX_PASSED
+    local keeps = long and now >= open and (works or fits)
+    if keeps then
+      t[5], t[6], t[7] = now, now + span, c[N.unsettled]
+    end
+    if keeps or new then
+      room.save_turn(q, t, first)
+    end
+    return keeps
+  end
+  if now < till and (works or fits) then
+    return true
+  end
+  if works and not fits and c[N.unsettled] < unsettled then
+    -- It leads to something: there is too little room, and it grows.
+    t[6], t[7] = now + span, c[N.unsettled]
+    room.save_turn(q, t, first)
+    return true
+  end
+  local more = now < till and span or math.min(2 * span, MAX_KEPT)
+  room.save_turn(q, room.new_turn(q, more, now + math.min(now, till) - from), first)
+  if fits then
+    -- It was woken and did not come. It stands in line again when it asks.
+    room.leave(q, first)
+  end
+  return false
+end
+
+-- A put entered.
+function room.took(q, consumer)
+  local first = room.first(q)
+  if first and first ~= consumer then
+    local t = room.turn_of(q, first)
+    t[1] = t[1] + 1
+    room.save_turn(q, t, first)
+  end
+  room.leave(q, consumer)
+end
+
+-- It takes its place in line, or keeps it. There was just none for it: an old element says nothing.
+function room.wait(q, consumer, wait, count, bytes)
+  local c, ends = q.counters, q.now + wait
+  if not redis_call('ZSCORE', q['w:room'], consumer) then
+    local last = redis_call('ZRANGE', q['w:room'], -1, -1, 'WITHSCORES')[2]
+    redis_call('ZADD', q['w:room'], digits(math.max(q.now, last and to_number(last) + 1 or 0)), consumer)
+  end
+  redis_call('HSET', q['w:needs'], consumer, digits(ends) .. ' ' .. digits(count) .. ' ' .. digits(bytes))
+  redis_call('DEL', name_of(q, 'room:' .. consumer))
+  c[N.room_until] = math.max(c[N.room_until], ends)
+  redis_call('PEXPIRE', q['w:room'], room.expiry(q))
+  redis_call('PEXPIRE', q['w:needs'], room.expiry(q))
+end
+
+-- Those for whom there is room, the first in line first; or all, who are to be told something else. Who is
+-- far behind asks again by itself.
+function room.wake(q, all)
+  local c, free, free_bytes = q.counters, NEVER, NEVER
+  if not all then
+    local size, most = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
+    free = size > 0 and size - c[N.unsettled] or NEVER
+    free_bytes = most > 0 and most - c[N.bytes] or NEVER
+    if free <= 0 or free_bytes < 0 then
+      return
+    end
+  end
+  local kept = not all and room.is_kept(q)
+  local line = redis_call('ZRANGE', q['w:room'], 0, kept and 0 or CHUNK - 1)
+  if #line == 0 then
+    c[N.room_until] = 0
+    return
+  end
+  local needs = redis_call('HMGET', q['w:needs'], table_unpack(line))
+  for i = 1, #line do
+    local need = room.need_of(q, needs[i])
+    if not need then
+      room.leave(q, line[i])
+    elseif all or need.count <= free and need.bytes <= free_bytes then
+      free, free_bytes = free - need.count, free_bytes - need.bytes
+      local list = name_of(q, 'room:' .. line[i])
+      if redis_call('LLEN', list) == 0 then
+        redis_call('RPUSH', list, '1')
+        redis_call('PEXPIRE', list, room.expiry(q))
+      end
+    end
+  end
+end
