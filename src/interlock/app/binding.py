@@ -35,17 +35,16 @@ class Binding:
         self._any_placed = kinds.VAR_POSITIONAL in found
         self._any_named = kinds.VAR_KEYWORD in found
         placed = sum(name in self._placed for name, _ in self._wanted)
-        # So many by place, and none by name, are all that is wanted.
-        self._fewest = placed if placed == len(self._wanted) else len(self._placed) + 1
-        self._most = len(self._placed)
+        self.fewest = placed if placed == len(self._wanted) else len(self._placed) + 1
+        """From so many by place, none being sent by name, all is there that is wanted."""
+        self.most = len(self._placed)
+        """So many by place it knows, apart from ``*args``."""
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Raises UnknownArgument where the function does not have what was sent; PayloadError where
         it wants what was not sent, or one was sent twice: with that no attempt can succeed."""
-        if not kwargs and self._fewest <= len(args) <= self._most:
-            return
-        if len(args) > self._most and not self._any_placed:
-            what = f"{len(args)} arguments by place, of which it takes {self._most}"
+        if len(args) > self.most and not self._any_placed:
+            what = f"{len(args)} arguments by place, of which it takes {self.most}"
             raise UnknownArgument(self._task, what)
         if not self._any_named:
             for name in kwargs:

@@ -30,7 +30,10 @@ class AppTasks:
         task = self._tasks.get(read.task)
         if task is None:
             raise UnknownTask(read.task)
-        task.binding.check(read.args, read.kwargs)
+        binding = task.binding
+        # As it nearly always is; no call for that.
+        if read.kwargs or not binding.fewest <= len(read.args) <= binding.most:
+            binding.check(read.args, read.kwargs)
         return Invoked(task, self._hooks, self._retry, lease, read)
 
 
