@@ -83,6 +83,88 @@ def test_a_fork_while_a_getter_waits() -> None:
     """)
 
 
+@pytest.mark.parametrize("wait", ["get", "get_many", "put", "join", "result"])
+def test_a_signal_handler_that_forks_while_a_call_waits(wait: str) -> None:
+    # What the child's call comes to is told through a pipe; what waits on is ended by the parent.
+    out = run(FORKS_IN_A_SIGNAL.replace("WAIT", wait))
+    told = {
+        "get": "parent: parent's, child: waits",
+        "get_many": "parent: parent's, child: waits",
+        "put": "parent: 1, child: 1",
+        "join": "parent: 0, child: 0",
+        "result": "parent: True, child: BrokenExecutor",
+    }
+    assert told[wait] in out, out
+
+
+FORKS_IN_A_SIGNAL = """
+q = KeyedQueue(1)
+reads, writes = os.pipe()
+pids = []
+
+def forks(*_):
+    if "WAIT" in ("get", "get_many"):
+        q.put("parent's")
+    pids.append(os.fork())
+    if pids[-1] == 0:
+        # The child's own call would find it, were the queue still the parent's.
+        os.write(writes, b".")
+
+def act():
+    if "WAIT" != "result":
+        until(q._parked)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    until(lambda: pids)
+    assert os.read(reads, 1) == b"."
+    if "WAIT" in ("put", "join"):
+        held.ack()
+    elif "WAIT" == "result":
+        gate.set()
+
+signal.signal(signal.SIGUSR1, forks)
+gate = threading.Event()
+if "WAIT" in ("put", "join"):
+    q.put("held")
+    held = q.get()
+elif "WAIT" == "result":
+    executor = KeyedExecutor(1)
+    future = executor.submit(gate.wait, 20)
+thread = threading.Thread(target=act)
+thread.start()
+try:
+    if "WAIT" == "get":
+        got = q.get().payload
+    elif "WAIT" == "get_many":
+        got = q.get_many(5)[0].payload
+    elif "WAIT" == "put":
+        q.put("waited")
+        got = q.stats().unsettled
+    elif "WAIT" == "join":
+        q.join()
+        got = q.stats().unsettled
+    else:
+        got = future.result()
+except BaseException as error:
+    got = type(error).__name__
+if pids[-1] == 0:
+    os.write(writes, str(got).encode())
+    os._exit(0)
+thread.join()
+if "WAIT" in ("get", "get_many"):
+    # Whatever it was to find wrongly it has found when it looks again, four times a second.
+    os.set_blocking(reads, False)
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(pids[-1], signal.SIGKILL)
+os.waitpid(pids[-1], 0)
+os.close(writes)
+print(f"parent: {got}, child: {os.read(reads, 99).decode() or 'waits'}")
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
 def test_a_fork_in_a_handler() -> None:
     run("""
         q = KeyedQueue()

@@ -210,6 +210,8 @@ impl Waiter {
     ) -> PyResult<Option<T>> {
         let this = slf.get();
         let queue = this.queue.get();
+        // A signal handler may have forked since it began to wait.
+        queue.check_fork(slf.py());
         let waker = Call::waker(slf.clone().unbind());
         // Taken out while looking: a wake of another waiter runs Python code, which may look here.
         let mut wait = {

@@ -301,6 +301,10 @@ impl Future {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let slept = wait::sleep(py, &parker, left, main);
+            if !slf.get().is_done() {
+                // A signal handler may have forked.
+                slf.get().check_lost(py)?;
+            }
             let mut inner = slf.get().lock();
             if inner.done() {
                 return slept.map(|_| true);

@@ -81,7 +81,7 @@ impl Queue {
                 Look::Ended(Ended::TimedOut) | Look::Sleep(_) if timeout != Some(0) => {
                     let mut stuck = None;
                     let mut wait = Wait::new(want, wait::deadline(&self.core, timeout));
-                    let placed = wait::until(py, &self.core, &mut wait, |wait, waker| {
+                    let placed = wait::until(py, self, &mut wait, |wait, waker| {
                         let look = self.core.put_many_or_wait(puts, &mut payloads, wait, waker);
                         self.unless_stuck(look, wait, &mut stuck, || match timeout {
                             None => self.check_room(py, call, wait::consumer()),
@@ -143,7 +143,7 @@ impl Queue {
         queue.note_getter(consumer);
         let mut found: Vec<(Grant, Py<PyAny>)> = Vec::with_capacity(limit.min(64));
         let mut wait = Wait::new(Want::Message(kind), wait::deadline(&queue.core, timeout));
-        wait::until(py, &queue.core, &mut wait, |wait, waker| {
+        wait::until(py, queue, &mut wait, |wait, waker| {
             let view =
                 |payload: &Py<PyAny>, grant: &Grant| found.push((*grant, payload.clone_ref(py)));
             queue.core.get_many_or_wait(kind, limit, consumer, view, wait, waker)

@@ -212,7 +212,7 @@ impl Queue {
             None => {
                 let deadline = wait::deadline(&queue.core, timeout);
                 let mut wait = Wait::new(Want::Message(kind), deadline);
-                wait::until(py, &queue.core, &mut wait, |wait, waker| {
+                wait::until(py, queue, &mut wait, |wait, waker| {
                     queue.core.get_or_wait(kind, consumer, view, wait, waker)
                 })?
                 .map_err(|ended| errors::get_ended(py, ended))?
@@ -255,9 +255,8 @@ impl Queue {
             self.check_join(py)?;
         }
         let mut wait = Wait::new(Want::Drained, wait::deadline(&self.core, timeout));
-        let drained = wait::until(py, &self.core, &mut wait, |wait, waker| {
-            self.core.drained_or_wait(wait, waker)
-        })?;
+        let drained =
+            wait::until(py, self, &mut wait, |wait, waker| self.core.drained_or_wait(wait, waker))?;
         Ok(drained.is_ok())
     }
 
@@ -308,7 +307,7 @@ impl Queue {
                 let (mut blocked, mut stuck) = (None, None);
                 let deadline = wait::deadline(&self.core, timeout);
                 let mut wait = Wait::new(Want::Room(1, named.size()), deadline);
-                let placed = wait::until(py, &self.core, &mut wait, |wait, waker| {
+                let placed = wait::until(py, self, &mut wait, |wait, waker| {
                     let look = self.core.put_or_wait(&put, &mut payload, wait, waker);
                     self.unless_stuck(look, wait, &mut stuck, || {
                         if timeout.is_none() && blocked.is_none() {

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::exit;
 use crate::fork;
 use crate::gil::Core;
+use crate::queue::Queue;
 
 thread_local! {
     static PARKER: (Arc<Parker>, Waker) = {
@@ -104,7 +105,7 @@ const MAIN_SLICE: Duration = Duration::from_millis(250);
 /// Looks and sleeps until there is something, the wait ends, or a signal handler raised.
 pub fn until<T>(
     py: Python<'_>,
-    queue: &Core,
+    queue: &Queue,
     wait: &mut Wait,
     mut look: impl FnMut(&mut Wait, &Waker) -> Look<T>,
 ) -> PyResult<Result<T, Ended>> {
@@ -125,8 +126,11 @@ pub fn until<T>(
             Look::Found(found) => return Ok(Ok(found)),
             Look::Ended(ended) => return Ok(Err(ended)),
             Look::Sleep(until) => {
-                if let Err(error) = sleep(py, &parker, queue.time_left(until), main) {
-                    queue.give_up(wait);
+                let slept = sleep(py, &parker, queue.core.time_left(until), main);
+                // A signal handler may have forked: in the child the queue starts empty.
+                queue.check_fork(py);
+                if let Err(error) = slept {
+                    queue.core.give_up(wait);
                     return Err(error);
                 }
             }

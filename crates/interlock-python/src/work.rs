@@ -110,7 +110,7 @@ pub fn run_worker(
             Err(ended) => Err(ended),
             Ok(None) => {
                 let mut wait = Wait::new(Want::Message(kind), Time::MAX);
-                let found = wait::until(py, core, &mut wait, |wait, waker| {
+                let found = wait::until(py, queue.get(), &mut wait, |wait, waker| {
                     core.get_or_wait(kind, consumer, view, wait, waker)
                 });
                 wait::catch_up();
