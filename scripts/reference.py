@@ -236,7 +236,7 @@ QUEUE_NAMES = (
       "in which key", "ahead", "exact", "holders")),
     ("`watch`", "look",
      ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
-    ("`revoke`, `retry`, `skip`, `bury`, `cancel`", "message", ("id", "changed")),
+    ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
     ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
     ("`seal`, `reopen`", "queue", ("queue", "changed")),
     ("`dead-letters`", "dead letter",

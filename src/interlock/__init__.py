@@ -57,6 +57,7 @@ from interlock.message import (
     Lease,
     Message,
     Put,
+    QueuedMessage,
     Stats,
     current_lease,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "OptionsMismatch",
     "PayloadError",
     "Put",
+    "QueuedMessage",
     "Reject",
     "RemoteLease",
     "RemoteQueue",

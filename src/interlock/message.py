@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from interlock import _core
 from interlock._core import AsyncLease, Lease
@@ -20,6 +20,8 @@ __all__ = [
     "Lease",
     "Message",
     "Put",
+    "QueuedMessage",
+    "State",
     "Stats",
     "current_lease",
 ]
@@ -29,6 +31,7 @@ T = TypeVar("T")
 Key = str | int | bytes
 Keys = Key | Iterable[Key]
 Kind = Literal["any", "keyed", "unkeyed"]
+State = Literal["delayed", "waiting", "ready", "leased", "backing_off", "held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,21 @@ class Message(Generic[T]):
     shared: frozenset[bytes]
     priority: int
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage(Generic[T]):
+    """A message that is not settled: ``messages()`` lists these."""
+
+    id: int
+    payload: T
+    keys: frozenset[bytes]
+    shared: frozenset[bytes]
+    priority: int
+    attempt: int
+    state: State
+    error: str
+    """The last failure, as in ``DeadLetter``; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +146,20 @@ def current_lease() -> Lease[Any]:
         )
     found: Lease[Any] = lease
     return found
+
+
+def check_state(state: object) -> None:
+    """Of ``messages(state=)``."""
+    if state is None or state in get_args(State):
+        return
+    if not isinstance(state, str):
+        raise TypeError(f"messages(): state is {type(state).__name__}; allowed: str")
+    raise ValueError(f"messages(): state is {state!r}; allowed: {', '.join(get_args(State))}")
+
+
+def check_purged(what: object) -> None:
+    """Of ``purge(what)``."""
+    if not isinstance(what, str):
+        raise TypeError(f"purge(): what is {type(what).__name__}; allowed: str")
+    if what not in ("pending", "dead"):
+        raise ValueError(f"purge(): what is {what!r}; allowed: 'pending', 'dead'")

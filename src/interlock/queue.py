@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from interlock import _core, watch
 from interlock.consumer import Consumer, consume
@@ -20,7 +20,11 @@ from interlock.message import (
     Lease,
     Message,
     Put,
+    QueuedMessage,
+    State,
     Stats,
+    check_purged,
+    check_state,
 )
 from interlock.retry import Retry, Seconds, seconds
 
@@ -241,6 +245,33 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """The messages that were given up, oldest dead first; with ``key`` only those on it."""
         return [DeadLetter(*letter) for letter in self._dead_letters(limit, key)]
 
+    def messages(
+        self,
+        limit: int = 100,
+        *,
+        state: State | None = None,
+        key: Key | None = None,
+        after: int | None = None,
+    ) -> list[QueuedMessage[T]]:
+        """The unsettled messages in the order of their puts, at most ``limit``.
+
+        With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
+        the last one of a page, gives the next page. What it costs grows with what it goes through.
+        """
+        check_state(state)
+        return [QueuedMessage(*message) for message in self._messages(limit, state, key, after)]
+
+    def purge(self, what: Literal["pending", "dead"] = "pending") -> int:
+        """Cancels all that is not leased, or drops all dead letters. Returns how many."""
+        check_purged(what)
+        settle = self.discard if what == "dead" else self.cancel
+        purged = place = 0
+        while True:
+            ids, place = self._purgeable(what == "dead", place)
+            purged += sum(map(settle, ids))
+            if not place:
+                return purged
+
     def requeue(self, id: int) -> int:
         """Puts a dead letter again, as a new message at the end of its lanes. Returns the new id.
 
@@ -333,5 +364,6 @@ def _load_async_queue() -> type[AsyncQueue[Any]]:
 def _check_count(argument: str, number: object) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"KeyedQueue(): {argument} is {type(number).__name__}; allowed: int")
-    if not 0 <= number < 2**32:
-        raise ValueError(f"KeyedQueue(): {argument} is {number}; allowed: 0 (none) to 2**32 - 1")
+    most, told = (10**15, "10**15") if argument == "maxbytes" else (2**32 - 1, "2**32 - 1")
+    if not 0 <= number <= most:
+        raise ValueError(f"KeyedQueue(): {argument} is {number}; allowed: 0 (none) to {told}")

@@ -63,6 +63,7 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
         ("skip", ["held", "--yes"]),
         ("bury", ["held", "--yes"]),
         ("cancel", ["first", "--yes"]),
+        ("discard", ["dead", "--yes"]),
         ("pause", []),
         ("resume", ["--key", "k"]),
         ("seal", []),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 from redis import Redis
@@ -112,6 +114,33 @@ def test_peek_tells_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) ->
     assert (told["state"], told["attempt"], told["error"]) == ("backing_off", 2, "no such account")
     assert 0 < told["due_in"] <= 600
     assert "failed: no such account" in cli("peek", queue.name).out
+
+
+def test_peek_gives_the_next_page_behind_a_message(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    ids = [queue.put(b"%d" % n, keys=f"k{n % 2}") for n in range(5)]
+    late = queue.put(b"late", delay=600)
+
+    def page(*words: object) -> list[int]:
+        lines = cli("peek", queue.name, *words, "--json").out.splitlines()
+        return [json.loads(line)["id"] for line in lines]
+
+    assert page("--limit", 2) == ids[:2]
+    assert page("--after", ids[1]) == [*ids[2:], late]
+    assert page("--after", ids[1], "--key", "k0") == [ids[2], ids[4]]
+    assert page("--after", late) == []
+    queue.cancel(ids[2])
+    assert page("--after", ids[2], "--limit", 1) == ids[3:4]
+
+
+def test_discard_drops_dead_letters(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(b"a")
+    queue.get().reject("bad")
+    assert cli("discard", queue.name, id).code == 2
+    said = cli("discard", queue.name, id, "--yes")
+    assert (said.code, said.out.strip()) == (0, f"{id}  dropped")
+    said = cli("discard", queue.name, id, "--yes")
+    assert said.code == 1 and f"message {id} is no dead letter" in said.err
+    assert queue.dead_letters() == []
 
 
 def test_what_is_not_there_is_1_and_named(cli: Command, queue: RemoteQueue[bytes]) -> None:

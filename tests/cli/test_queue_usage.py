@@ -21,11 +21,11 @@ from tests.cli.terminal import terminal
 from tests.hub.servers import free_port
 
 WORDS = """
-list stats watch hot peek explain revoke retry skip bury cancel pause resume seal reopen
+list stats watch hot peek explain revoke retry skip bury cancel discard pause resume seal reopen
 dead-letters requeue barrier purge drop export import
 """
 NAMES = tuple(WORDS.split())
-IDS = {"revoke", "retry", "skip", "bury", "cancel"}
+IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
 
 
 def words_of(name: str) -> list[str]:

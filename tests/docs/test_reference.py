@@ -81,7 +81,16 @@ STARS: dict[object, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*",
     inspect.Parameter.VAR_KEYWORD: "**",
 }
-RECORDS = ["Explanation", "ExplainNode", "Blocker", "Stats", "HotKey", "DeadLetter", "Message"]
+RECORDS = [
+    "Explanation",
+    "ExplainNode",
+    "Blocker",
+    "Stats",
+    "HotKey",
+    "DeadLetter",
+    "Message",
+    "QueuedMessage",
+]
 
 
 def script() -> ModuleType:

@@ -98,6 +98,12 @@ class OperatedModel(Model):
         spec = Spec(entry.payload, tuple(entry.exclusive), tuple(entry.shared), options)
         return [str(self.enter(spec))]
 
+    def discard(self, id: str) -> list[str]:
+        self.apply_due()
+        before = len(self.dead)
+        self.dead = [entry for entry in self.dead if str(entry.id) != id]
+        return [str(int(len(self.dead) < before))]
+
     def join(self, _: str, id: str | None = None) -> list[str]:
         self.apply_due()
         left = len(self.unsettled()) if id is None else int(self.find(id) is not None)

@@ -283,6 +283,15 @@ class Model:
                 return again.id
         raise KeyError(id)
 
+    def discard(self, id: int) -> bool:
+        before = len(self.dead)
+        self.dead = [letter for letter in self.dead if letter.id != id]
+        return len(self.dead) < before
+
+    def messages(self) -> list[tuple[int, object, int]]:
+        self._apply_due()
+        return sorted((entry.id, entry.payload, entry.attempt) for entry in self.unsettled())
+
     def pause(self, key: str | None) -> bool:
         changed = key not in self.paused
         self.paused.add(key)

@@ -81,6 +81,7 @@ class Round:
             (36, self.settle),
             (16, self.operate),
             (5, self.requeue),
+            (2, self.discard),
             (6, self.pause),
             (12, self.advance),
         ]
@@ -207,6 +208,21 @@ class Round:
                 (entry.id, entry.payload, entry.attempt, entry.error) for entry in self.model.dead
             ],
         )
+
+    def discard(self) -> None:
+        """Drops a dead letter; lists all that is left, page by page."""
+        queue, model = self.queue, self.model
+        dead = [entry.id for entry in model.dead]
+        id = self.rng.choice(dead) if dead and self.rng.random() < 0.8 else self.some_id()
+        self.both(f"discard({id})", lambda: queue.discard(id), lambda: model.discard(id))
+
+        def pages() -> list[tuple[int, object, int]]:
+            found: list[tuple[int, object, int]] = []
+            while page := queue.messages(3, after=found[-1][0] if found else None):
+                found += [(one.id, one.payload, one.attempt) for one in page]
+            return found
+
+        self.both("messages(3)", pages, model.messages)
 
     def pause(self) -> None:
         queue, model = self.queue, self.model

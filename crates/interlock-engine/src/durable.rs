@@ -59,7 +59,7 @@ use crate::{Durability, Engine, Journal};
 pub use interlock_journal::{OpenError, Repair, Report};
 
 /// The numbers of functions in records, which stay what they are; what is recorded most comes first.
-const FUNCTIONS: [(u8, &str); 26] = [
+const FUNCTIONS: [(u8, &str); 27] = [
     (19, "next"),
     (16, "put"),
     (18, "settle"),
@@ -86,6 +86,7 @@ const FUNCTIONS: [(u8, &str); 26] = [
     (32, "reopen"),
     (33, "restore"),
     (34, "drop"),
+    (35, "discard"),
 ];
 /// Bytes of records after which a snapshot is taken, if the last one was smaller than half of that.
 const SNAPSHOT_AFTER: u64 = 256 << 20;

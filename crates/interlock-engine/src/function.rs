@@ -57,6 +57,7 @@ functions! {
     Skip "skip" Operate
     Bury "bury" Operate
     Requeue "requeue" Operate
+    Discard "discard" Operate
     Purge "purge" Operate
     Restore "restore" Operate
     Drop "drop" Operate

@@ -8,7 +8,7 @@ use crate::declare::{self, Durability};
 use crate::function::Function;
 use crate::limits::*;
 use crate::put::{out_of_memory, sealed};
-use crate::queue::Queue;
+use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::results::End;
 use crate::shared::Context;
@@ -251,6 +251,11 @@ impl Queue {
         }
         let (body, end) = match function {
             Function::Requeue => return self.requeue(id, cx, out),
+            Function::Discard => {
+                let dropped = s.discard(now, id);
+                self.weight -= dropped.as_ref().map_or(0, Body::weight);
+                return told(out, dropped.is_some());
+            }
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
             Function::Skip => (s.skip(now, id), End::Skipped),
             Function::Revoke => match s.revoke(now, id, then) {

@@ -27,6 +27,7 @@ mod hot;
 mod hub;
 mod hub_settings;
 mod lease;
+mod listing;
 mod many;
 mod named;
 mod named_batch;

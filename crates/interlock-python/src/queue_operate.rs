@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::Failed;
-use interlock_core::queue::types::RevokeThen;
+use interlock_core::queue::types::{RevokeThen, State};
 use interlock_core::queue::Ended;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use crate::convert::{self, frozen, Truth};
 use crate::errors;
 use crate::explanation;
 use crate::future;
+use crate::listing;
 use crate::queue::Queue;
 
 #[pymethods]
@@ -135,6 +136,63 @@ impl Queue {
             Some(refused) => errors::refused(py, refused, self.bounds),
             None => errors::put_ended(py, Ended::ShutDown, self.bounds),
         })
+    }
+
+    /// Drops a dead letter. False: there is none of this id.
+    fn discard(&self, py: Python<'_>, id: Id) -> bool {
+        self.check_fork(py);
+        let dropped = self.core.call(|scheduler, now| scheduler.discard(now, id.0));
+        dropped.is_some()
+    }
+
+    /// Some of the ids of the dead letters, or of what can be cancelled from a place on, and the place to go
+    /// on from; 0 behind the last.
+    fn _purgeable(&self, py: Python<'_>, dead: bool, place: u64) -> (Vec<u64>, u64) {
+        self.check_fork(py);
+        self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            if dead {
+                let ids: Vec<u64> = scheduler.all_dead().take(PURGED).map(|dead| dead.id).collect();
+                let next = u64::from(ids.len() == PURGED);
+                return (ids, next);
+            }
+            let mut ids = Vec::new();
+            let next = scheduler.scan(place, PURGED, |seen| {
+                if seen.state != State::Leased {
+                    ids.push(seen.id);
+                }
+                true
+            });
+            (ids, next)
+        })
+    }
+
+    /// (id, payload, keys, shared, priority, attempt, state, error) each, by rising ids behind `after`.
+    fn _messages<'py>(
+        &self,
+        py: Python<'py>,
+        limit: &Bound<'py, PyAny>,
+        state: Option<&str>,
+        key: Option<&Bound<'py, PyAny>>,
+        after: Option<Id>,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let limit = at_least_one(limit, "messages(): limit")?;
+        self.check_fork(py);
+        let key = key.map(|k| convert::key(k, || "messages(): key".into())).transpose()?;
+        let key = key.as_ref().map(|key| key.as_bytes());
+        let after = after.map_or(0, |after| after.0);
+        listing::messages(&self.core, limit, state, key, after, |payload| payload.clone_ref(py))
+            .into_iter()
+            .map(|listed| {
+                let names = |shared: bool| {
+                    let keys = listed.keys.iter().filter(move |(_, s)| *s == shared);
+                    frozen(py, keys.map(|(key, _)| key.clone()))
+                };
+                let (keys, shared) = (names(false)?, names(true)?);
+                let listing::Listed { id, payload, priority, attempt, state, error, .. } = listed;
+                (id, payload, keys, shared, priority, attempt, state, error).into_pyobject(py)
+            })
+            .collect()
     }
 
     /// (id, payload, keys, shared, attempts, error, priority) each, oldest dead first.
@@ -331,6 +389,9 @@ impl Queue {
         Ok(payload.is_some())
     }
 }
+
+/// Ids looked for at a time by a purge.
+const PURGED: usize = 1000;
 
 /// A dead letter, copied out from under the lock.
 struct Letter {

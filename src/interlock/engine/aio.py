@@ -20,7 +20,7 @@ from interlock.engine.loop import Home
 from interlock.engine.seat import Seat
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
-from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, Stats
+from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
@@ -330,6 +330,20 @@ class AsyncRemoteQueue(Generic[T]):
         )
         return [self._handle.dead_letter(letter) for letter in found]
 
+    async def messages(
+        self,
+        limit: int = 100,
+        *,
+        state: State | None = None,
+        key: Key | None = None,
+        after: int | None = None,
+    ) -> list[QueuedMessage[T]]:
+        """See ``RemoteQueue.messages``."""
+        wanted = self._handle.wanted(limit, state, key, after)
+        operations = self._handle.operations
+        found = await self._run(lambda seat: operations.messages(seat, limit, wanted))
+        return [self._handle.queued(one) for one in found]
+
     # -- Operating ----------------------------------------------------------------------------
 
     async def cancel(self, id: int) -> bool:
@@ -375,6 +389,10 @@ class AsyncRemoteQueue(Generic[T]):
         operations = self._handle.operations
         reply = await self._run(lambda seat: operations.change(seat, "requeue", asked))
         return self._handle.requeued(id, reply)
+
+    async def discard(self, id: int) -> bool:
+        """See ``RemoteQueue.discard``."""
+        return await self._flag("discard", self._handle.check_id("discard()", id))
 
     async def pause(self, key: Key | None = None) -> bool:
         """See ``RemoteQueue.pause``."""

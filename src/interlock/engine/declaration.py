@@ -76,6 +76,7 @@ def check_count(argument: str, number: object) -> int:
     """A bound of a queue."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"queue(): {argument} is {type(number).__name__}; allowed: int")
-    if not 0 <= number < 2**32:
-        raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to 2**32 - 1")
+    most, told = (10**15, "10**15") if argument == "maxbytes" else (2**32 - 1, "2**32 - 1")
+    if not 0 <= number <= most:
+        raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to {told}")
     return number

@@ -23,7 +23,7 @@ from interlock.engine.records import Stored
 from interlock.engine.watching import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
-from interlock.message import DeadLetter, Key, Keys
+from interlock.message import DeadLetter, Key, Keys, QueuedMessage, check_purged, check_state
 from interlock.retry import Retry, Seconds, seconds
 
 L = TypeVar("L")
@@ -249,6 +249,32 @@ class Handle:
             letter.priority,
         )
 
+    def wanted(
+        self, limit: object, state: object, key: Key | None, after: object
+    ) -> Callable[[Stored], bool]:
+        """Which messages are asked for; checks the arguments of ``messages()``."""
+        self.check_limit("messages()", limit)
+        check_state(state)
+        asked = self.canonical("messages()", key)
+        least = 0 if after is None else self.check_id("messages()", after)
+        return lambda one: (
+            one.id > least
+            and state in (None, one.state)
+            and (asked is None or asked in one.keys or asked in one.shared)
+        )
+
+    def queued(self, one: Stored) -> QueuedMessage[Any]:
+        """With its payload read; one that cannot be read is given as its bytes."""
+        try:
+            payload = self.codec.decode(one.payload, one.id)
+        except PayloadError:
+            payload = one.payload
+        keys, shared = frozenset(one.keys), frozenset(one.shared)
+        state: Any = one.state
+        return QueuedMessage(
+            one.id, payload, keys, shared, one.priority, one.attempt, state, one.error
+        )
+
     def requeued(self, id: int, reply: list[bytes]) -> int:
         """The new id."""
         if not reply:
@@ -337,8 +363,7 @@ class Handle:
 
     def check_purge(self, what: object) -> None:
         """What is purged."""
-        if what not in ("pending", "dead"):
-            raise ValueError(f"purge(): what is {what!r}; allowed: 'pending', 'dead'")
+        check_purged(what)
 
     def canonical(self, call: str, key: Key | None) -> bytes | None:
         """A key as bytes."""

@@ -84,6 +84,7 @@ FUNCTIONS = (
     "skip",
     "bury",
     "requeue",
+    "discard",
     "purge",
     "restore",
     "drop",

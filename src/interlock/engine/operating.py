@@ -138,6 +138,10 @@ class Operator:
         reply = self.call("requeue", queue, id)
         return records.number(reply) if reply else None
 
+    def discard(self, queue: str, id: int) -> bool:
+        """Drops a dead letter; False if there is none of this id."""
+        return self.change("discard", queue, id)
+
     def purge(self, queue: str, what: Literal["pending", "dead"]) -> int:
         """Cancels or drops some; how many, 0 once nothing is left."""
         return records.number(self.call("purge", queue, what))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from interlock.engine import wait, wire
@@ -12,7 +12,7 @@ from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow
 from interlock.engine.nonsense import nonsense
-from interlock.engine.records import Stored, dropped, peeked
+from interlock.engine.records import Stored, dropped, peeked, scanned
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
 from interlock.engine.wait import Sleep
@@ -28,6 +28,10 @@ _SHORTEST = 0.1
 """Seconds that an engine has at least for the answer of a put."""
 """Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
 without any call, and so does the time for which room is kept for another."""
+
+
+_PAGE = 512
+"""Messages of one round trip."""
 
 
 class Operations:
@@ -231,6 +235,20 @@ class Operations:
             found += [one for one in some if key is None or key in one.keys or key in one.shared]
             after = some[-1].id
         return found[:limit]
+
+    def messages(
+        self, seat: Seat[Any], limit: int, wanted: Callable[[Stored], bool]
+    ) -> Flow[list[Stored]]:
+        """The wanted ones with the smallest ids; it goes through all."""
+        found: dict[int, Stored] = {}
+        cursor = b"0"
+        while True:
+            cursor, some = scanned((yield from self.call(seat, "scan", cursor, _PAGE)))
+            found |= {one.id: one for one in some if wanted(one)}
+            if len(found) > limit + wire.MAX_BATCH or cursor == b"0":
+                found = {id: found[id] for id in heapq.nsmallest(limit, found)}
+            if cursor == b"0":
+                return list(found.values())
 
     def result(self, seat: Seat[Any], id: int, until: float | None) -> Flow[list[bytes]]:
         """What il1_result answers once the message is settled, or the time is up."""

@@ -17,7 +17,7 @@ from interlock.engine.lease import RemoteLease
 from interlock.engine.seat import Seat
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
-from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, Stats
+from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
@@ -317,6 +317,24 @@ class RemoteQueue(Generic[T]):
         found = self._run(lambda seat: self._handle.operations.dead_letters(seat, limit, asked))
         return [self._handle.dead_letter(letter) for letter in found]
 
+    def messages(
+        self,
+        limit: int = 100,
+        *,
+        state: State | None = None,
+        key: Key | None = None,
+        after: int | None = None,
+    ) -> list[QueuedMessage[T]]:
+        """The unsettled messages in the order of their puts, at most ``limit``.
+
+        With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
+        the last one of a page, gives the next page. It goes through all messages of the queue, some
+        at a time.
+        """
+        wanted = self._handle.wanted(limit, state, key, after)
+        found = self._run(lambda seat: self._handle.operations.messages(seat, limit, wanted))
+        return [self._handle.queued(one) for one in found]
+
     # -- Operating ----------------------------------------------------------------------------
 
     def cancel(self, id: int) -> bool:
@@ -354,6 +372,10 @@ class RemoteQueue(Generic[T]):
         return self._handle.requeued(
             id, self._run(lambda seat: self._handle.operations.change(seat, "requeue", asked))
         )
+
+    def discard(self, id: int) -> bool:
+        """Drops a dead letter. False: there is none of this id."""
+        return self._flag("discard", self._handle.check_id("discard()", id))
 
     def pause(self, key: Key | None = None) -> bool:
         """Hands out nothing any more, or nothing that holds the key. False: it was paused."""

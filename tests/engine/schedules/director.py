@@ -207,6 +207,7 @@ class Director:
         if pick % 4:
             fit = {
                 "requeue": lambda: model.dead,
+                "discard": lambda: model.dead if pick % 3 else entries,
                 "revoke": lambda: [e for e in entries if e.state == LEASED],
                 "cancel": lambda: [e for e in entries if e.state != LEASED],
                 "": lambda: entries,

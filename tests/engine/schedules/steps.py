@@ -168,6 +168,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "skip": list,
         "bury": list,
         "requeue": list,
+        "discard": list,
     }
     on_queue: dict[str, Callable[[], list[str]]] = {
         "pause": keys,

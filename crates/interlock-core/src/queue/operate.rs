@@ -244,6 +244,12 @@ impl<P> Scheduler<P> {
         Ok(Some(self.enter(&put, Some(dead.payload))))
     }
 
+    /// Drops a dead letter; its payload. `None`: there is none of this id.
+    pub fn discard(&mut self, now: Time, id: u64) -> Option<P> {
+        self.begin(now, || Call::Discard { id });
+        Some(self.dead.remove(id)?.payload)
+    }
+
     /// The dead letters, oldest dead first.
     pub fn dead_letters(&mut self, now: Time, limit: usize) -> impl Iterator<Item = &Dead<P>> {
         self.begin(now, || Call::DeadLetters { limit });

@@ -116,6 +116,25 @@ impl<P> Scheduler<P> {
         (sequence, payload, self.lanes.keys_of(message.first_edge), quiet)
     }
 
+    /// Unsettled messages by their ids, which is the order of their puts: those from `from` on, while `each`
+    /// says that it takes more, and `steps` of ids last. The id to go on from; 0 when all were seen.
+    pub fn list(&self, from: u64, steps: u32, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
+        let (mut from, mut left) = (from.max(self.oldest), steps);
+        while from < self.next {
+            if left == 0 {
+                return from;
+            }
+            let messages = &self.messages;
+            let (id, at) = self.index.next_from(from, self.next, left, |place| messages[place].id);
+            left = left.saturating_sub((id - from) as u32 + u32::from(at != NONE));
+            from = if at == NONE { id } else { id + 1 };
+            if at != NONE && !each(self.seen_at(at)) {
+                return from;
+            }
+        }
+        0
+    }
+
     /// Some unsettled messages, in no order: those from the place `from` on, about `count`, while `each`
     /// says that it takes more; and the place to go on from, 0 when all were seen. One that is there all
     /// along is seen once.

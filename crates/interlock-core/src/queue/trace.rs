@@ -81,6 +81,9 @@ pub enum Call {
     Requeue {
         id: u64,
     },
+    Discard {
+        id: u64,
+    },
     Pause {
         key: Option<Vec<u8>>,
     },
@@ -254,6 +257,7 @@ impl Runner {
             Call::Retry { id } => Answer::Bool(s.retry(now, *id)),
             Call::Skip { id } => Answer::Bool(s.skip(now, *id).is_some()),
             Call::Bury { id } => Answer::Bool(s.bury(now, *id)),
+            Call::Discard { id } => Answer::Bool(s.discard(now, *id).is_some()),
             Call::Requeue { id } => s.requeue(now, *id).map_or_else(answer_refused, Answer::Id),
             Call::Pause { key } => Answer::Bool(s.pause(now, key.as_deref().map(KeyRef::new))),
             Call::Resume { key } => Answer::Bool(s.resume(now, key.as_deref().map(KeyRef::new))),

@@ -114,7 +114,8 @@ impl Display for Step {
             | Call::Retry { id }
             | Call::Skip { id }
             | Call::Bury { id }
-            | Call::Requeue { id } => line.field("id", id),
+            | Call::Requeue { id }
+            | Call::Discard { id } => line.field("id", id),
             Call::Revoke { id, then } => {
                 line.field("id", id);
                 line.field("then", revoke_then_name(*then));
@@ -268,6 +269,7 @@ fn name(call: &Call) -> &'static str {
         Call::Skip { .. } => "skip",
         Call::Bury { .. } => "bury",
         Call::Requeue { .. } => "requeue",
+        Call::Discard { .. } => "discard",
         Call::Pause { .. } => "pause",
         Call::Resume { .. } => "resume",
         Call::Explain { .. } => "explain",

@@ -54,6 +54,7 @@ enum What {
     Skip,
     Bury,
     Requeue,
+    Discard,
     Pause,
     Resume,
     Explain,
@@ -65,7 +66,7 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 24] = [
+const USUAL: [(What, u32); 25] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
@@ -81,6 +82,7 @@ const USUAL: [(What, u32); 24] = [
     (What::Skip, 14),
     (What::Bury, 14),
     (What::Requeue, 14),
+    (What::Discard, 5),
     (What::Pause, 10),
     (What::Resume, 20),
     (What::Explain, 40),
@@ -232,6 +234,7 @@ impl Generator {
             What::Skip => Call::Skip { id },
             What::Bury => Call::Bury { id },
             What::Requeue => Call::Requeue { id },
+            What::Discard => Call::Discard { id },
             What::Pause => Call::Pause { key: self.paused_key() },
             What::Resume => Call::Resume { key: self.paused_key() },
             What::Explain => Call::Explain { id, limit: self.limit() },
@@ -296,7 +299,7 @@ impl Generator {
                     model.unsettled().filter(wanted).map(|message| message.id).collect();
                 pick(&mut self.rng, &live, &self.ids, stale)
             }
-            What::Requeue => {
+            What::Requeue | What::Discard => {
                 let live: Vec<u64> = model.dead().map(|message| message.id).collect();
                 pick(&mut self.rng, &live, &self.ids, stale)
             }

@@ -127,6 +127,7 @@ impl Model {
             Call::Skip { id } => Answer::Bool(self.skip(*id)),
             Call::Bury { id } => Answer::Bool(self.bury(*id)),
             Call::Requeue { id } => self.requeue(*id),
+            Call::Discard { id } => Answer::Bool(self.discard(*id)),
             Call::Pause { key } => Answer::Bool(self.pause(key.as_deref())),
             Call::Resume { key } => Answer::Bool(self.resume(key.as_deref())),
             Call::Explain { .. } | Call::ExplainKey { .. } => {

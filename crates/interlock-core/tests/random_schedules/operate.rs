@@ -103,6 +103,12 @@ impl Model {
         Answer::Id(Some(id))
     }
 
+    pub(crate) fn discard(&mut self, id: u64) -> bool {
+        let before = self.dead.len();
+        self.dead.retain(|message| message.id != id);
+        self.dead.len() < before
+    }
+
     /// Clause 22; a pause stays when nothing stands on the key.
     pub(crate) fn pause(&mut self, key: Option<&[u8]>) -> bool {
         let Some(name) = key else {

@@ -157,6 +157,7 @@ pub fn number_of(call: &mut Call) -> Option<&mut u64> {
         | Call::Skip { id }
         | Call::Bury { id }
         | Call::Requeue { id }
+        | Call::Discard { id }
         | Call::Explain { id, .. } => Some(id),
         _ => None,
     }

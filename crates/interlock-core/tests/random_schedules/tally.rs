@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 69] = [
+const SITUATIONS: [&str; 71] = [
     "put",
     "put known",
     "put full",
@@ -53,6 +53,8 @@ const SITUATIONS: [&str; 69] = [
     "requeue",
     "requeue unknown",
     "requeue full",
+    "discard",
+    "discard unknown",
     "pause",
     "pause again",
     "resume",
@@ -128,6 +130,7 @@ impl Tally {
             (Call::Skip { .. }, answer) => done_or(answer, "skip", "skip refused"),
             (Call::Bury { .. }, answer) => done_or(answer, "bury", "bury refused"),
             (Call::Requeue { .. }, answer) => done_or(answer, "requeue", "requeue unknown"),
+            (Call::Discard { .. }, answer) => done_or(answer, "discard", "discard unknown"),
             (Call::Pause { .. }, answer) => done_or(answer, "pause", "pause again"),
             (Call::Resume { .. }, answer) => done_or(answer, "resume", "resume of nothing"),
             (_, Answer::Explained(None)) => "explain unknown",

@@ -258,12 +258,13 @@ pub fn random_call(
             4 => (Function::Restore, restored(rng)),
             _ => (if rng.bool() { Function::Seal } else { Function::Reopen }, vec![]),
         },
-        18 => match rng.u8(..5) {
+        18 => match rng.u8(..6) {
             0 => (
                 Function::Revoke,
                 vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()],
             ),
             1 => (Function::Cancel, vec![id]),
+            4 => (Function::Discard, vec![id]),
             2 => (Function::Revoke, vec![id, "retry".into(), leased[0].0.clone()]),
             3 => (Function::Join, if rng.bool() { vec![wait] } else { vec![wait, id] }),
             _ => (Function::Requeue, vec![id]),

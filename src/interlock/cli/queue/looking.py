@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
 from interlock.cli.queue import gone, show
-from interlock.cli.queue.asking import count, declare, emit_all, failed, on_queue
+from interlock.cli.queue.asking import count, declare, emit_all, failed, message_id, on_queue
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
 LIMIT = Flag("--limit", "show so many (10)", "N", positive, 10)
 STATE = Flag("--state", "only messages in this state", choices=STATES)
 KEY = Flag("--key", "only messages that have this key", "KEY")
+AFTER = Flag("--after", "those behind this message, for the next page", "ID", message_id)
 
 
 def add_to(commands: Any) -> None:
@@ -38,7 +39,7 @@ def add_to(commands: Any) -> None:
         "peek",
         peek,
         "the first messages of a queue, or those named",
-        (LIMIT, STATE, KEY),
+        (LIMIT, STATE, KEY, AFTER),
         about="Without ids it goes through all messages, for a queue does not keep them in "
         "one row. Payloads that are JSON or MessagePack are shown as what they say.",
         ids="[ID]",
@@ -83,10 +84,12 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
                 code = failed(gone.text(given.queue, id))
     else:
         key = None if given.key is None else given.key.encode(errors="surrogateescape")
+        behind = _behind(operator, given)
         wanted = (
             message
             for message in operator.messages(given.queue)
             if given.state in (None, message.state)
+            and (behind is None or place(message) > behind)
             and (key is None or key in message.keys or key in message.shared)
         )
         found = heapq.nsmallest(given.limit, wanted, key=place)
@@ -111,6 +114,14 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code
+
+
+def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, int] | None:
+    """The place behind which a page begins; of a message that is settled, that of its id."""
+    if given.after is None:
+        return None
+    last = operator.peek(given.queue, given.after)
+    return place(last) if last and last.state != "dead" else (False, given.after, given.after)
 
 
 def place(message: Stored) -> tuple[bool, int, int]:

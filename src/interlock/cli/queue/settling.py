@@ -72,6 +72,13 @@ ACTS = {
         "leased, or not there",
         True,
     ),
+    "discard": Act(
+        "drop dead letters",
+        "For good; `purge --dead` drops all of them.",
+        "dropped",
+        "no dead letter",
+        True,
+    ),
 }
 
 

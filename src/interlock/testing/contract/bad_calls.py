@@ -149,6 +149,7 @@ async def an_id_is_an_int(t: Trial) -> None:
         QueueFace.retry,
         QueueFace.skip,
         QueueFace.bury,
+        QueueFace.discard,
         QueueFace.requeue,
         QueueFace.explain,
     ):
@@ -168,6 +169,7 @@ async def an_id_nobody_can_have_is_unknown(t: Trial) -> None:
             QueueFace.retry,
             QueueFace.skip,
             QueueFace.bury,
+            QueueFace.discard,
         ):
             assert not await call(q, id)
         await _refused(q, KeyError, (str(id),), q.explain(id))
@@ -320,3 +322,24 @@ async def task_done_says_what_to_call_instead(t: Trial) -> None:
         assert "ack" in str(error)
     else:
         raise AssertionError("task_done() did nothing, in silence")
+
+
+@clause(BAD_CALL)
+async def a_listing_and_a_purge_say_what_is_allowed(t: Trial) -> None:
+    q = t.queue()
+    await _refused(q, ValueError, ("limit", "0"), q.messages(0))
+    await _refused(q, TypeError, ("limit", "str", "int"), q.messages("1"))
+    await _refused(q, ValueError, ("state", "dead", "held"), q.messages(state="dead"))
+    await _refused(q, TypeError, ("state", "int", "str"), q.messages(state=1))
+    await _refused(q, TypeError, ("key", "float"), q.messages(key=1.5))
+    await _refused(q, TypeError, ("id", "str", "int"), q.messages(after="1"))
+    await _refused(q, ValueError, ("what", "all", "dead"), q.purge("all"))
+    await _refused(q, TypeError, ("what", "int", "str"), q.purge(1))
+
+
+@clause(BAD_CALL)
+async def bytes_are_bounded_above_four_gibibytes(t: Trial) -> None:
+    q = t.queue(maxbytes=5 << 30)
+    await q.put(b"payload")
+    assert (await q.stats()).bytes > 0
+    assert not await q.full()

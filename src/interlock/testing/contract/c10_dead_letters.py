@@ -148,3 +148,31 @@ async def room_among_the_dead_letters_lifts_the_hold_for_later_ones(t: Trial) ->
     assert [letter.id for letter in await q.dead_letters()] == [second]
     await (await q.one()).reject("full again")
     assert await q.state(new) == "held"
+
+
+@clause(10)
+async def a_dead_letter_is_discarded(t: Trial) -> None:
+    q = t.queue()
+    first, second = await _dead(q, "one", keys="a"), await _dead(q, "two", keys="a")
+    alive = await q.put("three", keys="a")
+    assert await q.discard(first)
+    assert not await q.discard(first) and not await q.discard(alive)
+    assert [letter.id for letter in await q.dead_letters()] == [second]
+    with raises(KeyError):
+        await q.requeue(first)
+    assert (await q.stats()).dead == 1
+    assert await q.purge("dead") == 1
+    assert await q.dead_letters() == [] and await q.payloads() == ["three"]
+
+
+@clause(10)
+async def a_discarded_letter_makes_room_for_another(t: Trial) -> None:
+    q = t.queue(maxdead=1, retry=Retry(attempts=1))
+    first = await _dead(q, "one")
+    held = await q.put("two")
+    await (await q.one()).nack()
+    assert await q.state(held) == "held"
+    assert not await q.bury(held)
+    assert await q.discard(first)
+    assert await q.bury(held)
+    assert [letter.id for letter in await q.dead_letters()] == [held]

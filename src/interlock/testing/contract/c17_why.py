@@ -319,3 +319,55 @@ async def hot_keys_are_the_deepest_lanes(t: Trial) -> None:
     assert [hot.key for hot in await q.hot_keys(9)] == [b"c", b"b", b"a", b"d"]
     await q.handle()
     assert await q.hot_keys(9) == []
+
+
+@clause(17)
+async def what_is_queued_is_listed_in_the_order_of_its_puts(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1, then="hold"))
+    held = await q.put("held", keys=["a", "b"], priority=3)
+    await (await q.one()).nack(error="no such account")
+    delayed = await q.put("delayed", keys="d", delay=60)
+    waiting = await q.put("waiting", keys="b", shared="s")
+    unkeyed = await q.put("unkeyed")
+    lease = await q.one()
+    ready = await q.put("ready", shared="s2")
+    told = await q.messages()
+    assert [one.id for one in told] == [held, delayed, waiting, unkeyed, ready]
+    states = ["held", "delayed", "waiting", "leased", "ready"]
+    assert [one.state for one in told] == states == [one.payload for one in told][:3] + states[3:]
+    first, later, third, *_ = told
+    assert (first.keys, first.priority, first.attempt) == ({b"a", b"b"}, 3, 1)
+    assert "no such account" in first.error and third.error == ""
+    assert (third.keys, third.shared, later.keys) == ({b"b"}, {b"s"}, {b"d"})
+    await lease.ack()
+    assert [one.id for one in await q.messages()] == [held, delayed, waiting, ready]
+
+
+@clause(17)
+async def what_is_listed_may_be_some_of_it_in_pages(t: Trial) -> None:
+    q = t.queue()
+    ids = [await q.put(n, keys=f"key {n % 3}", shared="all") for n in range(9)]
+    assert [one.id for one in await q.messages(2)] == ids[:2]
+    assert [one.id for one in await q.messages(5, after=ids[1])] == ids[2:7]
+    assert [one.id for one in await q.messages(key="key 1")] == ids[1::3]
+    assert [one.id for one in await q.messages(key="all", after=ids[7])] == ids[8:]
+    assert [one.id for one in await q.messages(1, key="key 1", after=ids[1])] == ids[4:5]
+    assert [one.id for one in await q.messages(state="ready")] == ids[:3]
+    assert await q.messages(state="held") == [] == await q.messages(key="nobody's")
+    assert await q.messages(after=ids[-1]) == []
+    await q.cancel(ids[2])
+    # A page goes on though its last message is gone.
+    assert [one.id for one in await q.messages(2, after=ids[2])] == ids[3:5]
+
+
+@clause(17)
+async def what_is_pending_is_purged(t: Trial) -> None:
+    q = t.queue()
+    await q.put("leased", keys="a")
+    lease = await q.one()
+    for n in range(4):
+        await q.put(n, keys="a", delay=n % 2)
+    assert await q.purge() == 4
+    assert [one.payload for one in await q.messages()] == ["leased"]
+    await lease.ack()
+    assert await q.purge("pending") == 0

@@ -236,6 +236,16 @@ class QueueFace:
         new: int = await self._call("requeue", id)
         return new
 
+    async def discard(self, id: int) -> bool:
+        return self._flag(await self._call("discard", id))
+
+    async def purge(self, *what: Any) -> int:
+        purged: int = await self._call("purge", *what)
+        return purged
+
+    async def messages(self, *args: Any, **options: Any) -> list[Any]:
+        return list(await self._call("messages", *args, **options))
+
     async def dead_letters(self, *args: Any, **options: Any) -> list[Any]:
         return list(await self._call("dead_letters", *args, **options))
 

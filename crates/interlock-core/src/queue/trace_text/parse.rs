@@ -77,6 +77,7 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
         "skip" => Call::Skip { id: fields.number("id")? },
         "bury" => Call::Bury { id: fields.number("id")? },
         "requeue" => Call::Requeue { id: fields.number("id")? },
+        "discard" => Call::Discard { id: fields.number("id")? },
         "pause" => Call::Pause { key: fields.key("key")? },
         "resume" => Call::Resume { key: fields.key("key")? },
         "explain" => Call::Explain { id: fields.number("id")?, limit: fields.number("limit")? },

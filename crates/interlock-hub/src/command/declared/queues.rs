@@ -200,6 +200,7 @@ const FUNCTIONS: &[Command] = with_reading!(
             "O(N) of its keys",
             &[ID]
         ),
+        function("fcall|il1_discard", OPERATE, "Drops a dead letter", "O(N) of its keys", &[ID]),
         function(
             "fcall|il1_purge",
             OPERATE,

@@ -1,0 +1,95 @@
+//! Messages in the order of their puts, copied out from under the lock, which is held for some at a time.
+
+use std::collections::BTreeMap;
+
+use interlock_core::queue::read::Seen;
+use interlock_core::queue::scheduler::Scheduler;
+use interlock_core::queue::Queue;
+use interlock_core::sync::RawLock;
+
+/// An unsettled message.
+pub struct Listed<P> {
+    pub id: u64,
+    pub payload: P,
+    /// Each with whether it is shared.
+    pub keys: Vec<(Vec<u8>, bool)>,
+    pub priority: i8,
+    pub attempt: u32,
+    pub state: &'static str,
+    pub error: String,
+}
+
+/// Ids, or places, looked at under one lock.
+const STEPS: u32 = 4096;
+
+/// The first `limit` messages behind an id, of those in this state and with this key.
+pub fn messages<P, L: RawLock>(
+    core: &Queue<P, L>,
+    limit: usize,
+    state: Option<&str>,
+    key: Option<&[u8]>,
+    after: u64,
+    copy: impl Fn(&P) -> P,
+) -> Vec<Listed<P>> {
+    let listed = |scheduler: &Scheduler<P>, seen: &Seen<'_, P>| -> Option<Listed<P>> {
+        let word = seen.state.word();
+        if state.is_some_and(|state| state != word) {
+            return None;
+        }
+        let mut keys = Vec::new();
+        scheduler.keys_seen(seen, |key, shared| keys.push((key.to_vec(), shared)));
+        if key.is_some_and(|key| !keys.iter().any(|(one, _)| one == key)) {
+            return None;
+        }
+        let Seen { id, priority, attempt, .. } = *seen;
+        let error = seen.error.unwrap_or_default().to_owned();
+        Some(Listed {
+            id,
+            payload: copy(seen.payload),
+            keys,
+            priority,
+            attempt,
+            state: word,
+            error,
+        })
+    };
+    let unsettled = core.call(|scheduler, now| {
+        scheduler.tick(now);
+        scheduler.unsettled()
+    });
+    let mut found = Vec::new();
+    let (mut from, mut steps) = (after.saturating_add(1), 0);
+    while from > 0 && found.len() < limit && steps < 4 * unsettled + 16 * u64::from(STEPS) {
+        from = core.call(|scheduler, _| {
+            scheduler.list(from, STEPS, |seen| {
+                found.extend(listed(scheduler, &seen));
+                found.len() < limit
+            })
+        });
+        steps += u64::from(STEPS);
+    }
+    if from == 0 || found.len() == limit {
+        return found;
+    }
+    // One is old and the rest came long after: rather than all numbers between, all messages.
+    let (mut rest, mut place) = (BTreeMap::new(), 0);
+    loop {
+        place = core.call(|scheduler, _| {
+            scheduler.scan(place, STEPS as usize, |seen| {
+                let last = rest.last_key_value().map_or(u64::MAX, |(&id, _)| id);
+                let full = found.len() + rest.len() >= limit;
+                if seen.id >= from && !(full && seen.id > last) {
+                    rest.extend(listed(scheduler, &seen).map(|one| (one.id, one)));
+                }
+                if found.len() + rest.len() > limit {
+                    rest.pop_last();
+                }
+                true
+            })
+        });
+        if place == 0 {
+            found.extend(rest.into_values());
+            return found;
+        }
+    }
+}

@@ -1,0 +1,14 @@
+-- il1_discard: id
+-- Drops a dead letter. Answers 1, or 0: there is none of this id.
+
+register('discard', { 'allow-oom' }, function(q, from)
+  local id = take_number(from, 'id')
+  take_end(from)
+  begin(q)
+  local there = redis_call('HEXISTS', q.x, id) == 1
+  if there then
+    drop_dead(q, { id })
+  end
+  commit(q)
+  return { there and '1' or '0' }
+end)
