@@ -10,14 +10,14 @@ Item = tuple[str, str, int, int, str, Spec]
 
 class CarriedModel(ReadModel):
     made = False
-    """Some call has written to it."""
+    """Something came into it."""
 
-    def apply_due(self) -> None:
+    def _next_number(self) -> int:
         self.made = True
-        super().apply_due()
+        return super()._next_number()
 
     def drop(self, *force: str) -> list[str]:
-        existed = self.made
+        existed = self.made or self.declared or self.halted or self.sealed or bool(self.paused)
         if existed:
             self.apply_due()
         out = sum(entry.state == "leased" for entry in self.line)

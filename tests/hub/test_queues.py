@@ -245,6 +245,41 @@ def test_puts_are_refused_at_the_memory_limit_and_all_else_goes_on(
     assert put(client, "again")
 
 
+def test_a_guest_that_leases_from_many_names_costs_others_nothing(
+    hub: interlock.Hub, client: Client
+) -> None:
+    hub.set({"queues.memory": 8 << 20})
+    names = [f"tmp.{number}" for number in range(16_500)]
+    for start in range(0, len(names), 500):
+        client.pipeline([
+            ("FCALL", "il1_lease", 1, f"il:{{{name}}}", "me", 1, 0, 1, LONG, "any")
+            for name in names[start : start + 500]
+        ])  # fmt: skip
+    assert hub.info()["queues"] == 0
+    assert put(client, "x" * 1_000_000)
+    assert hub.info()["queues_reclaimed"] >= 16_500
+
+
+def test_a_user_fills_its_own_queues_and_nobody_elses() -> None:
+    needs_hub()
+    guest = {"name": "guest", "passwords": [HASH], "queues": ["tmp.*"], "queues_memory": 1 << 20}
+    users = [guest, {"name": "app", "passwords": [HASH], "queues": ["*"]}]
+    with (
+        interlock.Hub(port=0, user=users) as hub,
+        logged_in(hub, "guest") as client,
+        logged_in(hub, "app") as app,
+    ):
+        payloads = ["", 0, 0, "x" * 9000, 0, 0, 0]
+        with pytest.raises(ReplyError, match=r"^OOM il1_put: .* 1048576 bytes"):
+            [fcall(client, "put", *payloads, queue=f"tmp.{n % 3}") for n in range(2000)]
+        held = fcall(client, "lease", "me", 1, 0, 1, LONG, "any", queue="tmp.0")
+        assert payload(held) == b"x" * 9000
+        assert fcall(app, "put", *payloads)
+        assert hub.info()["queues_refused"] == 1
+        hub.set({"user": [{**guest, "queues_memory": 2 << 20}, users[1]]})
+        assert fcall(client, "put", *payloads, queue="tmp.new")
+
+
 HASH = passwords.hashed("secret")
 USERS = [
     {"name": "producer", "passwords": [HASH], "queues": ["orders", "mail.*"]},

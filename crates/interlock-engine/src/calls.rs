@@ -90,7 +90,8 @@ impl Queue {
         let from = out.len();
         let waits = caller.wait > 0 && cx.caller.is_some();
         let kept = self.keeps_room(caller.place);
-        match self.put(messages, kept, cx.free(), out) {
+        let payer = cx.payer.map(|payer| &**payer);
+        match self.put(messages, kept, payer, cx, out) {
             Ok(takes) => {
                 self.took_room(takes, caller.place);
                 self.keep(&caller, cx, &out[from..]);
@@ -101,7 +102,7 @@ impl Queue {
             Err(No::Full(_)) if waits => {
                 let bytes: u64 = (0..args.len()).map(|i| args.get(i).len() as u64 + 16).sum();
                 if bytes > cx.free() {
-                    return Err(put::out_of_memory());
+                    return Err(cx.out_of_memory(bytes, "put"));
                 }
                 let args = (0..args.len()).map(|i| args.get(i).into()).collect();
                 let (need, named) = messages.need(self);
@@ -128,7 +129,7 @@ impl Queue {
         let from = out.len();
         reply::array(out, answers.len());
         answers.iter().for_each(|&answer| settle::tell(out, answer));
-        self.keep(&caller, cx, &out[from..]);
+        self.keep_light(&caller, Some(&answers), cx, &out[from..]);
         cx.record_call(self, "settle", args);
         Ok(Outcome::Done)
     }
@@ -173,7 +174,7 @@ impl Queue {
             return Ok(self.park(caller, Want::Lease(wanted, Some(answers)), cx));
         }
         self.nothing(wanted.kind, Some(&answers), out);
-        self.keep(&caller, cx, &out[from..]);
+        self.keep_light(&caller, Some(&answers), cx, &out[from..]);
         cx.record_call(self, "next", args);
         Ok(Outcome::Done)
     }
@@ -226,7 +227,10 @@ impl Queue {
             }
             self.nothing(wanted.kind, settled.as_deref(), out);
         }
-        self.keep(&caller, cx, &out[from..]);
+        match granted {
+            true => self.keep(&caller, cx, &out[from..]),
+            false => self.keep_light(&caller, settled.as_deref(), cx, &out[from..]),
+        }
         if granted || caller.call > 0 {
             let Caller { function, consumer, call, .. } = caller;
             self.record_grant(function, consumer, call, wanted, cx);
@@ -266,6 +270,7 @@ impl Queue {
             function: caller.function,
             consumer: caller.consumer.into(),
             call: caller.call,
+            payer: cx.payer.cloned(),
             want,
         };
         match caller.place {
@@ -279,6 +284,23 @@ impl Queue {
         if caller.call > 0 {
             let number = self.consumer(caller.consumer);
             self.consumers.keep(number, caller.call, caller.function, cx.now, reply);
+        }
+    }
+
+    /// The reply to a call that handed out nothing; `settled`: what it settled.
+    fn keep_light(
+        &mut self,
+        caller: &Caller<'_>,
+        settled: Option<&[Answer]>,
+        cx: &Context<'_>,
+        reply: &[u8],
+    ) {
+        if settles(settled) {
+            return self.keep(caller, cx, reply);
+        }
+        if caller.call > 0 {
+            let number = self.consumer(caller.consumer);
+            self.consumers.keep_light(number, caller.call, caller.function, cx.now, reply);
         }
     }
 
@@ -368,7 +390,7 @@ impl Queue {
             let waiter = self.waiting.remove(order).expect("it waits");
             let Want::Lease(_, settled) = &waiter.want else { unreachable!("as just seen") };
             if self.grant(&mut wanted, number, settled.as_deref(), &mut out) {
-                self.answer_lease(&waiter, wanted, out, cx);
+                self.answer_lease(&waiter, wanted, false, out, cx);
             } else {
                 // What is ready is paused, as far as one call looks; if that is not all, the next goes on.
                 dry[crate::waiting::line_of(wanted.kind)] = true;
@@ -382,13 +404,17 @@ impl Queue {
         &mut self,
         waiter: &Waiter,
         wanted: Wanted,
+        nothing: bool,
         out: Vec<u8>,
         cx: &mut Context<'_>,
     ) {
         let Waiter { function, consumer, call, ticket, .. } = waiter;
         if *call > 0 {
             let number = self.consumer(consumer);
-            self.consumers.keep(number, *call, *function, cx.now, &out);
+            match nothing {
+                true => self.consumers.keep_light(number, *call, *function, cx.now, &out),
+                false => self.consumers.keep(number, *call, *function, cx.now, &out),
+            }
         }
         self.record_grant(*function, consumer, *call, wanted, cx);
         answer(cx, *ticket, out);
@@ -417,8 +443,9 @@ impl Queue {
             Want::Lease(wanted, settled) => {
                 self.nothing(wanted.kind, settled.as_deref(), &mut out);
                 if waiter.call > 0 {
+                    let nothing = !settles(settled.as_deref());
                     let wanted = *wanted;
-                    return self.answer_lease(&waiter, wanted, out, cx);
+                    return self.answer_lease(&waiter, wanted, nothing, out, cx);
                 }
             }
             Want::Room(_) => unreachable!("as just seen"),
@@ -474,6 +501,11 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Whether something was settled.
+fn settles(answers: Option<&[Answer]>) -> bool {
+    answers.is_some_and(|all| all.iter().any(|&answer| answer != Answer::Lost))
 }
 
 pub fn answer(cx: &mut Context<'_>, ticket: u64, reply: Vec<u8>) {

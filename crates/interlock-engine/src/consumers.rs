@@ -5,13 +5,14 @@
 //! that the oldest leases are kept in short: what they hand out lies in the queue as long as it is out.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use interlock_core::queue::types::Time;
 
 use crate::args::{refuse, Read};
 use crate::function::Function;
-use crate::limits::{KEPT, MAX_KEPT_BYTES};
+use crate::limits::{KEPT, MAX_KEPT_BYTES, MAX_LIGHT};
 use crate::settle::Answer;
 
 mod dump;
@@ -20,6 +21,8 @@ mod short;
 pub use short::Short;
 
 const NONE: u32 = u32::MAX;
+/// Bytes that a consumer takes beside its name and reply.
+const OF_A_CONSUMER: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Consumers {
@@ -34,6 +37,10 @@ pub struct Consumers {
     /// Those before this one in that order are kept as short as they can be.
     whole: Option<u32>,
     bytes: usize,
+    /// Of the names, each of which is there twice.
+    name_bytes: usize,
+    /// Consumers whose last call did nothing, and its number, in the order in which they called.
+    light: VecDeque<(u32, u64)>,
     /// At so many names it is worth looking who has gone.
     crowd: usize,
 }
@@ -115,6 +122,7 @@ impl Consumers {
             }
         };
         self.by_name.insert(name.into(), at);
+        self.name_bytes += name.len();
         u64::from(at) + 1
     }
 
@@ -141,12 +149,13 @@ impl Consumers {
     fn let_go(&mut self, holders: &[u64]) {
         let holders: hashbrown::HashSet<u64, foldhash::fast::RandomState> =
             holders.iter().copied().collect();
-        let (all, free) = (&mut self.all, &mut self.free);
+        let (all, free, name_bytes) = (&mut self.all, &mut self.free, &mut self.name_bytes);
         self.by_name.retain(|_, &mut at| {
             let consumer = &mut all[at as usize];
             let stays =
                 !matches!(consumer.kept, Kept::Nothing) || holders.contains(&(u64::from(at) + 1));
             if !stays {
+                *name_bytes -= consumer.name.len();
                 consumer.name = Box::default();
                 free.push(at);
             }
@@ -211,6 +220,28 @@ impl Consumers {
         }
         room.extend_from_slice(reply);
         self.set(at, call, function, now, Kept::Reply(room));
+    }
+
+    /// As `keep`, of a call that handed out and settled nothing: of those only so many are kept, for to make
+    /// one anew does no harm, and whoever may lease could fill the memory with names.
+    pub fn keep_light(
+        &mut self,
+        number: u64,
+        call: u64,
+        function: Function,
+        now: Time,
+        reply: &[u8],
+    ) {
+        self.keep(number, call, function, now, reply);
+        self.light.push_back((number as u32 - 1, call));
+        if self.light.len() > MAX_LIGHT {
+            let (at, call) = self.light.pop_front().expect("there are many");
+            let consumer = &self.all[at as usize];
+            if consumer.call == call && matches!(consumer.kept, Kept::Reply(_)) {
+                self.unlink(at);
+                self.bytes -= std::mem::take(&mut self.all[at as usize].kept).bytes();
+            }
+        }
     }
 
     /// Keeps what a call has settled, until it has leased.
@@ -286,6 +317,11 @@ impl Consumers {
 
     /// Bytes of replies and names, about.
     pub fn weight(&self) -> u64 {
-        (self.bytes + self.all.len() * 128) as u64
+        (self.bytes + 2 * self.name_bytes + self.all.len() * OF_A_CONSUMER) as u64
+    }
+
+    /// Whether somebody who sends its last call again is answered as before.
+    pub fn keep_something(&self) -> bool {
+        self.first.is_some()
     }
 }

@@ -8,9 +8,10 @@
 //! In a journal a `drop` is the call itself, and what is kept stands in a snapshot too; the queue is
 //! `forgotten` when nothing is kept any longer, or when it is made anew as one that is not durable.
 
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, RawMutex};
 
@@ -36,8 +37,8 @@ impl Queue {
             return from.bad(|| "force".into(), "is not FORCE");
         }
         from.end()?;
-        // One that nobody had called yet was made by this very call.
-        let existed = self.scheduler.last_time() > 0;
+        // One that was merely asked is none.
+        let existed = !self.is_blank();
         if existed {
             self.begin(cx);
         }
@@ -63,12 +64,19 @@ impl Queue {
         self.start_afresh(cx);
     }
 
+    /// It goes unasked: nothing is in it.
+    pub fn drop_spent(&mut self, cx: &mut Context<'_>) {
+        cx.record(self, "drop", &[]);
+        self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
+        self.start_afresh(cx);
+    }
+
     fn start_afresh(&mut self, cx: &mut Context<'_>) {
-        let fresh = Queue::new(&self.name, cx.shared.settings.durability);
+        let fresh = Queue::new(&self.name, cx.shared.settings.durability).instead_of(self);
         let old = std::mem::replace(self, fresh);
         self.scheduler.go_on_from(old.scheduler.series());
         (self.consumers, self.waiting) = (old.consumers, old.waiting);
-        (self.counted, self.alarm, self.in_journal) = (old.counted, old.alarm, old.in_journal);
+        self.in_journal = old.in_journal;
         for order in self.waiting.for_any_end() {
             self.end_wait(order, cx);
         }
@@ -81,24 +89,81 @@ impl Queue {
 
     /// It is somebody's again.
     pub fn is_back(&mut self, shared: &Shared) {
-        self.dropped = false;
+        (self.dropped, self.kept) = (false, false);
         if std::mem::take(&mut self.in_journal) && !self.is_durable() {
             self.forget_in(shared);
         }
     }
 
-    fn forget_in(&self, shared: &Shared) {
-        if let Some(journal) = &shared.settings.journal {
+    pub fn forget_in(&self, shared: &Shared) {
+        let journal = shared.settings.journal.as_ref();
+        if let Some(journal) = journal.filter(|journal| journal.knows(&self.name)) {
             let now = self.scheduler.last_time();
             journal.record(&self.name, Durability::Always, now, "forgotten", &[]);
         }
     }
 }
 
-/// Until when what is kept of a dropped queue is kept, and where it lies.
-pub struct Dropped {
+/// What is kept of queues that are nobody's any more: by name, in the order in which it is of no use, and
+/// those that were blank in the order in which they went.
+#[derive(Default)]
+pub struct Gone {
+    by_name: HashMap<Box<[u8]>, One, foldhash::fast::RandomState>,
+    order: BTreeSet<(Time, u64)>,
+    blank: BTreeSet<u64>,
+    names: HashMap<u64, Box<[u8]>, foldhash::fast::RandomState>,
+    blank_bytes: u64,
+    next: u64,
+}
+
+struct One {
+    number: u64,
     until: Time,
-    pub cell: Cell,
+    /// Of one that was blank; 0 of others.
+    bytes: u64,
+    cell: Cell,
+}
+
+impl Gone {
+    fn insert(&mut self, name: &[u8], until: Time, bytes: u64, cell: Cell) {
+        self.remove(name);
+        let number = self.next;
+        self.next += 1;
+        self.order.insert((until, number));
+        self.names.insert(number, name.into());
+        if bytes > 0 {
+            self.blank.insert(number);
+            self.blank_bytes += bytes;
+        }
+        self.by_name.insert(name.into(), One { number, until, bytes, cell });
+    }
+
+    /// It is somebody's again, or of no use.
+    pub fn remove(&mut self, name: &[u8]) -> Option<Cell> {
+        let One { number, until, bytes, cell } = self.by_name.remove(name)?;
+        self.order.remove(&(until, number));
+        self.names.remove(&number);
+        if self.blank.remove(&number) {
+            self.blank_bytes -= bytes;
+        }
+        Some(cell)
+    }
+
+    /// The next that can go for good.
+    fn next(&self, now: Time, blank_bound: u64) -> Option<(Box<[u8]>, Cell)> {
+        let over = self.order.first().filter(|(until, _)| *until <= now);
+        let number = match over {
+            Some((_, number)) => number,
+            None if self.blank_bytes > blank_bound => self.blank.first()?,
+            None => return None,
+        };
+        let name = self.names.get(number)?;
+        Some((name.clone(), self.by_name.get(name)?.cell.clone()))
+    }
+
+    pub fn cells(&self) -> impl Iterator<Item = (Box<[u8]>, Cell)> + '_ {
+        self.by_name.iter().map(|(name, one)| (name.clone(), one.cell.clone()))
+    }
 }
 
 impl Engine {
@@ -129,39 +194,44 @@ impl Engine {
 
     /// What is kept of a queue that was dropped.
     pub fn kept_of(&self, name: &[u8]) -> Option<Cell> {
-        self.dropped.lock().get(name).map(|dropped| dropped.cell.clone())
+        self.gone.lock().by_name.get(name).map(|one| one.cell.clone())
     }
 
     /// A queue was dropped under its lock: it is nobody's any more. Those of which nothing has to be kept
     /// any longer go for good.
     #[cold]
-    pub fn let_go(&self, queue: &Queue, cell: &Cell, now: Time, replays: bool) {
+    pub fn let_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
         let (next, token) = queue.scheduler.series();
         let until = now.saturating_add(KEPT).max(next).max(token);
         // Who only reads may have found it before it went, and comes to it after.
         if !self.queues.read().get(&queue.name).is_some_and(|one| Arc::ptr_eq(one, cell)) {
             return;
         }
+        let nothing = queue.scheduler.gave_nothing() && !queue.consumers.keep_something();
         let mut names = self.queues.write();
         names.remove(&queue.name);
-        let mut dropped = self.dropped.lock();
+        let mut gone = self.gone.lock();
         drop(names);
-        dropped.insert(queue.name.clone(), Dropped { until, cell: cell.clone() });
+        if !nothing || queue.in_journal || replays {
+            queue.kept = true;
+            let blank = queue.scheduler.gave_nothing();
+            let bytes = if blank { queue.total_weight() } else { 0 };
+            gone.insert(&queue.name, until, bytes, cell.clone());
+        }
         if replays {
             return;
         }
-        dropped.retain(|_, one| {
+        let bound = self.blank_bound();
+        while let Some((name, cell)) = gone.next(now, bound) {
             // The lock of another queue is not waited for while one is held.
-            let Some(mut old) = (one.until <= now).then(|| one.cell.try_lock_arc()).flatten()
-            else {
-                return true;
-            };
+            let Some(mut old) = cell.try_lock_arc() else { return };
+            gone.remove(&name);
             if old.in_journal {
                 old.forget_in(&self.shared);
             }
-            self.shared.used.fetch_sub(std::mem::take(&mut old.counted), Ordering::Relaxed);
-            false
-        });
+            old.kept = false;
+            self.shared.count(&mut old, 0);
+        }
     }
 }
 

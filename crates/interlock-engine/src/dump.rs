@@ -71,7 +71,7 @@ impl Queue {
         let bytes = from.take(|| "state".into())?;
         from.end()?;
         match Queue::restored(&self.name, bytes) {
-            Ok(queue) => *self = Queue { counted: self.counted, alarm: self.alarm, ..queue },
+            Ok(queue) => *self = queue.instead_of(self),
             Err(damaged) => return refuse("BADARG", "state", damaged),
         }
         Ok(())
@@ -117,9 +117,11 @@ impl Engine {
         let restored = Queue::restored(name, bytes)?;
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
-        *queue = Queue { counted: queue.counted, alarm: queue.alarm, ..restored };
+        *queue = restored.instead_of(&mut queue);
+        queue.measure();
         if queue.dropped {
-            self.let_go(&queue, &cell, queue.scheduler.last_time(), true);
+            let now = queue.scheduler.last_time();
+            self.let_go(&mut queue, &cell, now, true);
         }
         self.after(&mut queue);
         Ok(())

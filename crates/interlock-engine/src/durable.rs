@@ -321,6 +321,10 @@ impl<S: Storage> Journal for Durable<S> {
         }
     }
 
+    fn knows(&self, queue: &[u8]) -> bool {
+        self.numbers.read().of.contains_key(queue)
+    }
+
     fn repeated(&self, durability: Durability) {
         if let Some(journal) = self.journal.get() {
             let turn = TURN.get();

@@ -60,6 +60,7 @@ mod operate;
 mod put;
 mod queue;
 mod read;
+mod reclaim;
 pub mod reply;
 mod results;
 mod room;
@@ -68,10 +69,9 @@ mod shared;
 mod waiting;
 mod words;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
@@ -79,11 +79,11 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 pub use args::{Args, Refused};
 pub use declare::Durability;
 pub use function::{Class, Function};
-pub use shared::{Journal, Settings};
+pub use shared::{Account, Accounts, Journal, Settings};
 pub use waiting::{Served, Ticket};
 
 use args::{refuse, Read};
-use drop::Dropped;
+use drop::Gone;
 use limits::{LISTED, MAX_LISTED, MAX_NAME};
 use names::Names;
 use queue::Queue;
@@ -107,7 +107,7 @@ pub enum Outcome {
 pub struct Engine {
     queues: RwLock<Names>,
     /// What is kept for a while of queues that were dropped. Locked behind `queues`.
-    dropped: Mutex<HashMap<Box<[u8]>, Dropped, foldhash::fast::RandomState>>,
+    gone: Mutex<Gone>,
     shared: Shared,
 }
 
@@ -116,15 +116,13 @@ pub struct Held<'a> {
     engine: &'a Engine,
     cell: Cell,
     queue: ArcMutexGuard<RawMutex, Queue>,
+    /// Whose bound of memory holds for what is called.
+    payer: Option<&'a Arc<Account>>,
 }
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
-        let (used, alarms, tickets) = Default::default();
-        let memory = AtomicU64::new(settings.memory);
-        let first_alarm = AtomicU64::new(Time::MAX);
-        let shared = Shared { settings, memory, used, alarms, first_alarm, tickets };
-        Engine { queues: RwLock::default(), dropped: Mutex::default(), shared }
+        Engine { queues: RwLock::default(), gone: Mutex::default(), shared: Shared::new(settings) }
     }
 
     /// Makes one call. `key` is the one key of the call, if it has one.
@@ -139,11 +137,31 @@ impl Engine {
         out: &mut Vec<u8>,
         served: &mut Vec<Served>,
     ) -> Outcome {
+        self.call_for(None, function, key, args, now, caller, out, served)
+    }
+
+    /// The same, of somebody who has a bound of memory of its own.
+    #[allow(clippy::too_many_arguments)]
+    pub fn call_for<A: Args + ?Sized>(
+        &self,
+        payer: Option<&Arc<Account>>,
+        function: Function,
+        key: Option<&[u8]>,
+        args: &A,
+        now: Time,
+        caller: Option<Ticket>,
+        out: &mut Vec<u8>,
+        served: &mut Vec<Served>,
+    ) -> Outcome {
         if !function.takes_queue() {
             return self.without_queue(function, key, args, out);
         }
+        // Relaxed: who is a moment late finds it at the next call.
+        if self.shared.first_idle.load(Ordering::Relaxed) <= now {
+            self.sweep(now);
+        }
         match self.hold(function, key) {
-            Ok(mut held) => held.call(function, args, now, caller, out, served),
+            Ok(held) => Held { payer, ..held }.call(function, args, now, caller, out, served),
             Err(refused) => Outcome::Refused(refused),
         }
     }
@@ -255,9 +273,9 @@ impl Engine {
         if queue.dropped && function.class() != Class::Read {
             drop(queue);
             let (cell, queue) = self.taken_up(name);
-            return Ok(Held { engine: self, cell, queue });
+            return Ok(Held { engine: self, cell, queue, payer: None });
         }
-        Ok(Held { engine: self, cell, queue })
+        Ok(Held { engine: self, cell, queue, payer: None })
     }
 
     fn fresh(&self, name: &[u8]) -> Cell {
@@ -268,9 +286,13 @@ impl Engine {
         if let Some(cell) = self.queues.read().get(name) {
             return cell.clone();
         }
-        self.queues.write().get_or_make(name, || match self.dropped.lock().remove(name) {
-            Some(dropped) => dropped.cell,
-            None => self.fresh(name),
+        self.queues.write().get_or_make(name, || match self.gone.lock().remove(name) {
+            Some(cell) => cell,
+            None => {
+                let cell = self.fresh(name);
+                cell.lock().accounts = self.shared.accounts_of(name);
+                cell
+            }
         })
     }
 
@@ -294,7 +316,7 @@ impl Engine {
             // It may have been dropped meanwhile.
             let Some(cell) = self.queues.read().get(&name).cloned() else { continue };
             let queue = cell.lock_arc();
-            let mut held = Held { engine: self, cell, queue };
+            let mut held = Held { engine: self, cell, queue, payer: None };
             held.within(now, None, served, |queue, cx| queue.tick(cx));
         }
     }
@@ -303,11 +325,13 @@ impl Engine {
     pub fn forget(&self, ticket: Ticket) -> bool {
         let Some(cell) = self.shared.tickets.lock().remove(&ticket) else { return false };
         let mut queue = cell.lock_arc();
+        let now = queue.scheduler.last_time();
         let order = queue.waiting.of_ticket(ticket);
         if let Some(order) = order {
             queue.waiting.remove(order);
             queue.restless = queue.waiting.wait_for_room();
         }
+        self.settle_down(&mut queue, &cell, now);
         self.after(&mut queue);
         order.is_some()
     }
@@ -317,7 +341,7 @@ impl Engine {
         let Some(cell) = self.shared.tickets.lock().get(&ticket).cloned() else { return false };
         let queue = cell.lock_arc();
         let waits = queue.waiting.of_ticket(ticket).is_some();
-        let mut held = Held { engine: self, cell, queue };
+        let mut held = Held { engine: self, cell, queue, payer: None };
         held.within(now, None, served, |queue, cx| {
             queue.tick(cx);
             if let Some(order) = queue.waiting.of_ticket(ticket) {
@@ -325,6 +349,18 @@ impl Engine {
             }
         });
         waits
+    }
+
+    /// What becomes of a queue that was called: it may be nobody's any more.
+    #[inline]
+    fn settle_down(&self, queue: &mut Queue, cell: &Cell, now: Time) {
+        if queue.dropped {
+            self.let_go(queue, cell, now, false);
+        } else if queue.is_blank() && queue.waiting.is_empty() {
+            self.let_blank_go(queue, cell, now, false);
+        } else {
+            self.note_idle(queue);
+        }
     }
 
     /// Makes a call that a [`Journal`] recorded, as it was made then.
@@ -341,7 +377,8 @@ impl Engine {
         // With room for most replies, or it would grow in steps.
         let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
-        let mut cx = Context { now, caller: None, served: &mut served, shared, replays: true };
+        let mut cx =
+            Context { now, caller: None, served: &mut served, shared, replays: true, payer: None };
         let done = match function {
             "budget" => {
                 let part = |i: usize| args::integer(args.get(i)).unwrap_or_default() as u32;
@@ -359,12 +396,12 @@ impl Engine {
             "state" => queue.replace(args),
             "drop" => {
                 queue.replay_drop(&mut cx);
-                self.let_go(&queue, &cell, now, true);
+                self.let_go(&mut queue, &cell, now, true);
                 Ok(())
             }
             "forgotten" => {
                 let fresh = Queue::new(name, Durability::None);
-                *queue = Queue { counted: queue.counted, dropped: true, ..fresh };
+                *queue = Queue { dropped: true, ..fresh.instead_of(&mut queue) };
                 self.queues.write().remove(name);
                 Ok(())
             }
@@ -374,18 +411,19 @@ impl Engine {
             },
         };
         queue.budget = Budget::ONE_CALL;
+        if queue.is_blank() && !queue.dropped {
+            self.let_blank_go(&mut queue, &cell, now, true);
+        }
         self.after(&mut queue);
         done
     }
 
     /// What has to be known of a queue outside its lock.
     fn after(&self, queue: &mut Queue) {
-        let weight = if queue.dropped { queue.consumers.weight() } else { queue.total_weight() };
+        queue.called();
+        let weight = queue.total_weight();
         if weight != queue.counted {
-            // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.
-            let more = weight.wrapping_sub(queue.counted);
-            self.shared.used.fetch_add(more, Ordering::Relaxed);
-            queue.counted = weight;
+            self.shared.count(queue, weight);
         }
         let alarm = calls::alarm_of(queue);
         if alarm != queue.alarm {
@@ -413,6 +451,25 @@ impl Engine {
     /// Bytes of all queues, about.
     pub fn used(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
+    }
+
+    /// Calls refused since the start for want of memory, and queues that were given back unasked.
+    pub fn refused_and_reclaimed(&self) -> (u64, u64) {
+        let Shared { refused, reclaimed, .. } = &self.shared;
+        (refused.load(Ordering::Relaxed), reclaimed.load(Ordering::Relaxed))
+    }
+
+    /// From now on queues count in the accounts that `accounts` names, which have nothing yet.
+    pub fn set_accounts(&self, accounts: Option<Accounts>) {
+        *self.shared.accounts.write() = accounts;
+        let mut cells: Vec<(Box<[u8]>, Cell)> = self.queues.read().all().collect();
+        cells.extend(self.gone.lock().cells());
+        for (name, cell) in cells {
+            let mut queue = cell.lock_arc();
+            queue.accounts.iter().for_each(|one| one.add(0u64.wrapping_sub(queue.counted)));
+            queue.accounts = self.shared.accounts_of(&name);
+            queue.accounts.iter().for_each(|one| one.add(queue.counted));
+        }
     }
 }
 
@@ -473,7 +530,7 @@ impl Held<'_> {
     ) -> R {
         let from = served.len();
         let shared = &self.engine.shared;
-        let mut cx = Context { now, caller, served, shared, replays: false };
+        let mut cx = Context { now, caller, served, shared, replays: false, payer: self.payer };
         let result = call(&mut self.queue, &mut cx);
         if served.len() > from {
             let mut tickets = shared.tickets.lock();
@@ -484,9 +541,7 @@ impl Held<'_> {
         {
             shared.tickets.lock().insert(ticket, self.cell.clone());
         }
-        if self.queue.dropped {
-            self.engine.let_go(&self.queue, &self.cell, now, false);
-        }
+        self.engine.settle_down(&mut self.queue, &self.cell, now);
         self.engine.after(&mut self.queue);
         result
     }

@@ -32,6 +32,8 @@ pub const MAX_KEPT_BYTES: usize = 16 << 20;
 pub const MAX_TOLD: usize = 1 << 20;
 /// Dead letters and keys of them looked at by one call that asks for a key.
 pub const MAX_LOOKED_AT: usize = 10_000;
+/// Replies of calls that did nothing that one queue keeps.
+pub const MAX_LIGHT: usize = 1024;
 /// Messages that one purge settles or drops; of those it settles, fewer if they have more than
 /// `MAX_BATCH_KEYS` keys.
 pub const MAX_PURGED: usize = 1000;

@@ -37,6 +37,10 @@ impl Names {
         }
     }
 
+    pub fn all(&self) -> impl Iterator<Item = (Box<[u8]>, Cell)> + '_ {
+        self.cells.iter().map(|(name, (_, cell))| (name.clone(), cell.clone()))
+    }
+
     pub fn len(&self) -> usize {
         self.cells.len()
     }

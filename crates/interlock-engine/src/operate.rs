@@ -7,8 +7,8 @@ use crate::args::{refuse, Args, Read, Reader, What};
 use crate::declare::{self, Durability};
 use crate::function::Function;
 use crate::limits::*;
-use crate::put::{out_of_memory, sealed};
-use crate::queue::{Body, Queue};
+use crate::put::{sealed, KEY_OVERHEAD};
+use crate::queue::{Body, Queue, EMPTY};
 use crate::reply;
 use crate::results::End;
 use crate::shared::Context;
@@ -22,6 +22,11 @@ impl Queue {
         out: &mut Vec<u8>,
     ) -> Read<()> {
         let mut from = Reader::new(function.name(), args);
+        // Those that make a queue of what is none yet.
+        let makes = matches!(function, Function::Configure | Function::Pause | Function::Seal);
+        if makes && self.is_blank() && EMPTY > cx.free() {
+            return Err(cx.out_of_memory(EMPTY, function.name()));
+        }
         match function {
             Function::Extend => self.extend(&mut from, cx, out),
             Function::Configure => return self.configure(&mut from, args, cx, out),
@@ -195,6 +200,10 @@ impl Queue {
         }
         self.begin(cx);
         let pauses = function == Function::Pause;
+        let bytes = keys.iter().map(|key| key.bytes.len() as u64 + u64::from(KEY_OVERHEAD)).sum();
+        if pauses && bytes > cx.free() {
+            return Err(cx.out_of_memory(bytes, from.called));
+        }
         let all: Vec<Option<KeyRef<'_>>> = match keys.is_empty() {
             true => vec![None],
             false => keys.into_iter().map(Some).collect(),
@@ -290,8 +299,9 @@ impl Queue {
         if let Some(refused) = self.no_room(1, bytes, "requeue") {
             return Err(refused);
         }
-        if dead.payload.weight() > cx.free() {
-            return Err(out_of_memory());
+        let weight = dead.payload.weight();
+        if weight > cx.free() {
+            return Err(cx.out_of_memory(weight, "requeue"));
         }
         self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");

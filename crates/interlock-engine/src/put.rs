@@ -18,6 +18,7 @@ use crate::limits::*;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::room::{self, Payload};
+use crate::shared::{Account, Context};
 use crate::words::to_text;
 
 /// A put as it was read.
@@ -49,14 +50,25 @@ struct Said<'a> {
 }
 
 /// What a message takes beside its payload and keys, bytes: records, and the heads of allocations.
-const OVERHEAD: u64 = 120;
-const KEY_OVERHEAD: u32 = 96;
+pub const OVERHEAD: u64 = 120;
+pub const KEY_OVERHEAD: u32 = 96;
+/// What a retry policy of its own takes, and what a dedup string takes beside itself.
+const OF_A_POLICY: u32 = 112;
+const OF_A_STRING: u64 = 144;
 /// Arguments for which room is made before they are read, at most.
 const ROOM: usize = 1 << 12;
 
 impl Message<'_> {
+    /// What it takes of the bound on memory.
     fn weight(&self) -> u64 {
-        OVERHEAD + self.payload.len() as u64 + u64::from(self.key_bytes)
+        let dedup = self.dedup().map_or(0, |name| name.len() as u64 + OF_A_STRING);
+        u64::from(self.beside()) + self.payload.len() as u64 + dedup
+    }
+
+    /// Bytes that its record takes beside its payload; a dedup string is counted where it is kept.
+    fn beside(&self) -> u32 {
+        let policy = self.said.as_ref().is_some_and(|said| said.retry.is_some());
+        OVERHEAD as u32 + self.key_bytes + if policy { OF_A_POLICY } else { 0 }
     }
 
     #[inline]
@@ -253,7 +265,8 @@ impl Queue {
         &mut self,
         all: &Messages<'_>,
         kept: bool,
-        free: u64,
+        payer: Option<&Account>,
+        cx: &Context<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, No> {
         if self.sealed {
@@ -274,8 +287,8 @@ impl Queue {
                 let text = "FULL il1_put: room is kept for a put that came before and needs more";
                 return Err(No::Full(Refused(text.into())));
             }
-            if weight > free {
-                return Err(No::Refused(out_of_memory()));
+            if weight > cx.free_for(payer) {
+                return Err(No::Refused(cx.out_of_memory_for(payer, weight, "put")));
             }
         }
         reply::array(out, 2 * all.list.len());
@@ -295,7 +308,7 @@ impl Queue {
     fn enter(&mut self, all: &Messages<'_>, message: &Message<'_>) -> u64 {
         let keys = |range: &Range<u32>| &all.keys[range.start as usize..range.end as usize];
         let body = Body {
-            data: Payload::new(message.payload, message.key_bytes + OVERHEAD as u32),
+            data: Payload::new(message.payload, message.beside()),
             result: message.said.as_ref().map_or(0, |said| said.result),
         };
         self.weight += body.weight();
@@ -352,9 +365,4 @@ impl Queue {
 
 pub fn sealed(called: &str) -> Refused {
     Refused(format!("SEALED il1_{called}: the queue takes no messages until il1_reopen"))
-}
-
-/// As Redis words it.
-pub fn out_of_memory() -> Refused {
-    Refused("OOM command not allowed when used memory > 'maxmemory'.".into())
 }

@@ -1,13 +1,16 @@
 //! One queue: the scheduler, and what the wire keeps beside it.
 
+use std::sync::Arc;
+
 use interlock_core::queue::scheduler::{Budget, Grant, Scheduler};
 use interlock_core::queue::types::Time;
 
 use crate::consumers::Consumers;
 use crate::declare::{Declared, Durability};
+use crate::put;
 use crate::results::{End, Results};
 use crate::room::Payload;
-use crate::shared::Context;
+use crate::shared::{Account, Context};
 use crate::waiting::Waiting;
 
 /// What a message carries through the scheduler.
@@ -25,9 +28,11 @@ impl Body {
     }
 }
 
-/// Bytes that a queue takes without anything in it, and that a result or a dedup string takes, about.
-const EMPTY: u64 = 4096;
-const KEPT_OVERHEAD: u64 = 200;
+/// Bytes that a queue takes without anything in it, and that a result takes, about.
+pub const EMPTY: u64 = 3072;
+const KEPT_OVERHEAD: u64 = 240;
+/// Calls between two looks at what the records of a queue take.
+const CALLS: u32 = 16;
 
 pub struct Queue {
     pub name: Box<[u8]>,
@@ -38,6 +43,8 @@ pub struct Queue {
     pub sealed: bool,
     /// Nobody's: it was dropped, or is not there and only looked at.
     pub dropped: bool,
+    /// Though it was dropped, it is there for those who send a call again.
+    pub kept: bool,
     /// And a journal knows what is kept of it.
     pub in_journal: bool,
     pub consumers: Consumers,
@@ -51,8 +58,14 @@ pub struct Queue {
     pub restless: bool,
     /// When this queue asks to be ticked; `Time::MAX`: never.
     pub alarm: Time,
-    /// What of its weight is counted among that of all queues.
+    /// What of its weight is counted among that of all queues, and in which accounts.
     pub counted: u64,
+    pub accounts: Vec<Arc<Account>>,
+    /// Bytes of the scheduler's records as last measured, and calls since it was made.
+    pub structure: u64,
+    pub calls: u32,
+    /// Somebody will look whether it is still empty: soon, and later.
+    pub idle: [bool; 2],
     /// Kept for their room.
     pub grants: Vec<Grant>,
 }
@@ -68,6 +81,7 @@ impl Queue {
             is_declared: false,
             sealed: false,
             dropped: false,
+            kept: false,
             in_journal: false,
             consumers: Consumers::default(),
             waiting: Waiting::default(),
@@ -76,6 +90,10 @@ impl Queue {
             restless: false,
             alarm: Time::MAX,
             counted: 0,
+            accounts: Vec::new(),
+            structure: 0,
+            calls: 0,
+            idle: [false; 2],
             grants: Vec::new(),
         }
     }
@@ -97,11 +115,41 @@ impl Queue {
         self.consumers.number(name, || scheduler.holders().collect())
     }
 
-    /// Bytes it takes, about.
+    /// Bytes it takes, about. A message's weight has its part of the records; what they take beyond that,
+    /// for leases and delays, or because few messages are left of many, counts by itself.
     pub fn total_weight(&self) -> u64 {
-        let kept = (self.results.len() + self.scheduler.dedup_strings()) as u64 * KEPT_OVERHEAD;
-        let told = self.results.bytes + self.consumers.weight() + self.waiting.bytes;
-        self.weight + told + kept + EMPTY
+        if self.dropped {
+            return if self.kept { self.consumers.weight() + EMPTY } else { 0 };
+        }
+        let scheduler = &self.scheduler;
+        let of_messages = scheduler.unsettled() * put::OVERHEAD
+            + scheduler.edges() as u64 * u64::from(put::KEY_OVERHEAD);
+        let records = self.structure.saturating_sub(of_messages) + scheduler.aside() as u64;
+        let kept = self.results.len() as u64 * KEPT_OVERHEAD + self.results.bytes;
+        let told = kept + self.consumers.weight() + self.waiting.weight();
+        self.weight + told + records + EMPTY
+    }
+
+    /// Looks at what the records take, now and then: seldom enough to cost nothing, often enough for one
+    /// that is called a few times.
+    #[inline]
+    pub fn called(&mut self) {
+        self.calls = self.calls.wrapping_add(1);
+        if self.calls % CALLS == 0 || self.calls < CALLS && self.calls.is_power_of_two() {
+            self.measure();
+        }
+    }
+
+    #[cold]
+    pub fn measure(&mut self) {
+        self.structure = self.scheduler.structure() as u64;
+    }
+
+    /// Takes the place of another queue of its name: what is counted of that one it has to answer for.
+    pub fn instead_of(self, old: &mut Queue) -> Queue {
+        let accounts = std::mem::take(&mut old.accounts);
+        let Queue { counted, alarm, idle, .. } = *old;
+        Queue { counted, alarm, accounts, idle, ..self }
     }
 
     #[inline]

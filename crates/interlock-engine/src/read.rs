@@ -265,7 +265,15 @@ impl Queue {
             self.scheduler.note_ended(true);
         }
         let consumer = Box::default();
-        self.waiting.enter(Waiter { ticket, until, function, consumer, call: 0, want });
+        self.waiting.enter(Waiter {
+            ticket,
+            until,
+            function,
+            consumer,
+            call: 0,
+            payer: None,
+            want,
+        });
         Outcome::Parked
     }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use crate::args::{self, Args};
+use crate::args::{self, Args, Refused};
 use crate::declare::Durability;
 use crate::queue::Queue;
+use crate::reclaim::Idle;
 use crate::waiting::{Served, Ticket};
 
 /// How an engine is made.
@@ -64,6 +65,11 @@ pub trait Journal: Send + Sync {
         args: &[&[u8]],
     );
 
+    /// Whether something was recorded of a queue, since it was last `forgotten`.
+    fn knows(&self, _queue: &[u8]) -> bool {
+        true
+    }
+
     /// A call was answered again, with the reply to one that was recorded: that must be as safe before
     /// this answer leaves, for the first one may still be on its way to the disk.
     fn repeated(&self, _durability: Durability) {}
@@ -82,8 +88,42 @@ pub trait Journal: Send + Sync {
 
 pub type Cell = Arc<Mutex<Queue>>;
 
+/// What queues of some names may take together, beside the bound on all.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Bytes; 0: no bound.
+    pub most: u64,
+    used: AtomicU64,
+}
+
+impl Account {
+    pub fn new(most: u64) -> Self {
+        Account { most, used: AtomicU64::new(0) }
+    }
+
+    /// Bytes of its queues, about.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Relaxed, as the sum of all queues is. It wraps to what it should be.
+    pub fn add(&self, more: u64) {
+        self.used.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// The accounts in which a queue of this name counts.
+pub type Accounts = Box<dyn Fn(&[u8]) -> Vec<Arc<Account>> + Send + Sync>;
+
 pub struct Shared {
     pub settings: Settings,
+    pub accounts: RwLock<Option<Accounts>>,
+    /// Queues to be looked at, and when the first of them.
+    pub idle: Mutex<Idle>,
+    pub first_idle: AtomicU64,
+    /// Puts refused for want of memory, and queues that went unasked.
+    pub refused: AtomicU64,
+    pub reclaimed: AtomicU64,
     /// The bound of `used` that holds now; 0: none.
     pub memory: AtomicU64,
     /// Bytes of all queues, about.
@@ -96,6 +136,39 @@ pub struct Shared {
     pub tickets: Mutex<HashMap<Ticket, Cell, foldhash::fast::RandomState>>,
 }
 
+impl Shared {
+    pub fn new(settings: Settings) -> Self {
+        let (accounts, idle, used, alarms, tickets) = Default::default();
+        let [refused, reclaimed] = Default::default();
+        Shared {
+            memory: AtomicU64::new(settings.memory),
+            first_idle: AtomicU64::new(Time::MAX),
+            first_alarm: AtomicU64::new(Time::MAX),
+            settings,
+            accounts,
+            idle,
+            refused,
+            reclaimed,
+            used,
+            alarms,
+            tickets,
+        }
+    }
+
+    pub fn accounts_of(&self, name: &[u8]) -> Vec<Arc<Account>> {
+        self.accounts.read().as_ref().map_or_else(Vec::new, |accounts| accounts(name))
+    }
+
+    /// A queue takes so many bytes now.
+    pub fn count(&self, queue: &mut Queue, weight: u64) {
+        // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.
+        let more = weight.wrapping_sub(queue.counted);
+        self.used.fetch_add(more, Ordering::Relaxed);
+        queue.accounts.iter().for_each(|account| account.add(more));
+        queue.counted = weight;
+    }
+}
+
 /// What a call is given beside its arguments.
 pub struct Context<'a> {
     pub now: Time,
@@ -104,11 +177,40 @@ pub struct Context<'a> {
     pub served: &'a mut Vec<Served>,
     pub shared: &'a Shared,
     pub replays: bool,
+    /// Whose bound holds beside that on all queues.
+    pub payer: Option<&'a Arc<Account>>,
 }
 
 impl Context<'_> {
     /// Bytes that may still be taken.
     pub fn free(&self) -> u64 {
+        self.free_for(self.payer.map(|payer| &**payer))
+    }
+
+    /// The same, of a call that is made for somebody else.
+    pub fn free_for(&self, payer: Option<&Account>) -> u64 {
+        let own = payer.filter(|payer| payer.most > 0 && !self.replays);
+        let own = own.map_or(u64::MAX, |payer| payer.most.saturating_sub(payer.used()));
+        own.min(self.free_of_all())
+    }
+
+    /// Why a call was refused that needed so many bytes more.
+    pub fn out_of_memory(&self, bytes: u64, called: &str) -> Refused {
+        self.out_of_memory_for(self.payer.map(|payer| &**payer), bytes, called)
+    }
+
+    pub fn out_of_memory_for(&self, payer: Option<&Account>, bytes: u64, called: &str) -> Refused {
+        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+        match payer.filter(|_| bytes <= self.free_of_all()) {
+            Some(Account { most, .. }) => Refused(format!(
+                "OOM il1_{called}: the queues that this user may call take all of its {most} bytes"
+            )),
+            // As Redis words it.
+            None => Refused("OOM command not allowed when used memory > 'maxmemory'.".into()),
+        }
+    }
+
+    fn free_of_all(&self) -> u64 {
         match self.shared.memory.load(Ordering::Relaxed) {
             0 => u64::MAX,
             // Relaxed: a bound that is passed by what other threads put at this moment is none the worse.

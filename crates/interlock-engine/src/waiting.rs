@@ -3,6 +3,7 @@
 mod puts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use interlock_core::queue::room::{Need, RoomLine};
@@ -11,6 +12,7 @@ use interlock_core::queue::types::{Kind, Time};
 use crate::function::Function;
 use crate::lease::Wanted;
 use crate::settle::Answer;
+use crate::shared::Account;
 
 /// What a caller is to be answered by: a number of its own that no other parked call has.
 pub type Ticket = u64;
@@ -29,6 +31,8 @@ pub struct Waiter {
     pub function: Function,
     pub consumer: Box<[u8]>,
     pub call: u64,
+    /// Whose bound of memory holds for a put that waits.
+    pub payer: Option<Arc<Account>>,
     pub want: Want,
 }
 
@@ -82,6 +86,9 @@ pub fn line_of(kind: Kind) -> usize {
     }
 }
 
+/// Bytes that a call that waits takes beside its arguments.
+const OF_A_WAITER: u64 = 512;
+
 fn bytes_of(args: &[Box<[u8]>]) -> u64 {
     args.iter().map(|arg| arg.len() as u64 + 16).sum()
 }
@@ -95,6 +102,11 @@ impl Waiting {
     #[inline]
     pub fn wait_for_room(&self) -> bool {
         !self.room.is_empty()
+    }
+
+    /// Bytes that they take, about.
+    pub fn weight(&self) -> u64 {
+        self.bytes + self.all.len() as u64 * OF_A_WAITER
     }
 
     pub fn wait_for_ends(&self) -> bool {

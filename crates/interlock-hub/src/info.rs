@@ -60,6 +60,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let unread = cards.iter().map(|card| card.unread.load(relaxed));
     let subscribed = cards.iter().filter(|card| card.is_subscribed()).count();
     let uptime = now.saturating_sub(shared.started) / 1_000_000;
+    let (refused, reclaimed) = shared.queues.engine.refused_and_reclaimed();
     let mut stats: Vec<(&str, String)> = Vec::new();
     stats.extend(shared.counters.all().into_iter().map(|(name, value)| (name, value.to_string())));
     let rates = shared.statistics.rates(now, &shared.counters);
@@ -104,6 +105,9 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
             vec![
                 ("queues", shared.queues.engine.count().to_string()),
                 ("queues_bytes", shared.queues.engine.used().to_string()),
+                ("queues_memory", shared.live().queues_memory.to_string()),
+                ("queues_refused", refused.to_string()),
+                ("queues_reclaimed", reclaimed.to_string()),
             ],
         ),
         ("Memory", crate::memory::figures()),

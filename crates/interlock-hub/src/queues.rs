@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use interlock_core::clock::Clock;
 use interlock_engine::durable::{Durable, Repair};
-use interlock_engine::{Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket};
+use interlock_engine::{
+    Account, Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket,
+};
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::Refused;
 
@@ -77,10 +79,11 @@ impl Queues {
     }
 }
 
-/// Makes a call of a connection's. Whom it serves beside is told when the turn is committed.
+/// Makes a call of a connection's, whose user may have a bound of its own. Whom it serves beside is told when the turn is committed.
 pub fn call(
     core: &mut Core<'_>,
     token: u64,
+    payer: Option<&Arc<Account>>,
     function: Function,
     arguments: Arguments<'_>,
     out: &mut Vec<u8>,
@@ -95,7 +98,8 @@ pub fn call(
         local.callers.push(token);
     }
     let ticket = Some(ticket(local.worker, token));
-    queues.engine.call(function, key, &args, queues.clock.now(), ticket, out, &mut local.served)
+    let now = queues.clock.now();
+    queues.engine.call_for(payer, function, key, &args, now, ticket, out, &mut local.served)
 }
 
 /// Ends the wait of a connection's call: as if its time were over, or by this error. False: it does not wait.

@@ -117,6 +117,7 @@ impl Shared {
     ) -> std::io::Result<Self> {
         let events = Events::new()?;
         events.set_repeats(settings.live.log_repeats);
+        queues.engine.set_accounts(settings.live.users.accounts());
         Ok(Shared {
             live: RwLock::new(Arc::new(settings.live.clone())),
             queues,
@@ -153,6 +154,9 @@ impl Shared {
         self.queues.engine.set_memory(live.queues_memory);
         self.events.set_repeats(live.log_repeats);
         let mut current = self.live.write();
+        if !current.users.are(&live.users) {
+            self.queues.engine.set_accounts(live.users.accounts());
+        }
         *current = live.clone();
         // Under the lock, so that the last one is the last one everywhere.
         for worker in 0..self.mailboxes.len() {

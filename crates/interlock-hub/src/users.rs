@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use interlock_engine::queue_name;
+use interlock_engine::{queue_name, Account, Accounts};
 use parking_lot::Mutex;
 use ring::hmac;
 
@@ -28,6 +28,8 @@ pub struct User {
     pub publish: Patterns,
     pub subscribe: Patterns,
     pub queues: Patterns,
+    /// What the queues it may call may take together before it can put no more.
+    pub account: Option<Arc<Account>>,
     /// As the configuration has it, for those who ask: `commands` and `passwords` alone.
     pub declared: Rules,
 }
@@ -104,6 +106,17 @@ impl Users {
 
     pub fn named(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.by_name.get(name)
+    }
+
+    /// In whose accounts a queue counts; `None`: nobody has one.
+    pub fn accounts(&self) -> Option<Accounts> {
+        let bounded = self.by_name.values().filter(|user| user.account.is_some());
+        let bounded: Vec<Arc<User>> = bounded.cloned().collect();
+        let accounts = move |name: &[u8]| {
+            let holds = bounded.iter().filter(|user| user.queues.hold(name));
+            holds.filter_map(|user| user.account.clone()).collect()
+        };
+        self.by_name.values().any(|user| user.account.is_some()).then(|| Box::new(accounts) as _)
     }
 
     /// Who a new connection is; `None`: it must say so first.

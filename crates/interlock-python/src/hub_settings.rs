@@ -1,7 +1,9 @@
 //! A hub's settings from the mapping that Python has checked.
 
+use std::sync::Arc;
+
 use interlock_core::clock::Clock;
-use interlock_engine::Durability;
+use interlock_engine::{Account, Durability};
 use interlock_hub::settings::{Live, OutputLimit, Settings, SlowLog};
 use interlock_hub::tls;
 use interlock_hub::users::{Commands, Patterns, Rules, User, Users};
@@ -103,14 +105,16 @@ type Given = (
     Vec<Vec<u8>>,
     Vec<String>,
     usize,
+    u64,
 );
 
 /// Of each: name, whether it needs no password, commands or `None` for all, and patterns of what it may
-/// publish to, subscribe to, and of queues; then the rules for its commands and how many passwords it has.
+/// publish to, subscribe to, and of queues; then the rules for its commands, how many passwords it has, and
+/// bytes that those queues may take, 0 for any number.
 fn users(value: &Bound<'_, PyAny>) -> PyResult<Users> {
     let given: Vec<Given> = value.extract()?;
     let user = |given: Given| {
-        let (name, open, commands, publish, subscribe, queues, rules, passwords) = given;
+        let (name, open, commands, publish, subscribe, queues, rules, passwords, most) = given;
         let commands = match commands {
             None => Commands::All,
             Some(names) => Commands::these(names.iter().map(String::as_str))
@@ -118,7 +122,8 @@ fn users(value: &Bound<'_, PyAny>) -> PyResult<Users> {
         };
         let [publish, subscribe, queues] = [publish, subscribe, queues].map(Patterns::these);
         let declared = Rules { commands: rules, passwords, ..Rules::default() };
-        Ok(User { name, open, commands, publish, subscribe, queues, declared })
+        let account = (most > 0).then(|| Arc::new(Account::new(most)));
+        Ok(User { name, open, commands, publish, subscribe, queues, account, declared })
     };
     let users: PyResult<Vec<User>> = given.into_iter().map(user).collect();
     Ok(Users::new(users?))
@@ -134,7 +139,7 @@ fn certificates(value: &Bound<'_, PyAny>) -> PyResult<Option<Tls>> {
     config.map(Some).map_err(PyValueError::new_err)
 }
 
-type Tls = std::sync::Arc<tls::ServerConfig>;
+type Tls = Arc<tls::ServerConfig>;
 
 fn wrong(py: Python<'_>, key: &str, error: &PyErr) -> PyErr {
     let text = format!("{key}: {}", error.value(py));

@@ -33,6 +33,9 @@ class User:
     queues: tuple[str, ...]
     """Patterns of the queues whose functions it may call."""
 
+    queues_memory: int = 0
+    """Bytes that those queues may take together before it can put no more; 0: no bound."""
+
     @property
     def is_open(self) -> bool:
         """It needs no password."""
@@ -56,15 +59,20 @@ class User:
 
     def for_server(
         self,
-    ) -> tuple[str, bool, list[str] | None, list[bytes], list[bytes], list[bytes], list[str], int]:
+    ) -> tuple[
+        str, bool, list[str] | None, list[bytes], list[bytes], list[bytes], list[str], int, int
+    ]:
         """Return the fields that the native server takes."""
         publish, subscribe, queues = (
             [pattern.encode() for pattern in patterns]
             for patterns in (self.publish, self.subscribe, self.queues)
         )
         rules = [rule if rule.startswith("-") else f"+{rule}" for rule in self.commands]
-        known = len(self.passwords)
-        return self.name, self.is_open, self.allowed(), publish, subscribe, queues, rules, known
+        known, memory = len(self.passwords), self.queues_memory
+        allowed = self.allowed()
+        return (
+            self.name, self.is_open, allowed, publish, subscribe, queues, rules, known, memory
+        )  # fmt: skip
 
     def table(self) -> dict[str, object]:
         """As a `[[user]]` table that would give it."""
@@ -74,6 +82,8 @@ class User:
         found["commands"] = list(self.commands)
         for key in ("publish", "subscribe", "queues"):
             found[key] = list(getattr(self, key))
+        if self.queues_memory:
+            found["queues_memory"] = self.queues_memory
         return found
 
     def describe(self) -> str:
@@ -85,7 +95,9 @@ class User:
 
         return (
             f"may publish to {named(self.publish)}; subscribe to {named(self.subscribe)}; "
-            f"queues {named(self.queues, 'none')}; commands {commands}"
+            f"queues {named(self.queues, 'none')}"
+            f"{f' of {self.queues_memory} bytes' if self.queues_memory else ''}; "
+            f"commands {commands}"
         )
 
 
@@ -142,7 +154,11 @@ def one(place: str, table: Mapping[str, object]) -> User:
     if not any(key in table for key in ("topics", "publish", "subscribe", "queues")):
         allowed = 'a list of patterns, ["*"] for all topics; or queues'
         raise Wrong(f"{place}.topics", "missing", allowed)
-    return User(name, hashes, rules, publish, subscribe, queues)
+    memory = table.get("queues_memory", 0)
+    if isinstance(memory, bool) or not isinstance(memory, int) or not 0 <= memory <= MOST_BYTES:
+        allowed = f"a whole number of bytes, from 0 (no limit) to {MOST_BYTES}"
+        raise Wrong(f"{place}.queues_memory", memory, allowed)
+    return User(name, hashes, rules, publish, subscribe, queues, memory)
 
 
 def words(
@@ -171,5 +187,9 @@ def classes() -> list[str]:
     return ["@all", *sorted(found)]
 
 
-KEYS = ("name", "passwords", "commands", "topics", "publish", "subscribe", "queues")
+KEYS = (
+    *("name", "passwords", "commands", "topics", "publish", "subscribe", "queues"),
+    "queues_memory",
+)
+MOST_BYTES = 2**40
 HASH = "what `interlock hub --hash-password` prints"

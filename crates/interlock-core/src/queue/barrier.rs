@@ -25,6 +25,12 @@ pub struct Barriers {
 }
 
 impl Barriers {
+    /// Gives back what is kept for its room.
+    pub fn compact(&mut self) {
+        self.queue.shrink_to_fit();
+        self.opening = VecDeque::new();
+    }
+
     /// A message takes its place. True: it stands behind a barrier, and has a gate.
     #[inline]
     pub fn place(&mut self, message: u32, id: u64) -> bool {

@@ -6,6 +6,7 @@
 
 use hashbrown::HashMap;
 
+use crate::queue::index::table;
 use crate::queue::lease::{Failure, Lease};
 use crate::queue::message::KEYED;
 use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
@@ -53,7 +54,18 @@ pub(super) struct Batches {
     pub deadlines: Timers,
 }
 
+/// Bytes of the smallest list that is allocated.
+const LIST: usize = 32;
+
 impl Batches {
+    pub fn bytes(&self) -> usize {
+        let members = self.slab.len() * LIST;
+        self.slab.bytes()
+            + members
+            + table::<(u64, u32)>(self.by_token.capacity())
+            + self.deadlines.bytes()
+    }
+
     /// One of a batch's messages is no longer out.
     pub fn left(&mut self, place: u32) {
         let batch = &mut self.slab[place];

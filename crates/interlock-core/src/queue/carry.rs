@@ -129,6 +129,7 @@ impl<P> Scheduler<P> {
     /// A scheduler that has given no number yet goes on where another one ended (clause 8).
     pub fn go_on_from(&mut self, (next, last_token): (u64, u64)) {
         (self.next, self.oldest, self.last_token) = (next, next, last_token);
+        self.first = next;
     }
 
     /// A message that entered as ready, last of all and at no priority, is ready no more.

@@ -46,11 +46,27 @@ pub(super) struct DeadLetters<P> {
     order_of: HashMap<u64, u64, foldhash::fast::RandomState>,
     next: u64,
     most: usize,
+    /// Of their last errors.
+    bytes: usize,
 }
+
+/// Bytes that a dead letter takes beside its payload, keys and error.
+const OF_A_LETTER: usize = 160;
 
 impl<P> DeadLetters<P> {
     pub fn new(most: usize) -> Self {
-        DeadLetters { letters: BTreeMap::new(), order_of: HashMap::default(), next: 0, most }
+        DeadLetters {
+            letters: BTreeMap::new(),
+            order_of: HashMap::default(),
+            next: 0,
+            most,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of what is known of them, but for payloads and keys.
+    pub fn bytes(&self) -> usize {
+        self.letters.len() * OF_A_LETTER + self.bytes
     }
 
     pub fn full(&self) -> bool {
@@ -63,6 +79,7 @@ impl<P> DeadLetters<P> {
 
     pub fn push(&mut self, dead: Dead<P>) {
         self.order_of.insert(dead.id, self.next);
+        self.bytes += dead.error.len();
         self.letters.insert(self.next, dead);
         self.next += 1;
     }
@@ -73,7 +90,9 @@ impl<P> DeadLetters<P> {
 
     pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
         let order = self.order_of.remove(&id)?;
-        self.letters.remove(&order)
+        let dead = self.letters.remove(&order)?;
+        self.bytes -= dead.error.len();
+        Some(dead)
     }
 
     pub fn set_most(&mut self, most: usize) {

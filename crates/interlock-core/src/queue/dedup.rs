@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use crate::queue::index::table;
 use crate::queue::types::Time;
 
 #[derive(Debug)]
@@ -17,10 +18,15 @@ pub struct Dedup {
     /// Those whose own window ends before that of one settled earlier.
     sooner: BinaryHeap<Reverse<(Time, Arc<str>)>>,
     inserted: u64,
+    /// Of the strings.
+    bytes: usize,
 }
 
 /// Strings forgotten at most by one call: more than it can add, so that they become fewer (clause 21).
 const FORGOTTEN: usize = 4;
+
+/// Bytes of the head of a string's allocation.
+const OF_A_STRING: usize = 32;
 
 #[derive(Debug)]
 struct Entry {
@@ -39,6 +45,22 @@ impl Dedup {
             leaving: VecDeque::new(),
             sooner: BinaryHeap::new(),
             inserted: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of the strings, and of the tables they are in.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+            + self.known.len() * OF_A_STRING
+            + table::<(Arc<str>, Entry)>(self.known.capacity())
+            + self.leaving.capacity() * size_of::<(Time, Arc<str>)>()
+            + self.sooner.capacity() * size_of::<(Time, Arc<str>)>()
+    }
+
+    fn keep(&mut self, name: &Arc<str>, entry: Entry) {
+        if self.known.insert(name.clone(), entry).is_none() {
+            self.bytes += name.len();
         }
     }
 
@@ -71,7 +93,7 @@ impl Dedup {
         self.forget(now);
         self.inserted += 1;
         let name: Arc<str> = name.into();
-        self.known.insert(name.clone(), Entry { id, window, until: None });
+        self.keep(&name, Entry { id, window, until: None });
         name
     }
 
@@ -115,13 +137,13 @@ impl Dedup {
 
     pub fn restore_unsettled(&mut self, name: &str, id: u64, window: Option<u64>) -> Arc<str> {
         let name: Arc<str> = name.into();
-        self.known.insert(name.clone(), Entry { id, window, until: None });
+        self.keep(&name, Entry { id, window, until: None });
         name
     }
 
     pub fn restore_leaving(&mut self, name: &str, id: u64, until: Time) {
         let name: Arc<str> = name.into();
-        self.known.insert(name.clone(), Entry { id, window: None, until: Some(until) });
+        self.keep(&name, Entry { id, window: None, until: Some(until) });
         self.leave(until, name);
     }
 
@@ -142,6 +164,7 @@ impl Dedup {
             // The string may have been put again since.
             if self.known.get(&name).is_some_and(|entry| entry.until == Some(until)) {
                 self.known.remove(&name);
+                self.bytes -= name.len();
             }
         }
         if self.known.len() * 8 < self.known.capacity() && self.known.capacity() > 1024 {

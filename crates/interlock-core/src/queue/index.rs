@@ -21,6 +21,12 @@ pub struct Index {
 
 const SMALLEST: usize = 256;
 
+/// Bytes of a hash table that has room for so many.
+pub fn table<T>(capacity: usize) -> usize {
+    // An eighth is always left free, and each place has a byte beside it.
+    (capacity * 8 / 7) * (size_of::<T>() + 1)
+}
+
 impl Index {
     pub fn new() -> Self {
         Index {
@@ -29,6 +35,10 @@ impl Index {
             old: HashMap::default(),
             len: 0,
         }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.window.capacity() * size_of::<u32>() + table::<(u64, u32)>(self.old.capacity())
     }
 
     /// `id_at` tells the id of the message at a place.

@@ -21,6 +21,10 @@ const RECENT: usize = 1024;
 /// None stays while the lanes take more segments than this (16 of 256 lanes, 0.3 MB), or a few idle ones
 /// would keep the memory of a peak.
 const RECENT_SEGMENTS: usize = 16;
+/// Longer keys, bytes, do not stay: nobody counts them.
+const RECENT_KEY: usize = 64;
+/// Bytes that a paused lane takes beside its key.
+const OF_A_LANE: usize = 96;
 
 /// One message on one key.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +138,8 @@ pub struct Lanes {
     /// How many are paused, and which.
     pub paused: usize,
     paused_lanes: BTreeSet<u32>,
+    /// Bytes of the keys of paused lanes.
+    paused_bytes: usize,
     /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
     warn_depth: u32,
     pub deep: Vec<u32>,
@@ -322,7 +328,8 @@ impl Lanes {
     /// Keeps a lane that fell idle, for the one that did so first of those kept; or drops it.
     #[inline]
     fn keep(&mut self, number: u32) {
-        if self.lanes.segments() > RECENT_SEGMENTS {
+        let long = self.lanes[number].key.as_bytes().len() > RECENT_KEY;
+        if self.lanes.segments() > RECENT_SEGMENTS || long {
             return self.drop_lane(number);
         }
         if self.recent.len() < RECENT {
@@ -351,6 +358,22 @@ impl Lanes {
         }
     }
 
+    /// Bytes of records and tables.
+    pub fn bytes(&self) -> usize {
+        let lists = self.table.capacity() * 8 + self.recent.capacity() * 4;
+        self.lanes.bytes() + self.edges.bytes() + lists
+    }
+
+    /// Bytes of what stays though no message is in it.
+    pub fn empty_bytes(&self) -> usize {
+        self.paused * OF_A_LANE + self.paused_bytes
+    }
+
+    /// How many edges there are: keys of messages that have their place.
+    pub fn edges(&self) -> usize {
+        self.edges.len()
+    }
+
     /// Lanes that the next call goes on with, the first one last.
     pub fn unfinished(&self) -> &[u32] {
         &self.unfinished
@@ -368,11 +391,12 @@ impl Lanes {
             return None;
         }
         lane.paused = paused;
-        let idle = lane.depth == 0;
+        let (idle, length) = (lane.depth == 0, lane.key.as_bytes().len());
         if paused {
-            self.note_paused(number);
+            self.note_paused(number, length);
         } else {
             self.paused -= 1;
+            self.paused_bytes -= length;
             self.paused_lanes.remove(&number);
             if idle {
                 self.drop_if_idle(number);
@@ -381,8 +405,9 @@ impl Lanes {
         Some(number)
     }
 
-    fn note_paused(&mut self, number: u32) {
+    fn note_paused(&mut self, number: u32, length: usize) {
         self.paused += 1;
+        self.paused_bytes += length;
         self.paused_lanes.insert(number);
     }
 

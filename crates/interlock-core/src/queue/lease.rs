@@ -284,6 +284,7 @@ impl<P> Scheduler<P> {
                 (extra.failing.take().map_or_else(Failing::default, |failing| *failing), extra.size)
             }
         };
+        self.errors -= failing.bytes();
         let dead = Dead {
             id: message.id,
             keys,
@@ -304,7 +305,11 @@ impl<P> Scheduler<P> {
     }
 
     pub(super) fn set_error(&mut self, at: u32, error: &str) {
-        self.failing(at).error = Some(error.into());
+        let failing = self.failing(at);
+        let before = failing.bytes();
+        failing.error = Some(error.into());
+        let more = failing.bytes() as isize - before as isize;
+        self.errors = self.errors.wrapping_add_signed(more);
     }
 
     /// What its put said of failures is kept with how it failed.

@@ -50,6 +50,16 @@ pub struct Failing {
     pub retry: Option<RetryPart>,
 }
 
+impl Failing {
+    /// Bytes of the error and of what it is in, if there is one.
+    pub fn bytes(&self) -> usize {
+        self.error.as_ref().map_or(0, |error| error.len() + OF_AN_ERROR)
+    }
+}
+
+/// The box, the record that names it, the heads of allocations.
+const OF_AN_ERROR: usize = 208;
+
 impl Record for Extra {
     fn clear(&mut self) {
         *self = Extra::default();

@@ -24,6 +24,7 @@ mod due;
 pub mod dump;
 mod engine;
 mod explain;
+mod footprint;
 mod grant;
 mod index;
 mod lane;

@@ -32,6 +32,11 @@ pub struct Ready {
 }
 
 impl Ready {
+    pub fn bytes(&self) -> usize {
+        self.fresh.capacity() * size_of::<(u64, u32)>()
+            + self.later.capacity() * size_of::<Ticket>()
+    }
+
     /// Ready messages here.
     #[inline]
     pub fn len(&self) -> usize {

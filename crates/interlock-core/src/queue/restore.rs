@@ -90,6 +90,8 @@ impl<P> Scheduler<P> {
         if !reader.is_at_end() {
             return reader.damaged("end");
         }
+        let used = s.stats.puts > 0 || s.dead.len() > 0 || !s.dedup.is_empty();
+        s.first = if used { 0 } else { s.next };
         s.swell();
         if s.stats.unsettled > 0 && s.watch.limits().slow_wait > 0 {
             s.watch.next_look = s.now;
@@ -245,12 +247,11 @@ impl<P> Scheduler<P> {
             extra.dedup = Some(self.dedup.restore_unsettled(name, id, window));
         }
         if marks & (ERROR | RETRY) != 0 {
-            let failing = self.failing(at);
             if marks & ERROR != 0 {
-                failing.error = Some(reader.text("error")?.into());
+                self.set_error(at, reader.text("error")?);
             }
             if marks & RETRY != 0 {
-                failing.retry = Some(read_retry_part(reader)?);
+                self.failing(at).retry = Some(read_retry_part(reader)?);
             }
         }
         Ok(())

@@ -33,6 +33,7 @@
 //! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | what falls due |
 //! | `carry` | what is given of another queue that it replaces |
+//! | `footprint` | what it takes, and how an empty one takes little |
 //! | `look_up` | what can be asked without a change |
 //! | `dump`, `restore` | the whole of it as bytes, and back |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
@@ -107,6 +108,8 @@ pub struct Scheduler<P> {
     pub(super) now: Time,
     /// The next number to give: ids and sequences share one rising series.
     pub(super) next: u64,
+    /// The first number that it gives.
+    pub(super) first: u64,
     /// Every unsettled id is at or above it.
     pub(super) oldest: u64,
     pub(super) last_token: u64,
@@ -126,6 +129,8 @@ pub struct Scheduler<P> {
     /// Whether somebody waits for messages to be settled, and which were.
     pub(super) notes_ended: bool,
     pub(super) ended: Vec<u64>,
+    /// Bytes of the last errors of messages, and of what they are in.
+    pub(super) errors: usize,
     /// The next call is a part of one that has begun: what is due was applied, and this is left to it.
     pub(super) carried: Option<Budget>,
 }
@@ -209,6 +214,7 @@ impl<P> Scheduler<P> {
             stats: Stats::default(),
             now: 0,
             next: 1,
+            first: 1,
             oldest: 1,
             last_token: 0,
             peak: 0,
@@ -220,6 +226,7 @@ impl<P> Scheduler<P> {
             weigh: None,
             notes_ended: false,
             ended: Vec::new(),
+            errors: 0,
             carried: None,
         }
     }
@@ -228,7 +235,7 @@ impl<P> Scheduler<P> {
     pub(super) fn afresh(&self) -> Self {
         let mut fresh = Scheduler::new(self.options.clone(), Watch::new(self.watch.limits()));
         fresh.last_token = self.last_token;
-        fresh.next = self.next;
+        (fresh.next, fresh.first) = (self.next, self.next);
         fresh.oldest = self.next;
         fresh
     }

@@ -35,6 +35,9 @@ impl<P> Scheduler<P> {
             let extra = std::mem::take(&mut self.extras[place]);
             self.extras.remove(place);
             self.stats.bytes = self.stats.bytes.wrapping_sub(extra.size);
+            if let Some(failing) = &extra.failing {
+                self.errors -= failing.bytes();
+            }
             if let Some(name) = extra.dedup {
                 self.dedup.settled(name, self.now);
             }

@@ -70,6 +70,11 @@ impl<T: Record> Slab<T> {
         self.len
     }
 
+    /// Bytes of the segments that are there.
+    pub fn bytes(&self) -> usize {
+        self.segments() * SEGMENT * size_of::<T>() + self.segments.capacity() * 24
+    }
+
     /// No place is at or above it.
     pub fn end(&self) -> u32 {
         (self.segments.len() << BITS) as u32

@@ -19,6 +19,10 @@ pub struct Timers {
 }
 
 impl Timers {
+    pub fn bytes(&self) -> usize {
+        self.heap.capacity() * size_of::<Due>()
+    }
+
     pub fn first(&self) -> Option<&Due> {
         self.heap.first()
     }

@@ -74,6 +74,7 @@ impl Consumers {
                 return reader.damaged("consumer");
             }
             consumers.bytes += kept.bytes();
+            consumers.name_bytes += name.len();
             let name = name.into();
             // Not by the count that is claimed: damage must not ask for all memory.
             consumers.make_room(at);

@@ -97,7 +97,7 @@ impl Queue {
             return refuse("FULL", "restore", text);
         }
         if weight > cx.free() {
-            return Err(out_of_memory());
+            return Err(cx.out_of_memory(weight, "restore"));
         }
         Ok(())
     }
@@ -111,10 +111,8 @@ impl Queue {
         let keys = |range: &Range<u32>| &all.keys[range.start as usize..range.end as usize];
         let plain = Said::default();
         let said = message.said.as_deref().unwrap_or(&plain);
-        let body = Body {
-            data: Payload::new(message.payload, message.key_bytes + OVERHEAD as u32),
-            result: said.result,
-        };
+        let body =
+            Body { data: Payload::new(message.payload, message.beside()), result: said.result };
         self.weight += body.weight();
         let put = Put {
             keys: keys(&message.exclusive),

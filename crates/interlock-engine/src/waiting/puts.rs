@@ -57,7 +57,8 @@ impl Queue {
     pub fn put_again(&mut self, order: u64, ends: bool, cx: &mut Context<'_>) -> bool {
         let kept = self.keeps_room(Some(order));
         let Some(mut waiter) = self.waiting.remove(order) else { return false };
-        let Waiter { want: Want::Room(waiting), consumer, call, ticket, .. } = &mut waiter else {
+        let Waiter { want: Want::Room(waiting), consumer, call, ticket, payer, .. } = &mut waiter
+        else {
             unreachable!("it is in that line")
         };
         let WaitingPut { args, need, named } = waiting;
@@ -67,7 +68,7 @@ impl Queue {
         let mut out = Vec::new();
         // There was room for it on the disk when it came.
         let put = match cx.accepts(self, &args[..]) {
-            Ok(()) => self.put(&messages, kept, cx.free(), &mut out),
+            Ok(()) => self.put(&messages, kept, payer.as_deref(), cx, &mut out),
             Err(why) => Err(No::Full(Refused(format!("MISCONF il1_put: {why}")))),
         };
         match put {

@@ -4,6 +4,7 @@ mod bad_bytes;
 mod dropping;
 mod parking;
 #[cfg(target_os = "linux")]
+mod reclaiming;
 mod recovering;
 mod repeating;
 mod replaying;
@@ -83,6 +84,23 @@ impl Bench {
         self.now += by;
         while self.engine.next_due().is_some_and(|due| due <= self.now) {
             self.engine.tick(self.now, &mut self.served);
+        }
+    }
+
+    /// Time goes on while the queue is left alone; then another one is called.
+    pub fn rest(&mut self, by: u64) {
+        self.now += by;
+        let (mut out, none) = (Vec::new(), &[][..] as &[&str]);
+        let other = Some(&b"il:{other}"[..]);
+        self.engine.call(Function::Stats, other, none, self.now, None, &mut out, &mut self.served);
+    }
+
+    /// All that can be given back is, some at a call.
+    pub fn settle(&mut self) {
+        let mut before = u64::MAX;
+        while self.engine.used() < before {
+            before = self.engine.used();
+            self.rest(0);
         }
     }
 

@@ -253,8 +253,8 @@ fn the_end_of_a_message_and_of_all_is_waited_for() {
 
 #[test]
 fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
-    let mut bench = Bench::with(Settings { memory: 64 << 10, ..Settings::default() });
-    let put = format!("put - 0 0 {} 0 0 0", "p".repeat(40 << 10));
+    let mut bench = Bench::with(Settings { memory: 1 << 20, ..Settings::default() });
+    let put = format!("put - 0 0 {} 0 0 0", "p".repeat(600 << 10));
     bench.call(&put);
     let full = bench.refused(&put);
     assert!(full.starts_with("OOM "), "{full}");
@@ -268,7 +268,12 @@ fn what_leaves_the_queue_is_counted_no_more() {
     let mut bench = Bench::with(Settings { memory: 1 << 40, ..Settings::default() });
     bench.call("put - 0 0 x 0 0 0");
     bench.call("purge pending");
-    let empty = bench.engine.used();
+    // The records of a few messages are kept for the next ones, until it is left alone.
+    let rest = |bench: &mut Bench| {
+        bench.rest(20_000_000);
+        bench.engine.used()
+    };
+    let empty = rest(&mut bench);
     for way in ["ACK", "REJECT", "cancel", "skip", "revoke", "requeue"] {
         bench.call(&format!("put - 0 0 {} 1 0 0 key", "p".repeat(9000)));
         assert!(bench.engine.used() > empty + 9000);
@@ -293,16 +298,16 @@ fn what_leaves_the_queue_is_counted_no_more() {
             bench.call("purge pending");
         }
         bench.call("purge dead");
-        assert_eq!(bench.engine.used(), empty, "after {way}");
+        assert_eq!(rest(&mut bench), empty, "after {way}");
     }
 }
 
 #[test]
 fn puts_that_wait_are_counted_too() {
-    let mut bench = Bench::with(Settings { memory: 100 << 10, ..Settings::default() });
+    let mut bench = Bench::with(Settings { memory: 1 << 20, ..Settings::default() });
     bench.call("configure MAXSIZE 1");
     bench.call("put - 0 0 one 0 0 0");
-    let put = format!("put - 0 500 {} 0 0 0", "p".repeat(40 << 10));
+    let put = format!("put - 0 500 {} 0 0 0", "p".repeat(400 << 10));
     bench.park(&put, 1);
     bench.park(&put, 2);
     let refused = bench.parks(&put, Some(3)).expect("it is not parked");
@@ -311,5 +316,5 @@ fn puts_that_wait_are_counted_too() {
     bench.park(&put, 4);
     bench.engine.forget(2);
     bench.engine.forget(4);
-    assert!(bench.engine.used() < 10 << 10);
+    assert!(bench.engine.used() < 100 << 10);
 }

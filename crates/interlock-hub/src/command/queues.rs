@@ -21,7 +21,8 @@ pub fn call(call: &mut Call<'_, '_>) {
         return call.error(&format!("{text} with REPLACE"));
     }
     let (token, arguments) = (call.state.card.token, call.arguments);
-    match queues::call(call.core, token, function, arguments, call.reply.out) {
+    let payer = call.state.user.as_ref().and_then(|user| user.account.as_ref());
+    match queues::call(call.core, token, payer, function, arguments, call.reply.out) {
         Outcome::Done => {}
         Outcome::Parked => call.state.waiting = Some(Box::new(Waiting::Queue)),
         Outcome::Refused(refused) => call.error(&refused.0),

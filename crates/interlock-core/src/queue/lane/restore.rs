@@ -11,7 +11,8 @@ impl Lanes {
         let lane = &mut self.lanes[number];
         (lane.paused, lane.unfinished) = (paused, unfinished);
         if paused {
-            self.note_paused(number);
+            let length = lane.key.as_bytes().len();
+            self.note_paused(number, length);
         }
         number
     }

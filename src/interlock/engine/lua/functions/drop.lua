@@ -61,7 +61,9 @@ register('drop', { 'allow-oom' }, function(q, from)
   take_end(from)
   q.caller = false
   local c = begin(q)
+  -- One that was merely asked is none.
   local existed = q.loaded and q.loaded ~= ''
+    and c[N.puts] + c[N.died] + c[N.declared] + c[N.paused] + c[N.halted] + c[N.sealed] > 0
   local reply = {
     existed and (force or c[N.unsettled] == 0) and '1' or '0',
     digits(c[N.unsettled]), digits(c[N.leased]), digits(c[N.dead]), digits(c[N.results]),

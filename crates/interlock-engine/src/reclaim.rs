@@ -1,0 +1,175 @@
+//! Memory that queues keep without need, given back.
+//!
+//! - A queue that nobody declared, paused or sealed, and in which nothing was ever put, is *blank*: it goes
+//!   with the call that made it. What it answered is kept for a while, for who sends a call again, but of
+//!   all such queues together in so many bytes only: nothing was handed out or settled, so that to make such
+//!   a call anew does no harm.
+//! - A queue that holds nothing gives its records back when it has been left alone for a while.
+//! - Where memory is bounded and runs short, one that holds nothing, of which nothing is kept and which was
+//!   never declared goes as if it had been dropped, once it has been left alone for longer than a reply is
+//!   kept.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+use interlock_core::queue::types::Time;
+
+use crate::limits::KEPT;
+use crate::queue::Queue;
+use crate::shared::{Cell, Context};
+use crate::Engine;
+
+/// Bytes that blank queues are kept in, and the part of the bound on all queues that this is at most.
+const BLANK_BYTES: u64 = 16 << 20;
+const BLANK_PART: u64 = 8;
+/// µs for which an empty queue keeps its records for the next messages.
+const IDLE: Time = 10_000_000;
+/// Bytes of records that are worth giving back.
+const WORTH: u64 = 8 << 10;
+/// Queues looked at by one call.
+const LOOKS: usize = 8;
+
+/// Queues that were left empty, and when to look at each again: soon, whether it can give its records
+/// back, and later, whether it can go. Each list rises, nearly.
+#[derive(Debug, Default)]
+pub struct Idle {
+    lists: [VecDeque<(Time, Box<[u8]>)>; 2],
+}
+
+const SOON: usize = 0;
+const LATER: usize = 1;
+
+impl Idle {
+    fn first(&self) -> Time {
+        let fronts = self.lists.iter().filter_map(|list| list.front());
+        fronts.map(|(at, _)| *at).min().unwrap_or(Time::MAX)
+    }
+
+    fn take(&mut self, now: Time) -> Option<(usize, Box<[u8]>)> {
+        let due = |list: &VecDeque<_>| list.front().is_some_and(|(at, _): &(Time, _)| *at <= now);
+        let which = self.lists.iter().position(due)?;
+        Some((which, self.lists[which].pop_front()?.1))
+    }
+}
+
+impl Queue {
+    /// Whether it is as if it had never been, but for replies that are kept, and who waits.
+    #[inline]
+    pub fn is_blank(&self) -> bool {
+        self.scheduler.is_unused() && !self.is_declared && !self.sealed && self.results.len() == 0
+    }
+
+    /// Nothing is in it, nothing is kept of it, and nobody has called it for longer than a reply is kept.
+    fn is_spent(&self, now: Time) -> bool {
+        !self.is_declared
+            && !self.sealed
+            && self.waiting.is_empty()
+            && self.results.len() == 0
+            && self.scheduler.is_empty()
+            && self.scheduler.last_time().saturating_add(KEPT) <= now
+    }
+}
+
+impl Engine {
+    /// A call has left a queue blank, whose lock is held: it is nobody's again.
+    #[cold]
+    pub fn let_blank_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
+        let journal = self.shared.settings.journal.as_ref().filter(|_| queue.is_durable());
+        queue.in_journal |= replays || journal.is_some_and(|journal| journal.knows(&queue.name));
+        queue.dropped = true;
+        self.let_go(queue, cell, now, replays);
+        self.shared.reclaimed.fetch_add(1, Relaxed);
+    }
+
+    /// Bytes in which blank queues are kept, at most.
+    pub fn blank_bound(&self) -> u64 {
+        match self.shared.memory.load(Relaxed) {
+            0 => BLANK_BYTES,
+            most => BLANK_BYTES.min(most / BLANK_PART),
+        }
+    }
+
+    /// Whether queues take nearly all that they may.
+    fn runs_short(&self) -> bool {
+        let most = self.shared.memory.load(Relaxed);
+        most > 0 && self.shared.used.load(Relaxed) > most - most / 4
+    }
+
+    /// A queue, whose lock is held, was left as it is now by a call.
+    #[inline]
+    pub fn note_idle(&self, queue: &mut Queue) {
+        if queue.scheduler.unsettled() == 0 && !queue.idle[SOON] && !queue.dropped {
+            self.enter_idle(queue);
+        }
+    }
+
+    #[cold]
+    fn enter_idle(&self, queue: &mut Queue) {
+        let last = queue.scheduler.last_time();
+        if queue.structure > WORTH {
+            self.look_again(queue, SOON, last + IDLE);
+        }
+        let bounded = self.shared.memory.load(Relaxed) > 0;
+        if bounded && !queue.idle[LATER] && !queue.is_declared && queue.scheduler.is_empty() {
+            self.look_again(queue, LATER, last + KEPT);
+        }
+    }
+
+    fn look_again(&self, queue: &mut Queue, which: usize, at: Time) {
+        queue.idle[which] = true;
+        self.enlist(queue.name.clone(), which, at);
+    }
+
+    fn enlist(&self, name: Box<[u8]>, which: usize, at: Time) {
+        let mut idle = self.shared.idle.lock();
+        idle.lists[which].push_back((at, name));
+        self.shared.first_idle.store(idle.first(), Relaxed);
+    }
+
+    /// Looks at some queues that were left empty a while ago. No queue's lock is held.
+    #[cold]
+    pub fn sweep(&self, now: Time) {
+        for _ in 0..LOOKS {
+            let next = {
+                let mut idle = self.shared.idle.lock();
+                let next = idle.take(now);
+                self.shared.first_idle.store(idle.first(), Relaxed);
+                next
+            };
+            let Some((which, name)) = next else { return };
+            let Some(cell) = self.queues.read().get(&name).cloned() else { continue };
+            match cell.try_lock_arc() {
+                None => self.enlist(name, which, now + IDLE),
+                Some(mut queue) => {
+                    queue.idle[which] = false;
+                    if !queue.dropped && queue.scheduler.unsettled() == 0 {
+                        self.look_at(&mut queue, &cell, which, now);
+                        self.after(&mut queue);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_at(&self, queue: &mut Queue, cell: &Cell, which: usize, now: Time) {
+        let since = queue.scheduler.last_time();
+        if which == SOON {
+            if since + IDLE > now {
+                self.look_again(queue, SOON, since + IDLE);
+            } else if queue.scheduler.compact() {
+                queue.grants = Vec::new();
+                queue.measure();
+            }
+        } else if queue.is_spent(now) && self.runs_short() {
+            let (mut served, shared) = (Vec::new(), &self.shared);
+            let (caller, payer) = (None, None);
+            let mut cx =
+                Context { now, caller, served: &mut served, shared, replays: false, payer };
+            queue.drop_spent(&mut cx);
+            self.let_go(queue, cell, now, false);
+            shared.reclaimed.fetch_add(1, Relaxed);
+        } else if !queue.is_declared {
+            self.look_again(queue, LATER, (since + KEPT).max(now + IDLE));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+"""What queues take, and what is counted of it: for each kind of thing that a caller can make grow,
+the resident growth of a hub is within what INFO counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from interlock.hub import asking
+from interlock.hub.client import Client
+from tests.hub.servers import HubProcess, hub_process
+
+MOST = 1.3
+"""Bytes resident for one that is counted, at most."""
+
+ENOUGH = 24 << 20
+"""Bytes by which a hub must grow before they are compared: far more than it takes for itself."""
+
+LONG = 3_600_000_000
+"""µs: longer than any of these tests lasts."""
+
+Words = tuple[str | int | bytes, ...]
+
+
+def call(name: str, queue: str, *args: str | int | bytes) -> Words:
+    return ("FCALL", f"il1_{name}", 1, f"il:{{{queue}}}", *args)
+
+
+def text(number: int, length: int) -> str:
+    """One of many texts of a length."""
+    return f"{number:08d}".ljust(length, "x")
+
+
+def send(client: Client, calls: Iterator[Words]) -> list[object]:
+    """All of them, some at a time; the answers."""
+    answers: list[object] = []
+    some: list[Words] = []
+    for one in calls:
+        some.append(one)
+        if len(some) == 500:
+            answers += client.pipeline(some)
+            some = []
+    answers += client.pipeline(some)
+    return answers
+
+
+def put(number: int, payload: int, keys: list[str], *options: str | int) -> Words:
+    return call("put", "q", "", 0, 0, text(number, payload), len(keys), 0, len(options) // 2,
+                *keys, *options)  # fmt: skip
+
+
+def leased(client: Client, count: int) -> Iterator[tuple[str, str]]:
+    """Token and id of so many messages that were put, each leased for itself."""
+    calls = (call("lease", "q", "me", 0, 0, 1, LONG, "any") for _ in range(count))
+    for answer in send(client, calls):
+        assert isinstance(answer, list)
+        yield answer[0].decode(), answer[4].decode()
+
+
+def plain(client: Client) -> None:
+    send(client, (put(n, 10, []) for n in range(150_000)))
+
+
+def payloads(client: Client) -> None:
+    send(client, (put(n, 700, []) for n in range(50_000)))
+
+
+def one_key(client: Client) -> None:
+    send(client, (put(n, 10, [text(n, 12)]) for n in range(120_000)))
+
+
+def same_key(client: Client) -> None:
+    send(client, (put(n, 10, ["same"]) for n in range(150_000)))
+
+
+def long_keys(client: Client) -> None:
+    send(client, (put(n, 10, [text(n * 4 + k, 1000) for k in range(4)]) for n in range(10_000)))
+
+
+def delayed(client: Client) -> None:
+    send(client, (put(n, 10, [text(n, 12)], "DELAY", LONG) for n in range(80_000)))
+
+
+def prioritised(client: Client) -> None:
+    send(client, (put(n, 10, [], "PRIORITY", n % 9) for n in range(150_000)))
+
+
+def with_policies(client: Client) -> None:
+    send(client, (put(n, 10, [], "ATTEMPTS", 3, "FIRST", 9) for n in range(100_000)))
+
+
+def dedup_strings(client: Client) -> None:
+    send(client, (put(n, 10, [], "DEDUP", text(n, 20)) for n in range(80_000)))
+
+
+def long_dedup_strings(client: Client) -> None:
+    send(client, (put(n, 10, [], "DEDUP", text(n, 1000)) for n in range(30_000)))
+
+
+def leases(client: Client) -> None:
+    plain(client)
+    for _ in leased(client, 150_000):
+        pass
+
+
+def last_errors(client: Client) -> None:
+    send(client, (put(n, 10, []) for n in range(30_000)))
+    every = leased(client, 30_000)
+    send(client, (call("settle", "q", "me", 0, "NACK", token, id, LONG, text(n, 1000))
+                  for n, (token, id) in enumerate(every)))  # fmt: skip
+
+
+def dead_letters(client: Client) -> None:
+    client.call(*call("configure", "q", "MAXDEAD", 1_000_000))
+    send(client, (put(n, 10, [text(n, 12)]) for n in range(30_000)))
+    every = leased(client, 30_000)
+    send(client, (call("settle", "q", "me", 0, "REJECT", token, id, text(n, 1000))
+                  for n, (token, id) in enumerate(every)))  # fmt: skip
+
+
+def results(client: Client) -> None:
+    client.call(*call("configure", "q", "RESULTS", 1 << 30))
+    send(client, (put(n, 10, [], "RESULT", LONG) for n in range(80_000)))
+    every = leased(client, 80_000)
+    send(client, (call("settle", "q", "me", 0, "DONE", token, id, text(n, 100))
+                  for n, (token, id) in enumerate(every)))  # fmt: skip
+
+
+def paused_keys(client: Client) -> None:
+    send(client, (call("pause", "q", *(text(n * 100 + k, 12) for k in range(100)))
+                  for n in range(1500)))  # fmt: skip
+
+
+def long_paused_keys(client: Client) -> None:
+    send(client, (call("pause", "q", *(text(n * 100 + k, 1000) for k in range(100)))
+                  for n in range(300)))  # fmt: skip
+
+
+def consumers(client: Client) -> None:
+    send(client, (call("lease", "q", text(n, 1000), 1, 0, 1, LONG, "any") for n in range(30_000)))
+
+
+def holders(client: Client) -> None:
+    send(client, (put(n, 10, []) for n in range(30_000)))
+    send(client, (call("lease", "q", text(n, 1000), 0, 0, 1, LONG, "any") for n in range(30_000)))
+
+
+def kept_replies(client: Client) -> None:
+    send(client, (call("put", "q", text(n, 20), 1, 0, *(("x", 0, 0, 0) * 20))
+                  for n in range(20_000)))  # fmt: skip
+
+
+def declared_queues(client: Client) -> None:
+    send(client, (call("configure", text(n, 20), "MAXSIZE", 10) for n in range(10_000)))
+
+
+def queues_that_held_something(client: Client) -> None:
+    send(client, (call("put", text(n, 20), "", 0, 0, "x", 1, 0, 0, "k") for n in range(8_000)))
+    answers = send(client, (call("lease", text(n, 20), "me", 0, 0, 1, LONG, "any")
+                            for n in range(8_000)))  # fmt: skip
+    pairs = [(one[0], one[4]) for one in answers if isinstance(one, list)]
+    send(client, (call("settle", text(n, 20), "me", 0, "ACK", *pair)
+                  for n, pair in enumerate(pairs)))  # fmt: skip
+
+
+KINDS = [
+    plain, payloads, one_key, same_key, long_keys, delayed, prioritised, with_policies,
+    dedup_strings, long_dedup_strings, leases, last_errors, dead_letters, results, paused_keys,
+    long_paused_keys, consumers, holders, kept_replies, declared_queues,
+    queues_that_held_something,
+]  # fmt: skip
+
+
+def figures(client: Client) -> tuple[int, int]:
+    """Bytes resident, and bytes counted of queues."""
+    found = asking.info(client)
+    resident, counted = found["used_memory_rss"], found["queues_bytes"]
+    assert isinstance(resident, int)
+    assert isinstance(counted, int)
+    return resident, counted
+
+
+@pytest.fixture
+def hub() -> Iterator[HubProcess]:
+    with hub_process("--port", "0", "--workers", "1") as running:
+        yield running
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+def test_what_a_hub_grows_by_is_counted(hub: HubProcess, make: Callable[[Client], None]) -> None:
+    with Client(hub.addresses[0], timeout=60) as client:
+        # What the first calls of all need is not of the queues.
+        client.pipeline([call("put", "first", "", 0, 0, text(n, 100), 0, 0, 0) for n in range(500)])
+        before = figures(client)
+        make(client)
+        after = figures(client)
+    grown, counted = after[0] - before[0], after[1] - before[1]
+    print(f"{make.__name__}: grown {grown >> 10} KiB, counted {counted >> 10} KiB, "
+          f"{grown / max(counted, 1):.2f}")  # fmt: skip
+    assert grown > ENOUGH / 3 or counted > ENOUGH / 3, "it did something"
+    assert grown <= MOST * counted
