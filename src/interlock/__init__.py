@@ -50,11 +50,13 @@ from interlock.executor import Future, KeyedExecutor
 from interlock.explanation import Blocker, ExplainNode, Explanation
 from interlock.message import (
     AsyncLease,
+    AsyncLeaseBatch,
     DeadLetter,
     HotKey,
     Key,
     Keys,
     Lease,
+    LeaseBatch,
     Message,
     Put,
     QueuedMessage,
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task, TaskDecorator
     from interlock.engine.aio import AsyncClient, AsyncRemoteQueue
     from interlock.engine.client import Client, connect
-    from interlock.engine.lease import AsyncRemoteLease, RemoteLease
+    from interlock.engine.lease import AsyncRemoteLease, RemoteLease, RemoteLeaseBatch
     from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
     from interlock.taskgroup import KeyedTaskGroup
@@ -84,6 +86,7 @@ __all__ = [
     "App",
     "AsyncClient",
     "AsyncLease",
+    "AsyncLeaseBatch",
     "AsyncQueue",
     "AsyncRemoteLease",
     "AsyncRemoteQueue",
@@ -112,6 +115,7 @@ __all__ = [
     "KeyedTaskGroup",
     "Keys",
     "Lease",
+    "LeaseBatch",
     "LeaseLost",
     "Message",
     "Middleware",
@@ -122,6 +126,7 @@ __all__ = [
     "QueuedMessage",
     "Reject",
     "RemoteLease",
+    "RemoteLeaseBatch",
     "RemoteQueue",
     "ResultGone",
     "Retry",
@@ -169,6 +174,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "KeyedTaskGroup": "interlock.taskgroup",
     "Middleware": "interlock.app.middleware",
     "RemoteLease": "interlock.engine.lease",
+    "RemoteLeaseBatch": "interlock.engine.lease",
     "RemoteQueue": "interlock.engine.queue",
     "Sending": "interlock.app.middleware",
     "Task": "interlock.app.task",

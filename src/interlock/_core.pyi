@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 
 from typing_extensions import disjoint_base
 
+from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_serving import Engine, EngineError, HubServer
 
 _T = TypeVar("_T")
@@ -26,6 +27,7 @@ __all__ = [
     "DEBUG_BUILD",
     "AsyncFace",
     "AsyncLease",
+    "AsyncLeaseBatch",
     "Batch",
     "Done",
     "Engine",
@@ -33,6 +35,7 @@ __all__ = [
     "Future",
     "HubServer",
     "Lease",
+    "LeaseBatch",
     "ManualClock",
     "Queue",
     "Waiter",
@@ -192,7 +195,7 @@ class Queue(Generic[_T]):
         timeout: _Seconds | None = None,
         *,
         kind: _Kind = "any",
-    ) -> list[Lease[_T]]:
+    ) -> LeaseBatch[_T]:
         """At least one message, at most ``limit``; otherwise as ``get``."""
     def ack_many(self, leases: Iterable[Lease[_T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
@@ -496,7 +499,7 @@ class Waiter:
     def left(self) -> float | None: ...
     def get(self, kind: _Kind) -> Lease[Any] | None: ...
     def get_async(self, kind: _Kind) -> AsyncLease[Any] | None: ...
-    def get_many_async(self, limit: int, kind: _Kind) -> list[AsyncLease[Any]] | None: ...
+    def get_many_async(self, limit: int, kind: _Kind) -> AsyncLeaseBatch[Any] | None: ...
     def put(self, batch: Batch) -> list[int] | None: ...
     def lacks_room(self) -> bool: ...
     def put_known(self, batch: Batch) -> tuple[int, bool] | None: ...

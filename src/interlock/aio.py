@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from interlock import _core, errors
 from interlock.consumer import check, failed, give_back, revoke, settle
 from interlock.frames import as_text
-from interlock.message import AsyncLease, Keys, Kind, Message, Put, _current
+from interlock.message import AsyncLease, AsyncLeaseBatch, Keys, Kind, Message, Put, _current
 from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
 
     async def get_many(
         self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
-    ) -> list[AsyncLease[T]]:
-        """Waits for at least one message, and takes at most ``limit``."""
+    ) -> AsyncLeaseBatch[T]:
+        """Waits for at least one message, and takes at most ``limit``; see ``LeaseBatch``."""
         if timeout is not None:
             _check(timeout, "get_many()")
         try:
@@ -202,7 +202,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             raise of_asyncio(error) from None
 
     async def ack_many(self, leases: Iterable[AsyncLease[T]]) -> None:
-        """Settles all these leases; the first lost one is raised when the others are settled."""
+        """Settles all these leases, or a batch; the first lost is raised when the others are."""
         self.queue.ack_many(leases)  # type: ignore[arg-type]
 
     async def consume(

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from interlock import _core
-from interlock._core import AsyncLease, Lease
+from interlock._core import AsyncLease, AsyncLeaseBatch, Lease, LeaseBatch
 
 __all__ = [
     "AsyncLease",
+    "AsyncLeaseBatch",
     "DeadLetter",
     "HotKey",
     "Key",
     "Keys",
     "Kind",
     "Lease",
+    "LeaseBatch",
     "Message",
     "Put",
     "QueuedMessage",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+Sequence.register(LeaseBatch)
 
 Key = str | int | bytes
 Keys = Key | Iterable[Key]

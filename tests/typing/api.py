@@ -22,6 +22,7 @@ from interlock import (
     KeyedQueue,
     KeyedTaskGroup,
     Lease,
+    LeaseBatch,
     Message,
     NotDrained,
     Reject,
@@ -74,7 +75,12 @@ def queues() -> None:
     lease.nack(delay=0.5, error="later")
     with queue.get() as order:
         assert_type(order, Order)
-    assert_type(queue.get_many(10), list[Lease[Order]])
+    batch = queue.get_many(10)
+    assert_type(batch, LeaseBatch[Order])
+    assert_type(batch[0], Lease[Order])
+    assert_type(batch[1:], list[Lease[Order]])
+    assert_type(batch.payloads, list[Order])
+    assert_type(queue.put_many([Order(2, "ada", 1)], each_keys=["ada"]), list[int])
     queue.ack_many(queue.get_many(10))
     consumer = queue.consume(handle, threads=4, timeout=60)
     assert_type(consumer, Consumer)

@@ -47,7 +47,7 @@ def test_millions_of_readers_on_one_key_are_all_readied() -> None:
     q.put_many(range(count), shared="hot")
     q.put(-2, keys="hot")
     q.get().ack()
-    leases = q.get_many(count + 1)
+    leases = list(q.get_many(count + 1))
     while len(leases) < count:
         leases += q.get_many(count + 1)
     assert [lease.payload for lease in leases] == list(range(count))

@@ -23,6 +23,7 @@ use crate::coroutine::thrown_error;
 use crate::errors;
 use crate::hot;
 use crate::lease::Lease;
+use crate::lease_batch::{LeaseBatch, Message, Of};
 use crate::queue::{to_kind, Queue};
 use crate::queue_operate::at_least_one;
 use crate::recycle::Recycler;
@@ -38,12 +39,14 @@ impl AsyncLease {
         grant: Grant,
         payload: Py<PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        let py = queue.py();
+        AsyncLease::from_lease(queue.py(), Lease::new(queue, grant, payload))
+    }
+
+    pub fn from_lease(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, Self>> {
         let make = |lease| {
             let lease = PyClassInitializer::from(lease).add_subclass(AsyncLease);
             Ok(Bound::new(py, lease)?.into_super())
         };
-        let lease = Lease::new(queue, grant, payload);
         let lease = LEASES.give(py, lease, make)?;
         // SAFETY: of the class that `make` makes, or its subclass.
         Ok(unsafe { lease.cast_into_unchecked() })
@@ -317,17 +320,17 @@ impl Waiter {
         slf: &Bound<'py, Self>,
         limit: &Bound<'py, PyAny>,
         kind: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Vec<Bound<'py, AsyncLease>>>> {
+    ) -> PyResult<Option<Bound<'py, LeaseBatch>>> {
         let py = slf.py();
         let limit = at_least_one(limit, "get_many(): limit")?;
         let kind = to_kind(Some(kind), "get_many()")?;
-        let mut found: Vec<(Grant, Py<PyAny>)> = Vec::new();
+        let mut found = Vec::new();
         let some = Waiter::look(
             slf,
             || Want::Message(kind),
             |queue, wait, waker| {
                 let view = |payload: &Py<PyAny>, grant: &Grant| {
-                    found.push((*grant, payload.clone_ref(py)))
+                    found.push(Message { grant: *grant, payload: payload.clone_ref(py) })
                 };
                 queue.core.get_many_or_wait(kind, limit, wait::consumer(), view, wait, waker)
             },
@@ -338,10 +341,9 @@ impl Waiter {
             queue.get().say(py)?;
             return Ok(None);
         }
-        let lease = |(grant, payload)| AsyncLease::make(queue, grant, payload);
-        let leases = found.into_iter().map(lease).collect::<PyResult<Vec<_>>>()?;
-        said(queue.get(), py, leases.iter().map(|lease| lease.as_super().get()))?;
-        Ok(Some(leases))
+        let batch = LeaseBatch::make(queue, found, Of::Coroutines)?;
+        queue.get().say(py).inspect_err(|_| batch.get().release(py))?;
+        Ok(Some(batch))
     }
 
     /// The ids, or `None` to sleep.

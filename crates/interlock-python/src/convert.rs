@@ -82,13 +82,13 @@ pub fn refs<'a>(keys: &'a [KeyBytes<'_>]) -> KeyRefs<'a> {
 /// closer. Nothing of Python may run while they are used.
 pub fn quick<'a>(value: &'a Bound<'_, PyAny>) -> Option<KeyRefs<'a>> {
     let mut keys = KeyRefs::new();
-    quick_each(value, |key| keys.push(key)).then_some(keys)
+    quick_each(value.as_borrowed(), |key| keys.push(key)).then_some(keys)
 }
 
 /// As `quick`; where it answers false, what was given to `push` is not all.
 #[inline(always)]
-pub fn quick_each<'a>(value: &'a Bound<'_, PyAny>, mut push: impl FnMut(KeyRef<'a>)) -> bool {
-    if let Some(key) = quick_key(value.as_borrowed()) {
+pub fn quick_each<'a>(value: Borrowed<'a, '_, PyAny>, mut push: impl FnMut(KeyRef<'a>)) -> bool {
+    if let Some(key) = quick_key(value) {
         push(key);
         return true;
     }

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use interlock_core::key::Key;
-use interlock_core::queue::lease::LeaseLost;
+use interlock_core::queue::lease::{KeysOf, LeaseLost};
 use interlock_core::queue::scheduler::{Grant, Handle};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::ffi;
@@ -116,9 +116,22 @@ impl Lease {
         grant: Grant,
         payload: Py<PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        let py = queue.py();
-        let lease = Lease::new(queue, grant, payload);
-        LEASES.give(py, lease, |lease| Bound::new(py, lease))
+        Lease::new(queue, grant, payload).into_python(queue.py())
+    }
+
+    #[inline]
+    pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, Self>> {
+        LEASES.give(py, self, |lease| Bound::new(py, lease))
+    }
+
+    /// The lease of a message that was settled before anybody asked for it; `keys` as they were. Or of
+    /// one that was lost.
+    pub fn ended(self, py: Python<'_>, keys: Option<&[(Key, bool)]>) -> Self {
+        let state = if keys.is_some() { SETTLED } else { LOST };
+        self.state.store(state, Ordering::Relaxed);
+        let keys = keys.and_then(|keys| NamedKeys::new(keys.iter().map(|(key, s)| (key, *s))));
+        drop(self.keys.replace(py, keys));
+        self
     }
 
     /// Whether it holds nothing that only its drop can undo.
@@ -192,6 +205,22 @@ impl Lease {
     #[inline]
     pub fn given_away(&self) {
         self.state.store(SETTLED, Ordering::Relaxed);
+    }
+
+    /// It was settled with others, or was lost by then.
+    pub fn note_settled(&self, py: Python<'_>, settled: Result<KeysOf<'_>, LeaseLost>) {
+        match settled {
+            Ok(keys) => {
+                drop(self.keys.replace(py, NamedKeys::new(keys)));
+                self.given_away();
+            }
+            Err(LeaseLost) => self.state.store(LOST, Ordering::Relaxed),
+        }
+    }
+
+    /// Undoes `given_away`.
+    pub fn take_up(&self) {
+        self.state.store(OPEN, Ordering::Relaxed);
     }
 
     /// It is shown to a handler, and whoever runs that settles it.
@@ -487,28 +516,37 @@ impl Drop for Lease {
         told(|py| {
             let queue = self.queue.get();
             queue.check_fork(py);
-            if queue.core.nack(self.handle, None, "abandoned").is_err() {
-                return;
-            }
-            // An exception may be on its way; the warning must not take its place.
-            let raised = PyErr::take(py);
-            let text = format!(
-                "the lease of message {} in queue {:?} was dropped without being settled; it counts \
-                 as a nack",
-                self.id,
-                queue.queue_name()
-            );
-            let text = std::ffi::CString::new(text).unwrap_or_default();
-            let warning = py.get_type::<PyResourceWarning>();
-            if let Err(error) = PyErr::warn(py, &warning, &text, 1) {
-                error.write_unraisable(py, None);
-            }
-            if let Err(error) = queue.say(py) {
-                error.write_unraisable(py, None);
-            }
-            if let Some(raised) = raised {
-                raised.restore(py);
+            if queue.core.nack(self.handle, None, "abandoned").is_ok() {
+                warn_abandoned(py, queue, self.id, 0);
             }
         });
+    }
+}
+
+/// Says that the lease of a message, and those of so many more, were dropped without a word.
+pub fn warn_abandoned(py: Python<'_>, queue: &Queue, id: u64, more: usize) {
+    // An exception may be on its way; the warning must not take its place.
+    let raised = PyErr::take(py);
+    let name = queue.queue_name();
+    let text = match more {
+        0 => format!(
+            "the lease of message {id} in queue {name:?} was dropped without being settled; it counts \
+             as a nack"
+        ),
+        _ => format!(
+            "the leases of message {id} and {more} more in queue {name:?} were dropped without being \
+             settled; they count as nacks"
+        ),
+    };
+    let text = std::ffi::CString::new(text).unwrap_or_default();
+    let warning = py.get_type::<PyResourceWarning>();
+    if let Err(error) = PyErr::warn(py, &warning, &text, 1) {
+        error.write_unraisable(py, None);
+    }
+    if let Err(error) = queue.say(py) {
+        error.write_unraisable(py, None);
+    }
+    if let Some(raised) = raised {
+        raised.restore(py);
     }
 }

@@ -27,6 +27,7 @@ mod hot;
 mod hub;
 mod hub_settings;
 mod lease;
+mod lease_batch;
 mod listing;
 mod many;
 mod named;
@@ -48,6 +49,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("Lease", lease::LEASES.class(&py.get_type::<lease::Lease>())?)?;
     module.add("AsyncLease", aio::LEASES.class(&py.get_type::<aio::AsyncLease>())?)?;
+    module.add_class::<lease_batch::LeaseBatch>()?;
+    module.add_class::<lease_batch::AsyncLeaseBatch>()?;
     module.add_class::<aio::AsyncFace>()?;
     module.add_class::<aio::Waiter>()?;
     module.add_class::<aio::Done>()?;

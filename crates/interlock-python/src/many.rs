@@ -1,18 +1,22 @@
 //! Several messages in one call.
 
+use std::ops::Range;
 use std::task::Waker;
 
+use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Grant;
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
+use pyo3::Borrowed;
 
-use crate::aio::said;
 use crate::batch::Batch;
-use crate::convert::{iterated, Truth};
+use crate::convert::{self, iterated, Truth};
 use crate::errors;
 use crate::lease::Lease;
+use crate::lease_batch::{LeaseBatch, Message, Of};
 use crate::named_batch::{BatchArguments, NamedBatch};
 use crate::queue::{to_kind, wait_time, Queue};
 use crate::queue_operate::at_least_one;
@@ -64,9 +68,13 @@ impl Queue {
     ) -> PyResult<Vec<u64>> {
         let call = "put_many()";
         let timeout = wait_time(block, timeout, call)?;
-        let payloads = payloads_of(items)?;
+        let mut payloads = payloads_of(items)?;
         let put =
             BatchArguments { keys, shared, each_keys, each_shared, priority, delay, dedup, quiet };
+        if let Some(first) = self.quick_put_many(py, &mut payloads, &put) {
+            self.say(py)?;
+            return Ok(first.collect());
+        }
         let named = NamedBatch::new(self, &payloads, &put)?;
         // What was called above may have forked.
         self.check_fork(py);
@@ -132,7 +140,7 @@ impl Queue {
         block: Truth,
         timeout: Option<&Bound<'py, PyAny>>,
         kind: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<Bound<'py, Lease>>> {
+    ) -> PyResult<Bound<'py, LeaseBatch>> {
         let py = slf.py();
         let queue = slf.get();
         queue.check_fork(py);
@@ -141,24 +149,26 @@ impl Queue {
         let timeout = wait_time(block, timeout, "get_many()")?;
         let consumer = wait::consumer();
         queue.note_getter(consumer);
-        let mut found: Vec<(Grant, Py<PyAny>)> = Vec::with_capacity(limit.min(64));
+        let mut found = Vec::with_capacity(limit.min(64));
         let mut wait = Wait::new(Want::Message(kind), wait::deadline(&queue.core, timeout));
         wait::until(py, queue, &mut wait, |wait, waker| {
-            let view =
-                |payload: &Py<PyAny>, grant: &Grant| found.push((*grant, payload.clone_ref(py)));
+            let view = |payload: &Py<PyAny>, grant: &Grant| {
+                found.push(Message { grant: *grant, payload: payload.clone_ref(py) })
+            };
             queue.core.get_many_or_wait(kind, limit, consumer, view, wait, waker)
         })?
         .map_err(|ended| errors::get_ended(py, ended))?;
-        let mut leases = Vec::with_capacity(found.len());
-        for (grant, payload) in found {
-            leases.push(Lease::make(slf, grant, payload)?);
-        }
-        said(queue, py, leases.iter().map(|lease| lease.get()))?;
-        Ok(leases)
+        let batch = LeaseBatch::make(slf, found, Of::Threads)?;
+        queue.say(py).inspect_err(|_| batch.get().release(py))?;
+        Ok(batch)
     }
 
     /// Settles all these leases; the first one that is lost is raised after the others are settled.
+    /// A batch as `get_many` gave it is settled in one step.
     fn ack_many(&self, py: Python<'_>, leases: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Ok(batch) = leases.cast::<LeaseBatch>() {
+            return batch.get().ack(py);
+        }
         // A copy: what is dropped by an ack may run code that changes the list.
         let leases: Vec<Bound<'_, Lease>> = match leases.cast::<PyList>() {
             Ok(list) => list.iter().map(|lease| Ok(lease.cast_into()?)).collect::<PyResult<_>>()?,
@@ -178,10 +188,93 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// The ids of a batch that names at most keys, of the usual types, lying ready in a list or the same
+    /// for all, and that finds room. `None`: it is not one, and the payloads are as they were.
+    fn quick_put_many<'py>(
+        &self,
+        py: Python<'py>,
+        payloads: &mut Vec<Bound<'py, PyAny>>,
+        put: &BatchArguments<'_, 'py>,
+    ) -> Option<Range<u64>> {
+        if !self.plain || self.is_forked() || !put.names_only_keys() {
+            return None;
+        }
+        let count = payloads.len();
+        let mut keys: Vec<KeyRef<'_>> = Vec::with_capacity(count);
+        let mut ends: Vec<usize> = Vec::with_capacity(count);
+        match (put.keys, put.each_keys) {
+            (None, None) => ends.resize(count, 0),
+            (None, Some(each)) => {
+                let each = Items::new(each).filter(|each| each.len() == count)?;
+                for i in 0..count {
+                    // Borrowed from a list that nobody can change until they are in the queue.
+                    let value = each.get(i);
+                    let known = match convert::quick_key(value) {
+                        Some(key) => {
+                            keys.push(key);
+                            true
+                        }
+                        None => value.is_none() || convert::quick_each(value, |key| keys.push(key)),
+                    };
+                    if !known {
+                        return None;
+                    }
+                    ends.push(keys.len());
+                }
+            }
+            _ => return None,
+        }
+        let mut taken: Vec<Py<PyAny>> = payloads.drain(..).map(Bound::unbind).collect();
+        if let Ok(Ok(first)) = self.core.try_put_keyed(&keys, &ends, &mut taken) {
+            return Some(first..first + count as u64);
+        }
+        payloads.extend(taken.into_iter().map(|payload| payload.into_bound(py)));
+        None
+    }
+}
+
+/// A list or a tuple, as it lies.
+enum Items<'a, 'py> {
+    List(&'a Bound<'py, PyList>),
+    Tuple(&'a Bound<'py, PyTuple>),
+}
+
+impl<'a, 'py> Items<'a, 'py> {
+    fn new(value: &'a Bound<'py, PyAny>) -> Option<Self> {
+        let list = value.cast_exact().map(Items::List);
+        list.or_else(|_| value.cast_exact().map(Items::Tuple)).ok()
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Items::List(list) => list.len(),
+            Items::Tuple(tuple) => tuple.len(),
+        }
+    }
+
+    /// One of them, as long as nothing of Python runs that could change the list. `i`: less than `len`.
+    #[inline(always)]
+    fn get(&self, i: usize) -> Borrowed<'a, 'py, PyAny> {
+        let at = i as ffi::Py_ssize_t;
+        // SAFETY: there are so many, of a list or tuple that is held.
+        unsafe {
+            match self {
+                Items::List(list) => {
+                    Borrowed::from_ptr(list.py(), ffi::PyList_GetItem(list.as_ptr(), at))
+                }
+                Items::Tuple(tuple) => {
+                    Borrowed::from_ptr(tuple.py(), ffi::PyTuple_GetItem(tuple.as_ptr(), at))
+                }
+            }
+        }
+    }
+}
+
 /// The payloads of a batch, read once.
 fn payloads_of<'py>(items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    match items.cast_exact::<PyList>() {
-        Ok(list) => Ok(list.iter().collect()),
-        Err(_) => iterated(items, "put_many(): items", "an iterable of payloads")?.collect(),
+    match Items::new(items) {
+        Some(items) => Ok((0..items.len()).map(|i| items.get(i).to_owned()).collect()),
+        None => iterated(items, "put_many(): items", "an iterable of payloads")?.collect(),
     }
 }

@@ -124,7 +124,7 @@ impl<'py> Values<'py> {
     /// All of them, where `convert::quick_each` takes each.
     fn usual(self) -> Result<NamedKeys<'py>, Self> {
         let (Values::Called(values) | Values::Listed(values)) = &self else { return Err(self) };
-        let usual = |value: &Bound<'py, PyAny>| convert::quick_each(value, |_| ());
+        let usual = |value: &Bound<'py, PyAny>| convert::quick_each(value.as_borrowed(), |_| ());
         if !values.iter().flatten().all(usual) {
             return Err(self);
         }
@@ -191,7 +191,7 @@ impl NamedKeys<'_> {
             NamedKeys::Usual(values) => {
                 for value in values {
                     if let Some(value) = value {
-                        convert::quick_each(value, |key| refs.push(key));
+                        convert::quick_each(value.as_borrowed(), |key| refs.push(key));
                     }
                     ends.push(refs.len());
                 }
@@ -278,7 +278,8 @@ fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>
 }
 
 impl BatchArguments<'_, '_> {
-    fn names_only_keys(&self) -> bool {
+    /// Nothing beyond keys is named.
+    pub fn names_only_keys(&self) -> bool {
         let others = [self.shared, self.each_shared, self.dedup, self.quiet];
         others.iter().all(Option::is_none)
             && hot::is_zero(self.priority)

@@ -15,7 +15,7 @@ from interlock.engine.consuming import consume_async
 from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
-from interlock.engine.lease import AsyncRemoteLease
+from interlock.engine.lease import AsyncRemoteLease, RemoteLeaseBatch
 from interlock.engine.loop import Home
 from interlock.engine.seat import Seat
 from interlock.errors import Empty, InterlockError, LeaseLost
@@ -232,9 +232,9 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def get_many(
         self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
-    ) -> list[AsyncRemoteLease[T]]:
+    ) -> RemoteLeaseBatch[AsyncRemoteLease[T]]:
         """See ``RemoteQueue.get_many``."""
-        return await self._get("get_many()", limit, True, timeout, kind)
+        return RemoteLeaseBatch(await self._get("get_many()", limit, True, timeout, kind))
 
     async def ack_many(self, leases: Iterable[AsyncRemoteLease[T]]) -> None:
         """See ``RemoteQueue.ack_many``."""

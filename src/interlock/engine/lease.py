@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
 
 T = TypeVar("T")
+L = TypeVar("L", bound="_Lease[Any]")
 
 _OPEN, _SETTLED, _LOST = range(3)
 
@@ -388,3 +389,12 @@ def error_text(error: BaseException | str) -> str:
 
 def _length(value: Seconds) -> float:
     return seconds(value, "extend(): seconds")
+
+
+class RemoteLeaseBatch(list[L], Generic[L]):
+    """The leases that one ``get_many`` gave, of either face: a list with their ``payloads``."""
+
+    @property
+    def payloads(self) -> list[Any]:
+        """The payloads of its messages, in their order; a new list each time."""
+        return [lease.payload for lease in self]

@@ -13,7 +13,7 @@ from interlock.engine.consuming import consume
 from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
-from interlock.engine.lease import RemoteLease
+from interlock.engine.lease import RemoteLease, RemoteLeaseBatch
 from interlock.engine.seat import Seat
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
@@ -212,12 +212,12 @@ class RemoteQueue(Generic[T]):
         timeout: Seconds | None = None,
         *,
         kind: Kind = "any",
-    ) -> list[RemoteLease[T]]:
+    ) -> RemoteLeaseBatch[RemoteLease[T]]:
         """At least one message, at most ``limit``, in one lease; otherwise as ``get``.
 
         Payloads that have 1 MiB together end it: the message that reaches that is the last.
         """
-        return self._get("get_many()", limit, block, timeout, kind)
+        return RemoteLeaseBatch(self._get("get_many()", limit, block, timeout, kind))
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""

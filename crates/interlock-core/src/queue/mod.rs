@@ -30,6 +30,7 @@ mod index;
 mod lane;
 pub mod lease;
 mod look_up;
+mod many;
 mod message;
 pub mod operate;
 pub mod read;
