@@ -64,6 +64,7 @@ class ManualClock:
         """Seconds since the start of the count."""
     def advance(self, seconds: _Seconds) -> None:
         """Moves on, and wakes whatever waits on this clock and is due by then."""
+    def _following(self) -> int: ...
 
 @disjoint_base
 class Queue(Generic[_T]):

@@ -108,7 +108,9 @@ class Consumer:
         own = threading.current_thread()
         for thread in self._threads:
             if thread is not own:
-                thread.join(None if until is None else max(0.0, until - time.monotonic()))
+                left = None if until is None else max(0.0, until - time.monotonic())
+                # Longer than a lock can be waited for is without end.
+                thread.join(None if left is None or left > threading.TIMEOUT_MAX else left)
         if any(thread.is_alive() for thread in self._threads if thread is not own):
             return False
         if self._watchdog is not None and own not in self._threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,7 +102,11 @@ def seconds(value: Seconds, name: str) -> float:
         )
     if not value >= 0:
         raise ValueError(f"{name} is {value}; allowed: 0 or more")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        # An integer that no float holds: without end, as infinity is.
+        return math.inf
 
 
 def _micros(value: float) -> int:

@@ -373,3 +373,20 @@ def test_what_runs_when_a_call_is_let_go_may_ask_the_future(executor: KeyedExecu
         made.append(executor.submit_keyed("a", id, Argument()))
         assert made[0].cancel()
     assert seen[1:] == [(True, True, True)]
+
+
+def test_what_interrupts_a_callback_reaches_the_caller_after_the_other_callbacks() -> None:
+    future: Future[int] = Future()
+    called: list[str] = []
+
+    def interrupted(_: object) -> None:
+        called.append("interrupted")
+        raise KeyboardInterrupt
+
+    future.add_done_callback(interrupted)
+    future.add_done_callback(lambda _: called.append("next"))
+    with pytest.raises(KeyboardInterrupt):
+        future.set_result(1)
+    assert called == ["interrupted", "next"] and future.result() == 1
+    with pytest.raises(KeyboardInterrupt):
+        future.add_done_callback(interrupted)

@@ -1,5 +1,6 @@
 """Leases: ``with``, what steers, what a lease says of itself, and whose it is."""
 
+import contextlib
 import datetime as dt
 import threading
 from collections.abc import Callable
@@ -281,3 +282,17 @@ def test_ack_many_settles_all_and_then_tells_of_the_first_lost() -> None:
     assert (stats.acks, stats.unsettled) == (3, 1)
     with pytest.raises(TypeError):
         q.ack_many([None])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_a_lease_that_is_entered_again_leaves_no_current_lease(times: int) -> None:
+    q: KeyedQueue[int] = KeyedQueue()
+    q.put(1)
+    lease = q.get()
+    with contextlib.ExitStack() as stack:
+        for _ in range(times):
+            assert stack.enter_context(lease) == 1
+            assert current_lease() is lease
+    with pytest.raises(LookupError):
+        current_lease()
+    assert q.stats().acks == 1

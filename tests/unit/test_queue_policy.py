@@ -1,5 +1,6 @@
 """Retry policies and errors, as values."""
 
+import asyncio
 import copy
 import dataclasses
 import datetime as dt
@@ -142,3 +143,40 @@ def test_explain_says_that_a_message_is_a_dead_letter() -> None:
         queue.explain(lease.id)
     with pytest.raises(KeyError, match="is settled, or was never put"):
         queue.explain(77)
+
+
+@pytest.mark.parametrize("endless", [float("inf"), 10**400], ids=["inf", "a long integer"])
+def test_a_time_without_end_is_none_that_is_too_long(endless: float) -> None:
+    q: KeyedQueue[int] = KeyedQueue(maxsize=3, lease=endless, dedup_window=endless)
+    assert Retry(first=endless).first == float("inf")
+    q.put(1, timeout=endless)
+    delayed = q.put(2, delay=endless)
+    q.get(timeout=endless).nack(delay=endless)
+    stats = q.stats()
+    assert (stats.backing_off, stats.delayed) == (1, 1)
+    assert q.cancel(delayed)
+    consumer = q.consume(lambda _: None, timeout=endless)
+    assert consumer.stop(endless) and consumer.join(endless)
+
+    async def main() -> None:
+        await q.aio.put(3, timeout=endless)
+        await (await q.aio.get(timeout=endless)).ack()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("beyond", [float("inf"), 10**400, 2**60])
+def test_a_clock_that_is_moved_by_hand_goes_no_further_than_tokens_do(beyond: float) -> None:
+    clock = ManualClock(1)
+    with pytest.raises(ValueError, match=r"start is .*allowed: 0 to"):
+        ManualClock(beyond)
+    with pytest.raises(ValueError, match=r"seconds is .*allowed: 0 to"):
+        clock.advance(beyond)
+    assert clock.now() == 1
+
+
+def test_a_clock_that_is_never_moved_forgets_the_queues_that_are_gone() -> None:
+    clock = ManualClock()
+    for _ in range(5_000):
+        KeyedQueue(clock=clock)
+    assert clock._following() < 100

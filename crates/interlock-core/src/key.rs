@@ -150,7 +150,7 @@ mod tests {
     fn a_key_takes_24_bytes_and_gives_back_what_it_was_made_of() {
         assert_eq!(std::mem::size_of::<Key>(), 24);
         for len in (0..30).chain([MAX_KEY]) {
-            let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
+            let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_add(1)).collect();
             assert_eq!(Key::new(&bytes).as_bytes(), bytes);
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         for before in [0, 3, 4, 7, 8, 15, 16, 17, 22, 23, 100] {
             for len in 0..30 {
                 let mut key = Key::new(&vec![b'x'; before]);
-                let bytes: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
+                let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_add(1)).collect();
                 key.set(&bytes);
                 assert_eq!((key.as_bytes(), &key), (&bytes[..], &Key::new(&bytes)));
             }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use interlock_core::clock::Clock;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
@@ -20,8 +21,14 @@ pub struct ManualClock {
 impl ManualClock {
     /// The queue, or the engine, is told when the clock is moved.
     pub fn follow(&self, queue: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = queue.py();
         let reference = PyWeakrefReference::new(queue)?.unbind();
-        self.queues.lock().expect("never poisoned").push(reference);
+        let mut queues = self.queues.lock().expect("never poisoned");
+        // Where it is never moved, nobody else would forget those that are gone.
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.bind_borrowed(py).upgrade().is_some());
+        }
+        queues.push(reference);
         Ok(())
     }
 }
@@ -31,8 +38,13 @@ impl ManualClock {
     #[new]
     #[pyo3(signature = (start = None))]
     fn new(start: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let start = start.map_or(Ok(0), |start| micros(start, "ManualClock(): start"))?;
+        let start = start.map_or(Ok(0), |start| within(start, "ManualClock(): start", LATEST))?;
         Ok(ManualClock { clock: Clock::manual(start), queues: Mutex::default() })
+    }
+
+    /// How many queues it remembers, those that are gone included.
+    fn _following(&self) -> usize {
+        self.queues.lock().expect("never poisoned").len()
     }
 
     /// Seconds since the start of the count.
@@ -41,7 +53,8 @@ impl ManualClock {
     }
 
     fn advance(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.clock.advance(micros(seconds, "advance(): seconds")?);
+        let left = LATEST - self.clock.now();
+        self.clock.advance(within(seconds, "advance(): seconds", left)?);
         let queues: Vec<Bound<'_, PyAny>> = {
             let mut queues = self.queues.lock().expect("never poisoned");
             queues.retain(|queue| queue.bind(py).upgrade().is_some());
@@ -58,4 +71,17 @@ impl ManualClock {
         }
         Ok(())
     }
+}
+
+/// As late as it may be, µs: tokens follow the time, and are below 2^53 (clause 8).
+const LATEST: u64 = 1 << 52;
+
+fn within(seconds: &Bound<'_, PyAny>, argument: &str, most: u64) -> PyResult<u64> {
+    let span = micros(seconds, argument)?;
+    if span > most {
+        let most = most / 1_000_000;
+        let text = format!("{argument} is {}; allowed: 0 to {most} here", seconds.repr()?);
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(span)
 }

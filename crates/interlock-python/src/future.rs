@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use interlock_core::sync::{Parker, Unparked};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -178,7 +179,8 @@ impl Future {
     }
 
     /// Ends it, once: tells those who wait, then calls back. False: it is done already, or `counts` says
-    /// no. An error: a signal handler raised, and nothing is changed.
+    /// no. An error: a signal handler raised, and nothing is changed; or a callback was interrupted, and
+    /// all is done.
     pub fn finish(
         slf: &Bound<'_, Self>,
         outcome: Outcome,
@@ -189,7 +191,10 @@ impl Future {
         if let Some(condition) = &condition {
             condition.call_method0(py, "acquire")?;
         }
-        Ok(Future::finish_locked(slf, outcome, condition, counts, Wakes::AtOnce))
+        let mut raised = None;
+        let done =
+            Future::finish_locked(slf, outcome, condition, counts, Wakes::AtOnce, &mut raised);
+        raised.map_or(Ok(done), Err)
     }
 
     /// As `finish`, for those who cannot let a signal keep them from it.
@@ -199,12 +204,28 @@ impl Future {
         counts: impl FnOnce() -> bool,
         wakes: Wakes,
     ) -> bool {
+        let mut raised = None;
+        let done = Future::finish_telling(slf, outcome, counts, wakes, &mut raised);
+        if let Some(error) = raised {
+            error.write_unraisable(slf.py(), Some(slf.as_any()));
+        }
+        done
+    }
+
+    /// As `finish_surely`; what interrupted a callback is told, once all is done.
+    pub fn finish_telling(
+        slf: &Bound<'_, Self>,
+        outcome: Outcome,
+        counts: impl FnOnce() -> bool,
+        wakes: Wakes,
+        raised: &mut Option<PyErr>,
+    ) -> bool {
         let py = slf.py();
         let condition = slf.get().condition(py).filter(|condition| {
             let acquired = condition.call_method0(py, "acquire");
             acquired.map_err(|error| error.write_unraisable(py, Some(slf.as_any()))).is_ok()
         });
-        Future::finish_locked(slf, outcome, condition, counts, wakes)
+        Future::finish_locked(slf, outcome, condition, counts, wakes, raised)
     }
 
     /// The parent's condition may be held by a thread that is not in this process.
@@ -220,6 +241,7 @@ impl Future {
         condition: Option<Py<PyAny>>,
         counts: impl FnOnce() -> bool,
         wakes: Wakes,
+        raised: &mut Option<PyErr>,
     ) -> bool {
         let py = slf.py();
         let unraisable = |error: PyErr| error.write_unraisable(py, Some(slf.as_any()));
@@ -240,7 +262,9 @@ impl Future {
         ended.parked.into_iter().for_each(Waker::wake);
         drop(late);
         for callback in ended.callbacks {
-            call_back(slf, callback.bind(py));
+            if let Err(error) = call_back(slf, callback.bind(py)) {
+                raised.get_or_insert(error);
+            }
         }
         true
     }
@@ -342,9 +366,13 @@ pub enum Wakes {
     Late,
 }
 
-pub(crate) fn call_back(slf: &Bound<'_, Future>, callback: &Bound<'_, PyAny>) {
+pub(crate) fn call_back(slf: &Bound<'_, Future>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     if let Err(error) = callback.call1((slf,)) {
+        if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+            // Ctrl-C is the caller's.
+            return Err(error);
+        }
         // As the standard library does: an exception of a callback is logged and goes no further.
         let log = || -> PyResult<()> {
             let kwargs = PyDict::new(py);
@@ -358,6 +386,7 @@ pub(crate) fn call_back(slf: &Bound<'_, Future>, callback: &Bound<'_, PyAny>) {
             error.write_unraisable(py, Some(callback));
         }
     }
+    Ok(())
 }
 
 fn wait_micros(timeout: &Bound<'_, PyAny>) -> PyResult<u64> {

@@ -54,9 +54,10 @@ impl Future {
         if payload.is_none() {
             return Ok(slf.get().cancelled());
         }
-        Future::finish_surely(slf, Outcome::Cancelled, || true, Wakes::AtOnce);
+        let mut raised = None;
+        Future::finish_telling(slf, Outcome::Cancelled, || true, Wakes::AtOnce, &mut raised);
         queue.get().say(py)?;
-        Ok(true)
+        raised.map_or(Ok(true), Err)
     }
 
     fn cancelled(&self) -> bool {
@@ -71,15 +72,15 @@ impl Future {
         self.is_done()
     }
 
-    fn add_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) {
+    fn add_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
         {
             let mut inner = slf.get().lock();
             if !inner.done() {
                 inner.callbacks.push(callback.clone().unbind());
-                return;
+                return Ok(());
             }
         }
-        call_back(slf, callback);
+        call_back(slf, callback)
     }
 
     #[pyo3(signature = (timeout = None))]

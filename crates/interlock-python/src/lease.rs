@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyFrozenSet, PyString};
+use pyo3::types::{PyFrozenSet, PyString, PyTuple};
 
 use crate::convert::{frozen, micros};
 use crate::errors;
@@ -442,7 +442,11 @@ impl Lease {
     pub fn enter<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let token = current_variable(py)?.call_method1("set", (slf,))?;
-        drop(slf.get().context.replace(py, Some(token.unbind())));
+        if let Some(outer) = slf.get().context.replace(py, Some(token.clone().unbind())) {
+            // Entered twice: each `with` undoes its own.
+            let both = (token, outer).into_pyobject(py)?.into_any().unbind();
+            slf.get().context.replace(py, Some(both));
+        }
         Ok(slf.get().payload.bind(py).clone())
     }
 
@@ -482,7 +486,13 @@ impl Lease {
     }
 
     fn leave_context(&self, py: Python<'_>) {
-        let token = self.context.replace(py, None);
+        let mut token = self.context.replace(py, None);
+        // Entered twice: what the outer `with` set it with is kept behind this one's.
+        let both = token.as_ref().and_then(|token| token.bind(py).cast::<PyTuple>().ok().cloned());
+        if let Some((inner, outer)) = both.and_then(|both| both.extract().ok()) {
+            self.context.replace(py, Some(outer));
+            token = Some(inner);
+        }
         if let (Some(token), Ok(variable)) = (token, current_variable(py)) {
             // Entered in another context (a generator that moved): there is nothing to reset there.
             let _ = variable.call_method1("reset", (token,));

@@ -48,7 +48,8 @@ class _Lease(Generic[T]):
         self._of = of
         self._grant = grant
         self._state = _OPEN
-        self._context: contextvars.Token[Any] | None = None
+        # One for each time that it was entered.
+        self._context: tuple[contextvars.Token[Any], ...] = ()
         self.payload = payload
         self.id = message.id
         self.sequence = message.sequence
@@ -174,15 +175,15 @@ class _Lease(Generic[T]):
         return wire.exhausting(self.token, self.id, text)
 
     def _entered(self) -> T:
-        self._context = _current.set(self)
+        self._context = (*self._context, _current.set(self))
         return self.payload
 
     def _left(self) -> None:
-        context, self._context = self._context, None
-        if context is not None:
-            # Entered in another context (a generator that moved): there is nothing to reset there.
-            with contextlib.suppress(ValueError):
-                _current.reset(context)
+        *outer, context = self._context
+        self._context = tuple(outer)
+        # Entered in another context (a generator that moved): there is nothing to reset there.
+        with contextlib.suppress(ValueError):
+            _current.reset(context)
 
     def __repr__(self) -> str:
         return (
