@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use interlock_core::key::KeyRef;
 use interlock_core::queue::read::Seen;
 use interlock_core::queue::scheduler::Scheduler;
 use interlock_core::queue::Queue;
@@ -36,11 +37,15 @@ pub fn messages<P, L: RawLock>(
         if state.is_some_and(|state| state != word) {
             return None;
         }
+        if let Some(key) = key {
+            let mut carries = false;
+            scheduler.keys_seen(seen, |one, _| carries |= one == key);
+            if !carries {
+                return None;
+            }
+        }
         let mut keys = Vec::new();
         scheduler.keys_seen(seen, |key, shared| keys.push((key.to_vec(), shared)));
-        if key.is_some_and(|key| !keys.iter().any(|(one, _)| one == key)) {
-            return None;
-        }
         let Seen { id, priority, attempt, .. } = *seen;
         let error = seen.error.unwrap_or_default().to_owned();
         Some(Listed {
@@ -53,10 +58,12 @@ pub fn messages<P, L: RawLock>(
             error,
         })
     };
-    let unsettled = core.call(|scheduler, now| {
+    let (unsettled, most) = core.call(|scheduler, now| {
         scheduler.tick(now);
-        scheduler.unsettled()
+        (scheduler.unsettled(), scheduler.at_most(state, key.map(KeyRef::new)))
     });
+    // A page is no longer than what there is, and need not be looked for behind the last of it.
+    let limit = limit.min(usize::try_from(most).unwrap_or(usize::MAX));
     let mut found = Vec::new();
     let (mut from, mut steps) = (after.saturating_add(1), 0);
     while from > 0 && found.len() < limit && steps < 4 * unsettled + 16 * u64::from(STEPS) {

@@ -19,19 +19,28 @@ impl<P> Scheduler<P> {
         (message.state == Some(State::Leased)).then(|| self.leases[message.hold].token)
     }
 
-    /// What keeps the queue from draining: held ids, what is paused, delayed ids, leased ids; each at
-    /// most `limit` long, ids rising.
+    /// What keeps the queue from draining: held ids, what is paused, delayed ids, leased ids; at most
+    /// `limit` of each, ids rising.
     pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, Vec<u64>, Vec<u64>) {
-        let of = |state: State| {
-            let places = self.messages.places().filter(|(_, m)| m.state == Some(state));
-            let mut ids: Vec<u64> = places.map(|(_, message)| message.id).collect();
-            ids.sort_unstable();
-            ids.truncate(limit);
-            ids
-        };
-        let mut paused = self.paused();
+        let (mut delayed, mut leased) = (Vec::new(), Vec::new());
+        delayed.extend(self.delays.iter().map(|due| due.id).take(limit));
+        let leases = self.leases.places().filter(|(_, lease)| lease.token != 0);
+        leased.extend(leases.map(|(_, lease)| self.messages[lease.message].id).take(limit));
+        let mut held = self.held_ids(limit);
+        [&mut held, &mut delayed, &mut leased].into_iter().for_each(|ids| ids.sort_unstable());
+        let mut paused: Vec<Vec<u8>> = Vec::new();
+        self.scan_paused(0, limit, |key| paused.push(key.to_vec()));
         paused.truncate(limit);
-        (of(State::Held), paused, of(State::Delayed), of(State::Leased))
+        paused.sort_unstable();
+        (held, paused, delayed, leased)
+    }
+
+    /// Some of the messages that are held. They are few, and each has failed: of the others nothing is
+    /// looked at once all are found.
+    fn held_ids(&self, limit: usize) -> Vec<u64> {
+        let most = limit.min(self.stats.held as usize);
+        let places = self.messages.places().filter(|(_, m)| m.state == Some(State::Held));
+        places.map(|(_, message)| message.id).take(most).collect()
     }
 
     /// Ids of what a consumer leases, rising.

@@ -135,6 +135,21 @@ impl<P> Scheduler<P> {
         0
     }
 
+    /// Unsettled messages in a state, or of all keys but the delayed ones on one: no more are there to be
+    /// found. Of `ready` and `waiting` it says "at most".
+    pub fn at_most(&self, state: Option<&str>, key: Option<KeyRef<'_>>) -> u64 {
+        let stats = self.counted();
+        let of_state = match state {
+            Some("delayed") => stats.delayed,
+            Some("leased") => stats.leased,
+            Some("backing_off") => stats.backing_off,
+            Some("held") => stats.held,
+            _ => stats.unsettled,
+        };
+        let depth = |key| self.lanes.find(key).map_or(0, |lane| self.lanes.lane(lane).depth);
+        of_state.min(key.map_or(u64::MAX, |key| stats.delayed + u64::from(depth(key))))
+    }
+
     /// Some unsettled messages, in no order: those from the place `from` on, about `count`, while `each`
     /// says that it takes more; and the place to go on from, 0 when all were seen. One that is there all
     /// along is seen once.

@@ -47,6 +47,11 @@ impl Timers {
         self.heap.len()
     }
 
+    /// All, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Due> {
+        self.heap.iter()
+    }
+
     pub fn insert(&mut self, due: Due, mut moved: impl FnMut(u32, u32)) {
         self.heap.push(due);
         self.rise(self.heap.len() - 1, &mut moved);

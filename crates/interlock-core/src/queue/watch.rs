@@ -94,6 +94,12 @@ pub struct Watch {
     pub(super) next_look: Time,
     /// Ids below were looked at.
     seen: u64,
+    /// What waited too long and was not noted yet: the first one, since when, and how many more.
+    slow: Option<(u64, Time)>,
+    others: u64,
+    /// When that may be noted, and when leases are looked at again.
+    next_note: Time,
+    next_leases: Time,
     next_second: Time,
     /// The greatest depth noted since then: a queue that breathes about a limit is not noted at each
     /// breath.
@@ -128,6 +134,10 @@ impl Watch {
             calm_depth: 0,
             next_look: Time::MAX,
             seen: 0,
+            slow: None,
+            others: 0,
+            next_note: 0,
+            next_leases: 0,
             next_second: 0,
             noted_depth: 0,
             lane_notes: 0,
@@ -259,33 +269,41 @@ impl<P> Scheduler<P> {
         if slow == 0 || now < self.watch.next_look {
             return;
         }
-        let mut next = self.look_at_leases(now, slow);
-        let (mut first, mut others) = (None, 0);
-        let mut note = |id: u64, waited: Time| match first {
-            None => first = Some((id, waited)),
+        if now >= self.watch.next_leases {
+            // All leases are gone through, so not at each look.
+            let next = self.look_at_leases(now, slow).min(now + slow);
+            self.watch.next_leases = next.max(now + PAUSE);
+        }
+        let mut next = match self.leases.len() {
+            0 => Time::MAX,
+            _ => self.watch.next_leases,
+        };
+        let (mut first, mut others) = (self.watch.slow, self.watch.others);
+        let mut note = |id: u64, since: Time| match first {
+            None => first = Some((id, since)),
             Some(_) => others += 1,
         };
+        let mut unfinished = true;
         let mut seen = self.watch.seen.max(self.oldest);
         for _ in 0..4096 {
             let messages = &self.messages;
             let (id, at) = self.index.next_from(seen, self.next, 4096, |place| messages[place].id);
             seen = id;
             if at == NONE {
-                if id < self.next {
-                    next = now;
-                }
+                unfinished = id < self.next;
                 break;
             }
             let put_at = self.put_times.at(id);
             if put_at + slow > now {
                 next = next.min(put_at + slow);
+                unfinished = false;
                 break;
             }
             seen += 1;
             // What was delayed waits from when it took its place, and is found below.
             let undelayed = self.sequence(at) == id;
             if undelayed && matches!(self.messages[at].state, Some(State::Waiting | State::Ready)) {
-                note(id, now - put_at);
+                note(id, put_at);
             }
         }
         self.watch.seen = seen;
@@ -298,13 +316,21 @@ impl<P> Scheduler<P> {
             let at = self.find(id);
             let state = at.and_then(|at| self.messages[at].state);
             if matches!(state, Some(State::Waiting | State::Ready)) {
-                note(id, now - placed);
+                note(id, placed);
             }
         }
-        if let Some((id, waited)) = first {
-            self.watch.push(Event::SlowWait { id, waited, others });
+        (self.watch.slow, self.watch.others) = (first, others);
+        if let Some((id, since)) = first.filter(|_| now >= self.watch.next_note) {
+            self.watch.push(Event::SlowWait { id, waited: now - since, others });
+            (self.watch.slow, self.watch.others) = (None, 0);
+            self.watch.next_note = now + PAUSE;
+        }
+        if self.watch.slow.is_some() {
+            next = next.min(self.watch.next_note);
         }
         self.watch.next_look = match next {
+            // The next call, or whoever watches, goes on: however much is put, it is not behind for long.
+            _ if unfinished => now,
             Time::MAX if self.stats.unsettled == 0 => Time::MAX,
             Time::MAX => now + slow,
             next => next.max(now + PAUSE),

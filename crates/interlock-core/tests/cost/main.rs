@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `readying` | successors readied, and things due applied, by one call |
 //! | `memory` | bytes at a peak of a million, and after it; allocations of a queue that breathes |
+//! | `watching` | calls after which all that has waited too long is known |
 //! | `questions` | allocations of an explanation; its steps are counted beside its code |
 //!
 //! Allocations are counted for each thread on its own, so that the tests run side by side.
@@ -21,6 +22,7 @@ use interlock_core::queue::watch::Watch;
 mod memory;
 mod questions;
 mod readying;
+mod watching;
 
 struct Counting;
 
