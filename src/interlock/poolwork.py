@@ -136,7 +136,7 @@ class PoolWork(Work):
             inner.add_done_callback(partial(self._done, lease))
         except BaseException as error:
             # Broken, or shut down: the lanes stay usable.
-            if isinstance(error, futures.BrokenExecutor):
+            if _is_broken(error):
                 self._broke(error)
             self._end(lease, None, error, again=False)
 
@@ -146,15 +146,14 @@ class PoolWork(Work):
             self._end(lease, None, None, again=False)
             return
         error = inner.exception()
+        result = inner.result() if error is None else None
+        broken = error is not None and _is_broken(error)
         # A call may raise that of another executor. The standard pools say whether it is theirs.
-        if isinstance(error, futures.BrokenExecutor) and getattr(self._pool, "_broken", False):
+        if error is not None and broken and getattr(self._pool, "_broken", False):
             self._broke(error)
-        result = None if error is not None else inner.result()
-        # By its class: an exception of a call may raise when it is asked for it.
-        broken = issubclass(type(error), futures.BrokenExecutor)
         self._end(lease, result, error, again=not broken)
 
-    def _broke(self, error: futures.BrokenExecutor) -> None:
+    def _broke(self, error: BaseException) -> None:
         """The pool is broken for good: what waits in the queue fails, and every submit raises."""
         if self.broken is None:
             kind = type(error)
@@ -221,6 +220,11 @@ class _FarHandler:
 
 def _nothing() -> None:
     """Called in a pool so that it starts its processes."""
+
+
+def _is_broken(error: BaseException) -> bool:
+    # By its type: an exception of a call may raise when it is asked for its class.
+    return issubclass(type(error), futures.BrokenExecutor)
 
 
 def _standard_pools() -> tuple[type[futures.Executor], ...]:

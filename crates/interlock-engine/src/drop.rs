@@ -50,12 +50,16 @@ impl Queue {
         there.iter().for_each(|&count| reply::number(out, count));
         if goes {
             if existed {
-                cx.record(self, "drop", &[]);
-                self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
+                self.record_drop(cx);
             }
             self.start_afresh(cx);
         }
         Ok(())
+    }
+
+    fn record_drop(&mut self, cx: &mut Context<'_>) {
+        cx.record(self, "drop", &[]);
+        self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
     }
 
     /// The same, as a journal tells of it.
@@ -66,8 +70,7 @@ impl Queue {
 
     /// It goes unasked: nothing is in it.
     pub fn drop_spent(&mut self, cx: &mut Context<'_>) {
-        cx.record(self, "drop", &[]);
-        self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
+        self.record_drop(cx);
         self.start_afresh(cx);
     }
 
