@@ -47,6 +47,35 @@ def test_a_result_behind_it_by_several_hops() -> None:
         assert "(5 behind 4 behind 3 behind 2 behind 1)" in far
 
 
+def test_a_result_behind_it_by_twenty_thousand_hops() -> None:
+    with KeyedExecutor(4) as executor:
+
+        def call() -> str:
+            hops = [executor.submit_keyed([f"{n}", f"{n + 1}"], int) for n in range(20_000)]
+            return told(hops[-1].result)
+
+        text = executor.submit_keyed("0", call).result(LONG)
+        assert "(20001 behind 20000 behind " in text
+        assert " behind 19981 others behind " in text
+        assert text.count(" behind 2 behind 1)") == 1
+
+
+def test_a_result_behind_what_is_not_the_first_on_its_key() -> None:
+    """Another message stands in front; what stands between is what waits for the handler's own."""
+    with KeyedExecutor(4) as executor:
+        gate = Gate()
+
+        def call() -> str:
+            executor.submit_keyed(["a", "b"], int)
+            return told(executor.submit_keyed("b", int).result)
+
+        front = executor.submit_keyed("b", gate)
+        text = executor.submit_keyed("a", call).result(LONG)
+        assert "(4 behind 3 behind 2)" in text
+        gate.open.set()
+        front.result(LONG)
+
+
 def test_its_own_result() -> None:
     with KeyedExecutor(2) as executor:
         own: list[futures.Future[Any]] = []

@@ -82,13 +82,12 @@ pub fn for_result(future: &Bound<'_, Future>) -> PyResult<Option<Guard>> {
         (queue.clone_ref(py), inner.id)
     };
     if let Some(chain) = chain_to(py, &queue, id, &handles) {
-        let chain: Vec<String> = chain.iter().map(u64::to_string).collect();
         return Err(errors::would_deadlock(
             py,
             format!(
                 "result(): this handler waits for message {id}, which waits for the handler's own \
                  ({}): it would never end. Return first, or submit without the shared key",
-                chain.join(" behind ")
+                told(&chain)
             ),
         ));
     }
@@ -108,6 +107,24 @@ pub fn for_result(future: &Bound<'_, Future>) -> PyResult<Option<Guard>> {
     let wants = Wants::Result { queue, id, future: future.clone().unbind() };
     Ok(Some(Guard::new(handles, wants)))
 }
+
+/// The chain in words; of a long one its ends.
+fn told(chain: &[u64]) -> String {
+    let words = |ids: &[u64]| -> String {
+        ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" behind ")
+    };
+    match chain.len().checked_sub(2 * SHOWN) {
+        None | Some(0) => words(chain),
+        Some(left_out) => format!(
+            "{} behind {left_out} others behind {}",
+            words(&chain[..SHOWN]),
+            words(&chain[chain.len() - SHOWN..])
+        ),
+    }
+}
+
+/// Messages at each end of a chain that are named.
+const SHOWN: usize = 10;
 
 /// The calling thread is about to wait for room in a queue. `None`: it handles nothing.
 pub fn for_room(py: Python<'_>, queue: &Queue, size: u64) -> PyResult<Option<Guard>> {

@@ -141,6 +141,10 @@ impl Barriers {
         self.queue.iter()
     }
 
+    pub fn last_before(&self, sequence: u64) -> Option<&Barrier> {
+        self.before(sequence).checked_sub(1).map(|at| &self.queue[at])
+    }
+
     /// How many barriers stand before a sequence.
     pub fn before(&self, sequence: u64) -> usize {
         self.queue.partition_point(|b| b.sequence < sequence)

@@ -257,8 +257,7 @@ impl<P> Scheduler<P> {
         }
         let place = message.hold;
         let lease = &self.leases[place];
-        let held = lease.token == token
-            && (lease.batch == NONE || self.batches.slab[lease.batch].deadline > self.now);
+        let held = lease.token == token && !self.is_over(lease);
         held.then_some((at, place))
     }
 

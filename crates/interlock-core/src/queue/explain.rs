@@ -16,9 +16,6 @@ const STEPS: u32 = 20_000;
 /// Messages named that hold a barrier up, beyond those that are leased.
 const SHOWN_BEFORE_BARRIER: usize = 10;
 
-/// Messages looked at to find out whether one waits for another.
-const LONGEST_CHAIN: usize = 10_000;
-
 /// Keys and holders that an explanation names, beyond the message asked for: to name a message is to go
 /// through its keys. And the bytes of these keys. The last message named may pass either.
 pub const NAMED: usize = 10_000;
@@ -52,11 +49,6 @@ impl Walk {
             now,
             placed: None,
         }
-    }
-
-    /// One that is bounded by the number of its messages alone.
-    fn far(limit: usize, now: Time) -> Self {
-        Walk { named: usize::MAX, bytes: usize::MAX, ..Walk::new(limit, now) }
     }
 
     /// Whether one more may be named; if not, something is left out.
@@ -104,41 +96,6 @@ impl<P> Scheduler<P> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
         self.advance_oldest(self.next);
         self.explained_key(self.now, key, limit)
-    }
-
-    /// Whether a message waits, through whatever stands between, for one of `targets`: the ids of such a
-    /// chain from the message to the target (clause 25).
-    ///
-    /// ```
-    /// # use interlock_core::key::KeyRef;
-    /// # use interlock_core::queue::{scheduler::Put, types::Options, Queue};
-    /// # let queue = Queue::new(Options::default());
-    /// let put = |key: &[u8]| {
-    ///     let keys = [KeyRef::new(key), KeyRef::new(b"both")];
-    ///     queue.put(&Put { keys: &keys, ..Put::default() }, ()).unwrap().id
-    /// };
-    /// let ids = [put(b"a"), put(b"b"), put(b"b")];
-    /// let chain = queue.call(|scheduler, _| scheduler.waits_for(ids[2], &ids[..1]));
-    /// assert_eq!(chain, Some(vec![ids[2], ids[0]]));
-    /// ```
-    pub fn waits_for(&self, id: u64, targets: &[u64]) -> Option<Vec<u64>> {
-        if targets.contains(&id) {
-            return Some(vec![id]);
-        }
-        let mut walk = Walk::far(LONGEST_CHAIN, self.now);
-        let explained = self.walk_in(&mut walk, self.find(id).into_iter());
-        let parent_of = |of: u64| {
-            let holds = |node: &&Node| node.blocked.iter().any(|b| b.holders.contains(&of));
-            explained.nodes.iter().find(holds).map(|node| node.id)
-        };
-        let end = explained.nodes.iter().map(|node| node.id).find(|id| targets.contains(id))?;
-        let mut chain = vec![end];
-        while chain[chain.len() - 1] != id {
-            let parent = parent_of(chain[chain.len() - 1])?;
-            chain.push(parent);
-        }
-        chain.reverse();
-        Some(chain)
     }
 
     pub(super) fn walk(

@@ -441,6 +441,18 @@ impl Lanes {
     }
 
     /// The messages of a lane in sequence: the granted ones first.
+    pub fn standing_before(&self, edge: u32) -> impl Iterator<Item = (u32, &Edge)> {
+        let mut at = self.edges[edge].prev;
+        std::iter::from_fn(move || {
+            if at == NONE {
+                return None;
+            }
+            let (here, edge) = (at, &self.edges[at]);
+            at = edge.prev;
+            Some((here, edge))
+        })
+    }
+
     pub fn standing(&self, lane: u32) -> impl Iterator<Item = &Edge> {
         let mut at = self.lanes[lane].head;
         std::iter::from_fn(move || {

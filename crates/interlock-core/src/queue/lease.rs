@@ -98,15 +98,30 @@ pub(super) enum Failure<'a> {
 }
 
 impl<P> Scheduler<P> {
+    /// The message of a lease that stands. Once its deadline is reached it is over, even if what falls due
+    /// has not come to it yet (clauses 8, 20).
     #[inline]
     pub(super) fn leased(&self, handle: Handle) -> Result<u32, LeaseLost> {
         match self.leases.get(handle.place) {
-            Some(lease) if lease.token == handle.token => Ok(lease.message),
+            Some(lease) if lease.token == handle.token && !self.is_over(lease) => Ok(lease.message),
             _ => Err(LeaseLost),
         }
     }
 
-    /// Whether a lease still stands, as far as the calls so far know.
+    /// Whether the deadline of a lease is reached.
+    #[inline]
+    pub(super) fn is_over(&self, lease: &Lease) -> bool {
+        if lease.timer & lease.batch == NONE {
+            return false;
+        }
+        let deadline = match lease.batch {
+            NONE => lease.deadline,
+            batch => self.batches.slab[batch].deadline,
+        };
+        deadline <= self.now
+    }
+
+    /// Whether a lease still stands, at the time of the last call.
     #[inline]
     pub fn holds(&self, handle: Handle) -> bool {
         self.leased(handle).is_ok()

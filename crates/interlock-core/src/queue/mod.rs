@@ -18,6 +18,7 @@ mod barrier;
 pub mod batch;
 pub mod bytes;
 pub mod carry;
+mod chain;
 pub mod dead;
 mod dedup;
 mod due;

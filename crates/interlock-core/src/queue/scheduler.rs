@@ -36,6 +36,7 @@
 //! | `footprint` | what it takes, and how an empty one takes little |
 //! | `look_up` | what can be asked without a change |
 //! | `dump`, `restore` | the whole of it as bytes, and back |
+//! | `chain` | whether one message waits for another |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
 
 use std::collections::VecDeque;

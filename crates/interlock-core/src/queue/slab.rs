@@ -21,6 +21,8 @@ const MASK: u32 = SEGMENT as u32 - 1;
 
 /// Most places at hand.
 const HAND: usize = 256;
+/// So many may be at hand however few are in use, if they are of one segment.
+const FEW: usize = 8;
 
 #[derive(Debug)]
 pub struct Slab<T> {
@@ -34,8 +36,11 @@ pub struct Slab<T> {
     spare: u32,
     /// Places freed last and not used since, the last one on top: still counted as used in their
     /// segments. A queue that puts and settles in turn, singly or in batches, goes through these alone.
-    /// They are few beside the places in use, so that they keep few segments that nothing else keeps.
+    /// They are few beside the places in use, or of one segment, so that they keep few segments that
+    /// nothing else keeps.
     hand: Vec<u32>,
+    /// They may be of several segments.
+    apart: bool,
     len: usize,
 }
 
@@ -56,6 +61,7 @@ impl<T: Record> Slab<T> {
             vacant: Vec::new(),
             spare: 0,
             hand: Vec::new(),
+            apart: false,
             len: 0,
         }
     }
@@ -130,7 +136,11 @@ impl<T: Record> Slab<T> {
         let place = &mut segment[(at & MASK) as usize];
         let seen = look(place);
         place.clear();
+        let near = self.hand.last().is_none_or(|&last| last >> BITS == number);
         if self.hand.len() < HAND && self.hand.len() * 4 <= self.len {
+            self.apart |= !near;
+            self.hand.push(at);
+        } else if near && !self.apart && self.hand.len() < FEW {
             self.hand.push(at);
         } else {
             self.put_down(at);
@@ -138,11 +148,22 @@ impl<T: Record> Slab<T> {
         seen
     }
 
-    /// Frees a place, and the older half of those at hand, which are too many.
+    /// Frees a place, and the older half of those at hand, which are too many; of a few that are left, those
+    /// of other segments too.
     #[inline(never)]
     fn put_down(&mut self, at: u32) {
         let mut hand = std::mem::take(&mut self.hand);
         hand.drain(..hand.len().div_ceil(2)).for_each(|at| self.set_free(at));
+        if hand.len() < FEW {
+            hand.retain(|&other| {
+                let near = other >> BITS == at >> BITS;
+                if !near {
+                    self.set_free(other);
+                }
+                near
+            });
+            self.apart = false;
+        }
         self.hand = hand;
         self.set_free(at);
     }
@@ -295,6 +316,17 @@ mod tests {
         assert_eq!((slab.segments(), slab.open.len()), (kept, kept));
     }
 
+    /// Counted in places put down: a nearly empty slab that is filled and emptied in turn puts none down.
+    #[test]
+    fn a_few_places_stay_at_hand_however_few_are_in_use() {
+        let mut slab = Slab::new();
+        for round in 0..100 {
+            let held: Vec<u32> = (0..FEW as u64).map(|n| slab.insert(Number(n, 0))).collect();
+            held.into_iter().for_each(|at| slab.remove(at));
+            assert_eq!((slab.hand.len(), slab.len()), (FEW, 0), "in round {round}");
+        }
+    }
+
     #[test]
     fn the_places_at_hand_are_few_beside_those_in_use() {
         let mut slab = Slab::new();
@@ -303,8 +335,12 @@ mod tests {
         while !held.is_empty() {
             let at = held.swap_remove(rng.usize(..held.len()));
             slab.remove(at);
-            let most = HAND.min(held.len() / 4 + 1);
+            let most = HAND.min(held.len() / 4 + 1).max(FEW);
             assert!(slab.hand.len() <= most, "{} of {}", slab.hand.len(), held.len());
+            let segments: std::collections::HashSet<u32> =
+                slab.hand.iter().map(|at| at >> BITS).collect();
+            let few = HAND.min(held.len() / 4 + 1).max(1);
+            assert!(segments.len() <= few, "of {} segments", segments.len());
         }
         assert!(slab.len() == 0 && slab.segments() <= 2, "{} segments", slab.segments());
     }

@@ -66,6 +66,29 @@ fn a_thousand_failures_with_a_growing_backoff_wait_no_longer_than_the_longest() 
     agree(options, calls);
 }
 
+/// Clauses 8 and 20: whatever else falls due before it, a lease is over at its deadline.
+#[test]
+fn a_lease_that_ran_out_behind_a_thousand_others_is_lost_to_every_settlement() {
+    let settle: [fn(u64) -> Call; 5] = [
+        |token| Call::Ack { token },
+        |token| Call::Nack { token, delay: Some(0), error: String::new() },
+        |token| Call::Reject { token, reason: String::new() },
+        |token| Call::Release { token },
+        |token| Call::Extend { token, by: 50 },
+    ];
+    for settle in settle {
+        for lates in [0, 5] {
+            let mut calls: Vec<_> = (0..2 * MANY).map(|_| (1, Call::Put(put(&[], &[])))).collect();
+            calls.push((100, lease(2 * MANY)));
+            // The token of the nth grant of a call at time 100 is 100 + n.
+            for n in 0..20 {
+                calls.push((130 + lates, settle(100 + 2 * MANY as u64 - 1 - n)));
+            }
+            agree(Options { lease: Some(30), ..endless() }, calls);
+        }
+    }
+}
+
 #[test]
 fn what_falls_due_at_once_is_applied_a_thousand_a_call() {
     let mut options = endless();

@@ -336,8 +336,10 @@ impl Model {
 
     /// Clause 8: a token that is not that of a lease changes nothing.
     fn with_lease(&mut self, token: u64, act: impl FnOnce(&mut Self, usize)) -> Answer {
+        // Its deadline may be reached, and what falls due not have come to it yet.
+        let stands = |deadline: Option<Time>| deadline.is_none_or(|deadline| deadline > self.now);
         let leased = |message: &Message| match message.phase {
-            Phase::Leased { token: its, .. } => its == token,
+            Phase::Leased { token: its, deadline, .. } => its == token && stands(deadline),
             _ => false,
         };
         match self.placed.iter().position(leased) {
