@@ -17,6 +17,7 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "host": ("::1", ["localhost", "1.2.3", 1, "127.0.0.1 "]),
     "port": (0, [-1, 65536, "6399", True, 1.0]),
     "unix": ("/run/hub", ["x" * 108, "a\0b", 3]),
+    "unix_mode": ("0660", ["rw", "9", "66", 660, None]),
     "unprotected": (True, [1, "true"]),
     "workers": (3, [-1, 65, True, "2"]),
     "maxclients": (1, [0, 1000001]),

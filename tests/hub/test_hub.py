@@ -189,3 +189,15 @@ def test_a_fork_of_the_process_leaves_the_hub_to_its_parent(end: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("mode", "found"), [("600", 0o600), ("0660", 0o660), ("777", 0o777)])
+def test_a_unix_socket_has_the_permissions_that_it_is_given(
+    tmp_path: Path, mode: str, found: int
+) -> None:
+    path = tmp_path / "hub.sock"
+    given = {"host": "", "unix": str(path), "unix_mode": mode}
+    with interlock.Hub(**given) as hub, Client(hub.url) as client:
+        assert path.stat().st_mode & 0o777 == found
+        assert client.call("PING") == "PONG"
+    assert not path.exists()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import interlock
+from interlock import _core
 from interlock.hub import passwords
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError, command
@@ -269,7 +270,7 @@ def test_a_user_fills_its_own_queues_and_nobody_elses() -> None:
         logged_in(hub, "guest") as client,
         logged_in(hub, "app") as app,
     ):
-        payloads = ["", 0, 0, "x" * 9000, 0, 0, 0]
+        payloads: list[str | int] = ["", 0, 0, "x" * 9000, 0, 0, 0]
         with pytest.raises(ReplyError, match=r"^OOM il1_put: .* 1048576 bytes"):
             [fcall(client, "put", *payloads, queue=f"tmp.{n % 3}") for n in range(2000)]
         held = fcall(client, "lease", "me", 1, 0, 1, LONG, "any", queue="tmp.0")
@@ -316,6 +317,21 @@ def test_a_right_to_a_queue_is_by_its_name(guarded: interlock.Hub) -> None:
         assert client.call("FCALL", "il1_queues", 0) == [b"mail.fast", b"orders"]
     with logged_in(guarded, "reader") as client:
         assert client.call("FCALL", "il1_queues", 0) == [b"mail.fast", b"orders"]
+
+
+def test_a_grant_to_queues_alone_is_to_nothing_that_harms_them(guarded: interlock.Hub) -> None:
+    with logged_in(guarded, "producer") as client:
+        for name in ("configure", "put", "lease", "settle", "next", "extend", "stats", "join"):
+            with pytest.raises(ReplyError, match=r"BADARG|wrong") as told:
+                fcall(client, name, "nonsense", queue="orders")
+            assert "NOPERM" not in str(told.value)
+        operates = [name for name, of in _core.HubServer.commands() if "@operate" in of]
+        assert len(operates) >= 13
+        for full in operates:
+            with pytest.raises(ReplyError, match=r"^NOPERM "):
+                fcall(client, full.removeprefix("fcall|il1_"), "FORCE", queue="orders")
+        with pytest.raises(ReplyError, match=r"^NOPERM .*REPLACE"):
+            fcall(client, "configure", "REPLACE", "MAXSIZE", 1, queue="orders")
 
 
 def test_a_right_is_to_functions_by_their_class(guarded: interlock.Hub) -> None:

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::inherited;
@@ -70,9 +70,13 @@ impl Listening {
             let path = &settings.unix;
             let failed = |error| refused(&format!("unix:{path}"), error);
             remove_stale(path).map_err(failed)?;
-            let listener = UnixListener::bind(path).map_err(failed)?;
-            poll::listen(listener.as_raw_fd()).map_err(failed)?;
+            let listener = bind_unix(path, settings.unix_mode).map_err(failed)?;
             file = Some(SocketFile(path.clone()));
+            if let Some(mode) = settings.unix_mode {
+                // What the umask has taken of it.
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+            }
+            poll::listen(listener.as_raw_fd()).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             addresses.push(format!("unix:{path}"));
             listeners.push(Listener::Unix(listener, path.clone()));
@@ -133,6 +137,37 @@ fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
+}
+
+/// A socket with its file, that is not listened on yet. The file is never open to more than `mode` lets in,
+/// not for a moment either: Linux gives it the permissions of the socket, less the umask.
+fn bind_unix(path: &str, mode: Option<u32>) -> io::Result<UnixListener> {
+    let checked = |result: i32| match result {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    };
+    // SAFETY: all zeros is a valid address; `sun_path` is longer than the path, so that a zero ends it.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    if path.len() >= address.sun_path.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: a call without pointers; the descriptor is new, and nobody else's.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        OwnedFd::from_raw_fd(checked(fd)?)
+    };
+    if let Some(mode) = mode {
+        // SAFETY: a call without pointers, on a descriptor that is open.
+        checked(unsafe { libc::fchmod(socket.as_raw_fd(), mode) })?;
+    }
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the address lives through the call, and `length` is its size.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    Ok(socket.into())
 }
 
 /// A socket file behind which nobody listens is left over from a hub that was killed.

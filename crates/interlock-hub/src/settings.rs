@@ -21,6 +21,8 @@ pub struct Settings {
     pub tls_port: Option<u16>,
     /// Path of a unix socket; empty: none.
     pub unix: String,
+    /// Its permissions; `None`: what the umask leaves.
+    pub unix_mode: Option<u32>,
     /// Descriptors of listening sockets to serve; with any, `host`, `port` and `unix` are not bound.
     pub inherited: Vec<i32>,
     /// 0: as many as there are cores, at most four.
@@ -92,6 +94,7 @@ impl Default for Settings {
             port_speaks_tls: false,
             tls_port: None,
             unix: String::new(),
+            unix_mode: None,
             inherited: Vec::new(),
             workers: 0,
             journal: None,

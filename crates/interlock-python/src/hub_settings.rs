@@ -24,6 +24,7 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "port_speaks_tls" => settings.port_speaks_tls = value.extract().map_err(at)?,
             "tls_port" => settings.tls_port = value.extract().map_err(at)?,
             "unix" => settings.unix = value.extract().map_err(at)?,
+            "unix_mode" => settings.unix_mode = value.extract().map_err(at)?,
             "inherited" => settings.inherited = value.extract().map_err(at)?,
             "journal" => settings.journal = value.extract().map_err(at)?,
             "durability" => settings.durability = durability(&value).map_err(at)?,

@@ -68,8 +68,10 @@ class Configuration:
         }
         threshold = self["slow_log.threshold"]
         port = self["tls.port"]
+        mode = self["unix_mode"]
         return {
             **plain,
+            "unix_mode": int(mode, 8) if mode else None,
             **limits,
             "slow_log": (None if threshold < 0 else threshold, self["slow_log.length"]),
             "queues_memory": self["queues.memory"],

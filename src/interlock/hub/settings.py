@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -119,6 +120,13 @@ def path(value: object) -> str:
     return value
 
 
+def mode(value: object) -> str:
+    """The permissions of a file in octal digits, or nothing."""
+    if not isinstance(value, str) or not re.fullmatch(r"(0?[0-7]{3})?", value):
+        raise Wrong
+    return value
+
+
 def file(value: object) -> str:
     """The path of a file, or nothing."""
     if not isinstance(value, str) or "\0" in value:
@@ -163,6 +171,11 @@ SETTINGS = (
         "unix", "", path, f"a path of at most {LONGEST_UNIX_PATH} bytes",
         "the path of a unix socket to listen on as well",
         redis="unixsocket",
+    ),
+    Setting(
+        "unix_mode", "", mode, 'octal digits such as "660", or ""',
+        'who may connect to it, as the permissions of a file; "" leaves that to the umask',
+        redis="unixsocketperm",
     ),
     Setting(
         "unprotected", False, truth, "true, false",

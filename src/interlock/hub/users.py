@@ -10,7 +10,12 @@ from interlock.hub import passwords
 from interlock.hub.fault import Wrong
 
 DEFAULT = "default"
-ORDINARY = ("@pubsub", "@queue", "@connection", "acl|whoami", "-@admin", "-@dangerous")
+# What a publisher or subscriber, a producer or consumer needs: nothing that empties a queue or
+# stops others' work.
+ORDINARY = (
+    *("@pubsub", "@queue", "@connection", "acl|whoami"),
+    *("-@operate", "-@admin", "-@dangerous"),
+)
 
 
 @dataclass(frozen=True)
