@@ -22,7 +22,7 @@ from tests.hub.servers import free_port
 
 WORDS = """
 list stats watch hot peek explain revoke retry skip bury cancel discard pause resume seal reopen
-dead-letters requeue barrier purge drop export import
+dead-letters requeue barrier purge drop export import install
 """
 NAMES = tuple(WORDS.split())
 IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
@@ -31,7 +31,7 @@ IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
 def words_of(name: str) -> list[str]:
     """The least that a subcommand takes."""
     more = {"explain": ["1"], "requeue": ["1"], "import": ["--file", os.devnull]}
-    return [name, *([] if name == "list" else ["orders"]),
+    return [name, *([] if name in ("list", "install") else ["orders"]),
             *(["1"] if name in IDS else more.get(name, []))]  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def test_a_server_that_is_not_there_is_1_and_says_what_to_do(
     assert "secret" not in err
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("list", "import")])
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"list", "import", "install"}))
 def test_a_queue_that_is_not_there_is_1_and_those_that_are_are_named(
     cli: Command, queue: RemoteQueue[bytes], name: str
 ) -> None:

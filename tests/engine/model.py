@@ -238,8 +238,8 @@ class Model:
             if kind == "any" or (kind == "keyed") == bool(entry.keys or entry.barrier)
         ]
         first = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
-        told = accumulate((len(entry.payload) for entry in first), initial=0)
-        taken = [entry for entry, before in zip(first, told, strict=False) if before < TOLD]
+        sums = accumulate((len(entry.payload) for entry in first), initial=0)
+        taken = [entry for entry, before in zip(first, sums, strict=False) if before < TOLD]
         if not taken:
             if self.sealed and not self.unsettled():
                 return ["", "", "sealed", "0"]

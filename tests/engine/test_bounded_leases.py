@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_plain_messages_of_which_a_thousand_reach_it_are_handed_out_together(
 def test_a_hub_that_owes_little_hands_out_and_tells_what_is_large() -> None:
     needs_hub()
     # What one message may be, and what one more payload is.
-    limits = {"limits.normal.hard": 3 * MEGABYTE}
+    limits: dict[str, Any] = {"limits.normal.hard": 3 * MEGABYTE}
     with (
         interlock.Hub(port=0, workers=1, **limits) as hub,
         connect(f"interlock://{hub.addresses[0]}?timeout=5") as client,
@@ -83,7 +84,7 @@ def test_a_hub_that_owes_little_hands_out_and_tells_what_is_large() -> None:
         queue = client.queue("large", bytes)
         for n in range(12):
             queue.put(bytes([n]) * (MEGABYTE - 1_000))
-        taken = []
+        taken: list[int] = []
         while len(taken) < 12:
             leases = queue.get_many(100, timeout=20)
             assert {lease.attempt for lease in leases} == {1}

@@ -277,18 +277,18 @@ def test_a_large_reply_that_was_cut_is_given_again_though_many_came_since(hub_ur
         read += len(data)
         if read < 300_000:
             return data
-        proxy.refuse = True
+        between.refuse = True
         cut.set()
         return None
 
-    with connect(hub_url) as client, proxied(host, int(port)) as proxy:
+    with connect(hub_url) as client, proxied(host, int(port)) as between:
         queue = client.queue("large", bytes)
         for _ in range(41):
             queue.put(payload)
         found: list[tuple[int, int, int]] = []
-        with connect(f"interlock://127.0.0.1:{proxy.port}?timeout=50") as far:
+        with connect(f"interlock://127.0.0.1:{between.port}?timeout=50") as far:
             far.queue("large", bytes).stats()
-            proxy.replies = spoilt
+            between.replies = spoilt
 
             def take() -> None:
                 lease = far.queue("large", bytes).get(timeout=40)
@@ -303,7 +303,7 @@ def test_a_large_reply_that_was_cut_is_given_again_though_many_came_since(hub_ur
             for _ in range(40):
                 with connect(hub_url) as other:
                     held.append(other.queue("large", bytes).get(timeout=20))
-            proxy.heal()
+            between.heal()
             taker.join()
         assert len(found) == 1
         assert found[0][1:] == (1, len(payload))

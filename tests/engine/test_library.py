@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from interlock import __version__
 from interlock.engine import library
 from interlock.engine.library import FUNCTIONS, SHARED, Library, load
 from tests.engine.calls import Argument, Queue, message
@@ -76,7 +77,7 @@ def test_wire_versions_stand_side_by_side(bare: redis.Redis) -> None:
 
 def test_the_version_tells_wire_hash_and_features(connection: redis.Redis) -> None:
     reply: Any = connection.fcall("il1_version", 0)
-    features = [b"keys=1024"]
+    features = [b"keys=1024", b"release=" + __version__.encode(), b"layout=2"]
     assert reply == [b"1", Library().hash.encode(), *features]
 
 

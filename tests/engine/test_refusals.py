@@ -24,7 +24,7 @@ from redis.retry import Retry
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.cli import main
 from interlock.engine.library import Library
-from interlock.engine.refusals import FORBIDDEN, RIGHTS
+from interlock.engine.refusals import FORBIDDEN, RIGHTS, TENANT
 from tests.hub.servers import free_port, redis_server
 from tests.worker.workers import ROOT
 
@@ -179,9 +179,9 @@ def test_who_may_not_is_told_at_once_what_is_missing(
     for who, code, advice in [
         ("", "NOAUTH|Authentication required", "say who asks"),
         ("poor:wrong@", "WRONGPASS", "say who asks"),
-        ("poor:p@", "NOPERM", f"its user may not do that; on a Redis it needs {RIGHTS}"),
+        ("poor:p@", "NOPERM", f"its user may not do that; on a Redis it needs {TENANT}"),
         # It may call the functions, but nothing that they do.
-        ("caller:p@", FORBIDDEN, f"it needs {RIGHTS}"),
+        ("caller:p@", FORBIDDEN, f"it needs {TENANT}"),
     ]:
         with (
             connect(server.url(30, who)) as client,
@@ -197,18 +197,26 @@ def test_who_may_not_is_told_at_once_what_is_missing(
 
 def test_the_rights_that_the_page_names_are_enough_and_cover_every_function(server: Ill) -> None:
     page = (ROOT / "docs" / "howto" / "connect.md").read_text()
-    assert f"ACL SETUSER shop on >PASSWORD {RIGHTS}\n" in page
-    rights = RIGHTS.split()
+    assert f"ACL SETUSER operator on >PASSWORD {RIGHTS}\n" in page
     library = Library().text
     called = set(re.findall(r"""call\(\s*['"](\w+)""", library)) | {"BLPOP"}
     assert len(called) > 20
     for name in called:
         (about,) = server.admin.execute_command("COMMAND", "INFO", name).values()
-        by_category = any(f"+{category}" in rights for category in about["acl_categories"])
-        assert by_category or f"+{name.lower()}" in rights, name
-    server.admin.execute_command("ACL", "SETUSER", "shop", "on", ">p", *rights)
-    with connect(server.url(20, "shop:p@")) as client:
-        queue = client.queue("q", int, maxsize=50)
+        for rights in (RIGHTS.split(), TENANT.split()):
+            by_category = any(f"+{category}" in rights for category in about["acl_categories"])
+            assert by_category or f"+{name.lower()}" in rights, name
+    server.admin.execute_command("ACL", "SETUSER", "operator", "on", ">p", *RIGHTS.split())
+    uses(server.url(20, "operator:p@"), "q")
+    words = (["list"], ["hot", "q"], ["peek", "q"], ["purge", "q", "--yes"], ["seal", "q"])
+    for some in (*words, ["install"]):
+        assert main(["queue", *some, "--url", server.url(20, "operator:p@")]) == 0
+
+
+def uses(url: str, name: str) -> None:
+    """All that a client, a worker and their queue do."""
+    with connect(url) as client:
+        queue = client.queue(name, int, maxsize=50)
         first = queue.put(1, keys=["a", "b"], dedup="x", priority=3)
         queue.put(2, keys="a", shared="c", delay=0.01)
         queue.put(3, barrier=True)
@@ -223,8 +231,59 @@ def test_the_rights_that_the_page_names_are_enough_and_cover_every_function(serv
             with queue.get(timeout=20):
                 pass
         assert queue.stats().acks == 3
-    for words in (["list"], ["hot", "q"], ["peek", "q"], ["purge", "q", "--yes"], ["seal", "q"]):
-        assert main(["queue", *words, "--url", server.url(20, "shop:p@")]) == 0
+        queue.join(20)
+
+
+TRIED = [
+    *(["FUNCTION", *rest] for rest in (["LOAD", "REPLACE", "x"], ["DELETE", "il1"], ["FLUSH"])),
+    *(["FUNCTION", *rest] for rest in (["DUMP"], ["LIST"], ["RESTORE", "x"])),
+    *(["EVAL", text, "0"] for text in ("return redis.call('GET', 'il:{theirs.q}:c')", "return 1")),
+    *([name, "il:{theirs.q}:c"] for name in ("HGETALL", "DEL", "TYPE", "DUMP", "OBJECT ENCODING")),
+    ["FCALL", "il1_stats", "1", "il:{theirs.q}"],
+    ["FCALL", "il1_drop", "1", "il:{theirs.q}", "FORCE"],
+    ["FCALL_RO", "il1_scan", "1", "il:{theirs.q}", "0", "9"],
+    ["BLMOVE", "il:{theirs.q}:fk", "il:{ours.q}:fk", "LEFT", "LEFT", "1"],
+    ["RENAME", "il:{theirs.q}:c", "il:{ours.q}:c"],
+    ["SORT", "il:{ours.q}:fk", "BY", "nosort", "GET", "il:{theirs.q}:c->c"],
+    ["SORT", "il:{ours.q}:fk", "STORE", "il:{theirs.q}:fk"],
+    *([name] for name in ("FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "SCAN 0", "ACL LIST")),
+    *(["CONFIG", "SET", "maxmemory", "1"], ["DEBUG", "SLEEP", "0"], ["MONITOR"], ["SAVE"]),
+    *(["CLIENT", "KILL", "TYPE", "normal"], ["REPLICAOF", "127.0.0.1", "1"]),
+]
+
+
+def test_a_tenant_has_all_that_it_needs_and_reaches_nobody_else(server: Ill) -> None:
+    page = (ROOT / "docs" / "howto" / "connect.md").read_text()
+    assert f"ACL SETUSER shop on >PASSWORD {TENANT} ~il:{{shop.*\n" in page
+    for name in ("ours", "theirs"):
+        rights = [*TENANT.split(), f"~il:{{{name}.*"]
+        server.admin.execute_command("ACL", "SETUSER", name, "on", ">p", *rights)
+    # Who comes before the operator is told what is missing.
+    with (
+        connect(server.url(20, "ours:p@")) as client,
+        pytest.raises(EngineUnavailable, match="interlock queue install"),
+    ):
+        client.queue("ours.q", int).put(1)
+    assert main(["queue", "install", "--url", server.url(20)]) == 0
+    for name in ("ours", "theirs"):
+        uses(server.url(20, f"{name}:p@"), f"{name}.q")
+    before = server.admin.fcall("il1_stats", 1, "il:{theirs.q}")
+    text = Library().hash
+    with redis.Redis(port=server.port, username="ours", password="p") as one:
+        for words in TRIED:
+            command = [part for word in words[:1] for part in word.split()] + words[1:]
+            with pytest.raises(redis.RedisError, match=r"(?i)permission|denied|can't") as caught:
+                one.execute_command(*command)
+            assert isinstance(
+                caught.value, redis.ResponseError | redis.exceptions.NoPermissionError
+            )
+    with (
+        connect(server.url(20, "ours:p@")) as client,
+        pytest.raises(EngineUnavailable, match=r"NOPERM|No permissions"),
+    ):
+        client.queue("theirs.q", int).put(1)
+    assert server.admin.fcall("il1_stats", 1, "il:{theirs.q}") == before
+    assert Library().installed(server.admin) == text
 
 
 @pytest.mark.parametrize("kind", ["redis", "redis+cluster"])

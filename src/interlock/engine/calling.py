@@ -7,6 +7,7 @@ server that has lost the library is given it again; a cluster's redirections are
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import random
 import secrets
@@ -30,6 +31,8 @@ from interlock.engine.transport.memory import (
 from interlock.engine.transport.threads import Link
 from interlock.engine.url import Target
 from interlock.errors import EngineUnavailable
+
+_log = logging.getLogger("interlock.queue")
 
 
 @dataclass(slots=True)
@@ -209,6 +212,7 @@ class Engine:
     def _prepare(self, seat: Seat[Any], address: str, patience: _Patience) -> Flow[None]:
         """Asks a server what it is, and installs the library where it is wanted."""
         version = ("FCALL", f"il{self.library.wire}_version", 0)
+        said: records.Version | None = None
         for attempt in (1, 2):
             try:
                 said = records.version((yield Ask(address, version, patience.share())))
@@ -217,11 +221,24 @@ class Engine:
                     raise
             else:
                 parks = "parks" in said.features
-                if parks or attempt == 2 or said.library == self.library.hash:
+                if parks or attempt == 2 or not self.library.replaces(said):
                     self.servers[address] = Server(parks, said.most_keys, said.features)
                     return
             # REPLACE even where there is none: another client may have been quicker.
-            yield Ask(address, ("FUNCTION", "LOAD", "REPLACE", self.library.text), patience.share())
+            load = ("FUNCTION", "LOAD", "REPLACE", self.library.text)
+            try:
+                yield Ask(address, load, patience.share())
+            except Refused as error:
+                if error.code != "NOPERM":
+                    raise
+                if said is None:
+                    raise EngineUnavailable(f"{address}: {error}; {refusals.INSTALL}") from None
+                # An operator keeps the library: what there is has to do.
+                _log.warning(
+                    "%s has the library of release %s, and this client that of %s, which its user "
+                    "may not install; %s",
+                    address, said.release_text, self.library.release, refusals.INSTALL,
+                )  # fmt: skip
 
 
 class _Patience:

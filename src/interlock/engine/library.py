@@ -14,6 +14,8 @@ from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from interlock import _core
+from interlock.engine.records import Version, release_of, version
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -106,9 +108,15 @@ FUNCTIONS = (
 class Library:
     """The text of one wire version, and what it is called."""
 
-    def __init__(self, wire: int = WIRE, instead: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        wire: int = WIRE,
+        instead: Mapping[str, str] | None = None,
+        release: str = _core.__version__,
+    ) -> None:
         """`instead` gives the text of some files, by name; tests replace the clock."""
         self.wire = wire
+        self.release = release
         self.name = f"il{wire}"
         self._instead = instead or {}
 
@@ -127,11 +135,18 @@ class Library:
     @cached_property
     def text(self) -> str:
         """As FUNCTION LOAD takes it."""
-        head = f"#!lua name={self.name}\nlocal WIRE, HASH = '{self.wire}', '{self.hash}'"
+        # One local: a function may have 200 of them, and the library is one.
+        about = f"wire = '{self.wire}', hash = '{self.hash}', release = '{self.release}'"
+        head = f"#!lua name={self.name}\nlocal ABOUT = {{ {about} }}"
         return f"{head}\n{self._body}"
 
     def installed(self, connection: redis.Redis) -> str | None:
         """The hash of what the server has under this wire version; None if it has nothing."""
+        found = self.found(connection)
+        return None if found is None else found.library
+
+    def found(self, connection: redis.Redis) -> Version | None:
+        """What the library says of itself that the server has; None if it has nothing."""
         from redis.exceptions import ResponseError
 
         try:
@@ -140,16 +155,21 @@ class Library:
             if "Function not found" in str(error):
                 return None
             raise
-        answer: str | bytes = reply[1]
-        return answer.decode() if isinstance(answer, bytes) else answer
+        return version([part.encode() if isinstance(part, str) else part for part in reply])
+
+    def replaces(self, found: Version) -> bool:
+        """Whether this text goes in place of the one that a server has.
+
+        One of an older release, or of the same with another text, is replaced, at once and for all
+        clients: within a wire version every text understands what older ones stored. One of a newer
+        release stays: it knows what this one does, and may have stored what this one does not know.
+        """
+        return found.library != self.hash and found.release <= release_of(self.release)
 
     def load(self, connection: redis.Redis) -> bool:
-        """Install this text unless the server has it; whether it had to.
-
-        Another text of the same wire version is replaced, at once and for all clients: within a
-        version every text understands what the others wrote.
-        """
-        if self.installed(connection) == self.hash:
+        """Install this text where it goes in place of what the server has; whether it had to."""
+        found = self.found(connection)
+        if found is not None and not self.replaces(found):
             return False
         # REPLACE even where there is none: another client may have been quicker.
         connection.function_load(self.text, replace=True)
@@ -159,7 +179,8 @@ class Library:
 
 
 def load(connection: redis.Redis) -> bool:
-    """Install the library of this release unless the server has it; whether it had to."""
+    """Install the library of this release where the server has none or an older one; whether it had
+    to."""
     return Library().load(connection)
 
 

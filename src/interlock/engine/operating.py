@@ -17,6 +17,9 @@ from interlock.explanation import Explanation
 Word = str | bytes | int
 
 
+Installed = tuple[str, str, str]
+
+
 class Caller(Protocol):
     """How the functions of a server are called."""
 
@@ -40,6 +43,10 @@ class Caller(Protocol):
 
     def remove(self, queue: str) -> None:
         """Drops what is left of a queue that nobody uses and that is empty."""
+        ...
+
+    def install(self, replace: bool) -> list[Installed]:
+        """Gives each server the library of functions, where it is no newer one's or `replace`."""
         ...
 
 
@@ -165,6 +172,11 @@ class Operator:
         that are sent again."""
         self.drop(queue, force=True)
         self._caller.remove(queue)
+
+    def install(self, replace: bool = False) -> list[Installed]:
+        """Gives each server the library of functions; of each its address, the release that it has
+        now, and ``installed``, ``known``, ``newer`` or ``built-in``."""
+        return self._caller.install(replace)
 
     def put(self, queue: str, messages: Iterable[Sequence[Word]]) -> list[tuple[int, bool]]:
         """Puts messages, each as `il1_put` takes it; of each its id and whether it was known."""

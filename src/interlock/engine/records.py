@@ -84,9 +84,25 @@ class Version:
     features: frozenset[str]
 
     @property
+    def release(self) -> tuple[int, ...]:
+        """The release that the library is of; nothing for those before the first that says it."""
+        return release_of(self.release_text)
+
+    @property
+    def release_text(self) -> str:
+        """The same as it was said; empty for those before."""
+        told = (one.removeprefix("release=") for one in self.features if one.startswith("release="))
+        return next(told, "")
+
+    @property
     def most_keys(self) -> int:
         """Most keys of a message."""
         return next((int(one[5:]) for one in self.features if KEYS.fullmatch(one)), 1024)
+
+
+def release_of(text: str) -> tuple[int, ...]:
+    """The numbers of a release, to be compared: of 1.2.3rc1 (1, 2, 3)."""
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", RELEASE.match(text)[0]))  # type: ignore[index]
 
 
 @understood
@@ -291,3 +307,4 @@ def _blocker(parts: Parts) -> Blocker:
 
 
 KEYS = re.compile(r"keys=\d{1,9}")
+RELEASE = re.compile(r"[\d.]*")

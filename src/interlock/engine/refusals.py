@@ -132,12 +132,15 @@ FORBIDDEN = "(The user executing the script can't|ACL failure in script)"
 """What Redis 7.0, and later ones and Valkey, say where a user may call a function, and not what the
 function does."""
 
-_RIGHTS = (
-    "+@hash +@list +@set +@sortedset +@string +del +unlink +exists +rename +pexpire +time +scan "
+TENANT = (
+    "+@hash +@list +@set +@sortedset +@string +del +unlink +exists +rename +pexpire +time "
     "+ping +fcall"
 )
-RIGHTS = f"{_RIGHTS} +function|load ~il:*"
-"""Of a user of Redis: all that a client, a worker and `interlock queue` need."""
+"""Of a user of Redis: what a client and a worker need where an operator installs the library."""
+RIGHTS = f"{TENANT} +scan +function|load ~il:*"
+"""Of an operator: all that `interlock queue` needs too. Who may load functions may replace those
+that others call, and so reaches what they reach."""
+INSTALL = "an operator installs it: interlock queue install --url redis://USER:PASSWORD@HOST:PORT"
 
 GROWING = ("put", "requeue", "restore")
 """Functions that a server refuses at its memory limit."""
@@ -146,7 +149,7 @@ LOST = "Function not found"
 """What a server says that has no library, or has lost it."""
 
 _WHO = "say who asks: redis://USER:PASSWORD@HOST:PORT"
-_MAY_NOT = f"its user may not do that; on a Redis it needs {RIGHTS}"
+_MAY_NOT = f"its user may not do that; on a Redis it needs {TENANT} and ~il:* or its own queues"
 _ALL = "Redis, Valkey"
 
 OOM = Refusal(
@@ -335,6 +338,20 @@ REFUSALS = (
         _ALL,
         "Something else is stored under a key of the queue",
         "what is stored under its name is no queue: give the queue another name, or delete that",
+        raises="InterlockError",
+    ),
+    Refusal(
+        "NEWERLAYOUT",
+        "end",
+        _ALL,
+        "The queue was stored by a newer release than that of the library",
+        raises="InterlockError",
+    ),
+    Refusal(
+        "NOTAQUEUE",
+        "end",
+        _ALL,
+        "What is stored under the queue's name is none of a release that the library knows",
         raises="InterlockError",
     ),
     Refusal("CROSSSLOT", "end", "cluster, proxies", "Its keys lie on several nodes",

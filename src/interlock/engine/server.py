@@ -48,14 +48,39 @@ class Server:
         of it than its messages."""
         self._client._run(lambda seat: self._remove(seat, queue))
 
+    def install(self, replace: bool) -> list[tuple[str, str, str]]:
+        """Gives each server the library of functions; see `Operator.install`."""
+        if self.is_local:
+            return [(self._engine.target.shown, self._engine.library.release, "built-in")]
+        return self._client._run(lambda seat: self._install(seat, replace))
+
+    def _install(self, seat: Seat[Any], replace: bool) -> Flow[list[tuple[str, str, str]]]:
+        library, patience = self._engine.library, self._engine.target.timeout
+        done = []
+        for address in (yield from self._primaries(seat)):
+            found = yield from _version(address, patience)
+            if found is not None and "parks" in found.features:
+                done.append((address, found.library, "built-in"))
+            elif found is not None and found.library == library.hash:
+                done.append((address, found.release_text or library.release, "known"))
+            elif found is None or replace or library.replaces(found):
+                load = ("FUNCTION", "LOAD", "REPLACE", library.text)
+                yield from _asked(address, patience, *load)
+                done.append((address, library.release, "installed"))
+            else:
+                done.append((address, found.release_text, "newer"))
+        return done
+
+    def _primaries(self, seat: Seat[Any]) -> Flow[list[str]]:
+        try:
+            return (yield from self._engine.nodes.primaries(seat, TIMEOUT))
+        except (Broken, Refused) as error:
+            raise _failed(self._engine.target.shown, error) from None
+
     def _queues(self, seat: Seat[Any]) -> Flow[list[bytes]]:
         names: list[bytes] = []
         patience = self._engine.target.timeout
-        try:
-            primaries = yield from self._engine.nodes.primaries(seat, TIMEOUT)
-        except (Broken, Refused) as error:
-            raise _failed(self._engine.target.shown, error) from None
-        for address in primaries:
+        for address in (yield from self._primaries(seat)):
             features = yield from _features(address, patience)
             if "queues-cursor" in features:
                 cursor = b"0"
@@ -86,14 +111,19 @@ class Server:
 def _features(address: str, patience: float) -> Flow[frozenset[str]]:
     """What the server says of itself; with `queues` it has its queues by name, and not among the
     keys of others."""
+    found = yield from _version(address, patience)
+    # A Redis that no client has given the library yet has no queues.
+    return frozenset() if found is None else found.features
+
+
+def _version(address: str, patience: float) -> Flow[records.Version | None]:
+    """Who answers there; None: a Redis without the library."""
     try:
-        reply = yield from _asked(address, patience, "FCALL", "il1_version", 0)
+        return records.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
     except InterlockError as error:
-        # A Redis that no client has given the library yet, and so has no queues.
         if refusals.LOST in str(error):
-            return frozenset()
+            return None
         raise
-    return records.version(reply).features
 
 
 def _scanned(address: str, patience: float, pattern: str) -> Flow[list[bytes]]:

@@ -15,6 +15,7 @@ from interlock.cli.queue import (
     exporting,
     gates,
     importing,
+    installing,
     listing,
     looking,
     purging,
@@ -35,6 +36,7 @@ GROUPS = (
     dropping,
     exporting,
     importing,
+    installing,
 )
 """In the order of `--help`."""
 

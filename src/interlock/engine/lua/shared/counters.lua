@@ -1,4 +1,5 @@
--- The counters of a queue, two strings of doubles. Most calls change some of the first ones: the series of
+-- The counters of a queue, two strings of doubles; the first begins with the number of the layout in which the
+-- queue is stored, in one byte. Most calls change some of the first ones: the series of
 -- ids (seq) and of tokens (fence), a time before which nothing is due, how long the lists of the ready are,
 -- and how many lanes have more than one node (crowded).
 --
@@ -33,7 +34,7 @@ end
 NEW[N.due], NEW[N.result_due], NEW[N.kept_due] = NEVER, NEVER, NEVER
 
 -- Made by the first call: while a library is loaded there is no `string`.
-local COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE = nil, nil, nil
+local STORED, COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE, COMMON_SIZE = nil, nil, nil, nil, nil
 
 -- The table of a queue whose rare counters are as in a new one does not have them until one is set.
 local RARELY = {
@@ -46,16 +47,37 @@ local RARELY = {
   end,
 }
 
+-- The counters of a queue that another release has stored, in the present layout. In the first one, which
+-- had no number, all else was as it is now: with the first call that writes the queue has the number.
+local function as_of_now(text)
+  if #text == COMMON_SIZE - 1 then
+    return string.char(LAYOUT) .. text
+  end
+  -- A later one has as many counters or more, behind its number.
+  local layout = #text >= COMMON_SIZE and #text % 8 == 1 and string_byte(text)
+  if layout and layout > LAYOUT then
+    refuse('NEWERLAYOUT', 'the queue is stored in layout %d, and the library of release %s knows them up to %d; '
+      .. 'a client of the release that stored it, or its `interlock queue install`, brings the one that does',
+      layout, ABOUT.release, LAYOUT)
+  end
+  refuse('NOTAQUEUE', 'what is stored under the name of the queue is no queue of a release that library %s knows',
+    ABOUT.release)
+end
+
 local function load_counters(q)
   if not COMMON_LAYOUT then
     COMMON_LAYOUT, RARE_LAYOUT = string.rep('d', N.rare), string.rep('d', LAST - N.rare)
+    STORED, COMMON_SIZE = 'B' .. COMMON_LAYOUT, 8 * N.rare + 1
     NEW_RARE = struct_pack(RARE_LAYOUT, table_unpack(NEW, FIRST_RARE, LAST))
   end
   -- A call that looked for its kept reply has read them already: '' where there are none.
   local text, c = q.ahead or redis_call('HGET', q.c, 'c'), nil
   if text and text ~= '' then
-    c = { struct_unpack(COMMON_LAYOUT, text) }
-    -- Behind the values comes where the text ends.
+    if #text ~= COMMON_SIZE or string_byte(text) ~= LAYOUT then
+      text = as_of_now(text)
+    end
+    c = { struct_unpack(COMMON_LAYOUT, text, 2) }
+    -- Behind the values comes where they end.
     c[FIRST_RARE] = nil
     if c[N.rare] > 0 then
       local rare = redis_call('HGET', q.c, 'd')
@@ -92,7 +114,7 @@ local function save_counters(q)
       set_field(q, 'd', rare)
     end
   end
-  local text = struct_pack(COMMON_LAYOUT, table_unpack(c, 1, N.rare))
+  local text = struct_pack(STORED, LAYOUT, table_unpack(c, 1, N.rare))
   if text ~= q.loaded then
     set_field(q, 'c', text)
   end

@@ -21,3 +21,4 @@ local NEVER = 9e15            -- a time that does not come
 
 local KEPT_REPLY = 300000000 -- µs; a consumer that is silent for so long has given up its repeat
 local APART = 1024            -- bytes: a longer payload lies apart from its record
+local LAYOUT = 2              -- of what is stored: see counters.lua, and tests/engine/stored when it changes

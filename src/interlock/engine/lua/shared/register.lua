@@ -2,7 +2,7 @@
 -- versions stand side by side.
 
 local function register(name, flags, body)
-  local called = 'il' .. WIRE .. '_' .. name
+  local called = 'il' .. ABOUT.wire .. '_' .. name
   redis.register_function({
     function_name = called,
     flags = flags,

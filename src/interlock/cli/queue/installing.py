@@ -1,0 +1,51 @@
+"""`interlock queue install`: give a Redis the library of functions."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.asking import ask, declare, emit
+
+if TYPE_CHECKING:
+    from interlock.engine.operating import Operator
+
+REPLACE = Flag("--replace", "also in place of the library of a newer release")
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "install",
+        install,
+        "give a Redis or a Valkey the library of functions, on a cluster all its primaries",
+        (REPLACE,),
+        about="Clients do it by themselves where their user may load functions. Where none but an "
+        "operator may, this does it, once after each upgrade. The library of a newer release "
+        "stays. A hub has its functions built in.",
+        queue=None,
+    )
+
+
+def install(given: argparse.Namespace) -> int:
+    """Install it, and print for each server what came of it."""
+
+    def work(operator: Operator) -> int:
+        for address, release, became in operator.install(replace=given.replace):
+            if given.json:
+                emit({"server": address, "release": release, "became": became})
+            else:
+                print(f"{address}  {SAID[became].format(release=release)}")
+        return 0
+
+    return ask(given, work)
+
+
+SAID = {
+    "installed": "the library of release {release} is installed",
+    "known": "had the library of release {release} already",
+    "newer": "keeps the library of release {release}, which is newer; --replace replaces it",
+    "built-in": "has its functions built in, of release {release}",
+}
