@@ -156,7 +156,7 @@ class PoolWork(Work):
     def _broke(self, error: BaseException) -> None:
         """The pool is broken for good: what waits in the queue fails, and every submit raises."""
         if self.broken is None:
-            kind = type(error)
+            kind: Any = type(error)
             own = kind.__module__.startswith("concurrent.futures")
             self._break(kind if own else futures.BrokenExecutor, str(error))
 

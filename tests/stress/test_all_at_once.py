@@ -174,7 +174,7 @@ class Round:
     def some_leases(self, rng: random.Random) -> list[Lease[Work]]:
         turn = rng.random()
         if turn < 0.1:
-            return self.queue.get_many(4, timeout=BOUND)
+            return list(self.queue.get_many(4, timeout=BOUND))
         if turn < 0.3:
             return [self.queue.get(timeout=0.0005)]
         return [self.queue.get()]
