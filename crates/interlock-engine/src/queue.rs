@@ -135,7 +135,7 @@ impl Queue {
     #[inline]
     pub fn called(&mut self) {
         self.calls = self.calls.wrapping_add(1);
-        if self.calls % CALLS == 0 || self.calls < CALLS && self.calls.is_power_of_two() {
+        if self.calls.is_multiple_of(CALLS) || self.calls < CALLS && self.calls.is_power_of_two() {
             self.measure();
         }
     }
