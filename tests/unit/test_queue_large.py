@@ -95,9 +95,13 @@ def test_a_long_chain_of_messages_that_each_hold_two_keys() -> None:
     for n in range(count):
         q.put(n, keys=[f"key {n}", f"key {n + 1}"])
     # Deeper than Python's own stack, in the core and in the drawing.
-    explained = q.explain(count, limit=count)
-    assert len(explained.nodes) == count and not explained.truncated
-    assert len(str(explained).splitlines()) == count
+    told = 3_000
+    explained = q.explain(told, limit=count)
+    assert len(explained.nodes) == told and not explained.truncated
+    assert len(str(explained).splitlines()) == told
+    # Three keys and holders are named for each, and of these 10,000 in all.
+    longest = q.explain(count, limit=count)
+    assert told < len(longest.nodes) < 10_000 and longest.truncated
     for n in range(count):
         with q.get_nowait() as payload:
             assert payload == n

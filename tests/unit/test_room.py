@@ -193,7 +193,8 @@ def test_of_many_who_wait_the_first_who_fits_enters_first() -> None:
         for n, size in enumerate([100, 80, 30, 60, 20, 5])
     ]
     assert queue.cancel(first)
-    until(lambda: queue._parked() == 4)
+    until(lambda: len(order) == 2)
+    assert queue._parked() == 4
     assert sorted(order) == [20, 30]
     consumer = queue.consume(lambda payload: None)
     for putter in putters:
