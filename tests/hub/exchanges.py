@@ -128,7 +128,7 @@ ASKED = (
     one("acl dryrun", say("ACL", "DRYRUN", "nobody", "ping"),
         say("ACL", "DRYRUN", "default", "nonsense"), say("ACL", "DRYRUN", "default", "publish"),
         say("ACL", "DRYRUN", "default", "publish", "a", "b"), say("ACL", "DRYRUN", "default")),
-    one("acl getuser in resp3", HELLO_3, say("ACL", "GETUSER", "nobody"), say("ACL", "LOG"),
+    one("acl getuser in resp3", HELLO_3, say("ACL", "GETUSER", "nobody"),
         masks=HELLO),
     one("config set of one name twice", say("CONFIG", "SET", "timeout", "0", "timeout", "0"),
         say("CONFIG", "SET", "timeout", "0", "TIMEOUT", "1")),
