@@ -199,5 +199,9 @@ def test_what_a_hub_grows_by_is_counted(hub: HubProcess, make: Callable[[Client]
     grown, counted = after[0] - before[0], after[1] - before[1]
     print(f"{make.__name__}: grown {grown >> 10} KiB, counted {counted >> 10} KiB, "
           f"{grown / max(counted, 1):.2f}")  # fmt: skip
-    assert grown > ENOUGH / 3 or counted > ENOUGH / 3, "it did something"
+    if make is consumers:
+        # Of those that were handed nothing only so many are remembered.
+        assert grown < ENOUGH / 3
+        return
+    assert max(grown, counted) > ENOUGH / 3, "it did something"
     assert grown <= MOST * counted

@@ -107,3 +107,5 @@ def test_a_queue_that_stays_full_is_full_and_a_sealed_one_shut_down(url: str) ->
         queue.seal()
         with pytest.raises(ShutDown, match="is sealed"):
             app.tasks["note"].send(1)
+        # The engine is that of other tests too.
+        queue.drop(force=True)
