@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 import interlock
 from tests.hub.exchanges import EXCHANGES
-from tests.hub.servers import REDIS_VERSION, needs_hub, version_of
+from tests.hub.servers import REDIS_VERSION, needs_hub, redis_server, version_of
 from tests.hub.wire import Exchange, differences, play
 
 
 @pytest.fixture(scope="module")
-def redis(redis_port: int) -> int:
-    version = version_of(redis_port)
-    if version != REDIS_VERSION:
-        pytest.skip(f"Redis is {version}, and it is {REDIS_VERSION} that the hub answers like")
-    return redis_port
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    # Its own, and so empty: DBSIZE is among what is asked.
+    with redis_server(tmp_path_factory.mktemp("redis")) as (_, port):
+        version = version_of(port)
+        if version != REDIS_VERSION:
+            pytest.skip(f"Redis is {version}, and it is {REDIS_VERSION} that the hub answers like")
+        yield port
 
 
 @pytest.fixture(scope="module")
