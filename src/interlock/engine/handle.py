@@ -109,10 +109,17 @@ class Handle:
         each = self._names._named_many(
             payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet
         )
-        return [
+        messages = [
             self._written(payload, "put_many()", named)
             for payload, named in zip(payloads, each, strict=True)
         ]
+        size = sum(len(message.payload) for message in messages)
+        if size > wire.MAX_CALL:
+            raise ValueError(
+                f"put_many(): {len(messages)} payloads of {size} bytes together when encoded; "
+                f"allowed: up to {wire.MAX_CALL}, which an engine takes whole"
+            )
+        return messages
 
     def _written(
         self,

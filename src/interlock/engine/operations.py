@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from interlock.engine import wait, wire
@@ -98,9 +98,14 @@ class Operations:
         """
         lease = (min(limit, wire.MAX_BATCH), self._lease, kind)
         answers: list[bytes] = []
+        # What one call does not take goes before it.
+        *first, settlements = wire.parts(settlements)
         call = looks = 0
         sleep: wait.Sleep | None = None
         try:
+            while first:
+                answers += yield from self.settle(seat, first[0])
+                del first[0]
             while True:
                 if not settlements:
                     self._check_open()
@@ -110,7 +115,8 @@ class Operations:
                     flat = [argument for one in settlements for argument in one]
                     asked = (wire.micros(seconds), *lease, *flat)
                     reply = yield from self._numbered(seat, call, seconds, "next", *asked)
-                    answers, leased = wire.answered(reply, len(settlements))
+                    last, leased = wire.answered(reply, len(settlements))
+                    answers += last
                 else:
                     asked = (wire.micros(seconds), *lease)
                     reply = yield from self._numbered(
@@ -132,6 +138,10 @@ class Operations:
                     continue
                 yield from wait.doze(self.engine, seat, self.key, suffix, seconds, leased.due)
         except Abandoned:
+            for some in first:
+                # A repeat of what was settled answers that its lease is gone, and does nothing.
+                seat.rest()
+                yield from self.settle(seat, some)
             yield from self._undo_take(seat, call, lease, settlements)
             raise
 
@@ -160,7 +170,7 @@ class Operations:
     def settle(self, seat: Seat[Any], settlements: Sequence[wire.Settlement]) -> Flow[list[bytes]]:
         """Answers what became of each."""
         answers: list[bytes] = []
-        for some in _chunks(settlements, wire.MAX_BATCH):
+        for some in wire.parts(settlements) if settlements else ():
             flat = [argument for one in some for argument in one]
             reply = yield from self._numbered(seat, seat.number(), 0, "settle", *flat)
             if len(reply) != len(some):
@@ -406,10 +416,6 @@ class Operations:
     def _check_open(self) -> None:
         if self.closed:
             raise ShutDown(f"this handle of queue {self.name!r} is closed")
-
-
-def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    return (items[at : at + size] for at in range(0, len(items), size))
 
 
 def _nobodys(id: int) -> bool:

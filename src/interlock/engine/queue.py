@@ -181,7 +181,8 @@ class RemoteQueue(Generic[T]):
         """Puts a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
 
         Raises:
-            ValueError: the batch is larger than the bounds of the queue, or than 1,024 messages.
+            ValueError: the batch is larger than the bounds of the queue, than 1,024 messages or
+                than 48 MiB of encoded payloads; nothing was put.
         """
         messages = self._handle.batch(
             items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared

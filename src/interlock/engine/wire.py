@@ -141,6 +141,24 @@ def text(value: str) -> bytes:
     return kept(value).encode()
 
 
+def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
+    """The settlements as one call each takes them: in order, and as few parts as can be."""
+    # So few are within both bounds, whatever their results.
+    if len(settlements) <= _SURELY:
+        return [settlements]
+    found: list[Sequence[Settlement]] = []
+    start = size = 0
+    for at, one in enumerate(settlements):
+        last = one[-1]
+        more = len(last) if isinstance(last, bytes) else 0
+        if at - start == MAX_BATCH or size + more > MAX_CALL:
+            found.append(settlements[start:at])
+            start, size = at, 0
+        size += more
+    found.append(settlements[start:])
+    return found
+
+
 def puts(reply: Sequence[bytes], count: int) -> list[Put]:
     """What il1_put answers of so many messages."""
     try:
@@ -354,7 +372,11 @@ def number(reply: Sequence[bytes]) -> int:
 MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096
 MAX_PAYLOAD = 1_048_576
+MAX_CALL = 48 << 20
+"""Bytes of payloads, or of results, in one call. With the most keys, dedup strings and numbers that
+it can have beside them it stays below the 64 MiB at which a hub ends a connection."""
 MAX_EXPLAINED = 1000
+_SURELY = MAX_CALL // (2 * MAX_PAYLOAD)
 LOST = b"LEASELOST"
 _ANSWERS = {
     b"ACKED": "acked",
