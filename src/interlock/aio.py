@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from interlock import _core, errors
 from interlock.consumer import check, failed, give_back, revoke, settle
 from interlock.frames import as_text
-from interlock.message import AsyncLease, AsyncLeaseBatch, Keys, Kind, Message, Put, _current
+from interlock.message import (
+    AsyncLease,
+    AsyncLeaseBatch,
+    Keys,
+    Kind,
+    Message,
+    Put,
+    _current,
+    _handlers,
+)
 from interlock.retry import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -278,8 +287,10 @@ def _check(timeout: Seconds, call: str) -> None:
     seconds(timeout, f"{call}: timeout")
 
 
-async def _next(queue: KeyedQueue[T], kind: Kind, timeout: Seconds | None = None) -> AsyncLease[T]:
-    return await _wait(queue, lambda wait: wait.get_async(kind), timeout)
+async def _next(
+    queue: KeyedQueue[T], kind: Kind, timeout: Seconds | None, *, to_the_end: bool = False
+) -> AsyncLease[T]:
+    return await _wait(queue, lambda wait: wait.get_async(kind, to_the_end), timeout)
 
 
 async def _put(queue: KeyedQueue[Any], batch: _core.Batch, timeout: Seconds | None) -> list[int]:
@@ -348,6 +359,7 @@ async def _consume(
 
     async def work() -> None:
         done = 0
+        _handlers.add(asyncio.current_task())
         while await _handle_next(queue, handler, limit, kind):
             done += 1
             if done % _BREATHE == 0:
@@ -368,7 +380,9 @@ async def _handle_next(
     task = asyncio.current_task()
     assert task is not None
     try:
-        lease = queue._try_get_async(kind, id(task)) or await _next(queue, kind)
+        lease = queue._try_get_async(kind, id(task))
+        if lease is None:
+            lease = await _next(queue, kind, None, to_the_end=True)
     except errors.ShutDown:
         return False
     alarm = None

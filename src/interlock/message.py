@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+import sys
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
@@ -132,6 +134,20 @@ class Stats:
 
 # Set by ``with lease`` and by those who call handlers; the executor's workers keep theirs natively.
 _current: contextvars.ContextVar[Any] = contextvars.ContextVar("interlock_lease")
+
+
+# Tasks that call handlers: one that a handler starts has its current lease too, and is not its handler.
+_handlers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _handles_here() -> bool:
+    """Whether the caller is the handler of the current lease, which a consumer set."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        task = None if asyncio is None else asyncio.current_task()
+    except RuntimeError:
+        return True
+    return task is None or task in _handlers
 
 
 def current_lease() -> Lease[Any]:

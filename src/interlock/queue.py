@@ -306,9 +306,10 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """Refuses puts from now on, and lets the rest drain.
 
         ``get`` raises ``ShutDown`` once nothing unsettled is left. With ``immediate`` everything
-        that is not leased is cancelled and returned, in the order of its puts.
+        that is not leased is cancelled and returned, in the order of its puts, and ``get`` raises
+        ``ShutDown`` wherever nothing is ready; handlers of ``consume`` go on with what comes back.
         """
-        return [Message(*message) for message in self._shutdown(immediate)]
+        return [Message(*message) for message in self._shutdown(immediate, True)]
 
     def record(self) -> None:
         """Starts to record every call with its time; payloads are left out. ``recording`` ends it.

@@ -35,6 +35,7 @@ CAPABILITIES: dict[int | str, str] = {
     "bad_call_what_a_callable_gives_is_checked_like_an_argument": _BYTES,
     "bad_call_a_payload_without_a_size_is_refused_where_bytes_are_bounded": _BYTES,
     "15_an_immediate_shutdown_cancels_and_returns_what_is_not_leased": _CLOSE,
+    "15_after_an_immediate_shutdown_no_get_waits_for_what_is_leased": _CLOSE,
     "15_shutdown_may_be_repeated_and_made_immediate": _CLOSE,
     "20_stats_show_what_is_due_as_applied": _READING,
     "20_expiries_are_applied_by_deadline_then_id": _READING,

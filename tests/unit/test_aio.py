@@ -129,6 +129,36 @@ def test_after_shutdown_nothing_is_put_and_the_rest_is_handed_out() -> None:
     run(main())
 
 
+def test_a_task_that_a_handler_started_does_not_handle_its_message() -> None:
+    async def main() -> None:
+        q = KeyedQueue[str]()
+        await q.aio.put("handled")
+        started: list[asyncio.Task[Any]] = []
+
+        async def handler(payload: str) -> None:
+            started.append(asyncio.create_task(q.aio.get()))
+            await parked(q)
+
+        async with await q.aio.get():
+            started.append(asyncio.create_task(q.aio.get()))
+            await parked(q)
+            q.shutdown()
+            await asyncio.sleep(0)
+        other = KeyedQueue[str]()
+        await other.aio.put("handled")
+        q = other
+        consumer = asyncio.create_task(other.aio.consume(handler))
+        while len(started) < 2:
+            await asyncio.sleep(0)
+        other.shutdown()
+        await consumer
+        for task in started:
+            with pytest.raises(ShutDown):
+                await task
+
+    run(main())
+
+
 def test_size_and_bounds_are_those_of_the_queue() -> None:
     async def main() -> None:
         q = KeyedQueue[int](2)

@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 
 use interlock_core::clock::Clock;
 use interlock_core::key::KeyRef;
-use interlock_core::queue::scheduler::Put;
+use interlock_core::queue::scheduler::{Grant, Put};
 use interlock_core::queue::types::{Kind, Options, RevokeThen, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::Watch;
@@ -218,6 +218,32 @@ fn a_shutdown_calls_everybody_once() {
     queue.ack(grant.handle).unwrap();
     assert_eq!(getter.calls(), 1);
     assert!(matches!(getter.get(&queue), Look::Ended(Ended::ShutDown)));
+}
+
+/// Clause 25: what is left is held by those who wait, and one of them is told.
+#[test]
+fn after_a_shutdown_those_who_wait_for_each_other_are_called_once() {
+    let queue = queue(Options::default());
+    (1..=3).for_each(|n| put(&queue, n));
+    let leases = [0; 3].map(|_| queue.try_get(Kind::Any, 0, |p, _| *p).unwrap().unwrap().0);
+    let holding = |grant: &Grant| {
+        let mut waiter = Waiter::new(Want::Message(Kind::Any), Time::MAX);
+        waiter.wait.holds = vec![(grant.id, grant.handle.token)];
+        assert!(matches!(waiter.get(&queue), Look::Sleep(_)));
+        waiter
+    };
+    let mut waiters = [holding(&leases[0]), holding(&leases[1])];
+    let calls = |waiters: &[Waiter; 2]| waiters.each_ref().map(Waiter::calls);
+    queue.shut_down();
+    assert_eq!(calls(&waiters), [0, 0], "the third lease is elsewhere");
+    queue.ack(leases[2].handle).unwrap();
+    assert_eq!(calls(&waiters), [1, 1]);
+    assert!(matches!(waiters[0].get(&queue), Look::Ended(Ended::Stuck)));
+    assert!(matches!(waiters[1].get(&queue), Look::Sleep(_)), "the first may settle now");
+    queue.ack(leases[0].handle).unwrap();
+    assert_eq!(calls(&waiters), [1, 2]);
+    assert!(matches!(waiters[1].get(&queue), Look::Ended(Ended::Stuck)));
+    queue.ack(leases[1].handle).unwrap();
 }
 
 /// In a child process threads are gone, but futures that waited are still there and are dropped.

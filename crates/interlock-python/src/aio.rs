@@ -8,7 +8,7 @@ use std::task::Waker;
 use interlock_core::queue::scheduler::{Grant, Placed, Refused};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::Look;
+use interlock_core::queue::{Ended, Look};
 use pyo3::exceptions::{PyStopIteration, PyTimeoutError, PyTypeError};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -259,16 +259,29 @@ impl Waiter {
     fn look_for_message<'py>(
         slf: &Bound<'py, Self>,
         kind: &Bound<'py, PyAny>,
+        to_the_end: bool,
     ) -> PyResult<Option<(Grant, Py<PyAny>)>> {
         let py = slf.py();
         let kind = to_kind(Some(kind), "get()")?;
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
+        let held = slf.get().waits_for_message(py, to_the_end)?;
         Waiter::look(
             slf,
             || Want::Message(kind),
             |queue, wait, waker| queue.core.get_or_wait(kind, wait::consumer(), view, wait, waker),
-            |ended| errors::get_ended(py, ended),
+            |ended| slf.get().queue.get().get_ended(py, "get()", ended, &held),
         )
+    }
+
+    /// Before a look for messages: what the caller holds meanwhile, if it waits without an end.
+    fn waits_for_message(&self, py: Python<'_>, to_the_end: bool) -> PyResult<Vec<(u64, u64)>> {
+        let waits = |wait: &Wait| wait.deadline == Time::MAX && !to_the_end;
+        let asked = waits(&self.wait.lock().expect("never poisoned"));
+        let held = if asked { self.queue.get().held_here(py)? } else { Vec::new() };
+        let mut wait = self.wait.lock().expect("never poisoned");
+        wait.to_the_end = to_the_end;
+        wait.holds.clone_from(&held);
+        Ok(held)
     }
 }
 
@@ -304,15 +317,17 @@ impl Waiter {
         slf: &Bound<'py, Self>,
         kind: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, Lease>>> {
-        let found = Waiter::look_for_message(slf, kind)?;
+        let found = Waiter::look_for_message(slf, kind, true)?;
         thread_lease(slf.get().queue.bind(slf.py()), found)
     }
 
+    /// `to_the_end`: after an immediate shutdown, too, it waits for what is leased.
     fn get_async<'py>(
         slf: &Bound<'py, Self>,
         kind: &Bound<'py, PyAny>,
+        to_the_end: bool,
     ) -> PyResult<Option<Bound<'py, AsyncLease>>> {
-        let found = Waiter::look_for_message(slf, kind)?;
+        let found = Waiter::look_for_message(slf, kind, to_the_end)?;
         async_lease(slf.get().queue.bind(slf.py()), found)
     }
 
@@ -325,6 +340,7 @@ impl Waiter {
         let limit = at_least_one(limit, "get_many(): limit")?;
         let kind = to_kind(Some(kind), "get_many()")?;
         let mut found = Vec::new();
+        let held = slf.get().waits_for_message(py, false)?;
         let some = Waiter::look(
             slf,
             || Want::Message(kind),
@@ -334,7 +350,7 @@ impl Waiter {
                 };
                 queue.core.get_many_or_wait(kind, limit, wait::consumer(), view, wait, waker)
             },
-            |ended| errors::get_ended(py, ended),
+            |ended| slf.get().queue.get().get_ended(py, "get_many()", ended, &held),
         )?;
         let queue = slf.get().queue.bind(py);
         if some.is_none() {
@@ -407,6 +423,16 @@ pub fn said<'a>(
     })
 }
 
+impl Queue {
+    /// What a consumer's look found: it goes on while anything is unsettled, which may come back to it.
+    fn to_the_end(&self, found: Result<Found, Ended>) -> Result<Found, Ended> {
+        match found {
+            Err(Ended::ShutDown) if self.core.call(|s, _| s.unsettled()) > 0 => Ok(None),
+            found => found,
+        }
+    }
+}
+
 type Found = Option<(Grant, Py<PyAny>)>;
 
 fn thread_lease<'py>(
@@ -449,6 +475,7 @@ impl Queue {
         }
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
         let found = queue.core.try_get(kind, wait::consumer(), view);
+        let found = if me.is_some() { queue.to_the_end(found) } else { found };
         async_lease(slf, found.map_err(|ended| errors::get_ended(py, ended))?)
     }
 
@@ -464,7 +491,7 @@ impl Queue {
         let consumer = wait::consumer();
         queue.note_getter(consumer);
         let view = |payload: &Py<PyAny>, _: &Grant| payload.clone_ref(py);
-        let found = queue.core.try_get(kind, consumer, view);
+        let found = queue.to_the_end(queue.core.try_get(kind, consumer, view));
         thread_lease(slf, found.map_err(|ended| errors::get_ended(py, ended))?)
     }
 

@@ -3,11 +3,15 @@
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyAny;
 
 use crate::blocked;
 use crate::errors;
 use crate::lease::{current_variable, Lease};
 use crate::queue::Queue;
+
+static HANDLES_HERE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 impl Queue {
     /// A look of a put: where it would sleep, for want of room and not because room is kept for another
@@ -68,6 +72,45 @@ impl Queue {
         }
     }
 
+    /// The leases of this queue, (id, token), that the caller comes to the end of only when its wait is
+    /// over: those that it is inside of. One that a task was started in is not among them.
+    pub fn held_here(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
+        let mut held = Vec::new();
+        each_current(py, &mut |lease| {
+            if std::ptr::eq(lease.queue.get(), self) && lease.stands() {
+                held.push((lease.id, lease.handle.token));
+            }
+        })?;
+        Ok(held)
+    }
+
+    /// What a get raises that ended without a message. `held`: see `held_here`.
+    pub fn get_ended(
+        &self,
+        py: Python<'_>,
+        call: &str,
+        ended: Ended,
+        held: &[(u64, u64)],
+    ) -> PyErr {
+        let [(id, _), others @ ..] = held else { return errors::get_ended(py, ended) };
+        if ended != Ended::Stuck {
+            return errors::get_ended(py, ended);
+        }
+        let more = match others.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        errors::would_deadlock(
+            py,
+            format!(
+                "{call}: queue {:?} is shut down, and the caller is handling message {id}{more} of it: \
+                 all that is unsettled waits for that, or for others that wait as the caller does. \
+                 Return first, or get with a timeout",
+                self.queue_name()
+            ),
+        )
+    }
+
     /// The message of this queue that the caller's context handles, if its lease still stands. Whoever
     /// only holds a lease may have given it to another thread; inside `with`, or in the handler of a
     /// consumer, it is the caller who must come to its end first.
@@ -81,6 +124,28 @@ impl Queue {
         let mine = std::ptr::eq(lease.queue.get(), self) && lease.stands();
         Ok(mine.then_some(lease.id))
     }
+}
+
+/// The leases that the caller is inside of, from the innermost.
+fn each_current(py: Python<'_>, each: &mut dyn FnMut(&Lease)) -> PyResult<()> {
+    let variable = current_variable(py)?;
+    let current = variable.call_method1("get", (py.None(),))?;
+    let Ok(lease) = current.cast::<Lease>() else { return Ok(()) };
+    let Some(set) = lease.get().entered(py) else {
+        // Of a consumer's handler.
+        if HANDLES_HERE.import(py, "interlock.message", "_handles_here")?.call0()?.is_truthy()? {
+            each(lease.get());
+        }
+        return Ok(());
+    };
+    // A task has a copy of the context that it was started in, where it cannot undo what was set.
+    if variable.call_method1("reset", (set,)).is_err() {
+        return Ok(());
+    }
+    each(lease.get());
+    let outer = each_current(py, each);
+    lease.get().enter_again(variable.call_method1("set", (lease,))?);
+    outer
 }
 
 #[pymethods]

@@ -86,7 +86,8 @@ pub fn refused(py: Python<'_>, refused: Refused, bounds: (usize, u64)) -> PyErr 
 pub fn put_ended(py: Python<'_>, ended: Ended, bounds: (usize, u64)) -> PyErr {
     match ended {
         Ended::ShutDown => shut_down(py),
-        Ended::TimedOut => full(py, bounds.0, bounds.1),
+        // Only a get is ever stuck.
+        Ended::TimedOut | Ended::Stuck => full(py, bounds.0, bounds.1),
         Ended::TooLarge => too_large(bounds.0, bounds.1),
     }
 }

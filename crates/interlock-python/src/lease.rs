@@ -485,6 +485,31 @@ impl Lease {
         }
     }
 
+    /// What the innermost `with` of it set the context variable with.
+    pub fn entered<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let token = self.context.with(py, |token| token.as_ref().map(|t| t.bind(py).clone()))?;
+        match token.cast::<PyTuple>() {
+            Ok(both) => both.get_item(0).ok(),
+            Err(_) => Some(token),
+        }
+    }
+
+    /// The innermost `with` of it has set the context variable anew.
+    pub fn enter_again(&self, token: Bound<'_, PyAny>) {
+        let py = token.py();
+        let outer = self.context.with(py, |kept| {
+            let both = kept.as_ref()?.bind(py).cast::<PyTuple>().ok()?;
+            both.get_item(1).ok()
+        });
+        let token = match outer {
+            Some(outer) => PyTuple::new(py, [token, outer]).map(Bound::into_any),
+            None => Ok(token),
+        };
+        if let Ok(token) = token {
+            self.context.replace(py, Some(token.unbind()));
+        }
+    }
+
     fn leave_context(&self, py: Python<'_>) {
         let mut token = self.context.replace(py, None);
         // Entered twice: what the outer `with` set it with is kept behind this one's.

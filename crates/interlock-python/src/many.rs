@@ -150,14 +150,14 @@ impl Queue {
         let consumer = wait::consumer();
         queue.note_getter(consumer);
         let mut found = Vec::with_capacity(limit.min(64));
-        let mut wait = Wait::new(Want::Message(kind), wait::deadline(&queue.core, timeout));
+        let mut wait = queue.wait_for_message(py, kind, timeout)?;
         wait::until(py, queue, &mut wait, |wait, waker| {
             let view = |payload: &Py<PyAny>, grant: &Grant| {
                 found.push(Message { grant: *grant, payload: payload.clone_ref(py) })
             };
             queue.core.get_many_or_wait(kind, limit, consumer, view, wait, waker)
         })?
-        .map_err(|ended| errors::get_ended(py, ended))?;
+        .map_err(|ended| queue.get_ended(py, "get_many()", ended, &wait.holds))?;
         let batch = LeaseBatch::make(slf, found, Of::Threads)?;
         queue.say(py).inspect_err(|_| batch.get().release(py))?;
         Ok(batch)

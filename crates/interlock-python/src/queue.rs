@@ -210,12 +210,11 @@ impl Queue {
         let found = match found.map_err(|ended| errors::get_ended(py, ended))? {
             Some(found) => found,
             None => {
-                let deadline = wait::deadline(&queue.core, timeout);
-                let mut wait = Wait::new(Want::Message(kind), deadline);
+                let mut wait = queue.wait_for_message(py, kind, timeout)?;
                 wait::until(py, queue, &mut wait, |wait, waker| {
                     queue.core.get_or_wait(kind, consumer, view, wait, waker)
                 })?
-                .map_err(|ended| errors::get_ended(py, ended))?
+                .map_err(|ended| queue.get_ended(py, "get()", ended, &wait.holds))?
             }
         };
         let lease = Lease::make(slf, found.0, found.1)?;
@@ -326,6 +325,20 @@ impl Queue {
         placed_as(placed.id);
         self.say(py)?;
         Ok(placed)
+    }
+
+    /// The wait of a get that found nothing.
+    pub fn wait_for_message(
+        &self,
+        py: Python<'_>,
+        kind: Kind,
+        timeout: Option<u64>,
+    ) -> PyResult<Wait> {
+        let mut wait = Wait::new(Want::Message(kind), wait::deadline(&self.core, timeout));
+        if timeout.is_none() {
+            wait.holds = self.held_here(py)?;
+        }
+        Ok(wait)
     }
 
     /// The only one that ever took from this queue, if it was only one.

@@ -299,10 +299,13 @@ impl Queue {
 
     /// No more puts; gets go on until nothing unsettled is left. With `immediate`, what is not leased
     /// is cancelled: (id, payload, keys, shared, priority, attempt) each, in the order of ids.
+    /// `at_once`: and gets do not wait for what is leased.
+    #[pyo3(signature = (immediate, at_once = false))]
     fn _shutdown<'py>(
         &self,
         py: Python<'py>,
         immediate: Truth,
+        at_once: bool,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         self.check_fork(py);
         self.core.shut_down();
@@ -310,6 +313,9 @@ impl Queue {
             return Ok(Vec::new());
         }
         let cancelled = self.core.call(|scheduler, now| scheduler.cancel_all(now));
+        if at_once {
+            self.core.shut_down_at_once();
+        }
         for message in &cancelled {
             future::settled_without_result(message.payload.bind(py))?;
         }

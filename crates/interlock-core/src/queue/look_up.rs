@@ -63,6 +63,23 @@ impl<P> Scheduler<P> {
         self.stats.unsettled - self.leases.len() as u64
     }
 
+    /// Messages leased.
+    #[inline]
+    pub(super) fn leases_out(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether some messages are leased, at most so many, and all others wait for those: neither time nor
+    /// what an operator is expected to do would move anything.
+    pub(super) fn moves_with_leases_only(&self, most: usize) -> bool {
+        let leased = self.leases.len();
+        let due = self.deadlines.len() + self.backoffs.len() + self.delays.len();
+        let ready = self.keyed.len() + self.unkeyed.len();
+        let paused = self.pauses.queue || self.lanes.paused > 0;
+        let stands = due == 0 && ready == 0 && self.stats.held == 0 && !paused;
+        (1..=most).contains(&leased) && stands && !self.has_leftovers()
+    }
+
     /// Whether the exact time matters to the next call.
     #[inline]
     pub fn timed(&self) -> bool {

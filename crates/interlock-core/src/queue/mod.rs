@@ -74,6 +74,8 @@ struct Inner<P> {
     scheduler: Scheduler<P>,
     waiters: Waiters,
     closed: bool,
+    /// Shut down immediately: whoever finds nothing does not wait for what is leased.
+    over: bool,
 }
 
 /// Why a call that may wait gave nothing.
@@ -82,6 +84,9 @@ pub enum Ended {
     /// The queue is shut down, and for a get: nothing unsettled is left.
     ShutDown,
     TimedOut,
+    /// A get of a queue that is shut down: all that is unsettled waits for leases that the caller holds,
+    /// or others who wait in the same way (clause 25).
+    Stuck,
     /// Larger than the queue's bound.
     TooLarge,
 }
@@ -109,7 +114,7 @@ impl<P, L: RawLock> Queue<P, L> {
     /// As `with`, for a lock of the caller's.
     pub fn with_lock(options: Options, watch: Watch, clock: Clock) -> Self {
         let scheduler = Scheduler::new(options, watch);
-        let inner = Inner { scheduler, waiters: Waiters::default(), closed: false };
+        let inner = Inner { scheduler, waiters: Waiters::default(), closed: false, over: false };
         Queue { inner: Mutex::new(inner), clock, noted: AtomicBool::new(false) }
     }
 
@@ -163,7 +168,7 @@ impl<P, L: RawLock> Queue<P, L> {
             give_memory_back();
             inner = self.inner.lock();
         }
-        let Inner { scheduler, waiters, closed } = &mut *inner;
+        let Inner { scheduler, waiters, closed, .. } = &mut *inner;
         waiters.balance(scheduler, *closed, !self.clock.is_manual(), || self.clock.now());
         let wakes = std::mem::take(&mut waiters.wakes);
         // Unlock first, or the woken thread sleeps again.
@@ -293,7 +298,7 @@ impl<P, L: RawLock> Queue<P, L> {
         view: impl FnOnce(&P, &Grant) -> R,
     ) -> Result<Option<(Grant, R)>, Ended> {
         self.quick(|inner, now| match inner.grant(now, kind, consumer, view) {
-            None if inner.closed && inner.scheduler.unsettled() == 0 => Err(Ended::ShutDown),
+            None if inner.is_over(false) => Err(Ended::ShutDown),
             found => Ok(found),
         })
     }
@@ -307,8 +312,8 @@ impl<P, L: RawLock> Queue<P, L> {
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<(Grant, R)> {
-        self.look(wait, waker, |inner, now, _| match inner.grant(now, kind, consumer, view) {
-            None if inner.closed && inner.scheduler.unsettled() == 0 => Some(Err(Ended::ShutDown)),
+        self.look(wait, waker, |inner, now, wait| match inner.grant(now, kind, consumer, view) {
+            None => inner.never(wait).map(Err),
             found => found.map(Ok),
         })
     }
@@ -323,19 +328,16 @@ impl<P, L: RawLock> Queue<P, L> {
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<()> {
-        self.look(wait, waker, |inner, now, _| {
+        self.look(wait, waker, |inner, now, wait| {
             let mut grants = Vec::new();
             inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
             while grants.is_empty() && inner.scheduler.has_leftovers() {
                 inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
             }
             grants.iter().for_each(|grant| view(inner.scheduler.payload(grant), grant));
-            if !grants.is_empty() {
-                Some(Ok(()))
-            } else if inner.closed && inner.scheduler.unsettled() == 0 {
-                Some(Err(Ended::ShutDown))
-            } else {
-                None
+            match grants.is_empty() {
+                false => Some(Ok(())),
+                true => inner.never(wait).map(Err),
             }
         })
     }
@@ -468,6 +470,27 @@ impl<P, L: RawLock> Queue<P, L> {
         self.locked(|inner, _| inner.closed = true);
     }
 
+    /// As `shut_down`; and a get that finds nothing ready does not wait for what is leased, unless it was
+    /// made to wait to the end.
+    ///
+    /// ```
+    /// # use interlock_core::queue::{scheduler::Put, types::{Kind, Options}, Ended, Queue};
+    /// # let queue = Queue::new(Options::default());
+    /// queue.put(&Put::default(), 1).unwrap();
+    /// let (grant, _) = queue.get(|_, _| ()).unwrap();
+    /// queue.shut_down();
+    /// assert_eq!(queue.try_get(Kind::Any, 1, |_, _| ()), Ok(None));
+    /// queue.shut_down_at_once();
+    /// assert_eq!(queue.try_get(Kind::Any, 1, |_, _| ()), Err(Ended::ShutDown));
+    /// queue.ack(grant.handle).unwrap();
+    /// ```
+    pub fn shut_down_at_once(&self) {
+        self.locked(|inner, _| {
+            (inner.closed, inner.over) = (true, true);
+            inner.waiters.call_getters();
+        });
+    }
+
     pub fn is_shut_down(&self) -> bool {
         self.inner.lock().closed
     }
@@ -516,6 +539,21 @@ impl<P, L: RawLock> Queue<P, L> {
 }
 
 impl<P> Inner<P> {
+    /// Whether a get that found nothing waits for nothing.
+    #[inline]
+    fn is_over(&self, to_the_end: bool) -> bool {
+        self.closed && ((self.over && !to_the_end) || self.scheduler.unsettled() == 0)
+    }
+
+    /// Why a get that found nothing would wait for nothing.
+    fn never(&self, wait: &Wait) -> Option<Ended> {
+        if self.is_over(wait.to_the_end) {
+            return Some(Ended::ShutDown);
+        }
+        let stuck = self.closed && self.waiters.are_stuck(Some(wait), &self.scheduler);
+        stuck.then_some(Ended::Stuck)
+    }
+
     #[inline]
     fn wants_more(&self) -> bool {
         self.scheduler.watch.has_events()

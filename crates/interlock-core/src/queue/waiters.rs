@@ -35,7 +35,7 @@
 //! queue.give_up(&mut wait); // what a future's drop must do; here there is nothing to give up
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
 use crate::queue::room::{Need, RoomLine};
@@ -61,11 +61,16 @@ pub struct Wait {
     on: u64,
     number: Option<u64>,
     named: bool,
+    /// Leases, (id, token), that the caller does not come to settle before this wait ends.
+    pub holds: Vec<(u64, u64)>,
+    /// For a message: it goes on after an immediate shutdown too, for as long as anything is unsettled.
+    pub to_the_end: bool,
 }
 
 impl Wait {
     pub fn new(want: Want, deadline: Time) -> Self {
-        Wait { want, deadline, on: THREADS, number: None, named: false }
+        let (on, holds) = (THREADS, Vec::new());
+        Wait { want, deadline, on, number: None, named: false, holds, to_the_end: false }
     }
 
     /// A wait of a task, which comes only when its event loop does; the loops are told apart by `number`.
@@ -89,7 +94,8 @@ impl Wait {
 
     /// Another wait of the same caller.
     pub fn anew(&self, want: Want) -> Self {
-        Wait { want, deadline: self.deadline, on: self.on, number: None, named: false }
+        let Wait { deadline, on, ref holds, to_the_end, .. } = *self;
+        Wait { want, deadline, on, number: None, named: false, holds: holds.clone(), to_the_end }
     }
 
     /// It slept at least once and has not come to its end.
@@ -135,6 +141,8 @@ pub(super) struct Waiters {
     loops: Vec<Crowd>,
     /// Those who wait for room, parked or called.
     pub room: RoomLine,
+    /// Of those who wait for a message, without an end, the leases that they hold.
+    holding: BTreeMap<u64, Vec<(u64, u64)>>,
     parked: usize,
     next: u64,
     /// Waits up to this number are of the process this one was forked from.
@@ -285,6 +293,9 @@ impl Waiters {
         if let (Want::Room(..), Some(number)) = (wait.want, wait.number) {
             self.room.leave(number);
         }
+        if let Some(number) = wait.number.filter(|_| !self.holding.is_empty()) {
+            self.holding.remove(&number);
+        }
         *wait = wait.anew(wait.want);
     }
 
@@ -297,6 +308,8 @@ impl Waiters {
         let Wait { want, deadline, named, on, .. } = *wait;
         if let Want::Room(count, size) = want {
             self.room.enter(number, Need { count, size });
+        } else if !wait.holds.is_empty() && deadline == Time::MAX {
+            self.holding.insert(number, wait.holds.clone());
         }
         self.parked += 1;
         let crowd = self.crowd_of(on);
@@ -319,6 +332,42 @@ impl Waiters {
             self.wakes.push(parked.waker);
             if line == ROOM {
                 self.room.called(number);
+            }
+        }
+    }
+
+    /// Those who wait for a message.
+    pub fn call_getters(&mut self) {
+        (ANY..ROOM).for_each(|line| self.call_all(line));
+    }
+
+    /// Whether nobody but this waiter, and others who wait as it does, could end its wait in a queue
+    /// that takes no more puts (clause 25). `None`: whether that is so for those who wait.
+    pub fn are_stuck<P>(&self, wait: Option<&Wait>, scheduler: &Scheduler<P>) -> bool {
+        let own = wait.map(|wait| wait.holds.as_slice()).unwrap_or_default();
+        if (own.is_empty() || wait.is_some_and(|wait| wait.deadline != Time::MAX))
+            && (wait.is_some() || self.holding.is_empty())
+        {
+            return false;
+        }
+        let most = own.len() + self.holding.values().map(Vec::len).sum::<usize>();
+        scheduler.moves_with_leases_only(most) && {
+            let stands = |&&(id, token): &&(u64, u64)| scheduler.token_of(id) == Some(token);
+            let others = self.holding.values().flatten();
+            let held: BTreeSet<_> = own.iter().chain(others).filter(stands).collect();
+            held.len() == scheduler.leases_out()
+                && (wait.is_none() || own.iter().any(|lease| held.contains(lease)))
+        }
+    }
+
+    fn call_stuck(&mut self) {
+        for number in self.holding.keys().copied().collect::<Vec<_>>() {
+            let found = self.crowds().enumerate().find_map(|(at, crowd)| {
+                let line = (ANY..ROOM).find(|&line| crowd.lines[line].contains_key(&number))?;
+                Some((at, line))
+            });
+            if let Some((at, line)) = found {
+                self.call(at, line, number);
             }
         }
     }
@@ -372,7 +421,7 @@ impl Waiters {
         if drained {
             self.call_all(DRAINED);
             if closed {
-                (ANY..ROOM).for_each(|line| self.call_all(line));
+                self.call_getters();
             }
         }
         if self.names != scheduler.names() {
@@ -381,6 +430,9 @@ impl Waiters {
         }
         if closed {
             self.call_all(ROOM);
+            if !self.holding.is_empty() && self.are_stuck(None, scheduler) {
+                self.call_stuck();
+            }
         } else if !self.room.is_empty() {
             let keeps = self.keeps_room(None, scheduler, now());
             while let Some((at, number)) = self.lacking_room(scheduler, keeps) {

@@ -113,7 +113,7 @@ pub fn consume(stage: &Stage, rng: &mut Rng, kind: Kind) -> Role {
             Ok((grant, spec)) => handled.extend(handle(stage, rng, grant, spec)),
             Err(Ended::TimedOut) => {}
             Err(Ended::ShutDown) => break,
-            Err(Ended::TooLarge) => panic!("nothing is too large to get"),
+            Err(ended) => panic!("who holds nothing meets no {ended:?} at a get"),
         }
     }
     stage.handlings.lock().unwrap().append(&mut handled);

@@ -57,7 +57,8 @@ Returns:
 
 Raises:
     Empty: no message was ready in time.
-    ShutDown: the queue is shut down and nothing unsettled is left.";
+    ShutDown: the queue is shut down and nothing unsettled is left; or immediately, and nothing is ready.
+    WouldDeadlock: the queue is shut down, and the caller handles all that could still come.";
 
 pub(super) const ACK_DOC: &std::ffi::CStr = c"ack($self)
 --

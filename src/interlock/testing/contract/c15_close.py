@@ -1,5 +1,7 @@
 """Clause 15: shutdown lets what is there drain; join says what keeps it; the blocked wake."""
 
+from typing import Any
+
 from interlock import Empty, Full, NotDrained, Retry, ShutDown
 from interlock.testing.contract.registry import clause
 from interlock.testing.contract.trial import Trial, raises
@@ -128,7 +130,7 @@ async def an_immediate_shutdown_cancels_and_returns_what_is_not_leased(t: Trial)
     assert (set(messages[2].keys), set(messages[2].shared)) == ({b"c"}, {b"s"})
     stats = await q.stats()
     assert (stats.unsettled, stats.leased, stats.cancelled) == (1, 1, 5)
-    with raises(Empty):
+    with raises(ShutDown):
         await q.get_nowait()
     await leased.ack()
     with raises(ShutDown):
@@ -144,6 +146,41 @@ async def an_immediate_shutdown_wakes_who_waits(t: Trial) -> None:
         await t.wakes(q.get(), q.shutdown(immediate=True))
     with raises(ShutDown):
         await put.result()
+
+
+@clause(15)
+async def after_an_immediate_shutdown_no_get_waits_for_what_is_leased(t: Trial) -> None:
+    q = t.queue(retry=Retry(first=0, jitter=False))
+    await q.put("leased")
+    lease = await q.one()
+    waiting = [await t.start(q.get()), await t.start(q.get_many(2))]
+    await q.shutdown(immediate=True)
+    for running in waiting:
+        with raises(ShutDown):
+            await running.result()
+    for get in (q.get(), q.get_nowait(), q.get(timeout=5), q.get_many(2)):
+        with raises(ShutDown):
+            await get
+    await lease.nack()
+    again = await q.get_nowait()
+    assert (again.payload, again.attempt) == ("leased", 2)
+    await again.ack()
+
+
+@clause(15)
+async def consumers_handle_what_comes_back_after_an_immediate_shutdown(t: Trial) -> None:
+    q = t.queue(retry=Retry(first=1, jitter=False))
+    await q.put("leased")
+    seen: list[int] = []
+
+    async def handler(payload: Any) -> None:
+        seen.append(1)
+        if len(seen) == 1:
+            await q.shutdown(immediate=True)
+            raise ValueError("once")
+
+    await t.handle_all(q, handler)
+    assert len(seen) == 2
 
 
 @clause(15)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable
 from typing import Any
 
-from interlock import Full, Retry, WouldDeadlock
+from interlock import Empty, Full, Retry, ShutDown, WouldDeadlock
 from interlock.testing.contract.registry import clause
 from interlock.testing.contract.trial import Trial, raises
 
@@ -78,6 +78,101 @@ async def a_put_that_another_handler_makes_room_for_waits(t: Trial) -> None:
 
     await t.handle_all(q, handler, threads=2)
     assert sorted(handled) == ["other", "puts", "room"]
+
+
+@clause(25)
+async def a_get_after_shutdown_whose_caller_handles_all_that_is_left(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    first = await q.put("first", keys="a")
+    await q.put("behind", keys="a")
+    seen: list[BaseException] = []
+
+    async def handler(payload: Any) -> None:
+        await q.shutdown()
+        for get in (q.get(), q.get_many(2), q.get(kind="keyed")):
+            if payload == "first":
+                with raises(WouldDeadlock, str(first)) as caught:
+                    await get
+                seen.extend(caught)
+            else:
+                get.close()
+
+    await t.handle_all(q, handler)
+    assert len(seen) == 3
+
+
+@clause(25)
+async def a_get_within_the_with_of_all_that_is_left_after_shutdown(t: Trial) -> None:
+    q = t.queue()
+    ids = [await q.put("outer"), await q.put("inner")]
+    async with await q.get():
+        async with await q.get():
+            await q.shutdown()
+            with raises(WouldDeadlock, str(ids[1]), "1 more"):
+                await q.get()
+        with raises(WouldDeadlock, str(ids[0])):
+            await q.get()
+        with raises(Empty):
+            await t.until_ended(await t.start(q.get(timeout=0.01)))
+    with raises(ShutDown):
+        await q.get()
+
+
+@clause(25)
+async def shutdown_ends_the_get_of_who_handles_all_that_is_left(t: Trial) -> None:
+    q = t.queue()
+    await q.put("first")
+    await q.put("second")
+    other, lease = await q.ready()
+
+    async def inside() -> None:
+        async with lease:
+            await q.get()
+
+    running = await t.start(inside())
+    await q.shutdown()
+    assert not await running.ended(0)
+    await other.ack()
+    with raises(WouldDeadlock):
+        await running.result()
+
+
+@clause(25)
+async def gets_after_shutdown_that_wait_for_each_other(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    await q.put("first")
+    await q.put("second")
+    ends: list[str] = []
+
+    async def inside(lease: Any) -> None:
+        async with lease:
+            try:
+                await q.get()
+            except WouldDeadlock:
+                ends.append("would deadlock")
+            except ShutDown:
+                ends.append("shut down")
+
+    both = [await t.start(inside(lease)) for lease in await q.ready()]
+    await q.shutdown()
+    for running in both:
+        await running.result()
+    # One is refused and settles, whereupon the other holds all that is left.
+    assert ends == ["would deadlock"] * 2
+
+
+@clause(25)
+async def a_get_after_shutdown_waits_for_what_may_still_come(t: Trial) -> None:
+    q = t.queue(retry=Retry(first=5, jitter=False))
+    await q.put("handled")
+    await q.put("fails")
+    async with await q.get():
+        failing = await q.one()
+        await failing.nack()
+        await q.shutdown()
+        again = await t.wakes(q.get(), t.advance(5))
+        assert again.payload == "fails"
+        await again.ack()
 
 
 @clause(25)
