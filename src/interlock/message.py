@@ -136,7 +136,7 @@ class Stats:
 _current: contextvars.ContextVar[Any] = contextvars.ContextVar("interlock_lease")
 
 
-# Tasks that call handlers: one that a handler starts has its current lease too, and is not its handler.
+# Tasks that call handlers: one that a handler starts has its current lease too, and is no handler.
 _handlers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
