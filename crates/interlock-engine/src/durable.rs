@@ -92,6 +92,8 @@ const FUNCTIONS: [(u8, &str); 27] = [
 const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// After one that could not be made, µs.
 const SNAPSHOT_AGAIN: Time = 10_000_000;
+/// By how much a clock that was set back may set back delays that run while nobody calls, µs.
+const TIME_NOTED: Time = 10_000_000;
 /// The record that gives a queue its number.
 const NAME: u8 = 0;
 const FORGOTTEN: &str = "forgotten";
@@ -265,6 +267,25 @@ impl<S: Storage> Durable<S> {
                 done.map(|()| Some(Err(error)))
             }
         }
+    }
+
+    /// Notes what time it is for the queues, so that the next life goes on from there: to be called now and
+    /// then. Nothing is written while nothing falls due.
+    pub fn note_time(&self, engine: &Engine, now: Time) {
+        if let Some(journal) = self.journal.get().filter(|_| engine.next_due().is_some()) {
+            journal.note_time(now, TIME_NOTED);
+        }
+    }
+
+    /// The end, at that time of the queues: all is on disk, and it is known that it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`interlock_journal::Journal::close`].
+    pub fn close(&self, now: Time) -> Result<(), Refused> {
+        let Some(journal) = self.journal.get() else { return Ok(()) };
+        journal.note_time(now, 0);
+        journal.close()
     }
 
     fn append(

@@ -39,6 +39,7 @@ pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {
     let log = |level, text: String| shared.events.log(level, format!("journal: {text}"));
     let mut troubled = false;
     while !stop.within(TICK) {
+        durable.note_time(&shared.queues.engine, shared.queues.now());
         let kept = durable.upkeep(&shared.queues.engine, now());
         match &kept {
             Ok(Some(Ok(made))) => {
@@ -56,7 +57,7 @@ pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {
         }
         troubled = kept.is_err();
     }
-    let closed = durable.journal().map_or(Ok(()), |journal| journal.close());
+    let closed = durable.close(shared.queues.now());
     if let Err(refused) = closed {
         log(Level::Warning, format!("at the end: {refused}"));
     }

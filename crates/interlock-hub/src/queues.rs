@@ -1,11 +1,12 @@
 //! The keyed queues of a hub: one engine for all workers, and who is told when a call that waited is
 //! answered.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use interlock_core::clock::Clock;
-use interlock_engine::durable::{Durable, Repair};
+use interlock_engine::durable::{Durable, OpenError, Repair};
 use interlock_engine::{
     Account, Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket,
 };
@@ -14,7 +15,7 @@ use interlock_journal::Refused;
 
 use crate::events::Answer;
 use crate::reactor::mailbox::Mail;
-use crate::registry::Card;
+use crate::registry::{Card, Time};
 use crate::resp::parse::Arguments;
 use crate::shared::{Core, Shared};
 
@@ -23,12 +24,14 @@ pub struct Queues {
     /// What makes them durable, if the hub has a journal.
     pub durable: Option<Arc<Durable>>,
     clock: Clock,
+    /// µs by which their time is ahead of the clock's: that was set back since the last life.
+    ahead: Time,
 }
 
 impl Queues {
     pub fn new(memory: u64, clock: Clock) -> Self {
         let engine = Engine::new(Settings { memory, ..Settings::default() });
-        Queues { engine, durable: None, clock }
+        Queues { engine, durable: None, clock, ahead: 0 }
     }
 
     /// As `new`, with the journal in a folder: the queues are as they were. And what was found there.
@@ -47,10 +50,30 @@ impl Queues {
         let disk = Disk::open(folder).map_err(|error| format!("journal {place}: {error}"))?;
         let report = durable
             .open(&engine, disk, interlock_journal::Settings::default(), repair)
-            .map_err(|error| format!("journal {place}: {error}"))?;
+            .map_err(|error| format!("journal {place}: {}", advised(&error)))?;
+        // What was to run out goes on doing so, and nothing that happened comes later than what does.
+        let ahead = report.time.saturating_sub(clock.now());
         // A line of the log.
-        let report = report.to_string().replace('\n', "; ");
-        Ok((Queues { engine, durable: Some(durable), clock }, format!("journal {place}: {report}")))
+        let mut found = format!("journal {place}: {report}").replace('\n', "; ");
+        if ahead > 0 {
+            let _ = write!(
+                found,
+                "; the clock is {:.3} s behind the last record, and time goes on from there",
+                ahead as f64 / 1e6
+            );
+        }
+        Ok((Queues { engine, durable: Some(durable), clock, ahead }, found))
+    }
+
+    /// The time of the queues, µs since 1970: it never steps back, not over a restart either.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.clock.now() + self.ahead
+    }
+
+    /// µs by which that is ahead of the clock.
+    pub fn ahead(&self) -> Time {
+        self.ahead
     }
 
     /// How long a worker may sleep, ms; -1: nobody waits.
@@ -61,13 +84,13 @@ impl Queues {
             return 1;
         }
         // Rounded up, or it would wake a moment too early, again and again.
-        i32::try_from(due.saturating_sub(self.clock.now()).div_ceil(1000)).unwrap_or(i32::MAX)
+        i32::try_from(due.saturating_sub(self.now()).div_ceil(1000)).unwrap_or(i32::MAX)
     }
 
     /// Answers those whose wait is over. Any worker may; the others then find nothing to do.
     pub fn tick(&self, served: &mut Vec<Served>) {
         let Some(due) = self.engine.next_due() else { return };
-        let now = self.clock.now();
+        let now = self.now();
         if due <= now {
             self.engine.tick(now, served);
         }
@@ -76,6 +99,16 @@ impl Queues {
     /// What this worker's calls have answered is as safe as their queues promise, or must not be told.
     pub fn commit(&self) -> Result<(), Refused> {
         self.durable.as_ref().map_or(Ok(()), |durable| durable.commit())
+    }
+}
+
+/// An error with the name of the setting that goes on nevertheless.
+fn advised(error: &OpenError) -> String {
+    match error {
+        OpenError::Damaged(_) | OpenError::Unknown { .. } => {
+            format!("{error} (queues.repair = true)")
+        }
+        error => error.to_string(),
     }
 }
 
@@ -98,7 +131,7 @@ pub fn call(
         local.callers.push(token);
     }
     let ticket = Some(ticket(local.worker, token));
-    let now = queues.clock.now();
+    let now = queues.now();
     queues.engine.call_for(payer, function, key, &args, now, ticket, out, &mut local.served)
 }
 
@@ -106,7 +139,7 @@ pub fn call(
 pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
     let queues = &core.shared.queues;
     let ticket = ticket(card.worker, card.token);
-    let now = queues.clock.now();
+    let now = queues.now();
     match error {
         None => queues.engine.give_up(ticket, now, &mut core.local.served),
         Some(text) => {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -47,6 +48,17 @@ pub(crate) struct Condition {
     /// 0 while all is well: what every append looks at.
     mark: AtomicU8,
     refused: Mutex<Option<Refused>>,
+    /// Since when something has been wrong, whatever it was at first.
+    since: Mutex<Option<SystemTime>>,
+}
+
+/// What a journal that is asked says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Why records are refused; `None`: they are taken.
+    pub refused: Option<Refused>,
+    /// Since when, by the system's clock.
+    pub since: Option<SystemTime>,
 }
 
 const WELL: u8 = 0;
@@ -81,6 +93,11 @@ impl Condition {
         self.refused.lock().clone()
     }
 
+    pub fn standing(&self) -> Standing {
+        let refused = self.refused.lock();
+        Standing { refused: refused.clone(), since: *self.since.lock() }
+    }
+
     pub fn set(&self, refused: Refused) -> Refused {
         let mut now = self.refused.lock();
         if let Some(Refused::Failed(_) | Refused::Closed) = &*now {
@@ -91,6 +108,9 @@ impl Condition {
             Refused::Full(_) => FULL,
             _ => ENDED,
         };
+        if now.is_none() {
+            *self.since.lock() = Some(SystemTime::now());
+        }
         *now = Some(refused.clone());
         self.mark.store(mark, Ordering::Relaxed);
         refused
@@ -121,6 +141,7 @@ impl Condition {
         let mut now = self.refused.lock();
         if let Some(Refused::Short(_) | Refused::Full(_)) = &*now {
             *now = None;
+            *self.since.lock() = None;
             self.mark.store(WELL, Ordering::Relaxed);
         }
     }

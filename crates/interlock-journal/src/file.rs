@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `segment-NUMBER` | records, rising without a gap from one segment to the next |
 //! | `snapshot-NUMBER` | the state of each queue; NUMBER is the sequence up to which no record is needed |
-//! | `spare.new`, `next.new`, `snapshot-NUMBER.new` | was being made when the process ended; removed |
+//! | `spare.new`, `next.new`, `closed.new`, `snapshot-NUMBER.new` | was being made when the process ended; removed |
+//! | `closed` | what was there when it was closed: the last record and its time; gone once it is open again |
 //! | `*.aside-N` | was set aside by an operator; not looked at |
-//! | `lock` | held by the process that has the journal open |
+//! | `lock` | held, as the folder itself is, by the process that has the journal open |
 //!
 //! A file begins with 64 bytes: what it is, the version of the form, its kind, its number, the
 //! sequence of its first record, the salt of its checksums, its length as it was made, which record
-//! it follows, and a checksum of these.
+//! it follows, and a checksum of these. Versions that knew no `closed` leave one alone: what it says is
+//! then less than what is there, and is right still.
 
 /// Bytes before the first record.
 pub const HEAD: usize = 64;
@@ -24,12 +26,17 @@ pub const NEW: &str = ".new";
 pub const SPARE: &str = "spare.new";
 /// A segment that a commit has to make for itself.
 pub const NEXT: &str = "next.new";
+/// Says what was there when the journal was closed.
+pub const CLOSED: &str = "closed";
+/// That, while it is written.
+pub const CLOSING: &str = "closed.new";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
     Segment = 1,
     Snapshot = 2,
+    Closed = 3,
 }
 
 /// What a file says of itself.
@@ -45,6 +52,30 @@ pub struct Head {
     pub length: u64,
     /// Sequence of the last record of the segment before: `first` less 1, but where a repair left a gap.
     pub follows: u64,
+}
+
+/// What was there when the journal was closed: less than that is a journal of which something is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Sequence of the last record.
+    pub last: u64,
+    /// The latest time of any record, µs since 1970.
+    pub time: u64,
+}
+
+impl Closed {
+    pub fn encode(&self) -> [u8; HEAD] {
+        let Closed { last, time } = *self;
+        let kind = Kind::Closed;
+        Head { kind, number: last, first: time, salt: 0, length: 0, follows: last }.encode()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Closed, BadHead> {
+        let number = bytes.get(16..24).ok_or(BadHead::Damaged)?;
+        let last = u64::from_le_bytes(number.try_into().expect("8"));
+        let head = Head::decode(bytes, Kind::Closed, last)?;
+        Ok(Closed { last, time: head.first })
+    }
 }
 
 /// Why a file's head is none.
@@ -113,12 +144,17 @@ pub fn name(kind: Kind, number: u64) -> String {
     match kind {
         Kind::Segment => format!("segment-{number:020}"),
         Kind::Snapshot => format!("snapshot-{number:020}"),
+        Kind::Closed => CLOSED.to_owned(),
     }
 }
 
 /// The number in a name of this kind.
 pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
-    let prefix = if kind == Kind::Segment { "segment-" } else { "snapshot-" };
+    let prefix = match kind {
+        Kind::Segment => "segment-",
+        Kind::Snapshot => "snapshot-",
+        Kind::Closed => return None,
+    };
     let number = name_of.strip_prefix(prefix)?.parse().ok()?;
     (name(kind, number) == name_of).then_some(number)
 }
@@ -126,7 +162,7 @@ pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
 /// Whether a file of this name was being made when its process ended.
 pub fn is_unfinished(name: &str) -> bool {
     let snapshot = |name| number(name, Kind::Snapshot).is_some();
-    name == SPARE || name == NEXT || name.strip_suffix(NEW).is_some_and(snapshot)
+    [SPARE, NEXT, CLOSING].contains(&name) || name.strip_suffix(NEW).is_some_and(snapshot)
 }
 
 #[cfg(test)]
@@ -154,5 +190,8 @@ mod tests {
         bytes[8] = 2;
         assert_eq!(Head::decode(&bytes, Kind::Segment, 3), Err(BadHead::Version(2)));
         assert_eq!(Head::decode(&[7; 64], Kind::Segment, 3), Err(BadHead::NoJournal));
+        let closed = Closed { last: 17, time: 1 << 50 };
+        assert_eq!(Closed::decode(&closed.encode()), Ok(closed));
+        assert_eq!(Closed::decode(&closed.encode()[..63]), Err(BadHead::Damaged));
     }
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use crate::condition::Refused;
+pub use crate::condition::{Refused, Standing};
 
 use crate::condition::Condition;
-use crate::file::{HEAD, SPARE};
+use crate::file::{Closed, CLOSED, CLOSING, HEAD, SPARE};
 use crate::record::{self, Head, Kind};
 use crate::storage::{File, Fill, Storage};
 use crate::writer::Writer;
@@ -90,6 +90,8 @@ struct Pending {
     last: u64,
     /// What the last mark said to be on disk.
     marked: u64,
+    /// The latest time of any record, µs since 1970.
+    time: u64,
 }
 
 impl<S: Storage> Journal<S> {
@@ -99,13 +101,14 @@ impl<S: Storage> Journal<S> {
         lock: S::Lock,
         writer: Writer<S::File>,
         last: u64,
+        time: u64,
     ) -> Self {
         let room = writer.longest();
         Journal {
             storage,
             settings,
             condition: Condition::default(),
-            pending: Mutex::new(Pending { bytes: Vec::new(), last, marked: last }),
+            pending: Mutex::new(Pending { bytes: Vec::new(), last, marked: last, time }),
             writer: Mutex::new(writer),
             syncing: Mutex::new(()),
             preparing: Mutex::new(()),
@@ -147,6 +150,11 @@ impl<S: Storage> Journal<S> {
     /// That.
     pub fn trouble(&self) -> Result<(), Refused> {
         self.condition.check(true)
+    }
+
+    /// Whether records are taken, and if not, why and since when.
+    pub fn standing(&self) -> Standing {
+        self.condition.standing()
     }
 
     fn has_room(&self, bytes: u64) -> bool {
@@ -229,6 +237,7 @@ impl<S: Storage> Journal<S> {
         // What is claimed to be on disk is: a store that is not seen yet only makes the claim smaller.
         let behind = pending.last - self.durable.load(Ordering::Acquire);
         pending.last += 1;
+        pending.time = pending.time.max(time);
         let sequence = pending.last;
         let behind = u32::try_from(behind).unwrap_or(u32::MAX);
         let head = Head { sequence, time, queue, behind, kind, function };
@@ -244,6 +253,26 @@ impl<S: Storage> Journal<S> {
     /// Sequence of the last record that was appended.
     pub fn last(&self) -> u64 {
         self.pending.lock().last
+    }
+
+    /// The latest time of any record, of this life or before, µs since 1970: what goes on must not go
+    /// on from before it.
+    pub fn time(&self) -> u64 {
+        self.pending.lock().time
+    }
+
+    /// Notes what time it is, unless a record of the last `every` µs does: a delay that runs while nobody
+    /// calls is then not begun anew by a clock that was set back meanwhile.
+    pub fn note_time(&self, now: u64, every: u64) {
+        let mut pending = self.pending.lock();
+        if now > pending.time.saturating_add(every) && self.condition.check_made().is_ok() {
+            let durable = pending.last == self.durable();
+            let entry = Entry { queue: 0, time: now, function: 0 };
+            let sequence = self.append_to(&mut pending, entry, Kind::Mark, |_| ());
+            if durable {
+                pending.marked = sequence;
+            }
+        }
     }
 
     /// Sequence of the last record that is on disk.
@@ -327,19 +356,35 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Writes, syncs, and takes nothing any more.
+    /// Writes, syncs, and takes nothing any more. Of a journal that was closed it is known what has to be
+    /// there when it is opened again.
     ///
     /// # Errors
     ///
-    /// As [`commit`](Self::commit).
+    /// As [`commit`](Self::commit); and [`Refused::Full`] if all is on disk, and no room to say so.
     pub fn close(&self) -> Result<(), Refused> {
         self.condition.check(false)?;
         let done = self.commit(self.last(), Durability::Always).and_then(|()| {
             self.mark();
-            self.commit(self.last(), Durability::Always)
+            self.commit(self.last(), Durability::Always)?;
+            self.say_closed()
         });
         self.condition.set(Refused::Closed);
         done
+    }
+
+    fn say_closed(&self) -> Result<(), Refused> {
+        let (last, time) = {
+            let pending = self.pending.lock();
+            (pending.last, pending.time)
+        };
+        let made = self.storage.create(CLOSING, 0, Fill::Reserved).and_then(|file| {
+            file.write(0, &Closed { last, time }.encode())?;
+            file.sync()?;
+            self.storage.rename(CLOSING, CLOSED)
+        });
+        let place = || self.storage.describe(CLOSED);
+        made.map_err(|error| self.condition.no_room(false, &place(), &error))
     }
 
     /// Makes the next segment, unless there is one: to be called now and then by a thread that may wait

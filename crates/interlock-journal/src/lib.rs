@@ -30,6 +30,13 @@
 //! all nothing behind them says it: for that a tick leaves a mark after a pause. Damage to them in the
 //! second before is taken for a torn tail.
 //!
+//! **After a clean stop** there is a file that says which record was the last one. With less than that the
+//! journal is not opened, whatever became of its files; nor is it with a last segment that is shorter than
+//! it was made, after a crash too. A copy that was made while it was written to has such a file as well.
+//!
+//! **Time.** The latest time of any record is known when it is opened, so that whoever keeps queues goes on
+//! from there: a clock that was set back between two lives must not stop what is due.
+//!
 //! **Room.** What makes a queue larger is refused while there is still room for what makes it smaller: a
 //! quarter of a segment, however fast calls come. See [`Journal::accepts`].
 
@@ -44,7 +51,7 @@ pub mod snapshot;
 pub mod storage;
 mod writer;
 
-pub use journal::{Durability, Entry, Journal, Refused, Settings};
+pub use journal::{Durability, Entry, Journal, Refused, Settings, Standing};
 pub use record::Record;
 pub use recovery::{open, OpenError, Repair, Replay};
 pub use report::Report;

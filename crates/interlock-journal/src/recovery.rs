@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-use crate::file::{self, BadHead, Head};
+use crate::file::{self, BadHead, Closed, Head, CLOSED};
 use crate::journal::{Journal, Settings};
 use crate::record::{self, Bad, Kind, Record};
-use crate::report::{Aside, Damage, Report, SnapshotFound, Torn};
+use crate::report::{Damage, Report, SnapshotFound, Torn};
 use crate::scan;
 use crate::storage::{read_all, File, Fill, Storage};
 use crate::writer::Writer;
@@ -65,7 +65,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Locked(folder) => {
-                write!(f, "the journal is open in another process, which holds {folder}")
+                write!(f, "the journal is open in another process, which holds the folder {folder}")
             }
             OpenError::Disk { doing, error } => {
                 write!(f, "{doing}: {error}")?;
@@ -91,6 +91,17 @@ impl fmt::Display for OpenError {
     }
 }
 
+impl OpenError {
+    /// What is wrong, without what to do.
+    fn reason(&self) -> String {
+        match self {
+            OpenError::Damaged(damage) => damage.to_string(),
+            OpenError::Unknown { file, why } => format!("{file}: {why}"),
+            error => error.to_string(),
+        }
+    }
+}
+
 const HELP: &str = "restore the folder from a copy, or start with the repair that sets aside what \
 cannot be read and goes on with what is before it";
 
@@ -110,7 +121,7 @@ pub fn open<S: Storage>(
 ) -> Result<(Journal<S>, Report), OpenError> {
     let began = Instant::now();
     let lock = disk("lock", &storage, "lock", storage.lock())?
-        .ok_or_else(|| OpenError::Locked(storage.describe("lock")))?;
+        .ok_or_else(|| OpenError::Locked(storage.describe("")))?;
     let mut recovery = Recovery {
         storage: &storage,
         repair,
@@ -118,8 +129,10 @@ pub fn open<S: Storage>(
         floors: Vec::new(),
         floor: 0,
         follows: 0,
+        closed: Closed::default(),
     };
     let (segments, last_segment) = recovery.run(replay)?;
+    recovery.closed_aside()?;
     let (mut report, follows) = (recovery.report, recovery.follows);
     let last = report.last;
     let writer = Writer::start(&storage, settings, segments, follows, last).map_err(|error| {
@@ -131,8 +144,11 @@ pub fn open<S: Storage>(
         // next one, for a last segment that is too short was cut by somebody else.
         let _ = storage.open(&name).and_then(|file| file.truncate(at));
     }
+    // What it says is less than what there will be. If it stays, or a crash brings it back, that is so too.
+    let _ = storage.remove(CLOSED);
     report.elapsed = began.elapsed();
-    Ok((Journal::new(storage, settings, lock, writer, last), report))
+    let time = report.time;
+    Ok((Journal::new(storage, settings, lock, writer, last, time), report))
 }
 
 /// The segments that stay, number and sequence of the first record of each; and where the records of
@@ -149,6 +165,8 @@ struct Recovery<'a, S> {
     floor: u64,
     /// The last record that was read.
     follows: u64,
+    /// What was there when it was closed; nothing, if it was not.
+    closed: Closed,
 }
 
 impl<S: Storage> Recovery<'_, S> {
@@ -164,6 +182,15 @@ impl<S: Storage> Recovery<'_, S> {
             numbers
         };
         let (snapshots, segments) = (of(file::Kind::Snapshot), of(file::Kind::Segment));
+        if names.iter().any(|name| name == CLOSED) {
+            match self.closed() {
+                Ok(closed) => self.closed = closed,
+                Err(error @ OpenError::Disk { .. }) => return Err(error),
+                Err(error) if self.repair == Repair::Refuse => return Err(error),
+                Err(error) => self.set_aside(error.reason(), Vec::new()),
+            }
+            self.report.time = self.closed.time;
+        }
         let all = || {
             let segments = segments.iter().map(|n| file::name(file::Kind::Segment, *n));
             segments.chain(snapshots.iter().map(|n| file::name(file::Kind::Snapshot, *n))).collect()
@@ -209,8 +236,8 @@ impl<S: Storage> Recovery<'_, S> {
         let (mut kept, mut end, mut bytes) = (Vec::new(), None, Vec::new());
         let begins = heads.first().filter(|head| (1..=self.floor + 1).contains(&head.first));
         let mut last = begins.map_or(self.floor, |head| head.first - 1);
-        let confirmed =
-            self.floors.iter().map(|(_, last)| *last).max().unwrap_or(0).max(self.floor);
+        let snapshot = self.floors.iter().map(|(_, last)| *last).max().unwrap_or(0).max(self.floor);
+        let confirmed = snapshot.max(self.closed.last);
         for (n, head) in heads.iter().enumerate() {
             let name = head.name();
             let place = self.storage.describe(&name);
@@ -220,7 +247,9 @@ impl<S: Storage> Recovery<'_, S> {
                     _ => format!("it follows record {}, and {last} is before it", head.follows),
                 };
                 let (first, file) = (last + 1, place);
-                let damage = Damage { file, offset: 0, why, first, whole: 0, last: 0 };
+                let closed = self.closed_behind(last);
+                let last = confirmed;
+                let damage = Damage { file, offset: 0, why, first, whole: 0, last, closed };
                 self.aside(damage, n, heads, None)?;
                 break;
             }
@@ -238,10 +267,16 @@ impl<S: Storage> Recovery<'_, S> {
                 continue;
             }
             let behind = scan::behind(from(&bytes, at), head.salt, last + 1);
+            // Its length was on disk before it had its name.
+            let missing = head.length.saturating_sub(bytes.len() as u64);
             let reached = if next.is_some() { u64::MAX } else { behind.durable.max(confirmed) };
-            if reached > last {
+            if reached > last || missing > 0 {
                 let gone = next.filter(|next| next.number > head.number + 1);
                 let why = match bad {
+                    _ if missing > 0 && next.is_none() => {
+                        let (length, now) = (head.length, bytes.len());
+                        format!("it was made {length} bytes long and has {now}: something cut it")
+                    }
                     _ if behind.bytes == 0 && gone.is_some() => {
                         let missing = file::name(file::Kind::Segment, head.number + 1);
                         format!("{missing} should come next, and is not there")
@@ -252,13 +287,17 @@ impl<S: Storage> Recovery<'_, S> {
                     Bad::Checksum => "a checksum is wrong".into(),
                 };
                 let (offset, whole) = (at as u64, behind.records);
-                let first = last + 1;
-                let damage = Damage { file: place, offset, why, first, whole, last: behind.last };
+                let (first, closed) = (last + 1, self.closed_behind(last));
+                let last = match behind.last {
+                    0 if next.is_some() => first,
+                    0 if reached > last => reached,
+                    behind => behind,
+                };
+                let damage = Damage { file: place, offset, why, first, whole, last, closed };
                 self.aside(damage, n, heads, Some((&file, &bytes[..], at as u64)))?;
                 break;
             }
-            let missing = head.length.saturating_sub(bytes.len() as u64);
-            if behind.bytes > 0 || missing > 0 {
+            if behind.bytes > 0 {
                 self.report.torn = Some(Torn {
                     file: place,
                     offset: at as u64,
@@ -266,22 +305,29 @@ impl<S: Storage> Recovery<'_, S> {
                     first: last + 1,
                     whole: behind.records,
                     last: behind.last.max(last + 1),
-                    missing,
                 });
             }
             end = Some((name, at as u64));
         }
-        if last < confirmed && self.repair == Repair::Refuse {
-            return Err(OpenError::Damaged(Damage {
+        if last < confirmed && self.report.aside.is_none() {
+            let damage = Damage {
                 file: self.storage.describe(""),
                 offset: 0,
-                why: "segments behind the snapshot are missing".into(),
+                why: match self.report.snapshot {
+                    Some(_) => "segments behind the snapshot are missing".into(),
+                    None => "segments are missing".into(),
+                },
                 first: last + 1,
                 whole: 0,
                 last: confirmed,
-            }));
+                closed: self.closed_behind(last),
+            };
+            if self.repair == Repair::Refuse {
+                return Err(OpenError::Damaged(damage));
+            }
+            self.set_aside(damage.to_string(), Vec::new());
         }
-        (self.follows, self.report.last) = (last, last.max(confirmed));
+        (self.follows, self.report.last) = (last, last.max(snapshot));
         Ok((kept, end))
     }
 
@@ -316,6 +362,7 @@ impl<S: Storage> Recovery<'_, S> {
                 }
                 _ => {}
             }
+            self.report.time = self.report.time.max(record.time);
             *last += 1;
             at += length;
         }
@@ -337,6 +384,7 @@ impl<S: Storage> Recovery<'_, S> {
                 first: 1,
                 whole: 0,
                 last: number,
+                closed: None,
             })
         };
         let mut at = file::HEAD;
@@ -379,6 +427,8 @@ impl<S: Storage> Recovery<'_, S> {
                 _ => break,
             }
         }
+        // 0 in those of versions that did not say it.
+        self.report.time = self.report.time.max(end.time);
         (self.floor, self.floors) = (number, floors);
         self.report.bytes += bytes.len() as u64;
         let (queues, bytes) = (end.queue, bytes.len() as u64);
@@ -387,16 +437,29 @@ impl<S: Storage> Recovery<'_, S> {
     }
 
     fn head(&self, kind: file::Kind, number: u64) -> Result<Head, OpenError> {
-        let name = file::name(kind, number);
-        let file = disk("open", self.storage, &name, self.storage.open(&name))?;
+        self.decode(&file::name(kind, number), |bytes| Head::decode(bytes, kind, number))
+    }
+
+    fn closed(&self) -> Result<Closed, OpenError> {
+        self.decode(CLOSED, Closed::decode)
+    }
+
+    /// What the head of a file says.
+    fn decode<T>(
+        &self,
+        name: &str,
+        decode: impl FnOnce(&[u8]) -> Result<T, BadHead>,
+    ) -> Result<T, OpenError> {
+        let file = disk("open", self.storage, name, self.storage.open(name))?;
         let mut bytes = [0; file::HEAD];
-        let read = disk("read", self.storage, &name, file.read(0, &mut bytes))?;
-        Head::decode(&bytes[..read], kind, number).map_err(|bad| {
-            let file = self.storage.describe(&name);
+        let read = disk("read", self.storage, name, file.read(0, &mut bytes))?;
+        decode(&bytes[..read]).map_err(|bad| {
+            let file = self.storage.describe(name);
             let why = match bad {
                 BadHead::Damaged => {
                     let why = "its head cannot be read".into();
-                    let damage = Damage { file, offset: 0, why, first: 1, whole: 0, last: 0 };
+                    let (first, whole, last, closed) = (1, 0, u64::MAX, None);
+                    let damage = Damage { file, offset: 0, why, first, whole, last, closed };
                     return OpenError::Damaged(damage);
                 }
                 BadHead::Version(found) => {
@@ -436,8 +499,33 @@ impl<S: Storage> Recovery<'_, S> {
             disk("cut", self.storage, &name, file.truncate(offset))?;
             files.push(copy);
         }
-        self.report.aside = Some(Aside { why: damage.to_string(), files });
+        self.set_aside(damage.to_string(), files);
         Ok(())
+    }
+
+    fn set_aside(&mut self, why: String, files: Vec<String>) {
+        let aside = self.report.aside.get_or_insert_default();
+        if !aside.why.is_empty() {
+            aside.why.push('\n');
+        }
+        aside.why.push_str(&why);
+        aside.files.extend(files);
+    }
+
+    /// After a repair what it was closed with is not there any more.
+    fn closed_aside(&mut self) -> Result<(), OpenError> {
+        let names = disk("list", self.storage, "", self.storage.names())?;
+        if self.report.aside.is_none() || !names.iter().any(|name| name == CLOSED) {
+            return Ok(());
+        }
+        let file = self.rename_aside(CLOSED)?;
+        self.report.aside.as_mut().expect("just seen").files.push(file);
+        Ok(())
+    }
+
+    /// The last record that there was at a clean stop, if that is more than `last`.
+    fn closed_behind(&self, last: u64) -> Option<u64> {
+        Some(self.closed.last).filter(|closed| *closed > last)
     }
 
     /// Sets everything aside, or refuses.
@@ -450,13 +538,8 @@ impl<S: Storage> Recovery<'_, S> {
         for name in names {
             files.push(self.rename_aside(&name)?);
         }
-        self.report = Report::default();
-        let why = match error {
-            OpenError::Damaged(damage) => damage.to_string(),
-            OpenError::Unknown { file, why } => format!("{file}: {why}"),
-            error => error.to_string(),
-        };
-        self.report.aside = Some(Aside { why, files });
+        self.report = Report { time: self.report.time, ..Report::default() };
+        self.set_aside(error.reason(), files);
         Ok((Vec::new(), None))
     }
 

@@ -15,6 +15,8 @@ pub struct Report {
     pub covered: u64,
     /// Sequence of the last record; 0: there never was one.
     pub last: u64,
+    /// The latest time of any record, µs since 1970; 0: none was found.
+    pub time: u64,
     pub torn: Option<Torn>,
     pub aside: Option<Aside>,
     pub elapsed: Duration,
@@ -40,8 +42,6 @@ pub struct Torn {
     pub whole: u64,
     /// Sequence of the last one of these; where there is none, `first`.
     pub last: u64,
-    /// By how many bytes the file is shorter than it was made: something else than this program cut it.
-    pub missing: u64,
 }
 
 /// What is lost, or would be: it was on disk, and cannot be read.
@@ -55,10 +55,12 @@ pub struct Damage {
     /// Whole records behind it, as far as was looked, and the sequence of the last one.
     pub whole: u64,
     pub last: u64,
+    /// The last record that there was when the journal was closed, if that is known.
+    pub closed: Option<u64>,
 }
 
 /// What an operator had set aside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aside {
     pub why: String,
     /// New names of the files.
@@ -83,7 +85,8 @@ impl fmt::Display for Report {
             write!(f, "\n{torn}")?;
         }
         if let Some(Aside { why, files }) = &self.aside {
-            write!(f, "\nset aside: {}\n{why}", files.join(", "))?;
+            let files = if files.is_empty() { "nothing".into() } else { files.join(", ") };
+            write!(f, "\nset aside: {files}\n{why}")?;
         }
         Ok(())
     }
@@ -91,7 +94,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Torn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Torn { file, offset, bytes, first, whole, last, missing } = self;
+        let Torn { file, offset, bytes, first, whole, last } = self;
         write!(f, "torn tail cut: {file} at byte {offset}, {bytes} bytes; ")?;
         if *whole == 0 {
             write!(f, "record {first} was not whole")?;
@@ -101,22 +104,25 @@ impl fmt::Display for Torn {
                 "record {first} was not whole, and {whole} whole ones up to {last} went with it"
             )?;
         }
-        if *missing > 0 {
-            write!(f, "; the file is {missing} bytes shorter than it was made, so that there may have been more")
-        } else {
-            write!(f, "; nothing says that any of this was confirmed to be on disk")
-        }
+        write!(f, "; nothing says that any of this was confirmed to be on disk")
     }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage { file, offset, why, first, whole, last } = self;
+        let Damage { file, offset, why, first, whole, last, closed } = self;
         write!(f, "{file} is damaged at byte {offset}: {why}. ")?;
-        write!(f, "Records from {first} on cannot be replayed")?;
+        match closed {
+            Some(closed) => write!(f, "Records from {first} to {closed} cannot be replayed")?,
+            None => write!(f, "Records from {first} on cannot be replayed")?,
+        }
         if *whole > 0 {
             write!(f, "; {whole} whole ones lie behind, up to {last}")?;
         }
-        write!(f, ", though they were on disk")
+        match closed {
+            Some(_) => write!(f, ", though all of them were there when it was stopped"),
+            None if *last == 0 => write!(f, ", if there were any"),
+            None => write!(f, ", though they were on disk"),
+        }
     }
 }

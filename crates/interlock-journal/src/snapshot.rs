@@ -119,7 +119,7 @@ impl<S: Storage> Snapshot<'_, S> {
         let storage = &journal.storage;
         let head = Head {
             sequence: self.highest,
-            time: 0,
+            time: self.journal.time(),
             queue: self.queues,
             behind: 0,
             kind: Kind::End,

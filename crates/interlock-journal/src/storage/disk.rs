@@ -39,14 +39,31 @@ impl Disk {
     }
 }
 
-/// The lock of a folder, given back when it is dropped.
+/// The lock of a folder, given back when it is dropped: on the folder itself, which cannot be removed and
+/// made anew as long as there is a journal in it, and on a file in it, which is all that earlier versions
+/// and file systems of a network look at.
 #[derive(Debug)]
-pub struct Locked(fs::File);
+pub struct Locked {
+    folder: Option<fs::File>,
+    file: fs::File,
+}
 
 impl Drop for Locked {
     fn drop(&mut self) {
         // Closing alone would not do while a child that is being started has a copy of the descriptor.
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
+        if let Some(folder) = &self.folder {
+            let _ = folder.unlock();
+        }
+    }
+}
+
+/// Whether it is this one's now.
+fn taken(file: &fs::File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(fs::TryLockError::WouldBlock) => Ok(false),
+        Err(fs::TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -55,14 +72,18 @@ impl Storage for Disk {
     type Lock = Locked;
 
     fn lock(&self) -> io::Result<Option<Locked>> {
+        let folder = fs::File::open(&self.folder)?;
+        let folder = match taken(&folder) {
+            Ok(true) => Some(folder),
+            Ok(false) => return Ok(None),
+            // A file system that locks no folder has the file's lock alone.
+            Err(_) => None,
+        };
         let mut options = fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(self.folder.join("lock"))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Locked(file))),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(error)) => Err(error),
-        }
+        let locked = Locked { folder, file };
+        Ok(taken(&locked.file)?.then_some(locked))
     }
 
     fn create(&self, name: &str, length: u64, fill: Fill) -> io::Result<fs::File> {

@@ -33,18 +33,22 @@ fn disk_with(content: &[u8]) -> Simulated {
 }
 
 #[test]
-fn a_segment_cut_at_any_byte_keeps_what_is_whole_and_says_that_it_was_cut() {
+fn a_segment_cut_at_any_byte_is_refused_and_with_a_repair_what_is_whole_is_kept() {
     let (content, queues, begins, ends) = segment(12, Durability::Always);
     for cut in begins[5]..begins[12] {
         let disk = disk_with(&content[..cut]);
-        let (_, report, found) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
+        let Err(OpenError::Damaged(damage)) = reopen(disk.clone(), SETTINGS, Repair::Refuse) else {
+            panic!("cut at {cut}, and opened");
+        };
         let whole = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!((damage.offset, damage.first), (begins[whole] as u64, whole as u64 + 1));
+        let said = damage.to_string();
+        let length = format!("it was made 4096 bytes long and has {cut}: something cut it. ");
+        assert!(said.contains(&length) && said.ends_with(", if there were any"), "{said}");
+        let (_, report, found) = reopen(disk, SETTINGS, Repair::SetAside).unwrap();
         assert_eq!(report.last, whole as u64, "cut at {cut}");
         assert_eq!(found, queues.up_to(whole as u64), "cut at {cut}");
-        let torn = report.torn.unwrap();
-        assert_eq!((torn.offset, torn.first), (begins[whole] as u64, whole as u64 + 1));
-        assert_eq!(torn.missing, (content.len() - cut) as u64);
-        assert_eq!(torn.whole, 0);
+        assert_eq!((report.torn, report.aside.unwrap().why), (None, said));
     }
 }
 

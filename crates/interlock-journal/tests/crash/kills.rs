@@ -53,7 +53,11 @@ fn child() {
         }
         scope.spawn(|| loop {
             journal.prepare().unwrap();
-            journal.tick().unwrap();
+            {
+                // It may append a mark, and whoever appends knows the next number before.
+                let _nobody = queues.lock().unwrap();
+                journal.tick().unwrap();
+            }
             let mut snapshot = journal.snapshot().unwrap();
             for queue in 0..5 {
                 let queues = queues.lock().unwrap();

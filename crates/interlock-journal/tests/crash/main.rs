@@ -13,8 +13,10 @@
 //! | `every_byte` | the last records cut and changed at every byte |
 //! | `refusals` | what is not opened, and what is set aside |
 //! | `room` | a full disk, and a failing one |
+//! | `closed` | what is known of a journal that was closed |
 //! | `kills` | a process that is killed, on the real disk |
 
+mod closed;
 mod every_byte;
 mod kills;
 mod lives;

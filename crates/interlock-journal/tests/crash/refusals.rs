@@ -94,6 +94,7 @@ fn segments_that_end_before_their_snapshot_are_refused_and_no_number_comes_twice
     for name in segments(&disk) {
         disk.remove(&name).unwrap();
     }
+    disk.remove("closed").unwrap();
     let before = reopen(disk.clone(), SETTINGS, Repair::Refuse).map(|(_, report, _)| report.last);
     // The snapshot alone is all that there is: nothing says that there was more.
     assert_eq!(before.unwrap(), 21);
@@ -168,6 +169,40 @@ fn files_of_others_are_left_alone() {
     let mut others = others;
     others.sort_unstable();
     assert_eq!(left, others);
+}
+
+#[test]
+fn whoever_removes_the_lock_file_lets_nobody_in() {
+    let name = format!("interlock-journal-lock-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let settings = Settings { segment: 4_096, ..Settings::default() };
+    let (first, _, mut queues) =
+        reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
+    std::fs::remove_file(folder.join("lock")).unwrap();
+    let Err(error) = reopen(Disk::open(&folder).unwrap(), settings, Repair::SetAside) else {
+        panic!("both have it");
+    };
+    assert!(error.to_string().contains("which holds the folder "), "{error}");
+    let last = append(&first, &mut queues, 1, b"still its own").unwrap();
+    first.commit(last, Durability::Always).unwrap();
+    drop(first);
+    let (_, _, found) = reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
+    assert_eq!(found, queues);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_folder_that_an_earlier_version_has_open_is_refused() {
+    let name = format!("interlock-journal-earlier-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let disk = Disk::open(&folder).unwrap();
+    let held = std::fs::File::create(folder.join("lock")).unwrap();
+    held.lock().unwrap();
+    let settings = Settings { segment: 4_096, ..Settings::default() };
+    assert!(matches!(reopen(disk, settings, Repair::Refuse), Err(OpenError::Locked(_))));
+    held.unlock().unwrap();
+    assert!(reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).is_ok());
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
