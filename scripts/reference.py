@@ -305,7 +305,8 @@ INFO = """\
 
 What the command `INFO` and `Hub.info()` tell, and the names under which `/metrics` has it for
 Prometheus: [how to watch a hub](../howto/hub-watch.md). A counter only rises, from 0 at the start;
-a gauge rises and falls; a label tells which hub it is, and stands in `interlock_hub_info`.
+a gauge rises and falls; a label tells which hub it is, and stands in `interlock_hub_info`; a text
+says something in words, and has no metric.
 `interlock_hub_draining` is 1 while the hub stops.
 
 """

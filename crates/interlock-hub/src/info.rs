@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::time::UNIX_EPOCH;
+
+use interlock_journal::Refused;
 
 use crate::registry::Time;
 use crate::shared::Shared;
@@ -111,12 +114,50 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
             ],
         ),
         ("Memory", crate::memory::figures()),
-        // Clients wait for this before they send anything.
-        ("Persistence", vec![("loading", "0".to_owned())]),
+        ("Persistence", journal(shared)),
         ("Stats", stats),
         ("Replication", vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
         ("CPU", cpu()),
         ("Cluster", vec![("cluster_enabled", "0".to_owned())]),
+    ]
+}
+
+/// How the journal is, if there is one.
+fn journal(shared: &Shared) -> Vec<(&'static str, String)> {
+    let journal = shared.queues.durable.as_ref().and_then(|durable| durable.journal());
+    let standing = journal.map(|journal| journal.standing()).unwrap_or_default();
+    let state = match standing.refused {
+        _ if journal.is_none() => "none",
+        None => "ok",
+        Some(Refused::Short(_)) => "short",
+        Some(Refused::Full(_)) => "full",
+        Some(Refused::Closed) => "closed",
+        Some(Refused::Failed(_) | Refused::TooLong(..)) => "failed",
+    };
+    let well = standing.refused.is_none();
+    let since = standing.since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    // A line of its own.
+    let error = standing.refused.map_or(String::new(), |refused| refused.to_string());
+    let (last, durable, bytes) = journal.map_or((0, 0, 0), |journal| {
+        // First what is on disk: it is never more than what there is.
+        let durable = journal.durable();
+        (journal.last(), durable, journal.bytes())
+    });
+    let ahead = shared.queues.ahead() as f64 / 1e6;
+    vec![
+        // Clients wait for this before they send anything.
+        ("loading", "0".to_owned()),
+        // What those who watch a Redis look for.
+        ("aof_enabled", u8::from(journal.is_some()).to_string()),
+        ("aof_last_write_status", if well { "ok" } else { "err" }.to_owned()),
+        ("journal_state", state.to_owned()),
+        ("journal_ok", u8::from(well).to_string()),
+        ("journal_trouble_since", since.map_or(0, |since| since.as_secs()).to_string()),
+        ("journal_error", error.replace(['\r', '\n'], " ")),
+        ("journal_records", last.to_string()),
+        ("journal_unsynced_records", (last - durable).to_string()),
+        ("journal_bytes_since_snapshot", bytes.to_string()),
+        ("journal_clock_ahead_seconds", format!("{ahead:.3}")),
     ]
 }
 

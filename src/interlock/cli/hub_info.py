@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import groupby
 
 from interlock.cli.asked import EXIT_CODES, FLAGS, ask
@@ -93,7 +94,7 @@ def changes(
 def value(figure: Figure, given: int | float | str) -> str:
     """A figure as people read it."""
     if isinstance(given, str) or figure.kind is Kind.LABEL:
-        return printable(str(given))
+        return printable(str(given)) or NOTHING
     return amount(figure.unit, given)
 
 
@@ -103,9 +104,16 @@ def amount(unit: Unit, number: float) -> str:
         return (
             duration(int(number)) if number >= 60 or isinstance(number, int) else f"{number:.2f} s"
         )
+    if unit is Unit.MOMENT:
+        return moment(number) if number else NOTHING
     if unit is Unit.BYTES:
         return size(number)
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+
+
+def moment(number: float) -> str:
+    """A time of the day, UTC."""
+    return f"{datetime.fromtimestamp(number, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def duration(seconds: int) -> str:
@@ -127,4 +135,5 @@ def size(count: float) -> str:
     return f"{count:,.1f} TiB"
 
 
+NOTHING = "-"
 CLEAR = "\x1b[H\x1b[2J"

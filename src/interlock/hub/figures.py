@@ -22,6 +22,9 @@ class Kind(Enum):
     LABEL = "label"
     """Tells which hub it is; no quantity."""
 
+    TEXT = "text"
+    """Says in words what changes; /metrics has no place for it."""
+
 
 class Unit(Enum):
     """How a value is written for people."""
@@ -29,6 +32,8 @@ class Unit(Enum):
     NUMBER = "number"
     BYTES = "bytes"
     SECONDS = "seconds"
+    MOMENT = "moment"
+    """Seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ class Figure:
 
     @property
     def metric(self) -> str:
-        """The name in /metrics; empty for a label."""
-        if self.kind is Kind.LABEL:
+        """The name in /metrics; empty for a label and a text."""
+        if self.kind in (Kind.LABEL, Kind.TEXT):
             return ""
         return self.exposed_as or metric_name(self.name, self.kind)
 
@@ -70,6 +75,11 @@ def metric_name(name: str, kind: Kind | None = None) -> str:
 def label(name: str, help: str, section: str = "", shown_as: str = "") -> Figure:
     """A figure that tells which hub it is."""
     return Figure(name, Kind.LABEL, section, shown_as, help)
+
+
+def words(name: str, section: str, label: str, help: str) -> Figure:
+    """A figure that is none: it says something."""
+    return Figure(name, Kind.TEXT, section, label, help)
 
 
 def gauge(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER,
@@ -140,6 +150,25 @@ FIGURES = (
             "calls refused with OOM, for all queues or a user's take what they may"),
     counter("queues_reclaimed", "queues", "given back",
             "queues that went unasked, for nothing was in them"),
+    words("journal_state", "journal", "state",
+          "none; ok; short: puts are refused; full: every change is, until there is room; failed: "
+          "every change is, until the hub is started again; closed"),
+    words("journal_error", "journal", "trouble",
+          "why calls are refused, in the words that they get"),
+    gauge("journal_ok", "", "", "0 while calls are refused for the journal, else 1"),
+    gauge("journal_trouble_since", "journal", "since",
+          "when that began, seconds since 1970; 0 while all is well", Unit.MOMENT,
+          "interlock_hub_journal_trouble_since_timestamp_seconds"),
+    gauge("journal_records", "journal", "records", "number of the last record"),
+    gauge("journal_unsynced_records", "journal", "not synced",
+          "records of which the disk has not confirmed yet that it has them"),
+    gauge("journal_bytes_since_snapshot", "journal", "since the snapshot",
+          "bytes written since the last snapshot, or since the start", Unit.BYTES),
+    gauge("journal_clock_ahead_seconds", "journal", "clock behind by",
+          "seconds by which the time of queues is ahead of a clock that was set back",
+          Unit.SECONDS),
+    label("aof_enabled", "1 with a journal, for those who look for it"),
+    words("aof_last_write_status", "", "", "ok or err, for those who look for it"),
     counter("total_commands_processed", "requests", "understood", "requests understood"),
     gauge("instantaneous_ops_per_sec", "requests", "a second",
           "requests understood a second, over the last two"),

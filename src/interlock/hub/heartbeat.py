@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from interlock.hub.trouble import Trouble
 from interlock.systemd import Notifier
 
 
@@ -81,7 +82,9 @@ def status(info: Mapping[str, object]) -> str:
     """A line for people."""
     clients, topics = info.get("connected_clients", 0), info.get("pubsub_channels", 0)
     published = info.get("messages_published", 0)
-    return f"{clients} connections, {topics} topics, {published} messages published"
+    text = f"{clients} connections, {topics} topics, {published} messages published"
+    trouble = Trouble.of(info)
+    return f"{trouble}; {text}" if trouble else text
 
 
 WITHOUT_WATCHDOG = 30.0

@@ -26,7 +26,7 @@ def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
     yield from metric(f"{PREFIX}draining", "gauge", "1 while it stops, else 0")
     yield f"{PREFIX}draining {int(draining)}"
     for figure in FIGURES:
-        if figure.kind is not Kind.LABEL and figure.name in info:
+        if figure.metric and figure.name in info:
             yield from metric(figure.metric, figure.kind.value, figure.help)
             yield f"{figure.metric} {info[figure.name]}"
     declared = {figure.name for figure in FIGURES}

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from interlock.hub import metrics
 from interlock.hub.httpd import Page
 from interlock.hub.state import State
+from interlock.hub.trouble import Trouble
 
 
 class HubPages:
@@ -38,18 +39,30 @@ class HubPages:
         return Page(metrics.text(self._info(), draining=draining), metrics.CONTENT_TYPE)
 
     def _health(self) -> Page:
-        state, info = self._state(), self._info()
+        info = self._info()
+        ends = self._ends() or Trouble.of(info).ends
         told = {
-            "status": state.value,
+            "status": self._status(info),
             "version": info.get("interlock_version"),
             "uptime_in_seconds": info.get("uptime_in_seconds"),
             "connected_clients": info.get("connected_clients"),
+            "journal": Trouble.of(info).told(),
         }
-        return Page(json.dumps(told) + "\n", "application/json", self._code())
+        return Page(json.dumps(told) + "\n", "application/json", _code(not ends))
 
     def _ready(self) -> Page:
-        return Page(f"{self._state().value}\n", status=self._code())
+        info = self._info()
+        trouble = Trouble.of(info)
+        text = str(trouble) if trouble and not self._ends() else self._state().value
+        return Page(f"{text}\n", status=_code(not self._ends() and not trouble))
 
-    def _code(self) -> HTTPStatus:
-        serving = self._state() is State.SERVING
-        return HTTPStatus.OK if serving else HTTPStatus.SERVICE_UNAVAILABLE
+    def _ends(self) -> bool:
+        return self._state() is not State.SERVING
+
+    def _status(self, info: Mapping[str, object]) -> str:
+        trouble = Trouble.of(info)
+        return f"journal {trouble.state}" if trouble and not self._ends() else self._state().value
+
+
+def _code(well: bool) -> HTTPStatus:
+    return HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
