@@ -58,7 +58,7 @@ pub static LEASES: Recycler =
 
 unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
     // SAFETY: the interpreter's, of an object that `make` made.
-    unsafe { LEASES.take(lease) }
+    unsafe { LEASES.take(lease, |lease| LEASES.free(lease)) }
 }
 
 /// What `interlock.AsyncQueue` is made of. See there.

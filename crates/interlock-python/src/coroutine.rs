@@ -14,6 +14,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::gil::{told, GilCell};
+use crate::nesting::{self, Late};
 
 /// Most kept to be used again.
 const KEPT: usize = 64;
@@ -161,6 +162,19 @@ unsafe extern "C" fn dealloc(object: *mut PyObject) {
     unsafe {
         let py = Python::assume_attached();
         ffi::PyObject_GC_UnTrack(object.cast());
+        match nesting::is_deep(py) {
+            true => nesting::later(py, Late::Object(object, free)),
+            false => nesting::nested(py, || free(object)),
+        }
+    }
+}
+
+/// # Safety
+/// The GIL is held; nobody refers to the object, and the collector does not know it.
+unsafe fn free(object: *mut PyObject) {
+    // SAFETY: the caller's.
+    unsafe {
+        let py = Python::assume_attached();
         let slf = object.cast::<Coroutine>();
         clear(object);
         let class = ffi::Py_TYPE(object);

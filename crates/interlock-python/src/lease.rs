@@ -92,7 +92,7 @@ pub static LEASES: Recycler = Recycler::new(c"interlock.Lease", dealloc, hot::in
 
 unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
     // SAFETY: the interpreter's, of an object that `make` made.
-    unsafe { LEASES.take(lease) }
+    unsafe { LEASES.take(lease, |lease| LEASES.free(lease)) }
 }
 
 impl Lease {

@@ -13,6 +13,7 @@ use pyo3::types::{PyList, PySlice};
 use crate::aio::AsyncLease;
 use crate::gil::{told, GilCell};
 use crate::lease::{warn_abandoned, Lease};
+use crate::nesting::{self, Late};
 use crate::queue::Queue;
 
 /// What `get_many` gives: a sequence of the leases of its messages.
@@ -335,6 +336,13 @@ impl Drop for LeaseBatch {
                 grants.filter(|grant| nack(grant.handle)).map(|grant| grant.id).collect();
             if let Some((first, others)) = ids.split_first() {
                 warn_abandoned(py, queue, *first, others.len());
+            }
+        });
+        told(|py| {
+            let messages = std::mem::take(&mut self.messages);
+            match nesting::is_deep(py) {
+                true => nesting::later(py, Late::Messages(messages)),
+                false => nesting::nested(py, || drop(messages)),
             }
         });
     }

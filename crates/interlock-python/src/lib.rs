@@ -32,6 +32,7 @@ mod listing;
 mod many;
 mod named;
 mod named_batch;
+mod nesting;
 mod queue;
 mod queue_operate;
 mod recycle;

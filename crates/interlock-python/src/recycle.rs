@@ -15,6 +15,7 @@ use pyo3::types::PyType;
 
 use crate::gil::GilCell;
 use crate::lease::Lease;
+use crate::nesting::{self, Late};
 
 /// Most leases kept of a class.
 const KEPT: usize = 64;
@@ -48,7 +49,7 @@ unsafe impl Send for Class {}
 unsafe impl Sync for Class {}
 
 impl Recycler {
-    /// `dealloc` calls this one's `take`.
+    /// `dealloc` calls this one's `take`, with a function that calls `free`.
     pub const fn new(
         name: &'static CStr,
         dealloc: destructor,
@@ -103,7 +104,24 @@ impl Recycler {
     /// # Safety
     /// As for `tp_dealloc`, of an object that `give` made.
     #[inline]
-    pub unsafe fn take(&self, object: *mut PyObject) {
+    pub unsafe fn take(&self, object: *mut PyObject, free: unsafe fn(*mut PyObject)) {
+        // SAFETY: called by the interpreter, with the GIL held.
+        let py = unsafe { Python::assume_attached() };
+        if nesting::is_deep(py) {
+            // SAFETY: an object that the collector knows, and from here on does not.
+            unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
+            return nesting::later(py, Late::Object(object, free));
+        }
+        // SAFETY: the caller's.
+        nesting::nested(py, || unsafe { self.free(object) });
+    }
+
+    /// Frees an object, or keeps it to be used again.
+    ///
+    /// # Safety
+    /// As for `take`.
+    #[inline]
+    pub unsafe fn free(&self, object: *mut PyObject) {
         // SAFETY: called by the interpreter, with the GIL held.
         let py = unsafe { Python::assume_attached() };
         let Some(class) = self.class.get(py) else { return };
