@@ -31,6 +31,8 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     **{f"limits.{name}.soft": (1, [-1, 1.5]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.soft_seconds": (1, [-1]) for name in ("normal", "pubsub")},
     **{f"limits.{name}.hard": (0, ["none"]) for name in ("normal", "pubsub")},
+    "limits.pubsub.subscriptions": (0, [-1, "64mb"]),
+    "limits.clients": (0, [-1, True]),
     "login_timeout": (5, [-1, 1.5]),
     "logins.waiting": (1, [0, 1025, True]),
     "logins.failures": (0, [-1, 1.5]),

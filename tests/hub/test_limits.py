@@ -195,3 +195,82 @@ def test_a_client_that_only_sends_cannot_make_the_hub_keep_its_replies() -> None
             greedy.sendall(command("ECHO", b"x" * 10_000) * 20_000)
         with Client(hub.url) as client:
             assert client.call("PING") == "PONG"
+
+
+def held(hub: interlock.Hub, connection: socket.socket, word: bytes, names: list[bytes]) -> bytes:
+    """Subscribes; what comes until all of it is confirmed, or refused."""
+    connection.sendall(command(word, *names))
+    found = b""
+    while found.count(word.lower()) < len(names) and b"-ERR" not in found:
+        found += connection.recv(1 << 20)
+    return found
+
+
+def test_subscriptions_of_a_client_are_bounded_by_what_holds_now() -> None:
+    limits = {"pubsub": {"subscriptions": 1 << 20}}
+    with interlock.Hub(port=0, limits=limits) as hub, opened(hub) as one, opened(hub) as other:
+        names = [b"topic %d" % n for n in range(10_000)]
+        refused = held(hub, one, b"PSUBSCRIBE", names)
+        assert refused.startswith(b"-ERR the subscriptions of this client would take ")
+        assert hub.info()["subscriptions_refused"] == 1
+        hub.set({"limits.pubsub.subscriptions": 16 << 20})
+        held(hub, one, b"PSUBSCRIBE", names)
+        info = hub.info()
+        assert (info["pubsub_patterns"], info["pubsub_clients"]) == (10_000, 1)
+        assert 4 << 20 < info["client_subscription_bytes"] < 8 << 20
+        # The other has a bound of its own.
+        held(hub, other, b"SUBSCRIBE", names)
+        one.close()
+        other.close()
+        while hub.info()["connected_clients"]:
+            pass
+        assert hub.info()["client_subscription_bytes"] == 0
+        assert hub.info()["clients_bytes"] == 0
+
+
+def test_when_all_clients_hold_too_much_those_with_most_go_and_the_others_stay() -> None:
+    with ExitStack() as stack:
+        limits = {"clients": 4 << 20, "pubsub": {"soft": 0, "hard": 0}}
+        hub = stack.enter_context(interlock.Hub(port=0, workers=2, limits=limits))
+        small, large, slow, spared = (stack.enter_context(opened(hub)) for _ in range(4))
+        publisher = stack.enter_context(Client(hub.url, timeout=20))
+        held(hub, small, b"SUBSCRIBE", [b"small"])
+        spared.sendall(command("CLIENT", "NO-EVICT", "on"))
+        assert spared.recv(5) == b"+OK\r\n"
+        held(hub, spared, b"SUBSCRIBE", [b"s%d" % n for n in range(6_000)])
+        held(hub, large, b"SUBSCRIBE", [b"l%d" % n for n in range(4_000)])
+        held(hub, slow, b"SUBSCRIBE", [b"a"])
+        assert hub.info()["evicted_clients"] == 0
+        # One that does not read is owed more and more, and is the first to go.
+        while publisher.publish("a", b"x" * 60_000):
+            pass
+        assert hub.info()["evicted_clients"] == 1
+        assert publisher.publish("l1", b"still there") == 1
+        # Less is allowed from now on.
+        hub.set({"limits.clients": 2 << 20})
+        while publisher.publish("l1", b"gone"):
+            pass
+        assert hub.info()["evicted_clients"] == 2
+        assert [publisher.publish(topic, b"x") for topic in ("small", "s1")] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["output", "request", "subscription"])
+def test_what_clients_hold_is_counted_whatever_it_is(kind: str) -> None:
+    with (
+        interlock.Hub(port=0, limits={"pubsub": {"hard": 0, "soft": 0}}) as hub,
+        ExitStack() as stack,
+    ):
+        client = stack.enter_context(opened(hub))
+        publisher = stack.enter_context(Client(hub.url, timeout=20))
+        if kind == "request":
+            client.sendall(b"*2\r\n$4\r\nECHO\r\n$9000000\r\n" + b"x" * 8_000_000)
+        elif kind == "subscription":
+            held(hub, client, b"SUBSCRIBE", [b"%d" % n for n in range(20_000)])
+        else:
+            held(hub, client, b"SUBSCRIBE", [b"a"])
+            publisher.pipeline([("PUBLISH", "a", b"x" * 100_000)] * 200)
+        while int(hub.info()["clients_bytes"]) < 5_000_000:
+            pass
+        client.close()
+        while hub.info()["clients_bytes"]:
+            pass

@@ -210,6 +210,7 @@ def test_every_key_is_shown_and_a_pattern_chooses(process: HubProcess) -> None:
         assert isinstance(some, dict)
         assert sorted(some) == [
             b"limits.pubsub.hard", b"limits.pubsub.soft", b"limits.pubsub.soft_seconds",
+            b"limits.pubsub.subscriptions",
         ]  # fmt: skip
 
 

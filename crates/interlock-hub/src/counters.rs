@@ -45,6 +45,10 @@ counters! {
     client_output_buffer_limit_disconnections,
     /// Closed over the limit of an unfinished request.
     client_query_buffer_limit_disconnections,
+    /// Refused, for the client has as many as it may.
+    subscriptions_refused,
+    /// Closed for all clients together held more than they may, and these the most.
+    evicted_clients,
     protocol_errors,
     /// Closed for they speak HTTP.
     http_disconnections,

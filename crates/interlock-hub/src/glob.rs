@@ -4,6 +4,26 @@
 //! second try. So one place to go back to is enough, and no pattern costs more than the product of
 //! the two lengths.
 
+/// Bytes of the longest pattern, and of the longest topic: one may be compared with the other for each
+/// subscriber, and no such comparison may hold a worker up.
+pub const LONGEST_PATTERN: usize = 1024;
+pub const LONGEST_TOPIC: usize = 4096;
+
+/// Why this is no pattern to compare anything with.
+pub fn refusal(pattern: &[u8]) -> Option<String> {
+    let length = pattern.len();
+    (length > LONGEST_PATTERN).then(|| {
+        format!("ERR a pattern may have up to {LONGEST_PATTERN} bytes, this one has {length}")
+    })
+}
+
+/// Why this is no topic.
+pub fn topic_refusal(topic: &[u8]) -> Option<String> {
+    let length = topic.len();
+    (length > LONGEST_TOPIC)
+        .then(|| format!("ERR a topic may have up to {LONGEST_TOPIC} bytes, this one has {length}"))
+}
+
 /// Whether `text` matches the whole of `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use interlock_journal::Refused;
 
-use crate::registry::Time;
+use crate::registry::{Part, Time};
 use crate::shared::Shared;
 
 /// The named sections, or all.
@@ -59,7 +59,8 @@ pub fn flat(shared: &Shared) -> Vec<(&'static str, String)> {
 pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let cards = shared.registry.all();
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    let owed = cards.iter().map(|card| card.owed.load(relaxed));
+    let owed = cards.iter().map(|card| card.held(Part::Owed));
+    let subscriptions = cards.iter().map(|card| card.held(Part::Subscribed));
     let unread = cards.iter().map(|card| card.unread.load(relaxed));
     let subscribed = cards.iter().filter(|card| card.is_subscribed()).count();
     let uptime = now.saturating_sub(shared.started) / 1_000_000;
@@ -101,6 +102,9 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("blocked_clients", shared.queues.engine.parked().to_string()),
                 ("client_output_buffer_bytes", owed.sum::<usize>().to_string()),
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
+                ("client_subscription_bytes", subscriptions.sum::<usize>().to_string()),
+                ("clients_bytes", shared.clients_bytes().to_string()),
+                ("clients_memory", shared.live().clients_memory.to_string()),
             ],
         ),
         (

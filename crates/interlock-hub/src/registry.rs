@@ -36,12 +36,23 @@ pub struct Card {
     pub resp: AtomicU8,
     /// Topics, patterns, shard topics.
     pub subscriptions: [AtomicU32; 3],
-    pub owed: AtomicUsize,
+    /// Bytes that the hub keeps for it, by `Part`.
+    pub held: [AtomicUsize; 3],
     pub unread: AtomicUsize,
     /// Index of the last command's declaration.
     pub command: AtomicUsize,
     pub no_evict: AtomicBool,
     pub killed: AtomicBool,
+}
+
+/// What a connection can make the hub keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What it has not read.
+    Owed,
+    /// Its unfinished request, with what the parser keeps about that.
+    Asked,
+    Subscribed,
 }
 
 #[derive(Default)]
@@ -102,12 +113,32 @@ impl Card {
             library: Mutex::default(),
             resp: AtomicU8::new(2),
             subscriptions: Default::default(),
-            owed: AtomicUsize::new(0),
+            held: Default::default(),
             unread: AtomicUsize::new(0),
             command: AtomicUsize::new(usize::MAX),
             no_evict: AtomicBool::new(false),
             killed: AtomicBool::new(false),
         }
+    }
+
+    pub fn held(&self, part: Part) -> usize {
+        self.held[part as usize].load(Relaxed)
+    }
+
+    /// All of it.
+    pub fn holds(&self) -> usize {
+        self.held.iter().map(|part| part.load(Relaxed)).sum()
+    }
+
+    /// So much it is now; by how much that is more. Only its own worker says so.
+    #[must_use]
+    pub fn hold(&self, part: Part, bytes: usize) -> isize {
+        let held = &self.held[part as usize];
+        let before = held.load(Relaxed);
+        if before != bytes {
+            held.store(bytes, Relaxed);
+        }
+        bytes as isize - before as isize
     }
 
     /// The address without its port.
@@ -148,7 +179,7 @@ impl Card {
         }
         let [topics, patterns, shards] =
             [0, 1, 2].map(|kind| self.subscriptions[kind].load(Relaxed));
-        let owed = self.owed.load(Relaxed);
+        let owed = self.held(Part::Owed);
         let mut line = String::new();
         let library = self.library.lock();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -166,7 +197,7 @@ impl Card {
             now.saturating_sub(self.created) / 1_000_000,
             now.saturating_sub(self.seen.load(Relaxed)) / 1_000_000,
             self.unread.load(Relaxed),
-            owed + self.unread.load(Relaxed),
+            self.holds(),
             self.user_name(),
             self.resp.load(Relaxed),
             text(&library[0]),

@@ -7,7 +7,7 @@ use crate::command::{self, Call, Command, Waiting};
 use crate::counters::add;
 use crate::events::{Answer, Level};
 use crate::queues::ticket;
-use crate::registry::Card;
+use crate::registry::{Card, Part};
 use crate::resp::parse::{Limits, Parsed, Parser, Refusal};
 use crate::resp::write::Writer;
 use crate::shared::Core;
@@ -130,6 +130,7 @@ impl Session {
             return Step::Cut;
         }
         state.card.unread.store(unread, Relaxed);
+        core.local.held += state.card.hold(Part::Asked, held);
         step
     }
 
@@ -200,6 +201,7 @@ impl Session {
             core.shared.pause.forget(core.local.worker, self.state.card.token);
         }
         core.shared.registry.remove(self.state.card.id);
+        core.local.held -= self.state.card.holds() as isize;
     }
 }
 

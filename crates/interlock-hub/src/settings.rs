@@ -52,6 +52,10 @@ pub struct Live {
     pub frame_limit: u64,
     pub normal: OutputLimit,
     pub pubsub: OutputLimit,
+    /// Bytes of the subscriptions of one client; 0: no limit.
+    pub subscriptions: usize,
+    /// Bytes that all clients together may make the hub keep; 0: no limit.
+    pub clients_memory: usize,
     /// Seconds without a request after which a connection that subscribes to nothing is closed; 0: never.
     pub idle_timeout: u64,
     /// Seconds in which a client must have said who it is, where that is asked; 0: no limit.
@@ -116,6 +120,8 @@ impl Default for Live {
             frame_limit: 512 << 20,
             normal: OutputLimit { soft: 0, soft_seconds: 0, hard: 256 << 20 },
             pubsub: OutputLimit { soft: 8 << 20, soft_seconds: 60, hard: 32 << 20 },
+            subscriptions: 64 << 20,
+            clients_memory: 2 << 30,
             idle_timeout: 0,
             login_timeout: 60,
             slow_log: SlowLog { threshold: Some(10_000), length: 128 },

@@ -1,6 +1,6 @@
 //! What all workers share, and what each has for itself, both without sockets.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
+use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -12,7 +12,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::beat::Beats;
 use crate::counters::{add, Counters};
 use crate::denials::Denials;
-use crate::events::{Answer, Asker, Events};
+use crate::events::{Answer, Asker, Events, Level};
 use crate::info;
 use crate::pause::Pause;
 use crate::queues::Queues;
@@ -47,6 +47,10 @@ pub struct Shared {
     monitored: AtomicU64,
     /// A bit for each worker that has ended by a fault of its own.
     broken: AtomicU64,
+    /// `Live::clients_memory`, for who looks at every turn.
+    clients_memory: AtomicUsize,
+    /// Bytes that each worker's connections hold.
+    held: Vec<AtomicIsize>,
     /// Connections taken and not yet closed.
     connected: AtomicUsize,
     /// The same by address.
@@ -92,6 +96,8 @@ pub struct Local {
     pub dropped: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// Bytes that its connections hold: what their cards say, together.
+    pub held: isize,
 }
 
 /// What a command may touch beside its own connection.
@@ -120,12 +126,14 @@ impl Shared {
         queues.engine.set_accounts(settings.live.users.accounts());
         Ok(Shared {
             live: RwLock::new(Arc::new(settings.live.clone())),
+            clients_memory: AtomicUsize::new(settings.live.clients_memory),
             queues,
             settings,
             events,
             directory: Directory::default(),
             registry: Registry::default(),
             beats: Beats::new(mailboxes.len()),
+            held: mailboxes.iter().map(|_| AtomicIsize::new(0)).collect(),
             mailboxes,
             counters: Counters::default(),
             started: now,
@@ -153,6 +161,7 @@ impl Shared {
         let live = Arc::new(live);
         self.queues.engine.set_memory(live.queues_memory);
         self.events.set_repeats(live.log_repeats);
+        self.clients_memory.store(live.clients_memory, Relaxed);
         let mut current = self.live.write();
         if !current.users.are(&live.users) {
             self.queues.engine.set_accounts(live.users.accounts());
@@ -162,6 +171,8 @@ impl Shared {
         for worker in 0..self.mailboxes.len() {
             self.send(worker, Mail::Live(live.clone()));
         }
+        drop(current);
+        self.bound_clients();
     }
 
     /// What INFO shows.
@@ -264,6 +275,54 @@ impl Shared {
         }
     }
 
+    /// The connections of a worker hold so many bytes. Where all hold more than they may, those that
+    /// hold most are disconnected.
+    pub fn clients_hold(&self, worker: usize, bytes: isize) {
+        let told = &self.held[worker];
+        if told.load(Relaxed) == bytes {
+            return;
+        }
+        told.store(bytes, Relaxed);
+        self.bound_clients();
+    }
+
+    /// Bytes that all connections hold.
+    pub fn clients_bytes(&self) -> usize {
+        // Relaxed: a sum of what each was a moment ago.
+        self.held.iter().map(|held| held.load(Relaxed)).sum::<isize>().max(0) as usize
+    }
+
+    pub fn bound_clients(&self) {
+        let most = self.clients_memory.load(Relaxed);
+        if most == 0 || self.clients_bytes() <= most {
+            return;
+        }
+        // Without those whose end is on its way.
+        let mut cards = self.registry.all();
+        let mut held: usize = cards.iter().map(|card| card.holds()).sum();
+        cards.retain(|card| !card.no_evict.load(Relaxed));
+        cards.sort_by_cached_key(|card| std::cmp::Reverse(card.holds()));
+        for card in cards {
+            if held <= most {
+                return;
+            }
+            // Another worker may have come upon it as well.
+            if card.killed.swap(true, Relaxed) {
+                continue;
+            }
+            let own = card.holds();
+            held = held.saturating_sub(own);
+            add(&self.counters.evicted_clients, 1);
+            let text = format!(
+                "disconnected: it held {own} bytes, the most of all clients, which together were over \
+                 limits.clients, {most}: {}",
+                card.who()
+            );
+            self.events.log(Level::Warning, text);
+            self.send(card.worker, Mail::Kill(card));
+        }
+    }
+
     pub fn connected(&self) -> usize {
         self.connected.load(Relaxed)
     }
@@ -326,6 +385,7 @@ impl Local {
             dropped,
             received_bytes,
             sent_bytes,
+            held: 0,
         }
     }
 

@@ -7,10 +7,10 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::command::Waiting;
-use crate::registry::Card;
+use crate::registry::{Card, Part};
 use crate::resp::write::Writer;
 use crate::shared::Core;
-use crate::topics::{Kind, Name};
+use crate::topics::{weight, Kind, Name};
 use crate::users::{User, Users};
 
 pub struct State {
@@ -125,6 +125,7 @@ impl State {
         self.subscribed += 1;
         set.insert(name.clone(), self.subscribed);
         core.shared.directory.join(kind, &name, core.local.worker);
+        self.weigh(core, self.card.held(Part::Subscribed) + weight(kind, &name));
         self.card.subscriptions[kind as usize].fetch_add(1, Relaxed);
     }
 
@@ -136,7 +137,35 @@ impl State {
         }
         let last = core.local.subscribers.remove(kind, &name, self.slot);
         core.shared.directory.leave(kind, &name, core.local.worker, last);
+        self.weigh(core, self.card.held(Part::Subscribed) - weight(kind, &name));
         self.card.subscriptions[kind as usize].fetch_sub(1, Relaxed);
+    }
+
+    /// Its subscriptions take so many bytes now.
+    fn weigh(&self, core: &mut Core<'_>, bytes: usize) {
+        core.local.held += self.card.hold(Part::Subscribed, bytes);
+    }
+
+    /// Why it may not subscribe to these as well.
+    pub fn too_many<'a>(
+        &self,
+        kind: Kind,
+        names: impl Iterator<Item = &'a [u8]>,
+        most: usize,
+    ) -> Option<String> {
+        if most == 0 {
+            return None;
+        }
+        let set = self.subscriptions.as_ref().map(|sets| &sets[kind as usize]);
+        let new = names.filter(|name| set.is_none_or(|set| !set.contains_key(*name)));
+        let more: usize = new.map(|name| weight(kind, name)).sum();
+        let bytes = self.card.held(Part::Subscribed) + more;
+        (more > 0 && bytes > most).then(|| {
+            format!(
+                "ERR the subscriptions of this client would take {bytes} bytes; \
+                 limits.pubsub.subscriptions allows {most}"
+            )
+        })
     }
 
     /// Answers a publish; behind the client's own copy, where it gets one.

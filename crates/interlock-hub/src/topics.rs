@@ -51,9 +51,23 @@ pub struct Directory {
 #[derive(Default)]
 struct Patterns {
     by_prefix: HashMap<Box<[u8]>, Vec<(Name, Interest)>, RandomState>,
+    /// Where each stands among those of its prefix: thousands may begin alike.
+    places: Names<usize>,
     /// How many prefixes there are of each length.
     lengths: BTreeMap<usize, usize>,
 }
+
+/// Bytes that a subscription takes, about, wherever its name is kept.
+pub fn weight(kind: Kind, name: &[u8]) -> usize {
+    match kind {
+        // Its literal beginning is kept once more.
+        Kind::Pattern => OF_A_PATTERN + name.len() + glob::literal_prefix(name),
+        _ => OF_A_TOPIC + name.len(),
+    }
+}
+
+const OF_A_TOPIC: usize = 256;
+const OF_A_PATTERN: usize = 512;
 
 impl Directory {
     /// One more connection of `worker` is subscribed.
@@ -123,16 +137,10 @@ impl Directory {
         self.topics.iter().map(|stripe| stripe.read().len()).sum()
     }
 
-    /// Topics that someone receives, and that match.
-    pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Name> {
+    /// Topics that someone receives: those of one part, of `STRIPES`.
+    pub fn names(&self, kind: Kind, stripe: usize) -> Vec<Name> {
         let stripes = if kind == Kind::Shard { &self.shards } else { &self.topics };
-        let mut found = Vec::new();
-        for stripe in stripes {
-            let names = stripe.read();
-            let matching = |name: &&Name| pattern.is_none_or(|p| glob::matches(p, name));
-            found.extend(names.keys().filter(matching).cloned());
-        }
-        found
+        stripes[stripe].read().keys().cloned().collect()
     }
 
     fn stripe(&self, kind: Kind, name: &[u8]) -> &RwLock<Names<Interest>> {
@@ -151,12 +159,12 @@ impl Patterns {
                 entry.insert(Vec::new())
             }
         };
-        let known = bucket.iter_mut().find(|(pattern, _)| pattern == name);
-        if let Some((_, interest)) = known {
-            return join(interest);
+        if let Some(&at) = self.places.get(name) {
+            return join(&mut bucket[at].1);
         }
         let mut interest = Interest::default();
         join(&mut interest);
+        self.places.insert(name.clone(), bucket.len());
         bucket.push((name.clone(), interest));
         count.fetch_add(1, Ordering::Relaxed);
     }
@@ -170,11 +178,15 @@ impl Patterns {
         let prefix = &name[..glob::literal_prefix(name)];
         let EntryRef::Occupied(mut entry) = self.by_prefix.entry_ref(prefix) else { return };
         let bucket = entry.get_mut();
-        let Some(at) = bucket.iter().position(|(pattern, _)| **pattern == *name) else { return };
+        let Some(&at) = self.places.get(name) else { return };
         if !leave(&mut bucket[at].1) {
             return;
         }
+        self.places.remove(name);
         bucket.swap_remove(at);
+        if let Some((moved, _)) = bucket.get(at) {
+            *self.places.get_mut(moved).expect("each pattern has its place") = at;
+        }
         count.fetch_sub(1, Ordering::Relaxed);
         if bucket.is_empty() {
             entry.remove();
@@ -225,7 +237,8 @@ impl Subscribers {
     }
 }
 
-const STRIPES: usize = 16;
+/// Parts of the directory, each with a lock of its own.
+pub const STRIPES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -275,6 +288,6 @@ mod tests {
         let interest = directory.interest(Kind::Topic, b"t");
         assert_eq!(interest, Interest { receivers: 1, workers: 0b1000 });
         directory.leave(Kind::Topic, b"t", 3, true);
-        assert!(directory.names(Kind::Topic, None).is_empty());
+        assert!((0..STRIPES).all(|stripe| directory.names(Kind::Topic, stripe).is_empty()));
     }
 }

@@ -74,6 +74,8 @@ class Configuration:
             "unix_mode": int(mode, 8) if mode else None,
             **limits,
             "slow_log": (None if threshold < 0 else threshold, self["slow_log.length"]),
+            "subscriptions": self["limits.pubsub.subscriptions"],
+            "clients_memory": self["limits.clients"],
             "queues_memory": self["queues.memory"],
             "log_repeats": self["log.repeats"],
             "journal": self["queues.journal"] or None,

@@ -260,6 +260,16 @@ SETTINGS = (
         live=True,
     ),
     Setting(
+        "limits.pubsub.subscriptions", 64 << 20, whole(0, MOST_BYTES), OR_NONE,
+        "bytes that the subscriptions of one client may take; more are refused with an error",
+        live=True,
+    ),
+    Setting(
+        "limits.clients", 2 << 30, whole(0, MOST_BYTES), OR_NONE,
+        "bytes that all clients together may make the hub keep; beyond, those with most are closed",
+        live=True, redis="maxmemory-clients",
+    ),
+    Setting(
         "logins.waiting", 32, whole(1, 1024), "a whole number from 1 to 1024",
         "different logins of one address that may wait to be looked at; one more is to try again",
         live=True,

@@ -12,6 +12,10 @@ use crate::state::State;
 /// By patterns, as in Redis.
 pub fn get(call: &mut Call<'_, '_>) {
     let asked: Vec<&[u8]> = call.arguments.from(2).collect();
+    let size: usize = asked.iter().map(|pattern| pattern.len()).sum();
+    if size > MOST_ASKED {
+        return call.error(&format!("ERR patterns of more than {MOST_ASKED} bytes together"));
+    }
     let matches = |pattern: &[u8], name: &[u8]| glob::matches(&pattern.to_ascii_lowercase(), name);
     let live = call.core.local.live.clone();
     let mut found: Vec<(&[u8], &str)> = Vec::new();
@@ -30,11 +34,19 @@ pub fn get(call: &mut Call<'_, '_>) {
     }
 }
 
+/// Bytes of patterns of one CONFIG GET: each is compared with each name.
+const MOST_ASKED: usize = 16 << 10;
+/// Names and values of one CONFIG SET, of which each is looked at by the controller.
+const MOST_SET: usize = 1_000;
+
 pub fn set(call: &mut Call<'_, '_>) {
     if call.arguments.len() % 2 == 1 {
         return call.syntax_error();
     }
     let words: Vec<&[u8]> = call.arguments.from(2).collect();
+    if words.len() > MOST_SET {
+        return call.error(&format!("ERR more than {} settings", MOST_SET / 2));
+    }
     let pairs = words.chunks_exact(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec())).collect();
     order(call, Question::Set(pairs));
 }

@@ -64,6 +64,9 @@ pub fn list(call: &mut Call<'_, '_>) {
         let has = |command: &&Command| command.categories.iter().any(|c| c.as_bytes() == category);
         all.filter(has).collect()
     } else if is_filter && call.is(3, "PATTERN") {
+        if let Some(text) = glob::refusal(&word) {
+            return call.error(&text);
+        }
         all.filter(|command| glob::matches(&word, command.name.as_bytes())).collect()
     } else if is_filter && call.is(3, "MODULE") {
         Vec::new()

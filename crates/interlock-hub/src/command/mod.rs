@@ -6,6 +6,7 @@ mod connection;
 mod control;
 pub mod declared;
 mod documented;
+mod listing;
 mod login;
 mod queues;
 mod server;
@@ -14,12 +15,14 @@ mod status;
 mod topics;
 
 pub use connection::REDIS_VERSION;
+use declared::Access;
 pub use declared::{Argument, Command};
 
 use interlock_engine::Function;
 
 use crate::counters::add;
 use crate::events::{Answer, Asker, Question};
+use crate::glob;
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
 use crate::shared::Core;
@@ -44,6 +47,8 @@ pub enum Waiting {
     },
     /// A function that waits for something to answer.
     Queue,
+    /// Its next step.
+    Listing(listing::Listing),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
 }
@@ -60,6 +65,10 @@ impl Waiting {
             Waiting::Login(login) => login.answered(answer, state, core, reply),
             Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
             Waiting::Queue => queues::answered(answer, state, core, reply),
+            Waiting::Listing(listing) => {
+                let mut reply = reply;
+                listing.go_on(state, core, &mut reply);
+            }
             Waiting::Pause => {}
         }
     }
@@ -140,6 +149,16 @@ impl Command {
         wrong.then(|| format!("ERR wrong number of arguments for '{}' command", self.name))
     }
 
+    /// Whether it names a topic or a pattern that is too long to be one.
+    fn too_long(&self, arguments: Arguments<'_>) -> Option<String> {
+        match self.access {
+            Access::None | Access::Queue => None,
+            Access::Publish => arguments.get(1).and_then(glob::topic_refusal),
+            Access::Topics => arguments.from(1).find_map(glob::topic_refusal),
+            Access::Patterns => arguments.from(1).find_map(glob::refusal),
+        }
+    }
+
     /// Why this call is refused, before anything is done.
     pub fn refusal(
         &self,
@@ -153,6 +172,10 @@ impl Command {
         match &state.user {
             None if !self.has_flag("no_auth") => return Some(login::WITHOUT_LOGIN.into()),
             Some(user) => {
+                // Before its rights are looked at, which compares it with patterns.
+                if let Some(text) = self.too_long(arguments) {
+                    return Some(text.into_bytes());
+                }
                 let refusal = user.refusal(self, arguments).filter(|_| !self.has_flag("no_auth"));
                 if let Some((reason, object)) = refusal {
                     add(&core.shared.counters.permission_errors, 1);

@@ -1,6 +1,7 @@
 //! Publish and subscribe.
 
 use super::Call;
+use crate::counters::add;
 use crate::shared::Core;
 use crate::topics::Kind;
 
@@ -57,6 +58,11 @@ pub fn sunsubscribe(call: &mut Call<'_, '_>) {
 
 fn join(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
     let names = call.arguments;
+    let most = call.core.local.live.subscriptions;
+    if let Some(text) = call.state.too_many(kind, names.from(1), most) {
+        add(&call.core.shared.counters.subscriptions_refused, 1);
+        return call.error(&text);
+    }
     for name in names.from(1) {
         call.state.subscribe(kind, name, call.core);
         confirm(call, kind, word, Some(name));
@@ -90,23 +96,6 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, word: &str, name: Option<&[u8]>)
         None => call.reply.null(),
     }
     call.reply.integer(call.state.count(kind) as i64);
-}
-
-pub fn channels(call: &mut Call<'_, '_>) {
-    list(call, Kind::Topic);
-}
-
-pub fn shardchannels(call: &mut Call<'_, '_>) {
-    list(call, Kind::Shard);
-}
-
-fn list(call: &mut Call<'_, '_>, kind: Kind) {
-    if call.arguments.len() > 3 {
-        return call.wrong_count("PUBSUB");
-    }
-    let names = call.core.shared.directory.names(kind, call.arguments.get(2));
-    call.reply.array(names.len());
-    names.iter().for_each(|name| call.reply.bulk(name));
 }
 
 pub fn numsub(call: &mut Call<'_, '_>) {

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::poll::{self, Wants, PARTS};
 use super::worker::{Connection, Worker};
 use crate::counters::add;
 use crate::events::Level;
 use crate::queues;
+use crate::registry::Part;
 use crate::settings::{Live, OutputLimit};
 
 impl Worker {
@@ -64,7 +64,8 @@ impl Worker {
             Err(error) => return self.broken(slot, &error),
         }
         self.local.delivered += std::mem::take(&mut connection.output.sent_messages);
-        connection.session.state.card.owed.store(connection.output.held(), Relaxed);
+        let held = connection.output.held();
+        self.local.held += connection.session.state.card.hold(Part::Owed, held);
         if connection.output.blocked {
             self.watch(slot);
         } else if !connection.has_nothing_to_send() {

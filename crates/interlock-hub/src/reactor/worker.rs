@@ -10,7 +10,7 @@ use super::mailbox::{Mail, Peer};
 use super::output::Output;
 use super::poll::Poll;
 use crate::events::Answer;
-use crate::registry::Time;
+use crate::registry::{Part, Time};
 use crate::session::{Session, Step};
 use crate::shared::{Core, Local, Shared};
 use crate::tls::Tls;
@@ -100,6 +100,7 @@ impl Worker {
             self.gather();
             self.flush_pushes();
             self.local.count(&self.shared, self.now);
+            self.shared.clients_hold(self.local.worker, self.local.held);
             self.tick();
             if self.finishing && self.free.len() == self.slots.len() {
                 return;
@@ -342,6 +343,7 @@ impl Worker {
     fn deliver(&mut self, chunk: &Arc<Chunk>) {
         let live = &self.local.live;
         let (mut over, mut reached, mut delivered, mut dropped) = (Vec::new(), 0, 0, 0);
+        let mut grown = 0;
         for run in chunk.runs.iter().filter(|run| run.workers >> self.local.worker & 1 == 1) {
             let slots = match run.kind {
                 Kind::Trace => &self.local.monitors,
@@ -370,7 +372,8 @@ impl Worker {
                 }
                 if connection.output.blocked {
                     // No send will tell it.
-                    connection.session.state.card.owed.store(connection.output.held(), Relaxed);
+                    let held = connection.output.held();
+                    grown += connection.session.state.card.hold(Part::Owed, held);
                 }
                 if connection.output.is_over(connection.limit(live), self.now) {
                     over.push(slot);
@@ -383,6 +386,7 @@ impl Worker {
         self.copies += reached;
         self.local.delivered += delivered;
         self.local.dropped += dropped;
+        self.local.held += grown;
         over.into_iter().for_each(|slot| self.close_over(slot));
     }
 

@@ -265,7 +265,7 @@ pub const DECLARED: &[Command] = &[Command {
             arity: 3,
             flags: &["admin", "noscript", "loading", "stale"],
             categories: &["@admin", "@slow", "@dangerous", "@connection"],
-            summary: "Accepted; nothing is evicted here",
+            summary: "Spares the connection when all clients hold more than limits.clients",
             since: "7.0.0",
             group: "connection",
             complexity: "O(1)",

@@ -1,6 +1,6 @@
 //! Declarations of the commands that publish and subscribe.
 
-use super::super::{nothing, topics};
+use super::super::{listing, nothing, topics};
 use super::{Access, Argument, Command, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
@@ -210,7 +210,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: topics::channels,
+                handler: listing::channels,
                 ..COMMAND
             },
             Command {
@@ -258,7 +258,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: topics::shardchannels,
+                handler: listing::shardchannels,
                 ..COMMAND
             },
             Command {
