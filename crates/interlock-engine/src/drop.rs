@@ -19,6 +19,7 @@ use crate::args::{Args, Read, Reader};
 use crate::declare::Durability;
 use crate::limits::KEPT;
 use crate::queue::Queue;
+use crate::reclaim::LOOKS;
 use crate::reply;
 use crate::shared::{Cell, Context, Shared};
 use crate::waiting::Want;
@@ -201,7 +202,7 @@ impl Engine {
     }
 
     /// A queue was dropped under its lock: it is nobody's any more. Those of which nothing has to be kept
-    /// any longer go for good.
+    /// any longer go for good, some of them.
     #[cold]
     pub fn let_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
         let (next, token) = queue.scheduler.series();
@@ -224,10 +225,17 @@ impl Engine {
         if replays {
             return;
         }
+        self.forget_gone(&mut gone, now);
+    }
+
+    /// Some of those of which nothing has to be kept any longer go for good: the rest with later calls, for
+    /// thousands may have been dropped at once.
+    pub fn forget_gone(&self, gone: &mut Gone, now: Time) {
         let bound = self.blank_bound();
-        while let Some((name, cell)) = gone.next(now, bound) {
+        for _ in 0..LOOKS {
+            let Some((name, cell)) = gone.next(now, bound) else { break };
             // The lock of another queue is not waited for while one is held.
-            let Some(mut old) = cell.try_lock_arc() else { return };
+            let Some(mut old) = cell.try_lock_arc() else { break };
             gone.remove(&name);
             if old.in_journal {
                 old.forget_in(&self.shared);
@@ -235,6 +243,9 @@ impl Engine {
             old.kept = false;
             self.shared.count(&mut old, 0);
         }
+        let first = gone.order.first().map_or(Time::MAX, |(until, _)| *until);
+        let due = if gone.next(now, bound).is_some() { now } else { first };
+        self.sweep_gone_at(due);
     }
 }
 

@@ -27,13 +27,21 @@ const IDLE: Time = 10_000_000;
 /// Bytes of records that are worth giving back.
 const WORTH: u64 = 8 << 10;
 /// Queues looked at by one call.
-const LOOKS: usize = 8;
+pub const LOOKS: usize = 8;
 
 /// Queues that were left empty, and when to look at each again: soon, whether it can give its records
 /// back, and later, whether it can go. Each list rises, nearly.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Idle {
     lists: [VecDeque<(Time, Box<[u8]>)>; 2],
+    /// When the first of those that were dropped can go for good.
+    gone: Time,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Idle { lists: Default::default(), gone: Time::MAX }
+    }
 }
 
 const SOON: usize = 0;
@@ -42,7 +50,7 @@ const LATER: usize = 1;
 impl Idle {
     fn first(&self) -> Time {
         let fronts = self.lists.iter().filter_map(|list| list.front());
-        fronts.map(|(at, _)| *at).min().unwrap_or(Time::MAX)
+        fronts.map(|(at, _)| *at).min().unwrap_or(Time::MAX).min(self.gone)
     }
 
     fn take(&mut self, now: Time) -> Option<(usize, Box<[u8]>)> {
@@ -126,9 +134,19 @@ impl Engine {
         self.shared.first_idle.store(idle.first(), Relaxed);
     }
 
-    /// Looks at some queues that were left empty a while ago. No queue's lock is held.
+    /// Queues that were dropped can go for good from this time on.
+    pub fn sweep_gone_at(&self, at: Time) {
+        let mut idle = self.shared.idle.lock();
+        idle.gone = at;
+        self.shared.first_idle.store(idle.first(), Relaxed);
+    }
+
+    /// Looks at some queues that were left empty or dropped a while ago. No queue's lock is held.
     #[cold]
     pub fn sweep(&self, now: Time) {
+        if self.shared.idle.lock().gone <= now {
+            self.forget_gone(&mut self.gone.lock(), now);
+        }
         for _ in 0..LOOKS {
             let next = {
                 let mut idle = self.shared.idle.lock();

@@ -65,6 +65,30 @@ fn only_what_was_never_used_goes_at_once() {
 }
 
 #[test]
+fn of_thousands_that_were_dropped_each_call_forgets_a_few() {
+    let mut bench = Bench::with(Settings { memory: 1 << 40, ..Settings::default() });
+    for n in 0..5_000 {
+        call(&mut bench, None, &format!("old.{n}"), "put c 1 0 p 0 0 0").unwrap();
+        call(&mut bench, None, &format!("old.{n}"), "drop FORCE").unwrap();
+    }
+    let kept = bench.engine.used();
+    let each = kept / 5_000;
+    assert!(each > 100, "what is kept of them is counted");
+    // As long as replies are kept, and no call drops anything.
+    bench.now += 400_000_000;
+    let mut calls = 0;
+    let mut before = kept;
+    while before > each {
+        call(&mut bench, None, "other", "stats").unwrap();
+        let now = bench.engine.used();
+        assert!(before - now <= 8 * each, "{} bytes at once", before - now);
+        assert!(now < before, "it goes on until none is left");
+        (before, calls) = (now, calls + 1);
+    }
+    assert!(calls >= 5_000 / 8, "{calls}");
+}
+
+#[test]
 fn a_queue_that_is_left_empty_gives_its_records_back() {
     let mut bench = Bench::with(Settings { memory: 1 << 30, ..Settings::default() });
     for n in 0..1000 {
