@@ -253,7 +253,7 @@ class _Looks:
         self._wait = _core.Waiter(group.queue, self._called)
 
     def look(self) -> AsyncLease[_Turn] | None:
-        lease = self._wait.get_async("any")
+        lease = self._wait.get_async("any", to_the_end=True)
         if lease is None:
             left = self._wait.left
             if left is not None:
