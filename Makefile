@@ -113,14 +113,29 @@ test-rust: ## the core: unit tests, ten million operations of random schedules, 
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
 	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
 
+# Half of the tests wait for others, so two runs side by side take little more than the longer one.
+# make starts both: what a shell starts with & ignores Ctrl-C, and some tests send one.
+FIRST_HALF := tests/contract tests/engine tests/property tests/stress tests/unit
+SECOND_HALF := tests $(FIRST_HALF:%=--ignore=%)
+
 # The watchdog of tests/conftest.py ends the whole process, so only the file can tell which test it was.
-.PHONY: test-python
+define pytest
+	@INTERLOCK_RUNNING_TEST=$(RUNNING)$(1) $(PY) -m pytest $(2) || { \
+		status=$$?; \
+		[ ! -s $(RUNNING)$(1) ] || echo "interlock: pytest was ended in $$(cat $(RUNNING)$(1))" >&2; \
+		exit $$status; }
+endef
+
+.PHONY: test-python test-python-1 test-python-2
 test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every snippet of the docs
 	$(call step,pytest)
-	@INTERLOCK_RUNNING_TEST=$(RUNNING) $(PY) -m pytest $(ARGS) || { \
-		status=$$?; \
-		[ ! -s $(RUNNING) ] || echo "interlock: pytest was ended in $$(cat $(RUNNING))" >&2; \
-		exit $$status; }
+	$(if $(ARGS),$(call pytest,,$(ARGS)),@$(MAKE) --jobs 2 test-python-1 test-python-2)
+
+test-python-1:
+	$(call pytest,-1,$(FIRST_HALF))
+
+test-python-2:
+	$(call pytest,-2,$(SECOND_HALF))
 
 .PHONY: test-valkey
 test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey and without hiredis, where one is installed

@@ -117,7 +117,11 @@ def test_a_file_left_by_a_killed_hub_is_replaced(tmp_path: Path) -> None:
         assert hub.end()[0] == 0
 
 
-@pytest.mark.parametrize("left", [f"{os.getpid()}\n", "", "nonsense", "x" * 5000])
+@pytest.mark.parametrize(
+    "left",
+    [f"{os.getpid()}\n", "", "nonsense", "x" * 5000],
+    ids=["of the test", "empty", "nonsense", "long"],
+)
 def test_a_number_that_is_another_processs_by_now_keeps_no_hub_from_starting(
     tmp_path: Path, left: str
 ) -> None:

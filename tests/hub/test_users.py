@@ -405,6 +405,8 @@ def test_two_users_of_one_name_are_refused() -> None:
         HASH.replace("16384", str(2**40)),
         HASH.replace("$8$1$", "$8$-1$"),
     ],
+    # The hash is another each time, and so would be the tests' names.
+    ids=range(10),
 )
 def test_what_is_no_hash_is_refused(damaged: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
