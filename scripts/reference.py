@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock import Hub, _core
-from interlock.cli import asked, hub, hub_info, parser, pub, queue, replay, sub, worker
+from interlock.cli import asked, hub, hub_backup, hub_info, parser, pub, queue, replay, sub, worker
 from interlock.cli.flags import Flag
 from interlock.cli.queue.asking import SHARED
 from interlock.hub.client import Client
@@ -95,8 +95,8 @@ HUB_TAIL = """
 A flag goes before the [environment](hub-configuration.md), that before the file.
 Once it listens it prints `interlock hub: ready on ADDRESS, ...`. TERM and INT stop it: it takes no
 more connections, waits up to `drain` seconds until its clients have read what they are owed, and
-closes. A second signal ends it at once. HUP changes nothing yet. In the background, or under
-systemd: [as a service](../howto/hub-systemd.md).
+closes. A second signal ends it at once. HUP reads the configuration again. In the background, or
+under systemd: [as a service](../howto/hub-systemd.md).
 
 ### Exit codes of the hub
 
@@ -128,6 +128,23 @@ interlock hub clients [FLAGS]
 ASKED_TAIL = """
 `--watch` is for `info` only. Exit codes: 0 answered, 1 no connection, or it was lost, or the server
 refused, 2 wrong usage, 130 Ctrl-C.
+"""
+
+BACKUP = """
+## interlock hub backup
+
+Copies the journal of a hub while it runs, or of its folder on this machine: [what is in it, and how
+to restore it](../howto/hub-backup.md). `DESTINATION` is a folder that is empty or not there.
+
+```text
+interlock hub backup [FLAGS] FROM DESTINATION
+```
+
+"""
+
+BACKUP_TAIL = """
+Exit codes: 0 copied and read once more, 1 it could not be read or written, or the hub refused, 2
+wrong usage or `DESTINATION` is not empty, 130 Ctrl-C.
 """
 
 PUB = """
@@ -334,7 +351,7 @@ Compared byte for byte with Redis 7.0.15 in the tests; nothing else is known to 
 
 # What, the hub, why.
 DIFFERENCES = (
-    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`",
+    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`, `BACKUP`",
      "has them",
      "Redis has not"),
     ("`CLIENT SETINFO`, `CLIENT NO-TOUCH`",
@@ -403,7 +420,8 @@ DIFFERENCES = (
 def cli() -> str:
     """The page of the command line."""
     parts = [HEAD, table(replay.FLAGS), TAIL, QUEUES, HUB, table(hub.FLAGS), HUB_TAIL]
-    parts += [table((*asked.FLAGS, hub_info.WATCH)), ASKED_TAIL, PUB, table(pub.FLAGS)]
+    parts += [table((*asked.FLAGS, hub_info.WATCH)), ASKED_TAIL]
+    parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
     return "".join([*parts, WORKER, table(worker.FLAGS), WORKER_TAIL])
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
-from interlock._core_serving import Engine, EngineError, HubServer
+from interlock._core_serving import Engine, EngineError, HubServer, JournalCopy
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -34,6 +34,7 @@ __all__ = [
     "EngineError",
     "Future",
     "HubServer",
+    "JournalCopy",
     "Lease",
     "LeaseBatch",
     "ManualClock",

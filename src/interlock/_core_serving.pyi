@@ -1,6 +1,7 @@
 """A part of the native module's stub, which is too long for one file: engines in this process."""
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any, Self, final
 
 from interlock._core import ManualClock
@@ -100,3 +101,20 @@ class HubServer:
         """How many beats each worker has answered."""
     def pulse(self) -> list[bool]:
         """Sends each worker a beat; tells of each whether it has answered the one before."""
+
+@final
+class JournalCopy:
+    """What there is to copy of a hub's journal, out of its folder, whether the hub runs or not. All
+    of it is read once: OSError says what is damaged, or that there is no journal."""
+
+    def __new__(cls, folder: str | PathLike[str]) -> Self: ...
+    @property
+    def last(self) -> int:
+        """Number of the last record that is in it."""
+    @property
+    def files(self) -> list[tuple[str, int, int]]:
+        """Of each file its name, how many bytes are to be copied, and how long it is, with zeroes
+        behind those; to be written in this order."""
+    def read(self, file: int, offset: int, count: int) -> bytes:
+        """Up to `count` bytes of a file, by its place in `files`. OSError, and IndexError where
+        there is no such file."""

@@ -12,6 +12,7 @@
 //! | [`denials`] | who was refused what: ACL LOG |
 //! | `pause` | CLIENT PAUSE: requests that wait |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
+//! | `journal` | what of the journal's own crate others need |
 //! | `keeping` | the thread that keeps the journal |
 //! | [`queues`] | the keyed queues, and whom an answer that was waited for goes to |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
@@ -42,6 +43,7 @@ pub mod events;
 pub mod glob;
 pub mod info;
 mod inherited;
+pub mod journal;
 mod keeping;
 mod listening;
 pub mod memory;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::command::backup::Backup;
 use crate::command::Waiting;
 use crate::registry::{Card, Part};
 use crate::resp::write::Writer;
@@ -29,6 +30,8 @@ pub struct State {
     pub logged_in: bool,
     /// What the controller was asked: nothing is read until it has answered.
     pub waiting: Option<Box<Waiting>>,
+    /// What BACKUP reads.
+    pub backup: Option<Box<Backup>>,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     pub deferred: Option<i64>,
     /// Each with its number, for they are given up in the order in which they were taken.
@@ -50,7 +53,7 @@ pub enum Silent {
 impl State {
     pub fn new(card: Arc<Card>, slot: u32, users: &Users) -> Self {
         let (resp3, silent, drops, closing) = Default::default();
-        let (deferred, subscriptions, waiting) = Default::default();
+        let (deferred, subscriptions, waiting, backup) = Default::default();
         let mut state = State {
             card,
             slot,
@@ -62,6 +65,7 @@ impl State {
             user: None,
             logged_in: false,
             waiting,
+            backup,
             deferred,
             subscriptions,
             subscribed: 0,

@@ -76,6 +76,16 @@ impl<F: File> Writer<F> {
         file::name(Kind::Segment, self.number)
     }
 
+    /// Names of the segments that are there, and needed.
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.segments.iter().map(|(number, _)| file::name(Kind::Segment, *number))
+    }
+
+    /// Where the next record begins.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     pub fn next_name(&self) -> String {
         file::name(Kind::Segment, self.number + 1)
     }

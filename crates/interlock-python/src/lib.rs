@@ -26,6 +26,7 @@ mod gil;
 mod hot;
 mod hub;
 mod hub_settings;
+mod journal_copy;
 mod lease;
 mod lease_batch;
 mod listing;
@@ -58,6 +59,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<future::Future>()?;
     module.add_class::<hub::HubServer>()?;
+    module.add_class::<journal_copy::JournalCopy>()?;
     module.add_class::<engine::Engine>()?;
     module.add("EngineError", module.py().get_type::<engine::EngineError>())?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from interlock.cli import daemon, hub_clients, hub_info, hub_topics
+from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_topics
 from interlock.cli.flags import Flag
 from interlock.cli.handed import sockets
 from interlock.cli.hub_check import hash_password, open_to
@@ -54,7 +54,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = commands.add_parser(
         "hub",
         help="serve topics and keyed queues over the Redis protocol, or ask a hub that runs",
-        usage="interlock hub [FLAG ...]\n       interlock hub {info,topics,clients} [FLAG ...]",
+        usage="interlock hub [FLAG ...]\n"
+        "       interlock hub {info,topics,clients,backup} [FLAG ...]",
         description="Serve topics (publish and subscribe) and keyed queues over the Redis "
         "protocol, on 127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
@@ -71,6 +72,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     hub_info.add_to(questions)
     hub_topics.add_to(questions)
     hub_clients.add_to(questions)
+    hub_backup.add_to(questions)
     parser.set_defaults(run=run)
 
 

@@ -67,6 +67,7 @@ pub fn reset(call: &mut Call<'_, '_>) {
     state.resp3 = false;
     state.silent = Silent::No;
     state.drops = false;
+    state.backup = None;
     let anonymous = call.core.local.live.users.anonymous().cloned();
     state.become_user(anonymous, false);
     state.card.resp.store(2, Relaxed);

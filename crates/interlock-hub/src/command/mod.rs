@@ -1,6 +1,7 @@
 //! Commands: found by name, checked against their declaration, applied to state, never to a socket.
 
 mod acl;
+pub mod backup;
 mod client;
 mod connection;
 mod control;

@@ -16,6 +16,8 @@ pub struct Disk {
     folder: PathBuf,
     /// Held open, to sync names.
     handle: fs::File,
+    /// Nothing of it can be written.
+    only_read: bool,
 }
 
 impl Disk {
@@ -31,7 +33,12 @@ impl Disk {
                 above.sync_all()?;
             }
         }
-        Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned() })
+        Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned(), only_read: false })
+    }
+
+    /// A folder that is there, to be read; whoever may read it may do that.
+    pub fn read(folder: &Path) -> io::Result<Self> {
+        Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned(), only_read: true })
     }
 
     fn sync_names(&self) -> io::Result<()> {
@@ -104,7 +111,7 @@ impl Storage for Disk {
     }
 
     fn open(&self, name: &str) -> io::Result<fs::File> {
-        fs::OpenOptions::new().read(true).write(true).open(self.folder.join(name))
+        fs::OpenOptions::new().read(true).write(!self.only_read).open(self.folder.join(name))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {

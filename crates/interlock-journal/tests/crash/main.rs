@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `queues` | queues that only collect what they are told, to be compared |
 //! | `lives` | a journal on a bad disk, through many crashes |
+//! | `copies` | copies made while it is written to |
 //! | `every_byte` | the last records cut and changed at every byte |
 //! | `refusals` | what is not opened, and what is set aside |
 //! | `room` | a full disk, and a failing one |
@@ -17,6 +18,7 @@
 //! | `kills` | a process that is killed, on the real disk |
 
 mod closed;
+mod copies;
 mod every_byte;
 mod kills;
 mod lives;

@@ -1,6 +1,6 @@
 //! Declarations of the commands about the server.
 
-use super::super::{connection, control, documented, nothing, server, slow};
+use super::super::{backup, connection, control, documented, nothing, server, slow};
 use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
@@ -264,6 +264,63 @@ pub const DECLARED: &[Command] = &[
                 ..COMMAND
             },
             Command { name: "slowlog|help", since: "6.2.0", group: "server", ..HELP },
+        ],
+        handler: nothing,
+        ..COMMAND
+    },
+    Command {
+        name: "backup",
+        arity: -2,
+        categories: &["@slow"],
+        summary: "Commands about a copy of the journal",
+        since: "7.0.0",
+        group: "server",
+        complexity: "of the subcommand",
+        subcommands: &[
+            Command {
+                name: "backup|begin",
+                arity: 2,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                tips: &["nondeterministic_output"],
+                summary: "Opens what there is to copy: its last record, and of each file name, \
+                          bytes and length",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(N)",
+                handler: backup::begin,
+                ..COMMAND
+            },
+            Command {
+                name: "backup|read",
+                arity: 5,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                summary: "Bytes of one of its files, by its place from 0 on: 1 MiB at most",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(N)",
+                arguments: &[
+                    Argument { name: "file", kind: "integer", ..ARGUMENT },
+                    Argument { name: "offset", kind: "integer", ..ARGUMENT },
+                    Argument { name: "count", kind: "integer", ..ARGUMENT },
+                ],
+                handler: backup::read,
+                ..COMMAND
+            },
+            Command {
+                name: "backup|end",
+                arity: 2,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                summary: "Closes its files",
+                since: "7.0.0",
+                group: "server",
+                complexity: "O(1)",
+                handler: backup::end,
+                ..COMMAND
+            },
+            Command { name: "backup|help", since: "7.0.0", group: "server", ..HELP },
         ],
         handler: nothing,
         ..COMMAND

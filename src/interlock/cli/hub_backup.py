@@ -1,0 +1,133 @@
+"""`interlock hub backup FROM DESTINATION`: a copy of a hub's journal, made while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from interlock.cli.asked import CA, JSON, ask
+from interlock.cli.flags import Flag
+from interlock.cli.hub_info import size
+from interlock.cli.pub import BAD_INPUT, BROKEN
+from interlock.hub import backup
+from interlock.hub.client import Client
+from interlock.hub.url import parse, without_password
+
+QUIET = Flag("--quiet", "do not say how far it is; that is said on a terminal only")
+FLAGS = (CA, JSON, QUIET)
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "backup",
+        help="copy the journal of a hub while it runs",
+        description="Copy the journal of a hub while it runs, or after it was stopped. Every "
+        "message that was acknowledged before the command began is in the copy, and the copy is "
+        "read once more when it is written. To restore it, start a hub on it: interlock hub "
+        "--journal DESTINATION.",
+        epilog="Exit codes: 0 copied, 1 it could not be read or written, or the hub refused, 2 "
+        "wrong usage or DESTINATION is not empty, 130 Ctrl-C. What was written is removed unless "
+        "all of it was.",
+    )
+    parser.add_argument(
+        "source",
+        metavar="FROM",
+        help="the hub, as HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or "
+        "unix:PATH; or the folder of its journal, on this machine",
+    )
+    parser.add_argument(
+        "destination", metavar="DESTINATION", type=Path, help="a folder that is empty or not there"
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Copy, and say what."""
+    try:
+        backup.check(given.destination)
+    except OSError as error:
+        return _failed(error, BAD_INPUT)
+    if Path(given.source).is_dir():
+        try:
+            return copied(backup.Folder(Path(given.source)), given)
+        except OSError as error:
+            return _failed(error)
+    try:
+        parse(given.source)
+    except ValueError as error:
+        text = f"there is no folder {without_password(given.source)!r}, and as a hub: {error}"
+        return _failed(ValueError(text), BAD_INPUT)
+    given.url = given.source
+
+    def asked(client: Client) -> int:
+        source = backup.Asked(client)
+        try:
+            code = copied(source, given)
+        except (ConnectionError, TimeoutError):
+            raise
+        except OSError as error:
+            # Of the disk here, and not of the hub.
+            return _failed(error)
+        source.end()
+        return code
+
+    return ask(given, asked)
+
+
+def _failed(error: Exception, code: int = BROKEN) -> int:
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    print(f"interlock: {words}", file=sys.stderr)
+    return code
+
+
+def copied(source: backup.Source, given: argparse.Namespace) -> int:
+    """Write it down."""
+    began = time.monotonic()
+    progress = Progress(sys.stderr.isatty() and not given.quiet)
+    try:
+        written = backup.write(source, given.destination, progress)
+    finally:
+        progress.end()
+    if given.json:
+        told = {
+            "from": without_password(given.source),
+            "to": str(given.destination),
+            "records": source.last,
+            "bytes": written,
+            "files": [part.name for part in source.parts],
+            "seconds": round(time.monotonic() - began, 3),
+        }
+        print(json.dumps(told, ensure_ascii=False))
+        return 0
+    print(f"{size(written)} in {len(source.parts)} files, up to record {source.last:,}: "
+          f"{given.destination}")  # fmt: skip
+    return 0
+
+
+class Progress:
+    """A line on standard error that says how far it is."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown
+        self._said = -1
+
+    def __call__(self, done: int, all: int) -> None:
+        """So many bytes are written, of so many."""
+        percent = 100 * done // max(all, 1)
+        if self._shown and percent != self._said:
+            self._said = percent
+            line = f"\r{size(done)} of {size(all)}, {percent} %"
+            print(line, end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """The line is done."""
+        if self._said >= 0:
+            print(file=sys.stderr)

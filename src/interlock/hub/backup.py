@@ -1,0 +1,202 @@
+"""Copies of a hub's journal, made while it runs: asked of the hub, or out of its folder.
+
+The first file that is written says which record the copy ends with. So of one that is not whole, as
+its maker was killed or its disk is full, a hub that is started on it says what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Protocol
+
+from interlock import _core
+from interlock.hub.client import Client
+from interlock.hub.resp import ProtocolError, ReplyError
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a copy."""
+
+    name: str
+    bytes: int
+    """How many are to be copied."""
+
+    length: int
+    """How long the file is, with zeroes behind those."""
+
+
+class Source(Protocol):
+    """Where a copy comes from. It is what it was when it was asked for."""
+
+    @property
+    def last(self) -> int:
+        """Number of the last record that is in it."""
+
+    @property
+    def parts(self) -> list[Part]:
+        """Its files, in the order in which they are to be written."""
+
+    def pieces(self, number: int) -> Iterator[bytes]:
+        """What is to be written into a file, by its place in `parts`."""
+
+
+class Folder:
+    """A journal's folder on this machine, whether a hub has it open or not. All of it is read when
+    it is opened: OSError says what is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self._copy = _core.JournalCopy(path)
+        self.last = self._copy.last
+        self.parts = [Part(*file) for file in self._copy.files]
+
+    def pieces(self, number: int) -> Iterator[bytes]:
+        """A file's bytes."""
+        offset = 0
+        while piece := self._copy.read(number, offset, PIECE):
+            yield piece
+            offset += len(piece)
+
+
+class Asked:
+    """A hub that runs. ReplyError where it has no journal, or the user no right to it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        try:
+            last, *files = _items(client.call("BACKUP", "BEGIN"))
+        except ReplyError as error:
+            if "unknown command" not in str(error):
+                raise
+            text = "the server has no command BACKUP: it is no hub, or an older one"
+            raise ReplyError(f"ERR {text}") from None
+        self.last = _number(last)
+        self.parts = [_part(file) for file in files]
+
+    def pieces(self, number: int) -> Iterator[bytes]:
+        """A file's bytes, several questions at once."""
+        size = self.parts[number].bytes
+        for begin in range(0, size, PIECE * AHEAD):
+            offsets = range(begin, min(size, begin + PIECE * AHEAD), PIECE)
+            asked = [("BACKUP", "READ", number, offset, PIECE) for offset in offsets]
+            for reply in self._client.pipeline(asked):
+                if isinstance(reply, ReplyError):
+                    raise reply
+                if not isinstance(reply, bytes):
+                    raise ProtocolError(f"BACKUP READ was answered by {reply!r}")
+                yield reply
+
+    def end(self) -> None:
+        """Lets the hub close its files; the end of the connection does it too."""
+        self._client.call("BACKUP", "END")
+
+
+def check(destination: Path) -> None:
+    """Raises OSError, in words, where a copy cannot go: what is there must be an empty folder."""
+    if destination.is_dir():
+        if any(destination.iterdir()):
+            raise FileExistsError(
+                f"{destination} is not empty: a copy goes into a folder of its own"
+            )
+    elif os.path.lexists(destination):
+        raise FileExistsError(f"{destination} is there already, and is no folder")
+
+
+def write(
+    source: Source, destination: Path, told: Callable[[int, int], None] = lambda done, all: None
+) -> int:
+    """Writes a copy into a folder that is empty or not there, and answers how many bytes that were.
+    It is on disk then, and was read once more. `told` gets how many bytes are written, and of how
+    many. What was written is removed when something fails: OSError, or what `source` raises."""
+    check(destination)
+    fresh = not destination.exists()
+    destination.mkdir(mode=0o700, parents=True, exist_ok=True)
+    size, done = sum(part.bytes for part in source.parts), 0
+    try:
+        for number, part in enumerate(source.parts):
+            path, written = destination / part.name, 0
+            # Without a buffer: what cannot be written is said here, and not when it is closed.
+            with open(path, "xb", buffering=0, opener=_private) as file:
+                for piece in source.pieces(number):
+                    with _named(path):
+                        _write(file, piece)
+                    written, done = written + len(piece), done + len(piece)
+                    told(done, size)
+                if written != part.bytes:
+                    raise OSError(f"{part.name} ended after {written} of {part.bytes} bytes")
+                with _named(path):
+                    file.truncate(part.length)
+                    os.fsync(file.fileno())
+        _sync(destination)
+        _sync(destination.absolute().parent)
+        found = _core.JournalCopy(destination).last
+        if found != source.last:
+            raise OSError(f"{destination} ends with record {found}, and not with {source.last}")
+    except BaseException:
+        for part in source.parts:
+            with suppress(OSError):
+                (destination / part.name).unlink()
+        if fresh:
+            with suppress(OSError):
+                destination.rmdir()
+        raise
+    return done
+
+
+def _write(file: FileIO, piece: bytes) -> None:
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Adds the file's name to what the system says of it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _items(reply: object) -> list[object]:
+    if not isinstance(reply, list) or not reply:
+        raise ProtocolError(f"BACKUP BEGIN was answered by {reply!r}")
+    return reply
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise ProtocolError(f"BACKUP BEGIN was answered by {value!r}")
+    return value
+
+
+def _part(value: object) -> Part:
+    match value:
+        case [bytes(name), int(size), int(length)] if b"/" not in name and not name.startswith(
+            b"."
+        ):
+            return Part(name.decode("ascii"), size, length)
+    raise ProtocolError(f"BACKUP BEGIN was answered by {value!r}")
+
+
+PIECE = 256 << 10
+"""Bytes that are asked for at once: what a hub reads in one go it does nothing else meanwhile."""
+AHEAD = 4
+"""How many such questions are on the way."""
