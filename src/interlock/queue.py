@@ -261,10 +261,22 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         check_state(state)
         return [QueuedMessage(*message) for message in self._messages(limit, state, key, after)]
 
-    def purge(self, what: Literal["pending", "dead"] = "pending") -> int:
-        """Cancels all that is not leased, or drops all dead letters. Returns how many."""
+    def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
+        """Cancels all that is not leased, or drops all dead letters. Returns how many.
+
+        With ``key`` only those on it that are there now; to find them costs as much as ``messages``
+        and ``dead_letters`` do.
+        """
         check_purged(what)
         settle = self.discard if what == "dead" else self.cancel
+        if key is not None:
+            _core.canonical(key, "purge(): key")
+            if what == "dead":
+                ids = [letter[0] for letter in self._dead_letters(sys.maxsize, key)]
+            else:
+                ids = [message[0] for message in self._messages(sys.maxsize, None, key, None)]
+            # Of what is leased, and of what was settled meanwhile, nothing changes.
+            return sum(map(settle, ids))
         purged = place = 0
         while True:
             ids, place = self._purgeable(what == "dead", place)

@@ -126,6 +126,22 @@ def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes])
     assert (queue.stats().unsettled, queue.stats().dead) == (0, 0)
 
 
+def test_purge_of_a_key_leaves_the_others(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    for key in "aabab":
+        queue.put(b"x", keys=key)
+    leased = queue.get()
+    said = cli("purge", queue.name, "--key", "a", "--yes")
+    assert said.out == (f"{queue.name}  2 messages with key a dropped; 1 leased, which are not\n")
+    for _ in range(2):
+        queue.get().reject("bad")
+    queue.put(b"x", keys="c")
+    queue.get().reject("bad")
+    told = cli("purge", queue.name, "--dead", "--key", "b", "--yes", "--json").json
+    assert told == {"queue": queue.name, "dropped": 2, "leased": 0}
+    assert (queue.stats().unsettled, queue.stats().dead) == (1, 1)
+    leased.ack()
+
+
 def test_drop_refuses_what_is_unsettled_and_says_what_would_be_lost(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:

@@ -410,10 +410,12 @@ class AsyncRemoteQueue(Generic[T]):
         """See ``RemoteQueue.reopen``."""
         return await self._flag("reopen")
 
-    async def purge(self, what: Literal["pending", "dead"] = "pending") -> int:
+    async def purge(
+        self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None
+    ) -> int:
         """See ``RemoteQueue.purge``."""
-        self._handle.check_purge(what)
-        return await self._run(lambda seat: self._handle.operations.purge(seat, what))
+        asked = self._handle.purged(what, key)
+        return await self._run(lambda seat: self._handle.operations.purge(seat, *asked))
 
     async def drop(self, force: bool = False) -> bool:
         """See ``RemoteQueue.drop``."""

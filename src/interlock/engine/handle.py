@@ -368,9 +368,10 @@ class Handle:
             )
         return str(then)
 
-    def check_purge(self, what: object) -> None:
-        """What is purged."""
+    def purged(self, what: str, key: Key | None) -> tuple[str, bytes | None]:
+        """What is purged, and of which key."""
         check_purged(what)
+        return what, self.canonical("purge()", key)
 
     def canonical(self, call: str, key: Key | None) -> bytes | None:
         """A key as bytes."""

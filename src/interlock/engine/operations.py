@@ -346,12 +346,39 @@ class Operations:
                 raise
             return reply
 
-    def purge(self, seat: Seat[Any], what: str) -> Flow[int]:
-        """Until there is nothing left to purge; how many there were."""
+    def purge(self, seat: Seat[Any], what: str, key: bytes | None = None) -> Flow[int]:
+        """Until there is nothing left to purge; how many there were. With a key those that carry it
+        when it begins."""
         purged = 0
+        if key is not None:
+            ids = yield from (self._dead_on if what == "dead" else self._pending_on)(seat, key)
+            function = "discard" if what == "dead" else "cancel"
+            for id in ids:
+                purged += wire.number((yield from self.change(seat, function, id)))
+            return purged
         while count := wire.number((yield from self.call(seat, "purge", what))):
             purged += count
         return purged
+
+    def _dead_on(self, seat: Seat[Any], key: bytes) -> Flow[list[int]]:
+        ids: list[int] = []
+        after: Argument = ""
+        while some := wire.dead_letters(
+            (yield from self.call(seat, "dead_letters", wire.MAX_BATCH, after))
+        ):
+            ids += [one.id for one in some if key in one.keys or key in one.shared]
+            after = some[-1].id
+        return ids
+
+    def _pending_on(self, seat: Seat[Any], key: bytes) -> Flow[list[int]]:
+        found: set[int] = set()
+        cursor = b"0"
+        while True:
+            cursor, some = scanned((yield from self.call(seat, "scan", cursor, _PAGE)))
+            found |= {one.id for one in some if key in one.keys or key in one.shared}
+            if cursor == b"0":
+                # Of what is leased nothing changes.
+                return sorted(found)
 
     def drop(self, seat: Seat[Any], force: bool) -> Flow[bool]:
         """Removes the queue, undeclared: to declare it would make it first."""

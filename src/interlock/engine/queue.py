@@ -394,10 +394,14 @@ class RemoteQueue(Generic[T]):
         """Takes puts again. False: it was not sealed."""
         return self._flag("reopen")
 
-    def purge(self, what: Literal["pending", "dead"] = "pending") -> int:
-        """Cancels all that is not leased, or drops all dead letters. Returns how many."""
-        self._handle.check_purge(what)
-        return self._run(lambda seat: self._handle.operations.purge(seat, what))
+    def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
+        """Cancels all that is not leased, or drops all dead letters. Returns how many.
+
+        With ``key`` only those on it that are there now: it goes through all of them, and makes a
+        call for each that it finds.
+        """
+        asked = self._handle.purged(what, key)
+        return self._run(lambda seat: self._handle.operations.purge(seat, *asked))
 
     def drop(self, force: bool = False) -> bool:
         """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.

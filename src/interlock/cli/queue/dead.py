@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.flags import Flag, positive
 from interlock.cli.queue import show
@@ -25,7 +25,9 @@ from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator
-    from interlock.engine.records import Letter
+    from interlock.engine.records import Letter, Stored
+
+    M = TypeVar("M", Letter, Stored)
 
 KEY = Flag("--key", "only those that have this key", "KEY")
 LIMIT = Flag("--limit", "show so many (20)", "N", positive, 20)
@@ -106,7 +108,7 @@ def _requeue(operator: Operator, given: argparse.Namespace) -> int:
     return code
 
 
-def of_key(letters: Iterable[Letter], key: str | None) -> Iterator[Letter]:
+def of_key(letters: Iterable[M], key: str | None) -> Iterator[M]:
     """Those that carry a key. Not left to the server, which looks at a number of them only."""
     wanted = None if key is None else key.encode(errors="surrogateescape")
     return (

@@ -1,4 +1,4 @@
-"""`interlock queue purge`: drop all that is pending, or all dead letters."""
+"""`interlock queue purge`: drop all that is pending, or all dead letters, or those of a key."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag
 from interlock.cli.queue.asking import count, declare, emit, on_queue
 from interlock.cli.queue.confirming import YES, refused
+from interlock.cli.queue.dead import of_key
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator
 
 DEAD = Flag("--dead", "drop the dead letters, not the messages")
+KEY = Flag("--key", "only those that have this key", "KEY")
 
 
 def add_to(commands: Any) -> None:
@@ -22,7 +24,7 @@ def add_to(commands: Any) -> None:
         "purge",
         purge,
         "cancel all messages of a queue that are not leased",
-        (DEAD, YES),
+        (DEAD, KEY, YES),
     )
 
 
@@ -30,6 +32,8 @@ def purge(given: argparse.Namespace) -> int:
     """Drop them, some at a time."""
 
     def work(operator: Operator) -> int:
+        if given.key is not None:
+            return of_one_key(operator, given)
         stats = operator.stats(given.queue)
         number = stats["dead"] if given.dead else stats["unsettled"] - stats["leased"]
         kind = "dead letter" if given.dead else "message"
@@ -51,6 +55,29 @@ def purge(given: argparse.Namespace) -> int:
         return 0
 
     return on_queue(given, work)
+
+
+def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
+    """Drop those of one key that are there now."""
+    kind = "dead letter" if given.dead else "message"
+    leased = 0
+    if given.dead:
+        ids = [letter.id for letter in of_key(operator.dead_letters(given.queue), given.key)]
+    else:
+        found = list(of_key(operator.messages(given.queue), given.key))
+        ids = sorted(one.id for one in found if one.state != "leased")
+        leased = len(found) - len(ids)
+    what = f"drop {count(len(ids), kind)} of {given.queue} with key {given.key}"
+    if ids and (code := refused(given, what)):
+        return code
+    function = "discard" if given.dead else "cancel"
+    dropped = sum(operator.change(function, given.queue, id) for id in ids)
+    if given.json:
+        emit({"queue": given.queue, "dropped": dropped, "leased": leased})
+        return 0
+    print(f"{given.queue}  {count(dropped, kind)} with key {given.key} dropped", end="")
+    print(f"; {leased:,} leased, which are not" if leased else "")
+    return 0
 
 
 MORE = 100_000

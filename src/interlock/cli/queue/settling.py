@@ -74,7 +74,7 @@ ACTS = {
     ),
     "discard": Act(
         "drop dead letters",
-        "For good; `purge --dead` drops all of them.",
+        "For good; `purge --dead` drops all of them, or those of a key.",
         "dropped",
         "no dead letter",
         True,

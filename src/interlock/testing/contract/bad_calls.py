@@ -335,6 +335,9 @@ async def a_listing_and_a_purge_say_what_is_allowed(t: Trial) -> None:
     await _refused(q, TypeError, ("id", "str", "int"), q.messages(after="1"))
     await _refused(q, ValueError, ("what", "all", "dead"), q.purge("all"))
     await _refused(q, TypeError, ("what", "int", "str"), q.purge(1))
+    for what in ("pending", "dead"):
+        await _refused(q, TypeError, ("purge(): key", "float"), q.purge(what, key=1.5))
+        await _refused(q, ValueError, ("purge(): key", "empty"), q.purge(what, key=""))
 
 
 @clause(BAD_CALL)

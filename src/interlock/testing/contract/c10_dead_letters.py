@@ -166,6 +166,20 @@ async def a_dead_letter_is_discarded(t: Trial) -> None:
 
 
 @clause(10)
+async def dead_letters_of_a_key_are_purged(t: Trial) -> None:
+    q = t.queue()
+    of_a = [await _dead(q, f"of a {n}", keys=["a", f"own {n}"]) for n in range(3)]
+    read = await _dead(q, "reader", shared="a")
+    others = [await _dead(q, "b", keys="b"), await _dead(q, "none")]
+    alive = await q.put("alive", keys="a")
+    assert await q.purge("dead", key="nobody's") == 0
+    assert await q.purge("dead", key="a") == len([*of_a, read])
+    assert [letter.id for letter in await q.dead_letters()] == others
+    assert [one.id for one in await q.messages()] == [alive]
+    assert await q.purge("dead", key="a") == 0
+
+
+@clause(10)
 async def a_discarded_letter_makes_room_for_another(t: Trial) -> None:
     q = t.queue(maxdead=1, retry=Retry(attempts=1))
     first = await _dead(q, "one")

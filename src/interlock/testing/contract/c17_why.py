@@ -361,6 +361,22 @@ async def what_is_listed_may_be_some_of_it_in_pages(t: Trial) -> None:
 
 
 @clause(17)
+async def what_is_pending_on_a_key_is_purged(t: Trial) -> None:
+    q = t.queue()
+    await q.put("leased", keys=7)
+    lease = await q.one()
+    for n in range(3):
+        await q.put(n, keys="7", shared="b", delay=n % 2)
+    await q.put("reads", shared=b"7")
+    other = await q.put("other", keys="b")
+    assert await q.purge(key=7) == 4
+    assert {one.id for one in await q.messages()} == {lease.id, other}
+    assert await q.state(other) == "ready"
+    assert await q.purge("pending", key="7") == 0
+    await lease.ack()
+
+
+@clause(17)
 async def what_is_pending_is_purged(t: Trial) -> None:
     q = t.queue()
     await q.put("leased", keys="a")

@@ -239,8 +239,8 @@ class QueueFace:
     async def discard(self, id: int) -> bool:
         return self._flag(await self._call("discard", id))
 
-    async def purge(self, *what: Any) -> int:
-        purged: int = await self._call("purge", *what)
+    async def purge(self, *what: Any, **of: Any) -> int:
+        purged: int = await self._call("purge", *what, **of)
         return purged
 
     async def messages(self, *args: Any, **options: Any) -> list[Any]:
