@@ -94,3 +94,24 @@ impl<P> Scheduler<P> {
         idle
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::key::KeyRef;
+    use crate::queue::scheduler::{Put, Scheduler};
+    use crate::queue::types::{Kind, Options};
+    use crate::queue::watch::Watch;
+
+    #[test]
+    fn a_queue_that_held_few_messages_keeps_little() {
+        let mut scheduler: Scheduler<()> = Scheduler::new(Options::default(), Watch::off());
+        for now in 1..=100 {
+            let keys = [KeyRef::new(b"a"), KeyRef::new(b"b")];
+            let put = Put { keys: &keys, ..Put::default() };
+            scheduler.put(now, &put, &mut Some(())).unwrap();
+            let grant = scheduler.lease(now, Kind::Any, 0).unwrap();
+            scheduler.ack(now, grant.handle).unwrap();
+        }
+        assert!(scheduler.structure() < 4096, "{} bytes", scheduler.structure());
+    }
+}

@@ -19,6 +19,8 @@ pub struct Index {
     len: usize,
 }
 
+/// Cells with which a window begins, and those below which it does not shrink again.
+const FIRST: usize = 32;
 const SMALLEST: usize = 256;
 
 /// Bytes of a hash table that has room for so many.
@@ -29,12 +31,7 @@ pub fn table<T>(capacity: usize) -> usize {
 
 impl Index {
     pub fn new() -> Self {
-        Index {
-            window: vec![0; SMALLEST],
-            mask: SMALLEST as u64 - 1,
-            old: HashMap::default(),
-            len: 0,
-        }
+        Index { window: vec![0; FIRST], mask: FIRST as u64 - 1, old: HashMap::default(), len: 0 }
     }
 
     pub fn bytes(&self) -> usize {
@@ -75,13 +72,12 @@ impl Index {
             self.old.remove(&id);
         }
         if self.len * 16 < self.window.len() && self.window.len() > SMALLEST {
-            self.resize(self.window.len() / 4, &id_at);
+            self.resize((self.window.len() / 4).max(SMALLEST), &id_at);
         }
     }
 
     #[cold]
     fn resize(&mut self, size: usize, id_at: &impl Fn(u32) -> u64) {
-        let size = size.max(SMALLEST);
         let before = std::mem::replace(&mut self.window, vec![0; size]);
         self.mask = size as u64 - 1;
         let old = std::mem::take(&mut self.old);

@@ -2,7 +2,8 @@
 //! and segments that have become empty go back to the system.
 //!
 //! One growing vector would be a little faster to index, but it could never shrink: a handle in use
-//! pins its place, so that after a peak the memory would stay. Segments cost one more load.
+//! pins its place, so that after a peak the memory would stay. Segments cost one more load. The first one
+//! begins small, and grows while it is the only one: most queues never hold more than a few messages.
 
 /// What can lie in a slab: a free record keeps the next free place in one of its own fields.
 pub trait Record: Default {
@@ -18,6 +19,9 @@ pub const NONE: u32 = u32::MAX;
 const BITS: u32 = 8;
 const SEGMENT: usize = 1 << BITS;
 const MASK: u32 = SEGMENT as u32 - 1;
+/// Records with which the first segment begins, and how many times as many it has each time it has grown.
+const FIRST: usize = 8;
+const GROWS: usize = 4;
 
 /// Most places at hand.
 const HAND: usize = 256;
@@ -26,7 +30,9 @@ const FEW: usize = 8;
 
 #[derive(Debug)]
 pub struct Slab<T> {
-    segments: Vec<Option<Box<[T; SEGMENT]>>>,
+    /// A segment that was given back is empty. All others have `SEGMENT` records, the first one maybe
+    /// fewer.
+    segments: Vec<Box<[T]>>,
     meta: Vec<Meta>,
     /// Segments with a free place; the last one is used next.
     open: Vec<u32>,
@@ -78,7 +84,12 @@ impl<T: Record> Slab<T> {
 
     /// Bytes of the segments that are there.
     pub fn bytes(&self) -> usize {
-        self.segments() * SEGMENT * size_of::<T>() + self.segments.capacity() * 24
+        let records: usize = match self.segments.as_slice() {
+            [] => 0,
+            [first, ..] if first.is_empty() => self.segments() * SEGMENT,
+            [first, ..] => (self.segments() - 1) * SEGMENT + first.len(),
+        };
+        records * size_of::<T>() + self.segments.capacity() * 32
     }
 
     /// No place is at or above it.
@@ -111,12 +122,12 @@ impl<T: Record> Slab<T> {
         };
         let meta = &mut self.meta[number as usize];
         let at = meta.first_free;
-        self.spare -= u32::from(meta.free == SEGMENT as u32);
+        let segment = &self.segments[number as usize];
+        self.spare -= u32::from(meta.free == segment.len() as u32);
         meta.free -= 1;
         if meta.free == 0 {
             self.open.pop();
         }
-        let segment = self.segments[number as usize].as_mut().expect("an open segment is there");
         meta.first_free = segment[(at & MASK) as usize].link();
         at
     }
@@ -132,7 +143,7 @@ impl<T: Record> Slab<T> {
     pub fn take<R>(&mut self, at: u32, look: impl FnOnce(&mut T) -> R) -> R {
         self.len -= 1;
         let number = at >> BITS;
-        let segment = self.segments[number as usize].as_mut().expect("a used place");
+        let segment = &mut self.segments[number as usize];
         let place = &mut segment[(at & MASK) as usize];
         let seen = look(place);
         place.clear();
@@ -170,7 +181,7 @@ impl<T: Record> Slab<T> {
 
     fn set_free(&mut self, at: u32) {
         let number = at >> BITS;
-        let segment = self.segments[number as usize].as_mut().expect("a used place");
+        let segment = &mut self.segments[number as usize];
         let meta = &mut self.meta[number as usize];
         segment[(at & MASK) as usize].set_link(meta.first_free);
         meta.first_free = at;
@@ -178,7 +189,7 @@ impl<T: Record> Slab<T> {
         if meta.free == 1 {
             meta.position = self.open.len() as u32;
             self.open.push(number);
-        } else if meta.free == SEGMENT as u32 {
+        } else if meta.free == segment.len() as u32 {
             // One empty segment is kept, so that a queue that breathes around a border does not allocate.
             self.spare += 1;
             if self.spare > 1 {
@@ -195,7 +206,7 @@ impl<T: Record> Slab<T> {
         if let Some(&moved) = self.open.get(position) {
             self.meta[moved as usize].position = position as u32;
         }
-        self.segments[number as usize] = None;
+        self.segments[number as usize] = Box::default();
         self.vacant.push(number);
         if self.vacant.len() == self.segments.len() - self.open.len() && self.open.len() == 1 {
             self.open.shrink_to(16);
@@ -204,24 +215,33 @@ impl<T: Record> Slab<T> {
 
     #[cold]
     fn grow(&mut self) -> u32 {
+        if let [first] = self.segments.as_mut_slice() {
+            let there = first.len();
+            if (1..SEGMENT).contains(&there) {
+                let length = (there * GROWS).min(SEGMENT);
+                let mut records = Vec::with_capacity(length);
+                records.extend(std::mem::take(first));
+                link(&mut records, length, 0);
+                let free = (records.len() - there) as u32;
+                *first = records.into_boxed_slice();
+                self.meta[0] = Meta { first_free: there as u32, free, position: 0 };
+                self.open.push(0);
+                return 0;
+            }
+        }
         let number = self.vacant.pop().unwrap_or_else(|| {
-            self.segments.push(None);
+            self.segments.push(Box::default());
             self.meta.push(Meta { first_free: NONE, free: 0, position: 0 });
             self.segments.len() as u32 - 1
         });
         assert!(number < NONE >> BITS, "a slab holds fewer than 2^32 records");
         let base = number << BITS;
-        let segment: Box<[T]> = (0..SEGMENT as u32)
-            .map(|i| {
-                let mut record = T::default();
-                record.set_link(if i == MASK { NONE } else { base + i + 1 });
-                record
-            })
-            .collect();
-        let segment = segment.try_into().ok().expect("a segment's length");
-        self.segments[number as usize] = Some(segment);
+        let length = if self.segments.len() == 1 { FIRST } else { SEGMENT };
+        let mut records = Vec::with_capacity(length);
+        link(&mut records, length, base);
+        self.segments[number as usize] = records.into_boxed_slice();
         self.meta[number as usize] =
-            Meta { first_free: base, free: SEGMENT as u32, position: self.open.len() as u32 };
+            Meta { first_free: base, free: length as u32, position: self.open.len() as u32 };
         self.open.push(number);
         self.spare += 1;
         number
@@ -229,11 +249,19 @@ impl<T: Record> Slab<T> {
 
     /// Every place, free ones too, in order; the caller tells them apart.
     pub fn places(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.segments.iter().enumerate().filter_map(|(n, s)| s.as_ref().map(|s| (n, s))).flat_map(
-            |(n, segment)| {
-                segment.iter().enumerate().map(move |(i, t)| (((n << BITS) + i) as u32, t))
-            },
-        )
+        self.segments.iter().enumerate().flat_map(|(n, segment)| {
+            segment.iter().enumerate().map(move |(i, t)| (((n << BITS) + i) as u32, t))
+        })
+    }
+}
+
+/// Adds free records up to `length`, each of which leads to the next; `base`: the place of the first record
+/// of all.
+fn link<T: Record>(records: &mut Vec<T>, length: usize, base: u32) {
+    for next in records.len() + 1..=length {
+        let mut record = T::default();
+        record.set_link(if next == length { NONE } else { base + next as u32 });
+        records.push(record);
     }
 }
 
@@ -247,16 +275,14 @@ impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
     #[inline]
     fn index(&self, at: u32) -> &T {
-        let segment = self.segments[(at >> BITS) as usize].as_ref().expect("a used place");
-        &segment[(at & MASK) as usize]
+        &self.segments[(at >> BITS) as usize][(at & MASK) as usize]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, at: u32) -> &mut T {
-        let segment = self.segments[(at >> BITS) as usize].as_mut().expect("a used place");
-        &mut segment[(at & MASK) as usize]
+        &mut self.segments[(at >> BITS) as usize][(at & MASK) as usize]
     }
 }
 
@@ -264,8 +290,7 @@ impl<T> Slab<T> {
     /// The record, if its segment is there: for handles that may be old.
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {
-        let segment = self.segments.get((at >> BITS) as usize)?.as_ref()?;
-        Some(&segment[(at & MASK) as usize])
+        self.segments.get((at >> BITS) as usize)?.get((at & MASK) as usize)
     }
 }
 
@@ -311,9 +336,32 @@ mod tests {
             slab.remove(at);
         }
         // One that is kept, and that of the place freed first.
-        let kept = slab.segments.iter().flatten().count();
+        let kept = slab.segments.iter().filter(|segment| !segment.is_empty()).count();
         assert!(kept <= 2, "{kept} segments");
         assert_eq!((slab.segments(), slab.open.len()), (kept, kept));
+    }
+
+    #[test]
+    fn a_slab_of_few_records_takes_little() {
+        let mut slab = Slab::new();
+        let mut held = Vec::new();
+        for n in 0..SEGMENT as u64 + 1 {
+            let most = (n as usize).next_multiple_of(FIRST).max(FIRST * GROWS);
+            assert!(slab.bytes() <= (most * GROWS).max(64) * 16 + 128, "{} of {n}", slab.bytes());
+            held.push(slab.insert(Number(n, 0)));
+        }
+        assert_eq!(held, (0..=SEGMENT as u32).collect::<Vec<_>>());
+        for (n, at) in held.drain(..).enumerate() {
+            assert_eq!(slab[at].0, n as u64);
+            slab.remove(at);
+        }
+        assert_eq!((slab.len(), slab.places().count()), (0, slab.segments() * SEGMENT));
+        let mut one = Slab::new();
+        for n in 0..1000 {
+            let at = one.insert(Number(n, 0));
+            one.remove(at);
+        }
+        assert_eq!(one.places().count(), FIRST);
     }
 
     /// Counted in places put down: a nearly empty slab that is filled and emptied in turn puts none down.
