@@ -9,7 +9,6 @@ import contextlib
 import functools
 import logging
 import queue as _queue
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from interlock import _core
 from interlock.errors import LeaseLost, ShutDown
 from interlock.explanation import key_names
 from interlock.failure import Failure, judged
-from interlock.frames import stack_text
+from interlock.frames import frame_of, stack_text
 from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Retry, Seconds, seconds
 
@@ -362,6 +361,6 @@ class _Watchdog:
                 entry = self._running.pop(token, None)
             if entry is not None:
                 _, lease, thread = entry
-                frame = sys._current_frames().get(thread)
+                frame = frame_of(thread)
                 stack = stack_text(frame) if frame else "(it has ended)"
                 revoke(self._queue, lease, self._timeout, stack)

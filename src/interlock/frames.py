@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+import threading
 import traceback
 from collections.abc import Iterable
 from types import FrameType
 
-__all__ = ["own_frames", "stack_text"]
+__all__ = ["frame_of", "own_frames", "stack_text"]
+
+
+def frame_of(thread: int | None) -> FrameType | None:
+    """The innermost frame of the thread with this identifier; None once it has ended.
+
+    ``sys._current_frames`` holds a lock of the interpreter's while it makes its answer. A garbage
+    collection at that moment may let another thread go on, and where that one begins or ends a
+    thread, CPython 3.11 stands still for good (python/cpython#106883).
+    """
+    with _no_collection:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames().get(thread or 0)
+        finally:
+            if collects:
+                gc.enable()
 
 
 def stack_text(frame: FrameType) -> str:
@@ -39,6 +59,8 @@ def _is_in(frame: FrameType, folders: Iterable[str]) -> bool:
     return any(file == folder or file.startswith(folder + os.sep) for folder in folders)
 
 
+# Two at once, and the second would take the first one's gc.disable() for the user's.
+_no_collection = threading.Lock()
 OURS = (os.path.dirname(os.path.abspath(__file__)),)
 _LIBRARY = os.path.dirname(os.path.abspath(traceback.__file__))
 AROUND = tuple(

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from interlock.failure import text_of
-from interlock.frames import stack_text
+from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
 from interlock.worker.handle import handle, judge
 from interlock.worker.threads import Runners
@@ -116,7 +116,7 @@ class _Link:
             from interlock.aio import stack_of
 
             return stack_of(task)
-        frame = sys._current_frames().get(self._main)
+        frame = frame_of(self._main)
         return stack_text(frame) if frame else ""
 
 

@@ -6,12 +6,11 @@ import asyncio
 import collections
 import contextlib
 import contextvars
-import sys
 import threading
 from collections.abc import Callable, Sequence
 
 from interlock.aio import stack_of
-from interlock.frames import stack_text
+from interlock.frames import frame_of, stack_text
 from interlock.worker.handle import Outcome, ahandle, handle, judge
 from interlock.worker.running import Done, Running, finish
 from interlock.worker.work import Invocation, TaskLease
@@ -87,7 +86,7 @@ class ThreadPool:
 
     def stack(self, running: Running) -> str:
         """See ``Pool``."""
-        frame = sys._current_frames().get(running.at) if isinstance(running.at, int) else None
+        frame = frame_of(running.at) if isinstance(running.at, int) else None
         if frame is None:
             return "(it has ended)\n"
         runners = self._runners_of.get(running.at) if running.invocation.is_async else None

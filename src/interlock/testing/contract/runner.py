@@ -1,10 +1,10 @@
 """Runs one case on one face of one engine, with a watchdog."""
 
 import asyncio
-import sys
 import threading
 import traceback
 
+from interlock.frames import frame_of
 from interlock.testing.contract.registry import Case
 from interlock.testing.contract.trial import Trial, step
 from interlock.testing.harness import Face, Harness
@@ -65,5 +65,5 @@ async def _conduct(case: Case, harness: Harness, face: Face) -> None:
 
 
 def _stack(thread: threading.Thread) -> str:
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = frame_of(thread.ident)
     return "".join(traceback.format_stack(frame)) if frame else "(no stack)"
