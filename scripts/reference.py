@@ -137,7 +137,7 @@ Copies the journal of a hub while it runs, or of its folder on this machine: [wh
 to restore it](../howto/hub-backup.md). `DESTINATION` is a folder that is empty or not there.
 
 ```text
-interlock hub backup [FLAGS] FROM DESTINATION
+interlock hub backup [FLAGS] [FROM] DESTINATION
 ```
 
 """

@@ -206,6 +206,18 @@ def test_a_copy_is_made_of_a_folder_that_no_hub_has_open(
     assert sum(path.stat().st_blocks * 512 for path in copy.iterdir()) < 1 << 20
 
 
+def test_the_variable_says_where_the_hub_is_so_that_no_password_is_an_argument(
+    place: Place, said: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub_process(*place.flags()) as hub, client_of(hub) as client:
+        client.queue("q", bytes).put(b"one")
+        monkeypatch.setenv("INTERLOCK_URL", f"redis://default:secret@127.0.0.1:{hub.port}")
+        code, out, err = said(place.journal.with_name("copy"), "--json")
+        assert (code, err) == (0, "")
+        assert f"127.0.0.1:{hub.port}" in json.loads(out)["from"]
+        assert "secret" not in out
+
+
 def test_what_is_not_whole_is_refused_by_a_hub(place: Place) -> None:
     copy = place.journal.with_name("copy")
 

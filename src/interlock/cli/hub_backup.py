@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -36,8 +37,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument(
         "source",
         metavar="FROM",
+        nargs="?",
         help="the hub, as HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or "
-        "unix:PATH; or the folder of its journal, on this machine",
+        "unix:PATH; or the folder of its journal, on this machine (the variable INTERLOCK_URL, "
+        "else 127.0.0.1:6399)",
     )
     parser.add_argument(
         "destination", metavar="DESTINATION", type=Path, help="a folder that is empty or not there"
@@ -49,6 +52,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(given: argparse.Namespace) -> int:
     """Copy, and say what."""
+    if given.source is None:
+        given.source = os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     try:
         backup.check(given.destination)
     except OSError as error:
