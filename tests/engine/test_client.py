@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import signal
 import threading
 import uuid
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -364,30 +362,6 @@ def test_a_handler_that_hangs_loses_its_lease(client: Client, name: str) -> None
         queue.join(30)
         hang.set()
         assert lost.wait(30)
-
-
-def test_a_child_of_a_fork_has_a_connection_and_names_of_its_own(queue: RemoteQueue[Any]) -> None:
-    queue.put_many(range(10))
-    lease = queue.get()
-    with warnings.catch_warnings():
-        # Threads of other tests may still run.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        status = 1
-        try:
-            with queue.get() as payload:
-                status = 0 if payload == 1 else 2
-            del lease
-            gc.collect()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    lease.ack()
-    with queue.get() as payload:
-        assert payload == 2
-    stats = queue.stats()
-    assert (stats.acks, stats.retries) == (3, 0)
 
 
 def test_many_threads_put_and_take_each_message_once(queue: RemoteQueue[Any]) -> None:

@@ -95,7 +95,8 @@ impl<F: File> Writer<F> {
     }
 
     pub fn room(&self) -> u64 {
-        self.length - self.position
+        // On a disk that is nearly full a segment may have been made shorter than its own head.
+        self.length.saturating_sub(self.position)
     }
 
     pub fn has_spare(&self) -> bool {
@@ -108,7 +109,7 @@ impl<F: File> Writer<F> {
 
     /// Bytes of the longest batch that needs no segment beside those that are there.
     pub fn longest(&self) -> u64 {
-        let spare = self.spare.as_ref().map_or(0, |(_, length)| length - HEAD as u64);
+        let spare = self.spare.as_ref().map_or(0, |(_, length)| length.saturating_sub(HEAD as u64));
         self.room().max(spare)
     }
 

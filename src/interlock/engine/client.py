@@ -275,7 +275,9 @@ class Client:
         return seat
 
     def _give(self, seat: Seat[Any]) -> None:
-        del self._busy[seat]
+        if self._busy.pop(seat, _NOT_THERE) is _NOT_THERE:
+            # Taken before a fork: it is the parent's.
+            return
         seat.rest()
         if self._alive:
             self._free.append(seat)
@@ -296,6 +298,9 @@ class Client:
         self._free, self._busy = [], {}
         self._tender = Tender(self._engine)
         self._keeper = self._tender.keeper
+
+
+_NOT_THERE: Any = object()
 
 
 def _check_name(name: object) -> None:

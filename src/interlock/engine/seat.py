@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from interlock.engine import forks
 from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
 from interlock.engine.transport.threads import Link
-from interlock.errors import InterlockError
+from interlock.errors import EngineUnavailable, InterlockError
 
 R = TypeVar("R")
 
@@ -150,6 +151,7 @@ def _run(
     step: Ask | Nap | None = None,
     begun: bool = False,
 ) -> R:
+    began = forks.count
     try:
         if not begun:
             step = flow.send(None) if thrown is None else flow.throw(thrown)
@@ -166,16 +168,28 @@ def _run(
                     link = seat.links.get(step.address) or seat.link(step.address)
                     answer = link.ask(step.command, step.timeout, step.before, step.nudge)
             except (Broken, Refused) as error:
+                _check_forks(began)
                 step = flow.throw(error)
             except BaseException:
-                if leave is not None:
+                if leave is not None and forks.count == began:
                     leave(flow)
                 raise
             else:
+                _check_forks(began)
                 step = flow.send(answer)
     except StopIteration as end:
         found: R = end.value
         return found
+
+
+def _check_forks(began: int) -> None:
+    if forks.count != began:
+        # The consumer, its numbers and what they lease are the parent's, and it goes on with them.
+        raise EngineUnavailable(
+            "this process was forked in the middle of the call, which the parent goes on with; "
+            "make it again if the child is to make one of its own",
+            unknown=True,
+        )
 
 
 async def _run_async(

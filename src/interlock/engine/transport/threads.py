@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
+import weakref
 from typing import Any
 
 from interlock.engine.flow import Argument, Broken, Refused, Reply
@@ -24,6 +26,7 @@ class Link:
         self._made: Any = make(connection, target, address, target.timeout)
         self._speech: Speech | None = None
         self.interrupted = False
+        _links.add(self)
 
     def ask(
         self,
@@ -131,3 +134,17 @@ class Link:
         opened, self._made._sock = self._made._sock, None
         if opened is not None:
             opened.close()
+
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    # At once: a signal handler may have forked in the middle of a call, which would go on in the
+    # child and take the parent's reply.
+    for link in list(_links):
+        link.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
