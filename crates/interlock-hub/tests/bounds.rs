@@ -8,7 +8,7 @@ use interlock_hub::events::Answer;
 use interlock_hub::reactor::mailbox::Mail;
 use interlock_hub::registry::Part;
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings};
+use interlock_hub::settings::{Live, Settings, SlowLog};
 use interlock_hub::shared::Core;
 use threadless::{Client, Hub};
 
@@ -226,4 +226,22 @@ fn an_unfinished_request_counts_among_what_a_client_holds_until_it_is_complete()
     assert_eq!(hub.local.held, held as isize);
     hub.talk(&mut client, &[&[b'x'; 1_000][..], b"\r\n"].concat());
     assert_eq!((client.session.state.card.holds(), hub.local.held), (0, 0));
+}
+
+#[test]
+fn a_list_of_clients_and_the_slow_log_are_told_up_to_a_bound() {
+    let slow_log = SlowLog { threshold: Some(0), length: 10_000 };
+    let mut hub = hub(Live { slow_log, ..Live::default() });
+    let mut clients: Vec<Client> = (1..=11_000).map(|slot| hub.client(slot)).collect();
+    for client in &clients {
+        let card = &client.session.state.card;
+        *card.name.lock() = vec![b'n'; 1024].into();
+        *card.library.lock() = [vec![b'l'; 1024].into(), vec![b'v'; 1024].into()];
+    }
+    let said = hub.talk(&mut clients[0], b"CLIENT LIST\r\n");
+    assert_eq!(&said[..48], "-ERR more than 33554432 bytes of clients; give I");
+    let said = hub.talk(&mut clients[0], b"CLIENT LIST ID 7 8999\r\n");
+    assert_eq!(said.matches("id=").count(), 2);
+    hub.talk(&mut clients[1], &b"PUBSUB CHANNELS x\r\n".repeat(5_000));
+    assert!(hub.talk(&mut clients[0], b"SLOWLOG GET -1\r\n").starts_with("*4096\r\n"));
 }

@@ -18,7 +18,7 @@ pub fn id(call: &mut Call<'_, '_>) {
 
 pub fn info(call: &mut Call<'_, '_>) {
     let card = call.state.card.clone();
-    let text = lines(call, [&card].into_iter());
+    let text = line(call, &card);
     call.reply.verbatim(&text);
 }
 
@@ -43,14 +43,18 @@ pub fn list(call: &mut Call<'_, '_>) {
     } else {
         return call.syntax_error();
     };
-    let text = lines(call, wanted.into_iter());
+    let mut text = String::new();
+    for card in wanted {
+        text += &line(call, card);
+        if text.len() > MOST_LISTED {
+            return call.error(&format!("ERR more than {MOST_LISTED} bytes of clients; give IDs"));
+        }
+    }
     call.reply.verbatim(&text);
 }
 
-fn lines<'a>(call: &Call<'_, '_>, cards: impl Iterator<Item = &'a Arc<Card>>) -> String {
-    let now = call.core.now;
-    let line = |card: &Arc<Card>| card.line(now, name_of(card.command.load(Relaxed))) + "\n";
-    cards.map(line).collect()
+fn line(call: &Call<'_, '_>, card: &Card) -> String {
+    card.line(call.core.now, name_of(card.command.load(Relaxed))) + "\n"
 }
 
 pub fn kill(call: &mut Call<'_, '_>) {
@@ -312,6 +316,8 @@ pub fn slow(call: &mut Call<'_, '_>) {
     }
 }
 
+/// Bytes of one CLIENT LIST, of which a client's names take up to 3 KiB.
+const MOST_LISTED: usize = 32 << 20;
 /// Ids of one CLIENT LIST, where fewer clients are connected: each asks for a line.
 const MOST_IDS: usize = 1_000;
 

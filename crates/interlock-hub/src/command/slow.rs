@@ -13,7 +13,7 @@ pub fn get(call: &mut Call<'_, '_>) {
         Some(Some(count)) if count >= 0 => count as usize,
         Some(_) => return call.error("ERR count should be greater than or equal to -1"),
     };
-    let entries = call.core.shared.slow_log.newest(count);
+    let entries = call.core.shared.slow_log.newest(count.min(MOST_TOLD));
     call.reply.array(entries.len());
     for entry in entries {
         call.reply.array(6);
@@ -26,6 +26,9 @@ pub fn get(call: &mut Call<'_, '_>) {
         call.reply.bulk(&entry.name);
     }
 }
+
+/// Entries of one answer, each of about 5 KiB at most.
+const MOST_TOLD: usize = 4096;
 
 pub fn len(call: &mut Call<'_, '_>) {
     call.reply.integer(call.core.shared.slow_log.len() as i64);
