@@ -261,3 +261,21 @@ def test_buffer_limits_have_the_name_of_redis_too(hub: interlock.Hub) -> None:
         shown = client.call("CONFIG", "GET", "client-output-*")
         limits = b"normal 268435456 0 0 slave 0 0 0 pubsub 2097152 1048576 7"
         assert shown == {b"client-output-buffer-limit": limits}
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ("timeout", "1", "idle_timeout", "2"),
+        ("client-output-buffer-limit", "normal 9 2 3", "limits.normal.soft", "4"),
+        ("limits.pubsub.hard", "9", "client-output-buffer-limit", "pubsub 9 2 3"),
+    ],
+)
+def test_a_key_is_set_once_whatever_it_is_called(
+    hub: interlock.Hub, pairs: tuple[str, ...]
+) -> None:
+    with asking(hub) as client:
+        before = client.call("CONFIG", "GET", "*")
+        with pytest.raises(ReplyError, match=f"argument '{pairs[2]}'.* - duplicate parameter"):
+            client.call("CONFIG", "SET", *pairs)
+        assert client.call("CONFIG", "GET", "*") == before

@@ -173,24 +173,26 @@ class Controller:
             name, text = given.decode(errors="replace"), value.decode(errors="replace")
             failed = f"ERR CONFIG SET failed (possibly related to argument '{name}') - "
             name = name.lower()
-            if name in names:
-                return f"{failed}duplicate parameter"
-            names.add(name)
             if name == buffer_limits.NAME:
                 try:
                     limits = buffer_limits.parse(text)
                 except ValueError as error:
                     return f"{failed}{error}"
-                raw |= {key: Raw(number, "CONFIG SET") for key, number in limits.items()}
-                continue
-            setting = BY_KEY.get(name) or BY_REDIS_NAME.get(name)
-            if setting is None:
-                return f"ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-            if not setting.live:
-                return f"{failed}can't set immutable config"
-            if setting.protected:
-                return f"{failed}can't set protected config"
-            raw[setting.key] = Raw(setting.parse(text), "CONFIG SET")
+                found = {key: Raw(number, "CONFIG SET") for key, number in limits.items()}
+            else:
+                setting = BY_KEY.get(name) or BY_REDIS_NAME.get(name)
+                if setting is None:
+                    return f"ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                if not setting.live:
+                    return f"{failed}can't set immutable config"
+                if setting.protected:
+                    return f"{failed}can't set protected config"
+                found = {setting.key: Raw(setting.parse(text), "CONFIG SET")}
+            # By the keys too, for some of them have two names.
+            if name in names or raw.keys() & found.keys():
+                return f"{failed}duplicate parameter"
+            names.add(name)
+            raw |= found
         try:
             self._hub.set(raw)
         except ConfigError as error:
