@@ -1,4 +1,4 @@
-"""What a handler raised, judged: how its message is settled, and the text that is kept of it.
+"""Judgement of what a handler raised: how its message is settled, and the text kept of it.
 
 Whatever a handler raises, its message is settled, for one that is not stays leased and keeps its
 lanes closed. An exception is code of somebody else: its text, its class and what it carries may
@@ -7,7 +7,6 @@ raise in their turn, so nothing here lets that through.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,12 +18,12 @@ __all__ = ["Failure", "judged", "kept", "text_of"]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How the message of a handler that raised is to be settled."""
+    """The settlement of a message whose handler raised."""
 
     how: Literal["nack", "reject", "give_up"]
     """``give_up``: as if that had been the last attempt."""
     text: str
-    """What is kept as the message's last error."""
+    """Kept as the message's last error."""
     delay: float | None = None
     """Seconds; None: the backoff of the policy."""
     steered: bool = False
@@ -32,7 +31,7 @@ class Failure:
 
 
 def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
-    """How the message is settled whose handler raised this. Never raises.
+    """Judges how the message is settled whose handler raised this. Never raises.
 
     Args:
         on: exceptions that are retried, of the retry policy.
@@ -80,9 +79,6 @@ def _delay(error: BaseException) -> float | None:
     """Seconds that a RetryAfter names; None: none that can be waited for."""
     try:
         return seconds(error.seconds, "RetryAfter")  # type: ignore[attr-defined]
-    except OverflowError:
-        # An integer that no float holds.
-        return math.inf
     except BaseException:
         # Of a class of its own, that made it without ours, or changed it since.
         return None

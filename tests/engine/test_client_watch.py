@@ -239,3 +239,22 @@ def test_of_what_is_put_without_end_some_is_asked_after_whatever_the_limit(
                 assert now - puts[one] >= slow_wait
         now += slow_wait / 100
     assert len(asked.ids) >= 4 and asked.ids[0] == 0
+
+
+def test_a_log_that_raises_keeps_no_message_from_being_settled(
+    anywhere: Client, debug: list[logging.LogRecord], capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue = anywhere.queue(uuid.uuid4().hex)
+
+    def emit(record: logging.LogRecord) -> None:
+        raise OSError("no room on the disk of the log")
+
+    (handler,) = (one for one in logging.getLogger(LOGGER).handlers if "emit" in vars(one))
+    handler.emit = emit  # type: ignore[method-assign]
+    queue.put_many([1, 2, 3])
+    queue.get().ack()
+    queue.ack_many(queue.get_many(1))
+    with queue.consume(lambda payload: None):
+        queue.join(60)
+    assert queue.stats().acks == 3
+    assert "no room on the disk of the log" in capfd.readouterr().err

@@ -28,6 +28,7 @@ REPLIES = {
     "no UTF-8": array(b"\xff\xfe", b"\xff", b"\xff", b"\xff"),
     "too few": array("0", "2", "", "5", "9"),
     "large numbers": array("9" * 5000, "1"),
+    "a span beyond all floats": array("", "", "9" * 400, "0"),
     "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "an array of x": b"*x\r\n",
     "an error without words": b"-\r\n",
@@ -113,6 +114,21 @@ def test_the_reply_is_shown_and_what_may_be_wrong() -> None:
         assert "answered what no engine answers: 7; is it a hub" in str(caught.value)
         # It may have been done.
         assert caught.value.unknown
+
+
+def test_a_server_that_never_has_the_library_is_told() -> None:
+    """It takes it each time, and somebody flushes it each time."""
+
+    def answer(command: list[bytes]) -> bytes:
+        return b"+il1\r\n" if command[0] == b"FUNCTION" else b"-ERR Function not found\r\n"
+
+    with stub(answer) as server:
+        url = f"redis://127.0.0.1:{server.port}?timeout=0.2"
+        with connect(url) as client:
+            with pytest.raises(EngineUnavailable, match="Function not found"):
+                client.queue("q", int).put(1)
+            with pytest.raises(EngineUnavailable, match="Function not found"):
+                client.queue("q", int).get(timeout=0.1)
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,27 @@ def test_a_name_that_nobody_has_is_told(resolver: Resolver) -> None:
         pytest.raises(EngineUnavailable, match="Name or service not known"),
     ):
         client.queue("q", int).put(1)
+
+
+def test_a_name_is_resolved_where_no_thread_can_be_started(
+    resolver: Resolver, engine_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if "resolve" in thread.name:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    resolver.go.set()
+
+    async def main() -> int:
+        async with connect(f"redis://slow.test:{engine_port}?timeout=20") as client:
+            return await client.queue("without-threads", int).put(1)
+
+    for _ in range(2):
+        with connect(f"redis://slow.test:{engine_port}?timeout=20") as client:
+            assert client.queue("without-threads", int).put(1) > 0
+        assert asyncio.run(main()) > 0
+    assert resolver.asked == 4

@@ -168,7 +168,9 @@ class Engine:
                 if asking:
                     yield Ask(address, ("ASKING",), patience.share())
                     asking = ""
-                if wait and self.servers[address].parks:
+                server = self.servers.get(address)
+                # None: it has lost the library again already, which the call itself is told.
+                if wait and server is not None and server.parks:
                     patience.allow(wait)
                 called = True
                 reply: list[bytes] = yield Ask(address, command, patience.share())

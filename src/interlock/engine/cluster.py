@@ -95,7 +95,7 @@ def redirected(said: str, asked: str) -> tuple[int, str]:
 
 
 def _ranges(slots: Any, asked: str) -> list[tuple[int, int, str]] | None:
-    """Who has which slots, by the reply to CLUSTER SLOTS; None if it is none."""
+    """The slots and who has them, by the reply to CLUSTER SLOTS; None if it is none."""
     found = []
     try:
         for first, last, node, *_ in slots:

@@ -170,8 +170,8 @@ async def _handled(
     except asyncio.CancelledError as error:
         if task.cancelling():
             # The consumer itself: no fault of the message's.
-            log_given_back(lease)  # type: ignore[arg-type]
             await _settle_last(queue, lease.releasing())
+            log_given_back(lease)  # type: ignore[arg-type]
             raise
         # What a handler awaited was cancelled; the consumer goes on.
         return _failed(policy, lease, error, "was cancelled")

@@ -14,12 +14,12 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from interlock import _core
-from interlock.engine import wire
+from interlock.engine import records, wire
 from interlock.engine.codec import Codec
 from interlock.engine.flow import Argument
 from interlock.engine.keeping import Grant
 from interlock.engine.operations import Operations
-from interlock.engine.records import Stored
+from interlock.engine.records import Letter, Stored
 from interlock.engine.watching import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
@@ -81,7 +81,9 @@ class Handle:
         """A message to be put; everything that can be wrong with it is found here."""
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"{call}: retry is {type(retry).__name__}; allowed: Retry or None")
-        result = seconds(result_ttl, f"{call}: result_ttl")
+        # As it nearly always is; no call and no name for that.
+        usual = result_ttl.__class__ is int and result_ttl == 0
+        result = 0.0 if usual else seconds(result_ttl, f"{call}: result_ttl")
         named = self._names._named_put(
             call, payload, keys, shared, priority, delay, dedup, barrier, quiet
         )
@@ -228,9 +230,10 @@ class Handle:
     def explanation(
         self, reply: list[bytes], dead: Stored | None, id: int | None, key: Key | None
     ) -> Explanation:
-        """What it answered; raises KeyError where nothing is there, or a dead letter."""
-        if reply:
-            return wire.explanation(reply)
+        """The explanation told; raises KeyError where nothing is there, or a dead letter."""
+        explained = records.explanation(reply)
+        if explained is not None:
+            return explained
         if key is not None:
             raise KeyError(f"no unsettled message stands on the key {key!r}")
         if dead is not None and dead.state == "dead":
@@ -240,7 +243,7 @@ class Handle:
             )
         raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
 
-    def dead_letter(self, letter: wire.Dead) -> DeadLetter[Any]:
+    def dead_letter(self, letter: Letter) -> DeadLetter[Any]:
         """With its payload read; one that cannot be read is given as its bytes."""
         try:
             payload = self.codec.decode(letter.payload, letter.id)
@@ -249,8 +252,8 @@ class Handle:
         return DeadLetter(
             letter.id,
             payload,
-            letter.keys,
-            letter.shared,
+            frozenset(letter.keys),
+            frozenset(letter.shared),
             letter.attempts,
             letter.error,
             letter.priority,
@@ -259,7 +262,7 @@ class Handle:
     def wanted(
         self, limit: object, state: object, key: Key | None, after: object
     ) -> Callable[[Stored], bool]:
-        """Which messages are asked for; checks the arguments of ``messages()``."""
+        """The rule by which messages are listed; checks the arguments of ``messages()``."""
         self.check_limit("messages()", limit)
         check_state(state)
         asked = self.canonical("messages()", key)
@@ -286,11 +289,11 @@ class Handle:
         """The new id."""
         if not reply:
             raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
-        return wire.number(reply)
+        return records.number(reply)
 
     def flag(self, reply: list[bytes]) -> bool:
         """Whether something changed."""
-        return wire.first(reply) == b"1"
+        return records.first(reply) == b"1"
 
     def encode_result(self, result: Any) -> bytes:
         """The result of a handler, as MessagePack."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock import watch as watching
-from interlock.engine import forks, wire
+from interlock.engine import forks, records, wire
 from interlock.engine.flow import Flow
 from interlock.engine.seat import Seat
 from interlock.engine.watching import behind
@@ -56,7 +56,7 @@ class Grant:
         self.slow_after: float | None = None
         """Seconds after which it is said that it is held so long; None: it is not, or was said."""
         self.told_from: float | None = None
-        """When it was handed out; None: what is handled under it is not logged."""
+        """The time at which it was handed out; None: what is handled under it is not logged."""
         self.deadline = started + self.seconds
         """By time.monotonic(), at the earliest."""
         self.lost = False
@@ -218,7 +218,7 @@ class Keeper:
                 grant.slow_after = None
                 id = min(grant.out)
                 reply = yield from grant.operations.explain(seat, "id", id, _EXPLAINED)
-                explained = wire.explanation(reply) if reply else None
+                explained = records.explanation(reply)
                 held = now - grant.started
                 watching.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
                 waits = yield from behind(grant.operations, seat, id, slow_wait)

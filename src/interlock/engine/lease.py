@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import time
+import traceback
 import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
@@ -83,8 +84,9 @@ class _Lease(Generic[T]):
         self._grant.renew = False
 
     def acking(self, result: Any = None, log: bool = True) -> wire.Settlement:
-        """What ``exchange`` and ``settle`` take to acknowledge it; it counts as settled now.
-        ``log``: at level debug, and say so; else the caller does, with ``log_handled``."""
+        """The settlement by which ``exchange`` and ``settle`` acknowledge it; it counts as settled
+        now. ``log``: says at level debug that it was handled; else the caller does, with
+        ``log_handled``."""
         encoded = None if result is None else self._of._encode_result(result)
         self._gone(_SETTLED)
         since = self._grant.told_from
@@ -98,13 +100,17 @@ class _Lease(Generic[T]):
         return self._grant.told_from is not None and not self.quiet
 
     def log_handled(self, seconds: float, task: str = "") -> None:
-        """Says that it was handled for so long; at level debug."""
+        """Says that it was handled for so long; at level debug. Never raises."""
         # A sequence is the server's time when it took its place, a token that of its lease.
         waited = max(self.token - self.sequence, 0) / 1e6
-        log_handled(
-            self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited, seconds,
-            token=self.token, task=task,
-        )  # fmt: skip
+        try:
+            log_handled(
+                self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited,
+                seconds, token=self.token, task=task,
+            )  # fmt: skip
+        except Exception:
+            # A log is code of somebody's; the message is settled whatever that raises.
+            traceback.print_exc()
 
     def nacking(
         self, delay: Seconds | None = None, error: BaseException | str | None = None
@@ -179,6 +185,9 @@ class _Lease(Generic[T]):
         return self.payload
 
     def _left(self) -> None:
+        if not self._context:
+            # It was not entered: ExitStack.push() only leaves.
+            return
         *outer, context = self._context
         self._context = tuple(outer)
         # Entered in another context (a generator that moved): there is nothing to reset there.

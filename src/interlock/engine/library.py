@@ -146,7 +146,7 @@ class Library:
         return None if found is None else found.library
 
     def found(self, connection: redis.Redis) -> Version | None:
-        """What the library says of itself that the server has; None if it has nothing."""
+        """The version of the library that the server has; None if it has nothing."""
         from redis.exceptions import ResponseError
 
         try:
@@ -158,7 +158,7 @@ class Library:
         return version([part.encode() if isinstance(part, str) else part for part in reply])
 
     def replaces(self, found: Version) -> bool:
-        """Whether this text goes in place of the one that a server has.
+        """Decides if this text goes in place of the one that a server has.
 
         One of an older release, or of the same with another text, is replaced, at once and for all
         clients: within a wire version every text understands what older ones stored. One of a newer

@@ -1,4 +1,4 @@
-"""What a server answers that no engine would: told as an error of Interlock, with what it was.
+"""Replies that no engine gives: told as an error of Interlock, with what they were.
 
 Something else may listen there, or a proxy may have mixed up replies. Whether the call was done is
 not known then.
@@ -16,11 +16,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 NOT_UNDERSTOOD = (
-    *(ValueError, TypeError, IndexError, KeyError, AttributeError),
+    *(ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError),
     # Where it ends too soon; the second in a generator.
     *(StopIteration, RuntimeError),
 )
-"""What taking a reply apart may raise, where it is of another form."""
+"""Exceptions of taking a reply apart that is of another form."""
 SHOWN = 100
 
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from interlock.engine import wait, wire
+from interlock.engine import records, wait, wire
 from interlock.engine.calling import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow
 from interlock.engine.nonsense import nonsense
-from interlock.engine.records import Stored, dropped, peeked, scanned
+from interlock.engine.records import Letter, Stored
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.seat import Seat
 from interlock.engine.wait import Sleep
@@ -23,13 +23,11 @@ R = TypeVar("R")
 
 _LOOKS = 1000
 """How often who does not wait asks again for what is due at once."""
-_ROOM = 1.0
 _SHORTEST = 0.1
 """Seconds that an engine has at least for the answer of a put."""
+_ROOM = 1.0
 """Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
 without any call, and so does the time for which room is kept for another."""
-
-
 _PAGE = 512
 """Messages of one round trip."""
 
@@ -181,14 +179,14 @@ class Operations:
     def extend(self, seat: Seat[Any], token: int, seconds: float) -> Flow[bool]:
         """False: the lease is lost."""
         reply = yield from self.call(seat, "extend", token, max(wire.micros(seconds), 1))
-        return wire.first(reply) != wire.LOST
+        return records.first(reply) != wire.LOST
 
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self, seat: Seat[Any]) -> Flow[dict[str, int]]:
         """All that il1_stats counts."""
         reply = yield from self.call(seat, "stats")
-        return wire.counts(reply)
+        return records.numbers(reply)
 
     def full(self, seat: Seat[Any]) -> Flow[bool]:
         """Whether a put would have to wait."""
@@ -214,7 +212,7 @@ class Operations:
         if reply or what != "id" or _nobodys(asked):
             return reply, None
         found = yield from self.call(seat, "peek", asked)
-        return reply, peeked(found)
+        return reply, records.peeked(found)
 
     def hot_keys(self, seat: Seat[Any], n: int) -> Flow[list[HotKey]]:
         """The deepest lanes; it goes through all of them."""
@@ -222,24 +220,24 @@ class Operations:
         cursor = b"0"
         while True:
             reply = yield from self.call(seat, "hot", cursor)
-            cursor, some = wire.depths(reply)
+            cursor, some = records.depths(reply)
             depths |= some
             if cursor == b"0":
                 break
         deepest = heapq.nsmallest(n, depths.items(), key=lambda one: (-one[1], one[0]))
         return [HotKey(key, depth) for key, depth in deepest]
 
-    def dead_letters(self, seat: Seat[Any], limit: int, key: bytes | None) -> Flow[list[wire.Dead]]:
+    def dead_letters(self, seat: Seat[Any], limit: int, key: bytes | None) -> Flow[list[Letter]]:
         """The first dead letters, with a key those that carry it.
 
         The server is not asked for the key: it looks at a number of them only.
         """
-        found: list[wire.Dead] = []
+        found: list[Letter] = []
         after: Argument = ""
         while len(found) < limit:
             count = min(limit - len(found), wire.MAX_BATCH) if key is None else wire.MAX_BATCH
             reply = yield from self.call(seat, "dead_letters", count, after)
-            some = wire.dead_letters(reply)
+            some = records.letters(reply)
             if not some:
                 break
             found += [one for one in some if key is None or key in one.keys or key in one.shared]
@@ -253,7 +251,7 @@ class Operations:
         found: dict[int, Stored] = {}
         cursor = b"0"
         while True:
-            cursor, some = scanned((yield from self.call(seat, "scan", cursor, _PAGE)))
+            cursor, some = records.scanned((yield from self.call(seat, "scan", cursor, _PAGE)))
             found |= {one.id: one for one in some if wanted(one)}
             if len(found) > limit + wire.MAX_BATCH or cursor == b"0":
                 found = {id: found[id] for id in heapq.nsmallest(limit, found)}
@@ -269,7 +267,7 @@ class Operations:
             seconds = wait.chunk(until)
             asked = id, wire.micros(seconds)
             reply = yield from self.call(seat, "result", *asked, wait=seconds, sleep=asleep)
-            if wire.first(reply) != b"pending" or wait.over(until):
+            if records.first(reply) != b"pending" or wait.over(until):
                 return reply
             asleep = None
             if (yield from wait.parks(self.engine, seat, self.key)):
@@ -311,12 +309,12 @@ class Operations:
         waiting: list[int] = []
         cursor = b"0"
         while True:
-            cursor, messages = wire.scanned((yield from self.call(seat, "scan", cursor, 1024)))
-            for id, state in messages:
-                if state in by_state:
-                    by_state[state].add(id)
+            cursor, some = records.scanned((yield from self.call(seat, "scan", cursor, 1024)))
+            for one in some:
+                if one.state in by_state:
+                    by_state[one.state].add(one.id)
                 elif len(waiting) < _EXPLAINED:
-                    waiting.append(id)
+                    waiting.append(one.id)
             if cursor == b"0":
                 break
         held, delayed, leased = (_first(by_state[name]) for name in by_state)
@@ -324,7 +322,8 @@ class Operations:
         if (yield from self.stats(seat)).get("paused"):
             for id in waiting:
                 reply = yield from self.call(seat, "explain", "id", id, 1)
-                paused |= set(wire.explanation(reply).nodes[0].paused if reply else ())
+                explained = records.explanation(reply)
+                paused |= set(explained.nodes[0].paused if explained else ())
         return NotDrained(held, _first(paused), delayed, leased)
 
     # -- Operating ----------------------------------------------------------------------------
@@ -342,7 +341,7 @@ class Operations:
             if not error.unknown or function == "requeue":
                 raise
             reply = yield from self.call(seat, function, *arguments)
-            if wire.first(reply) == b"0":
+            if records.first(reply) == b"0":
                 raise
             return reply
 
@@ -354,16 +353,16 @@ class Operations:
             ids = yield from (self._dead_on if what == "dead" else self._pending_on)(seat, key)
             function = "discard" if what == "dead" else "cancel"
             for id in ids:
-                purged += wire.number((yield from self.change(seat, function, id)))
+                purged += records.number((yield from self.change(seat, function, id)))
             return purged
-        while count := wire.number((yield from self.call(seat, "purge", what))):
+        while count := records.number((yield from self.call(seat, "purge", what))):
             purged += count
         return purged
 
     def _dead_on(self, seat: Seat[Any], key: bytes) -> Flow[list[int]]:
         ids: list[int] = []
         after: Argument = ""
-        while some := wire.dead_letters(
+        while some := records.letters(
             (yield from self.call(seat, "dead_letters", wire.MAX_BATCH, after))
         ):
             ids += [one.id for one in some if key in one.keys or key in one.shared]
@@ -374,7 +373,7 @@ class Operations:
         found: set[int] = set()
         cursor = b"0"
         while True:
-            cursor, some = scanned((yield from self.call(seat, "scan", cursor, _PAGE)))
+            cursor, some = records.scanned((yield from self.call(seat, "scan", cursor, _PAGE)))
             found |= {one.id for one in some if key in one.keys or key in one.shared}
             if cursor == b"0":
                 # Of what is leased nothing changes.
@@ -384,7 +383,7 @@ class Operations:
         """Removes the queue, undeclared: to declare it would make it first."""
         words = ("FORCE",) if force else ()
         reply = yield from self.engine.call(seat, "drop", self.key, *words)
-        found = dropped(reply)
+        found = records.dropped(reply)
         if found.unsettled and not found.gone:
             raise InterlockError(
                 f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, "

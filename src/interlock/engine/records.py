@@ -107,14 +107,14 @@ def release_of(text: str) -> tuple[int, ...]:
 
 @understood
 def version(reply: Sequence[bytes]) -> Version:
-    """What il1_version answers."""
+    """The reply of il1_version."""
     wire, library, *features = (part.decode() for part in reply)
     return Version(int(wire), library, frozenset(features))
 
 
 @understood
 def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[Stored]]:
-    """What il1_scan answers: the next cursor, and messages."""
+    """The reply of il1_scan: the next cursor, and messages."""
     parts = Parts(reply)
     cursor = parts.take()
     return cursor, [stored(parts) for _ in parts.rest()]
@@ -136,21 +136,21 @@ def stored(parts: Parts) -> Stored:
 
 @understood
 def letters(reply: Sequence[bytes]) -> list[Letter]:
-    """What il1_dead_letters answers."""
+    """The reply of il1_dead_letters."""
     parts = Parts(reply)
     return [_letter(parts) for _ in parts.rest()]
 
 
 @understood
 def dropped(reply: Sequence[bytes]) -> Dropped:
-    """What il1_drop answers."""
+    """The reply of il1_drop."""
     gone, *counts = map(int, reply)
     return Dropped(bool(gone), *counts)
 
 
 @understood
 def explanation(reply: Sequence[bytes]) -> Explanation | None:
-    """What il1_explain answers; None for what is not there."""
+    """The reply of il1_explain; None for what is not there."""
     if not reply:
         return None
     parts = Parts(reply)
@@ -177,54 +177,65 @@ def words(reply: Sequence[bytes]) -> dict[str, str]:
 
 
 @understood
+def first(reply: Sequence[bytes]) -> bytes:
+    """The first string."""
+    found = reply[0]
+    if type(found) is not bytes:
+        raise TypeError
+    return found
+
+
+@understood
 def number(reply: Sequence[bytes]) -> int:
     """The number that is the first string."""
-    return int(reply[0])
+    return int(first(reply))
 
 
 @understood
 def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
-    """What il1_hot answers: the next cursor, and of each key how deep it is."""
+    """The reply of il1_hot: the next cursor, and of each key how deep it is."""
     cursor, *rest = reply
     return cursor, {key: int(depth) for key, depth in pairs(rest)}
 
 
 @understood
 def puts(reply: Sequence[bytes]) -> list[tuple[int, bool]]:
-    """What il1_put answers: of each message its id, and whether it was known."""
+    """The reply of il1_put: of each message its id, and whether it was known."""
     return [(int(id), known == b"1") for id, known in pairs(reply)]
 
 
 @understood
 def restored(reply: Sequence[bytes]) -> list[tuple[int, str]]:
-    """What il1_restore answers: of each message its id, and how it stands."""
+    """The reply of il1_restore: of each message its id, and how it stands."""
     return [(int(id), became.decode()) for id, became in pairs(reply)]
 
 
 @understood
 def paused(reply: Sequence[bytes]) -> tuple[bytes, set[bytes]]:
-    """What il1_paused answers: the next cursor, and keys."""
+    """The reply of il1_paused: the next cursor, and keys."""
     cursor, *some = reply
     return cursor, set(some)
 
 
 @understood
 def names(reply: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
-    """What il1_queues answers that is given a cursor: the next one, and names of queues."""
+    """The reply of il1_queues with a cursor: the next one, and names of queues."""
     cursor, *some = reply
     return cursor, some
 
 
 @understood
 def scanned_keys(reply: tuple[bytes, list[bytes]]) -> tuple[bytes, list[bytes]]:
-    """What SCAN answers: the next cursor, and keys."""
+    """The reply of SCAN: the next cursor, and keys."""
     cursor, keys = reply
-    return cursor, list(keys)
+    if type(keys) is not list:
+        raise TypeError
+    return cursor, keys
 
 
 @understood
 def peeked(reply: Sequence[bytes]) -> Stored | None:
-    """What il1_peek answers; None for what is not there."""
+    """The reply of il1_peek; None for what is not there."""
     # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
     return stored(Parts(reply[6:])) if reply else None
 

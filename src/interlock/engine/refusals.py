@@ -1,4 +1,4 @@
-"""What a server refuses: the errors of Interlock for it, and what to do about it.
+"""Refusals of servers: the errors of Interlock for them, and what to do about each.
 
 `REFUSALS` is the one table. docs/reference/refusals.md is the same for readers, and a test compares
 the two.
@@ -20,7 +20,7 @@ from interlock.errors import (
 )
 
 Course = Literal["retry", "raise", "end"]
-"""What a client does about a refusal.
+"""The act of a client after a refusal.
 
 ``retry``: asks again as long as the call has time, and then raises EngineUnavailable. ``raise``:
 raises at once; a worker and `consume` say so in the log and ask again later. ``end``: raises at
@@ -41,7 +41,7 @@ class Refusal:
     """One thing that servers say, in one of their wordings or in several."""
 
     said: str
-    """How the reply begins: a regular expression, behind ``ERR`` if the server says that."""
+    """The begin of the reply: a regular expression, behind ``ERR`` if the server says that."""
     course: Course
     who: str
     """The servers that say so."""
@@ -69,7 +69,7 @@ def of(reply: str) -> Refusal:
 
 
 def course_of(error: Refused, function: str) -> tuple[Course, Refusal]:
-    """What is to be done about an error reply of a function, and its row."""
+    """The course to take after an error reply of a function, and its row."""
     row = of(str(error))
     if row is OOM and function not in GROWING:
         # A configuration, or the library itself, is refused too; there is room again in a while.
@@ -111,7 +111,7 @@ def said_by(address: str, error: Refused) -> InterlockError:
 
 
 def passes(error: Refused) -> bool:
-    """Whether a command that is no function of a queue is worth asking again."""
+    """Decides if a command that is no function of a queue is worth asking again."""
     return of(str(error)).course == "retry" and LOST not in str(error)
 
 
@@ -124,7 +124,7 @@ def advised(text: str) -> str:
 
 
 def is_advised(text: str) -> bool:
-    """Whether a text ends with what to do."""
+    """Tells if a text ends with what to do."""
     return any(row.advice and text.endswith(row.advice) for row in REFUSALS)
 
 
@@ -146,7 +146,7 @@ GROWING = ("put", "requeue", "restore")
 """Functions that a server refuses at its memory limit."""
 
 LOST = "Function not found"
-"""What a server says that has no library, or has lost it."""
+"""The words of a server that has no library, or has lost it."""
 
 _WHO = "say who asks: redis://USER:PASSWORD@HOST:PORT"
 _MAY_NOT = f"its user may not do that; on a Redis it needs {TENANT} and ~il:* or its own queues"

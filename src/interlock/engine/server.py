@@ -109,15 +109,15 @@ class Server:
 
 
 def _features(address: str, patience: float) -> Flow[frozenset[str]]:
-    """What the server says of itself; with `queues` it has its queues by name, and not among the
-    keys of others."""
+    """The features that the server tells; with `queues` it has its queues by name, and not among
+    the keys of others."""
     found = yield from _version(address, patience)
     # A Redis that no client has given the library yet has no queues.
     return frozenset() if found is None else found.features
 
 
 def _version(address: str, patience: float) -> Flow[records.Version | None]:
-    """Who answers there; None: a Redis without the library."""
+    """The version of who answers there; None: a Redis without the library."""
     try:
         return records.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
     except InterlockError as error:

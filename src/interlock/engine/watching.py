@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock import watch as log
-from interlock.engine import wire
+from interlock.engine import records
 from interlock.engine.flow import Flow
 from interlock.engine.operations import Operations
-from interlock.engine.records import Stored, peeked, scanned
+from interlock.engine.records import Stored
 from interlock.engine.seat import Seat
 
 LONGEST = 15.0
@@ -73,10 +73,9 @@ class Watch:
         while self._put and self.slow_wait and now - self._put[0][1] >= self.slow_wait:
             id, _ = self._put.popleft()
             reply = yield from self._operations.explain(seat, "id", id, _EXPLAINED)
-            if reply:
-                explained = wire.explanation(reply)
-                if explained.nodes[0].state in _WAITS:
-                    events.append(("slow_wait", id, explained.nodes[0].age, 0, explained))
+            explained = records.explanation(reply)
+            if explained is not None and explained.nodes[0].state in _WAITS:
+                events.append(("slow_wait", id, explained.nodes[0].age, 0, explained))
         if not counted["unsettled"]:
             self._put.clear()
         elif self._put:
@@ -93,8 +92,7 @@ class Watch:
             self._lanes_told.clear()
             return
         # One step of il1_hot, not all of it: some lanes, of thousands.
-        _, *found = yield from self._operations.call(seat, "hot", "0")
-        depths = dict(zip(found[::2], map(int, found[1::2]), strict=True))
+        _, depths = records.depths((yield from self._operations.call(seat, "hot", "0")))
         if deep:
             self._depth_told = depth
             shared_by_all = [key for key, stand in depths.items() if stand >= NEARLY_ALL * depth]
@@ -108,13 +106,13 @@ class Watch:
                 events.append(("lane_depth", key, stand))
 
     def _held_alone(self, seat: Seat[Any], keys: Sequence[bytes]) -> Flow[bytes | None]:
-        """Which of these keys nearly all messages hold exclusively, by a sample of them: those that
+        """The one of these keys that nearly all messages hold exclusively, by a sample: those that
         only read a key run side by side."""
         found: list[Stored] = []
         cursor = b"0"
         for _ in range(_PAGES):
             reply = yield from self._operations.call(seat, "scan", cursor, _SAMPLED)
-            cursor, some = scanned(reply)
+            cursor, some = records.scanned(reply)
             found += some
             if cursor == b"0" or len(found) >= _SAMPLED:
                 break
@@ -130,20 +128,21 @@ def behind(
 ) -> Flow[tuple[Any, ...] | None]:
     """The event of the first message that has waited too long for a key that this one holds; None:
     none has. Who put it may be gone, and then nobody else says so."""
-    holder = peeked((yield from operations.call(seat, "peek", id)))
+    holder = records.peeked((yield from operations.call(seat, "peek", id)))
     if holder is None or holder.state != "leased":
         return None
     waiting: dict[int, float] = {}
     for key in (*holder.keys, *holder.shared)[:_KEYS]:
         reply = yield from operations.explain(seat, "key", key, _EXPLAINED)
-        for node in wire.explanation(reply).nodes if reply else ():
+        explained = records.explanation(reply)
+        for node in explained.nodes if explained is not None else ():
             if node.state == "waiting" and node.age >= slow_wait:
                 waiting[node.id] = node.age
     if not waiting:
         return None
     first = min(waiting)
     reply = yield from operations.explain(seat, "id", first, _EXPLAINED)
-    explained = wire.explanation(reply) if reply else None
+    explained = records.explanation(reply)
     return "slow_wait", first, waiting[first], len(waiting) - 1, explained
 
 

@@ -6,12 +6,12 @@ The only module that knows it; docs/reference/engine-wire.md says what each part
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from interlock.engine.flow import Argument
 from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
-from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.engine.records import first, words
 from interlock.failure import kept
 from interlock.message import Put, Stats
 from interlock.retry import Retry
@@ -160,7 +160,7 @@ def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
 
 
 def puts(reply: Sequence[bytes], count: int) -> list[Put]:
-    """What il1_put answers of so many messages."""
+    """The reply of il1_put to so many messages."""
     try:
         if count == 1:
             id, known = reply
@@ -174,7 +174,7 @@ def puts(reply: Sequence[bytes], count: int) -> list[Put]:
 
 
 def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
-    """What il1_lease answers, from `at` on."""
+    """The reply of il1_lease, from `at` on."""
     try:
         return _leased(reply, at)
     except NOT_UNDERSTOOD:
@@ -210,7 +210,7 @@ def _leased(reply: Sequence[bytes], at: int) -> Leased:
 
 @understood
 def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]:
-    """What il1_next answers: of each of so many settlements its answer, and the lease."""
+    """The reply of il1_next: of each of so many settlements its answer, and the lease."""
     end = 1 + settled
     if int(reply[0]) != settled:
         raise ValueError
@@ -219,7 +219,7 @@ def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]
 
 @understood
 def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
-    """What il1_join answers: how many are unsettled; in how many seconds something is due."""
+    """The reply of il1_join: how many are unsettled; in how many seconds something is due."""
     left, due = reply
     return int(left), _span(due)
 
@@ -235,138 +235,22 @@ def stats(counted: dict[str, int]) -> Stats:
     return Stats(**{field.name: counted.get(field.name, 0) for field in fields(Stats)})
 
 
-@dataclass(slots=True)
-class Dead:
-    """A dead letter."""
-
-    id: int
-    attempts: int
-    error: str
-    priority: int
-    payload: bytes
-    keys: frozenset[bytes]
-    shared: frozenset[bytes]
-
-
-@understood
-def dead_letters(reply: Sequence[bytes]) -> list[Dead]:
-    """What il1_dead_letters answers."""
-    found = []
-    at = 0
-    while at < len(reply):
-        id, attempts, _time, error, priority, payload, exclusive, shared = reply[at : at + 8]
-        middle = at + 8 + int(exclusive)
-        end = middle + int(shared)
-        found.append(
-            Dead(
-                int(id),
-                int(attempts),
-                error.decode(errors="backslashreplace"),
-                int(priority),
-                payload,
-                frozenset(reply[at + 8 : middle]),
-                frozenset(reply[middle:end]),
-            )
-        )
-        at = end
-    return found
-
-
-@understood
-def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[tuple[int, str]]]:
-    """What il1_scan answers: the next cursor, and of each message id and state."""
-    found = []
-    at = 1
-    while at < len(reply):
-        id, _sequence, _attempt, _payload, exclusive, shared, options = reply[at : at + 7]
-        at += 7 + int(exclusive) + int(shared) + 2 * int(options)
-        found.append((int(id), reply[at].decode()))
-        at += 3
-    return reply[0], found
-
-
-@understood
-def explanation(reply: Sequence[bytes]) -> Explanation:
-    """What il1_explain answers of something that is there."""
-    parts = iter(reply)
-    truncated, count = next(parts) == b"1", int(next(parts))
-    return Explanation(tuple(_node(parts) for _ in range(count)), truncated)
-
-
-def _node(parts: Iterator[bytes]) -> ExplainNode:
-    id, state, attempt, age, consumer, held, left, due = (next(parts) for _ in range(8))
-    paused = tuple(next(parts) for _ in range(int(next(parts))))
-    blocked = tuple(_blocker(parts) for _ in range(int(next(parts))))
-    return ExplainNode(
-        int(id),
-        state.decode(),
-        int(attempt),
-        int(age) / 1e6,
-        consumer.decode(errors="backslashreplace"),
-        _span(held),
-        _span(left),
-        _span(due),
-        paused,
-        blocked,
-    )
-
-
-def _blocker(parts: Iterator[bytes]) -> Blocker:
-    key, ahead, exact, holders = (next(parts) for _ in range(4))
-    ids = tuple(int(next(parts)) for _ in range(int(holders)))
-    return Blocker(key or None, ids, int(ahead), exact == b"1")
-
-
 def _span(part: bytes) -> float | None:
     return int(part) / 1e6 if part else None
 
 
 @understood
-def pairs(reply: Sequence[bytes]) -> list[tuple[str, bytes]]:
-    """Names and values."""
-    return [(name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True)]
-
-
-@understood
-def counts(reply: Sequence[bytes]) -> dict[str, int]:
-    """Names and numbers."""
-    return {name: int(count) for name, count in pairs(reply)}
-
-
-@understood
 def bounds(reply: Sequence[bytes]) -> tuple[int, int]:
     """MAXSIZE and MAXBYTES of what il1_configure answers."""
-    found = dict(pairs(reply))
+    found = words(reply)
     return int(found["MAXSIZE"]), int(found["MAXBYTES"])
 
 
 @understood
-def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
-    """What il1_hot answers: the next cursor, and of each key how deep it is."""
-    cursor, *rest = reply
-    return cursor, dict(zip(rest[::2], map(int, rest[1::2]), strict=True))
-
-
-@understood
-def first(reply: Sequence[bytes]) -> bytes:
-    """The first string."""
-    found = reply[0]
-    if type(found) is not bytes:
-        raise TypeError
-    return found
-
-
-@understood
 def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """What il1_result answers: how the message stands, and its result or error."""
+    """The reply of il1_result: how the message stands, and its result or error."""
     state = first(reply)
     return state, reply[1] if state in (b"done", b"failed") else b""
-
-
-@understood
-def number(reply: Sequence[bytes]) -> int:
-    """The number that is the first string."""
-    return int(first(reply))
 
 
 MAX_BATCH = 1024

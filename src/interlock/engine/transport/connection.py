@@ -86,7 +86,7 @@ def broken(error: BaseException, sent: bool) -> Broken:
 
 
 UNREADABLE = (AttributeError, ValueError, IndexError)
-"""What redis-py raises for a connection that was closed by another thread in the middle, and for
+"""Exceptions of redis-py for a connection that was closed by another thread in the middle, and for
 bytes that it cannot take apart: ``-MOVED`` without a slot, ``*x``."""
 
 

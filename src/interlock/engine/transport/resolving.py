@@ -2,7 +2,7 @@
 
 The system's resolver cannot be told how long it may take, and asks silent servers for half a
 minute. So a thread asks it; who loses patience leaves the thread behind, and who comes next waits
-for the same one.
+for the same one. Only where no thread can be started the caller asks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def addresses(host: str, port: int, seconds: float | None) -> Addresses:
 
 
 def is_address(host: str) -> bool:
-    """Whether it is no name."""
+    """Tells an address from a name."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -42,14 +42,19 @@ def lookup(host: str, port: int) -> Future[Addresses]:
     """The question that is under way for this host, or a new one."""
     with _lock:
         found = _lookups.get((host, port))
-        if found is None:
-            found = _lookups[host, port] = Future()
-            # Who stops waiting must not cancel it for the others.
-            found.set_running_or_notify_cancel()
-            threading.Thread(
-                target=_resolve, args=(host, port, found), name="interlock-resolve", daemon=True
-            ).start()
-        return found
+        if found is not None:
+            return found
+        found = _lookups[host, port] = Future()
+        # Who stops waiting must not cancel it for the others.
+        found.set_running_or_notify_cancel()
+    asked = (host, port, found)
+    thread = threading.Thread(target=_resolve, args=asked, name="interlock-resolve", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # There is no room for one, or the interpreter is ending: then it takes what it takes.
+        _resolve(*asked)
+    return found
 
 
 def _resolve(host: str, port: int, found: Future[Addresses]) -> None:

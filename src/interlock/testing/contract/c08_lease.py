@@ -1,5 +1,6 @@
 """Clause 8: settling takes the lease's token; deadlines; tokens rise."""
 
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import pairwise
 
@@ -265,6 +266,22 @@ async def as_a_context_manager_it_gives_the_payload_and_acks(t: Trial) -> None:
         assert (await q.stats()).leased == 1
     assert (await q.stats()).acks == 1
     assert (await q.stats()).unsettled == 0
+
+
+@clause(8)
+async def a_lease_that_is_left_without_being_entered_is_settled(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    for payload in ("handled", "failed"):
+        await q.put(payload)
+    async with AsyncExitStack() as stack:
+        # As ExitStack.push() has it: what was entered elsewhere is left here.
+        stack.push_async_exit(await q.get())
+    with raises(ZeroDivisionError):
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(await q.get())
+            raise ZeroDivisionError
+    stats = await q.stats()
+    assert (stats.acks, stats.dead, stats.unsettled) == (1, 1, 0)
 
 
 async def _settle(lease: LeaseFace, how: str) -> None:

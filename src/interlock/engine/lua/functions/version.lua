@@ -1,4 +1,5 @@
--- il1_version: wire version, hash of the library, features; among them the release, and the layout it stores. Takes no key, for it asks no queue.
+-- il1_version: wire version, hash of the library, features; among them the release, and the layout it stores.
+-- Takes no key, for it asks no queue.
 
 redis.register_function({
   function_name = 'il' .. ABOUT.wire .. '_version',
