@@ -190,7 +190,7 @@ def _summary(results: Sequence[Result], machine: dict[str, Any]) -> str:
 
 
 def _waited(result: Result) -> bool:
-    """Whether the server of ours had time left in a row about its throughput."""
+    """Says if the server of ours had time left in a row about its throughput."""
     if result.failure or result.row.judged != "times" or result.row.figure != "value":
         return False
     shares = [one.get("server_busy") for one in result.samples if one["side"] == "ours"]

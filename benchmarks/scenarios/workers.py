@@ -15,7 +15,7 @@ from benchmarks.workers.race import OURS, RACERS, Racer, race
 TABLE = "Workers"
 
 BARS = {"huey": 40.0, "bullmq": 6.0, "streams": 1.0, "jetstream": 1.0}
-"""How many times less ours takes; a bare loop over messages is no task queue."""
+"""Times that ours takes less; a bare loop over messages is no task queue."""
 
 OTHERS = 10.0
 """The bar beside all other peers."""

@@ -13,7 +13,7 @@ _X = TypeVar("_X")
 
 @disjoint_base
 class LeaseBatch(Sequence[Lease[_T]], Generic[_T]):
-    """What ``get_many`` gives: a sequence of the leases of its messages.
+    """The leases of the messages that ``get_many`` gives, a sequence.
 
     ``payloads`` are their payloads; ``ack_many(batch)`` settles all of them in one step. A lease is
     made when it is first asked for, by index, slice or iteration, and is then the same each time.
@@ -42,7 +42,7 @@ class LeaseBatch(Sequence[Lease[_T]], Generic[_T]):
 
 @final
 class AsyncLeaseBatch(Sequence[AsyncLease[_T]], Generic[_T]):
-    """What ``AsyncQueue.get_many`` gives: a ``LeaseBatch`` of leases whose settling is awaited."""
+    """A ``LeaseBatch`` of leases whose settling is awaited: ``AsyncQueue.get_many`` gives it."""
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property

@@ -66,7 +66,7 @@ class Engine:
 
 @final
 class HubServer:
-    """What ``interlock.Hub`` runs: a server on threads of its own, none of which takes the GIL."""
+    """A server on threads of its own, none of which takes the GIL: ``interlock.Hub`` runs it."""
 
     def __new__(cls, settings: dict[str, Any]) -> Self: ...
     def start(self) -> None:
@@ -84,7 +84,7 @@ class HubServer:
     def fileno(self) -> int:
         """Readable while there are events to take."""
     def events(self, last: bool = False) -> tuple[list[tuple[Any, ...]], int, bool]:
-        """What has happened, oldest first; how many lines of the log found no room; whether there
+        """Events, oldest first; how many lines of the log found no room; whether there
         are lines to be summed up later, which ``last`` does at once.
 
         ``("log", level, text)``, ``("broken", text)``,
@@ -92,13 +92,13 @@ class HubServer:
         ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
         """
     def waits(self, asker: tuple[int, int, int]) -> bool:
-        """Whether who asked a question among the events is still there."""
+        """Tells if who asked a question among the events is still there."""
     def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
         """Answers a question among the events: yes, or no with an error's text."""
     def info(self) -> dict[str, Any]:
         """The counters, as INFO names them."""
     def beats(self) -> list[int]:
-        """How many beats each worker has answered."""
+        """The number of beats that each worker has answered."""
     def pulse(self) -> list[bool]:
         """Sends each worker a beat; tells of each whether it has answered the one before."""
 

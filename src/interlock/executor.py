@@ -368,7 +368,7 @@ def _mapped(
 
 
 def _chunk(fn: Callable[..., R], items: list[tuple[Any, ...]]) -> list[R]:
-    """What a pool calls for several items."""
+    """The call that a pool makes for several items."""
     return [fn(*arguments) for arguments in items]
 
 

@@ -1,4 +1,4 @@
-"""Where a handler stands: the frames of its own, without those of who runs it."""
+"""The frames of a handler itself, without those of who runs it."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class HotKey:
 
 
 class Put(NamedTuple):
-    """What ``put_known`` answers."""
+    """The answer of ``put_known``."""
 
     id: int
     known: bool

@@ -1,4 +1,4 @@
-"""Whether what was sent fits a function's parameters, judged before a handler runs.
+"""Judges by a function's parameters what was sent, before a handler runs.
 
 By names and numbers alone, nothing is decoded: a worker has to know it when it takes the message,
 for an argument that its function does not have yet another worker's may have.
@@ -16,7 +16,7 @@ __all__ = ["Binding"]
 
 
 class Binding:
-    """What a function takes, as far as the names and the number of its arguments go."""
+    """The names and the number of the arguments that a function takes."""
 
     def __init__(self, task: str, signature: inspect.Signature) -> None:
         self._task = task

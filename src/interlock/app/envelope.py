@@ -39,7 +39,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
 
 
 class _Versioned(msgspec.Struct):
-    """What any version has in common."""
+    """The part that any version has."""
 
     v: int
 

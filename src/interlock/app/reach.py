@@ -1,4 +1,4 @@
-"""Whether anybody handles what an app sends into the memory of its own process.
+"""Finds out if anybody handles what an app sends into the memory of its own process.
 
 An engine in memory is for a worker of the same program, and for tests. Who has only forgotten to
 say where the engine is would lose all that is sent, without a word.
@@ -49,7 +49,7 @@ class Memory:
 
 
 class Reach:
-    """What one app has sent into memory through one client."""
+    """The queues in memory into which one app has sent through one client."""
 
     def __init__(self, app: Any, client: Any, url: str | None, has_worker: bool) -> None:
         """Looks, at the first send.

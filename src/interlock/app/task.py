@@ -57,7 +57,7 @@ class _Sendable(Generic[P, R]):
         self.declared = declared
         self.signature = inspect.signature(function)
         self.binding = Binding(declared.name, self.signature)
-        """What a call that was sent is judged by."""
+        """Judges a call that was sent."""
         name = getattr(function, "__name__", declared.name)
         self._keys: Rule = rule("keys", keys, self.signature, name)
         self._shared: Rule = rule("shared", shared, self.signature, name)

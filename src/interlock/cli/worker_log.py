@@ -1,4 +1,4 @@
-"""What `interlock worker` prints of itself: its log, its begin and its end; as text or JSON."""
+"""The output of `interlock worker`: its log, its begin and its end; as text or JSON."""
 
 from __future__ import annotations
 

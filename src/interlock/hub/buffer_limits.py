@@ -1,4 +1,4 @@
-"""What a client may be owed, in the words of Redis: CONFIG GET and SET client-output-buffer-limit.
+"""The limits of what a client may be owed, as Redis words them: client-output-buffer-limit.
 
 The hub's own settings are ``limits.normal.*`` and ``limits.pubsub.*``: this names them once more.
 """

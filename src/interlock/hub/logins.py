@@ -24,22 +24,22 @@ class Login:
     """A password that waits to be looked at."""
 
     askers: list[Asker]
-    """Who sent it."""
+    """Those who sent it."""
 
     origin: str
-    """What takes turns: an IPv4 address, the /64 of an IPv6 one, a unix socket's path."""
+    """The unit that takes turns: an IPv4 address, the /64 of an IPv6 one, a unix socket's path."""
 
     name: bytes
     password: bytes
 
     @property
     def pair(self) -> tuple[bytes, bytes]:
-        """What decides the answer."""
+        """The pair that decides the answer."""
         return self.name, self.password
 
 
 class Logins:
-    """Who waits. Not safe for threads by itself.
+    """Those who wait. Not safe for threads by itself.
 
     `waiting` bounds those of one address, `failures` is how many wrong passwords within a minute
     make one that fails; both may change. `now` tells seconds.
@@ -80,7 +80,7 @@ class Logins:
         return sent_away
 
     def is_full(self, origin: str) -> bool:
-        """Whether no login more of this address may wait."""
+        """Tells if no login more of this address may wait."""
         return _size(self._lines.get(origin, OrderedDict())) >= self.waiting
 
     def forget(self, origin: str, waits: Callable[[Login], bool]) -> None:
@@ -175,7 +175,7 @@ class Logins:
 
 
 def origin_of(host: str) -> str:
-    """What takes turns for a connection from here: who has one IPv6 address has 2^64 of them."""
+    """The unit that takes turns for a connection from here. (One IPv6 address means 2^64.)"""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -44,7 +44,7 @@ class ProcessPool:
         self.closing = threading.Event()
         """No process is started any more."""
         self._failures = 0
-        """How many starts in a row have failed."""
+        """Starts in a row that have failed."""
         self.emptied: Callable[[], None] = lambda: None
         self.moved: Callable[[int], None] = lambda count: None
         self.broke: Callable[[BaseException], None] = lambda error: None
@@ -162,7 +162,7 @@ class _Child:
         self.busy: Running | None = None
         self._failures = 0
         self._why = ""
-        """What the process said of it, if it cannot begin."""
+        """The reason that the process gave, if it cannot begin."""
         self._killed_for: Running | None = None
         self._told_lost: Running | None = None
         self._stack: collections.deque[str] = collections.deque()

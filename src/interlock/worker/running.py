@@ -84,7 +84,7 @@ class Pool(Protocol):
 
     @property
     def places(self) -> int:
-        """How many handlers it has room for when it is made; of others it tells ``moved``."""
+        """The number of handlers it has room for when it is made; of others it tells ``moved``."""
 
     @property
     def is_up(self) -> bool:

@@ -162,7 +162,7 @@ class Tasks(Protocol):
     """What a worker asks of an app."""
 
     def prepare(self, lease: TaskLease) -> Invocation:
-        """What the message of this lease calls; sets ``lease.task``. Raises NotHere where another
+        """The call of the message of this lease; sets ``lease.task``. Raises NotHere where another
         worker may know that, and PayloadError where the message is no call that any could make."""
 
 

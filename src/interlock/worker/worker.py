@@ -43,7 +43,7 @@ class Settings:
     pool: str = "thread"
     audit: bool = False
     unkeyed: int = 0
-    """How many of the handlers take only messages without keys."""
+    """Handlers that take only messages without keys."""
     lease: float = 30.0
     """Seconds after which the leases of a worker that was killed run out."""
     reference: str = ""
@@ -176,7 +176,7 @@ class Worker:
 
     @property
     def waits_for(self) -> str:
-        """What it is not ready without: the engine, or the processes of its pool."""
+        """The engine or the processes of its pool, without which it is not ready."""
         return self.url if self._pool.is_up else "the processes of its pool"
 
     def stop(self, timeout: Seconds | None = None) -> bool:

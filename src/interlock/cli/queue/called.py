@@ -1,4 +1,4 @@
-"""What the messages of a queue call: the names of tasks, for whoever looks at a queue."""
+"""The names of the tasks that the messages of a queue call, for whoever looks at it."""
 
 from __future__ import annotations
 

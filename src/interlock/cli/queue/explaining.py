@@ -188,4 +188,4 @@ def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> di
 
 USUAL = 100
 MOST = 1000
-"""What a server follows."""
+"""Most messages that a server follows."""

@@ -1,4 +1,4 @@
-"""What is said of a message that is not unsettled: a dead letter, or nothing that is known."""
+"""The words for a message that is not unsettled: a dead letter, or nothing that is known."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def again(message: Stored, given: argparse.Namespace) -> str:
 
 
 def record(message: Stored, given: argparse.Namespace) -> dict[str, Any]:
-    """What only a dead letter has, for JSON; `died` is in seconds since 1970."""
+    """The facts that only a dead letter has, for JSON; `died` is in seconds since 1970."""
     return {
         "attempt": message.attempt,
         "error": message.error,
