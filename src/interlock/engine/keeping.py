@@ -154,14 +154,24 @@ class Keeper:
         """Gives back what was dropped; one at a time runs this, and others wait for it."""
         while self._abandoned:
             # Left there until it is settled: others see that they have to wait.
-            operations, settlement = self._abandoned[0]
+            first = operations, settlement = self._abandoned[0]
             try:
                 yield from operations.settle(seat, [settlement])
             except InterlockError as error:
                 # It runs out by itself.
                 _log.warning("queue %r: a dropped lease: %s", operations.name, error)
-            finally:
-                self._abandoned.popleft()
+            except (GeneratorExit, KeyboardInterrupt):
+                # Whoever ran this was interrupted. It may end long after, when the next is there.
+                raise
+            except BaseException:
+                self._forget_abandoned(first)
+                raise
+            self._forget_abandoned(first)
+
+    def _forget_abandoned(self, one: tuple[Operations, wire.Settlement]) -> None:
+        # By what it is: who was interrupted here has left it to another, who may be done with it.
+        if self._abandoned and self._abandoned[0] is one:
+            self._abandoned.popleft()
 
     def tend(self, seat: Seat[Any]) -> Flow[float | None]:
         """Does what is due; answers in how many seconds more will be, None: when it is rung."""
