@@ -232,12 +232,13 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         if found is None:
             if key is not None:
                 raise KeyError(f"no unsettled message stands on the key {key!r}")
-            for letter in self._dead_letters(sys.maxsize, None):
-                if letter[0] == id:
-                    raise KeyError(
-                        f"message {id} is a dead letter of queue {self.name!r} ({letter[5]}); "
-                        f"requeue({id}) puts it again"
-                    )
+            assert id is not None
+            error = self._dead_error(id)
+            if error is not None:
+                raise KeyError(
+                    f"message {id} is a dead letter of queue {self.name!r} ({error}); "
+                    f"requeue({id}) puts it again"
+                )
             raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
         return from_native(found)
 

@@ -54,15 +54,19 @@ class Retry:
         on: tuple[type[Exception], ...] = (Exception,),
         then: Literal["dead", "hold"] = "dead",
     ) -> None:
-        if attempts is not None and (not isinstance(attempts, int) or isinstance(attempts, bool)):
-            raise TypeError(f"Retry(): attempts is {type(attempts).__name__}; allowed: int or None")
+        if attempts is not None:
+            attempts = whole(attempts, "Retry(): attempts", "int or None")
         if attempts is not None and not 1 <= attempts < 2**31:
             raise ValueError(
                 f"Retry(): attempts is {attempts}; allowed: 1 or more, or None for ever"
             )
         if isinstance(factor, bool) or not isinstance(factor, int | float):
             raise TypeError(f"Retry(): factor is {type(factor).__name__}; allowed: a number")
-        if not 1 <= factor < float("inf"):
+        try:
+            factor = float(factor)
+        except OverflowError:
+            factor = math.inf
+        if not 1 <= factor < math.inf:
             raise ValueError(f"Retry(): factor is {factor}; allowed: 1 or more")
         if then not in ("dead", "hold"):
             raise ValueError(f"Retry(): then is {then!r}; allowed: 'dead', 'hold'")
@@ -77,7 +81,7 @@ class Retry:
         for name, value in (
             ("attempts", attempts),
             ("first", seconds(first, "Retry(): first")),
-            ("factor", float(factor)),
+            ("factor", factor),
             ("longest", seconds(longest, "Retry(): longest")),
             ("jitter", bool(jitter)),
             ("on", on),
@@ -107,6 +111,15 @@ def seconds(value: Seconds, name: str) -> float:
     except OverflowError:
         # An integer that no float holds: without end, as infinity is.
         return math.inf
+
+
+def whole(value: object, name: str, allowed: str = "int") -> int:
+    """A whole number as a plain int, for a class derived from int may print itself otherwise;
+    ``name`` says in the error which argument it was."""
+    # By its class itself: an instance may say that it is of another.
+    if not issubclass(type(value), int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {type(value).__name__}; allowed: {allowed}")
+    return int.__int__(value)  # type: ignore[arg-type]
 
 
 def _micros(value: float) -> int:

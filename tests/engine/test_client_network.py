@@ -80,6 +80,50 @@ def test_a_get_that_was_cut_gives_what_it_leased(
     assert queue.stats().leases == 2
 
 
+def test_a_batch_whose_ack_never_left_is_still_held_and_can_be_settled(
+    queue: RemoteQueue[Any], proxy: Proxy
+) -> None:
+    queue.put_many([1, 2])
+    batch = queue.get_many(2)
+    proxy.refuse = True
+    proxy.cut()
+    with pytest.raises(EngineUnavailable):
+        queue.ack_many(batch)
+    proxy.heal()
+    assert queue.stats().leased == 2
+    queue.ack_many(batch)
+    assert queue.stats().acks == 2
+
+
+def test_a_batch_of_the_asyncio_face_whose_ack_never_left_can_be_settled(
+    queue: RemoteQueue[Any], proxy: Proxy
+) -> None:
+    async def main() -> None:
+        queue.put_many([1, 2])
+        batch = await queue.aio.get_many(2)
+        proxy.refuse = True
+        proxy.cut()
+        with pytest.raises(EngineUnavailable):
+            await queue.aio.ack_many(batch)
+        proxy.heal()
+        await queue.aio.ack_many(batch)
+
+    asyncio.run(main())
+    assert queue.stats().acks == 2
+
+
+def test_a_lease_of_another_queue_is_refused_and_stays_held(
+    client: Client, queue: RemoteQueue[Any]
+) -> None:
+    other: RemoteQueue[Any] = client.queue(uuid.uuid4().hex)
+    other.put_many([1, 2])
+    batch = other.get_many(2)
+    with pytest.raises(ValueError, match=r"ack_many\(\): leases\[0\] is of queue"):
+        queue.ack_many(batch)
+    other.ack_many(batch)
+    assert other.stats().acks == 2
+
+
 @cuts
 def test_an_ack_that_was_cut_is_done_once_and_not_taken_for_lost(
     queue: RemoteQueue[Any], proxy: Proxy, cut: Callable[[Proxy, bytes], None]

@@ -235,9 +235,13 @@ pub fn iterated<'py>(
     allowed: &str,
 ) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
     value.try_iter().map_err(|error| {
-        let class = value.get_type();
-        let iterable =
-            ["__iter__", "__getitem__"].iter().any(|&name| matches!(class.hasattr(name), Ok(true)));
+        // By its slots: a class of a metaclass with `__iter__`, such as an enum, has that as an attribute.
+        // SAFETY: the GIL is held, and its type lives as long as it does.
+        let iterable = unsafe {
+            let class = value.get_type_ptr();
+            !ffi::PyType_GetSlot(class, ffi::Py_tp_iter).is_null()
+                || ffi::PySequence_Check(value.as_ptr()) == 1
+        };
         match error.is_instance_of::<PyTypeError>(value.py()) && !iterable {
             true => wrong_type(argument, value, allowed),
             false => error,

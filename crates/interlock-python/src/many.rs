@@ -171,10 +171,15 @@ impl Queue {
         }
         // A copy: what is dropped by an ack may run code that changes the list.
         let leases: Vec<Bound<'_, Lease>> = match leases.cast::<PyList>() {
-            Ok(list) => list.iter().map(|lease| Ok(lease.cast_into()?)).collect::<PyResult<_>>()?,
+            Ok(list) => {
+                let each = list.iter().enumerate();
+                each.map(|(place, lease)| lease_at(place, lease)).collect::<PyResult<_>>()?
+            }
             Err(_) => {
-                let each = leases.try_iter()?;
-                each.map(|lease| Ok(lease?.cast_into()?)).collect::<PyResult<_>>()?
+                let each = iterated(leases, "ack_many(): leases", "an iterable of leases")?;
+                each.enumerate()
+                    .map(|(place, lease)| lease_at(place, lease?))
+                    .collect::<PyResult<_>>()?
             }
         };
         let mut first = Ok(());
@@ -186,6 +191,14 @@ impl Queue {
         }
         first
     }
+}
+
+/// One of the leases that are to be settled.
+fn lease_at<'py>(place: usize, given: Bound<'py, PyAny>) -> PyResult<Bound<'py, Lease>> {
+    given.cast_into::<Lease>().map_err(|error| {
+        let argument = format!("ack_many(): leases[{place}]");
+        errors::wrong_type(&argument, &error.into_inner(), "a lease of a queue in this process")
+    })
 }
 
 impl Queue {

@@ -8,7 +8,7 @@ use interlock_core::queue::types::{RevokeThen, State};
 use interlock_core::queue::Ended;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
 use pyo3::Borrowed;
 
 use crate::convert::{self, frozen, Truth};
@@ -33,21 +33,11 @@ impl Queue {
     }
 
     /// Ends the lease of a message as if it had run out.
-    #[pyo3(signature = (id, then = "retry"))]
-    fn revoke(&self, py: Python<'_>, id: Id, then: &str) -> PyResult<bool> {
+    #[pyo3(signature = (id, then = None), text_signature = "($self, id, then='retry')")]
+    fn revoke(&self, py: Python<'_>, id: Id, then: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let id = id.0;
         self.check_fork(py);
-        let then = match then {
-            "retry" => RevokeThen::Retry,
-            "hold" => RevokeThen::Hold,
-            "dead" => RevokeThen::Dead,
-            "skip" => RevokeThen::Skip,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "revoke(): then is {other:?}; allowed: 'retry', 'hold', 'dead', 'skip'"
-                )))
-            }
-        };
+        let then = then.map_or(Ok(RevokeThen::Retry), revoke_then)?;
         if then == RevokeThen::Dead && !self.keeps_dead() {
             let revoked =
                 self.core.call(|scheduler, now| scheduler.revoke(now, id, RevokeThen::Skip));
@@ -174,13 +164,13 @@ impl Queue {
         limit: &Bound<'py, PyAny>,
         state: Option<&str>,
         key: Option<&Bound<'py, PyAny>>,
-        after: Option<Id>,
+        after: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let limit = at_least_one(limit, "messages(): limit")?;
         self.check_fork(py);
         let key = key.map(|k| convert::key(k, || "messages(): key".into())).transpose()?;
         let key = key.as_ref().map(|key| key.as_bytes());
-        let after = after.map_or(0, |after| after.0);
+        let after = after.map_or(Ok(0), |after| id_of(after, "messages(): after"))?;
         listing::messages(&self.core, limit, state, key, after, |payload| payload.clone_ref(py))
             .into_iter()
             .map(|listed| {
@@ -230,6 +220,15 @@ impl Queue {
             (id, payload, keys, shared, attempts, error, priority).into_pyobject(py)
         };
         letters.into_iter().map(letter).collect()
+    }
+
+    /// The last error of a dead letter; `None`: there is none of this id.
+    fn _dead_error(&self, py: Python<'_>, id: Id) -> Option<String> {
+        self.check_fork(py);
+        self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.dead_letter(id.0).map(|dead| dead.error.to_string())
+        })
     }
 
     /// Nothing is handed out any more, or nothing that holds the key. True: it was not paused.
@@ -416,10 +415,31 @@ impl<'py> FromPyObject<'_, 'py> for Id {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
-            return Err(errors::wrong_type("id", &value, "int, as put() returned it"));
+        id_of(&value, "id").map(Id)
+    }
+}
+
+fn id_of(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
+    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
+        return Err(errors::wrong_type(argument, value, "int, as put() returned it"));
+    }
+    Ok(value.extract::<u64>().unwrap_or(0))
+}
+
+/// What becomes of a message whose lease is revoked.
+fn revoke_then(then: &Bound<'_, PyAny>) -> PyResult<RevokeThen> {
+    const ALLOWED: &str = "'retry', 'hold', 'dead', 'skip'";
+    let Ok(text) = then.cast::<PyString>() else {
+        return Err(errors::wrong_type("revoke(): then", then, ALLOWED));
+    };
+    match &*text.to_string_lossy() {
+        "retry" => Ok(RevokeThen::Retry),
+        "hold" => Ok(RevokeThen::Hold),
+        "dead" => Ok(RevokeThen::Dead),
+        "skip" => Ok(RevokeThen::Skip),
+        other => {
+            Err(PyValueError::new_err(format!("revoke(): then is {other:?}; allowed: {ALLOWED}")))
         }
-        Ok(Id(value.extract::<u64>().unwrap_or(0)))
     }
 }
 

@@ -238,9 +238,14 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def ack_many(self, leases: Iterable[AsyncRemoteLease[T]]) -> None:
         """See ``RemoteQueue.ack_many``."""
-        opened, settled = self._handle.settling(list(leases))
+        opened, settled = self._handle.settling(leases)
         if opened:
-            answers = await self.settle([one.acking() for one in opened])
+            try:
+                answers = await self.settle([one.acking() for one in opened])
+            except BaseException:
+                for one in opened:
+                    one._reopened()
+                raise
             self._handle.acked(opened, answers)
         self._handle.refuse(settled)
 
@@ -282,7 +287,7 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
         """See ``RemoteQueue.result``."""
-        self._handle.check_id("result()", id)
+        id = self._handle.check_id("result()", id)
         until = self._handle.until("result()", True, timeout)
         found = await self._run(lambda seat: self._handle.operations.result(seat, id, until))
         return self._handle.result(id, found, type)
@@ -316,14 +321,14 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
         """See ``RemoteQueue.hot_keys``."""
-        self._handle.check_limit("hot_keys()", n, least=0, named="n")
+        n = self._handle.check_limit("hot_keys()", n, least=0, named="n")
         return await self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
 
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
     ) -> list[DeadLetter[T]]:
         """See ``RemoteQueue.dead_letters``."""
-        self._handle.check_limit("dead_letters()", limit, least=0)
+        limit = self._handle.check_limit("dead_letters()", limit, least=0)
         asked = self._handle.canonical("dead_letters()", key)
         found = await self._run(
             lambda seat: self._handle.operations.dead_letters(seat, limit, asked)
@@ -500,7 +505,7 @@ class AsyncRemoteQueue(Generic[T]):
         kind: Kind,
     ) -> tuple[list[str], list[AsyncRemoteLease[T]], Exception | None]:
         handle = self._handle
-        handle.check(call, kind, limit)
+        limit = handle.check(call, kind, limit)
         until = handle.until(call, block, timeout)
         started = time.monotonic()
         answers, leased = await self._run(

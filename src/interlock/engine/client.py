@@ -191,8 +191,8 @@ class Client:
                     f"queue(): {argument} is {kind}; allowed: a callable of the payload"
                 )
         length = seconds(given.pop("lease", LEASE), "queue(): lease")
-        if not length:
-            raise ValueError("queue(): lease is 0; allowed: more than 0")
+        if length < 1e-6:
+            raise ValueError(f"queue(): lease is {length}; allowed: 0.000001 s or more")
         slow_wait = seconds(given.pop("slow_wait", 60), "queue(): slow_wait")
         deep = check_count("warn_depth", given.pop("warn_depth", 1000))
         deep_lane = check_count("warn_lane_depth", given.pop("warn_lane_depth", 100))
@@ -306,5 +306,12 @@ _NOT_THERE: Any = object()
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"queue(): name is {type(name).__name__}; allowed: str")
-    if not 1 <= len(name.encode(errors="surrogatepass")) <= 512 or "{" in name or "}" in name:
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"queue(): name is {name!r}; allowed: text that encodes as UTF-8, without lone "
+            f"surrogates"
+        ) from None
+    if not 1 <= len(encoded) <= 512 or "{" in name or "}" in name:
         raise ValueError(f"queue(): name is {name!r}; allowed: up to 512 bytes, without braces")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine import wire
 from interlock.engine.flow import Argument, Flow
 from interlock.engine.seat import Seat
-from interlock.retry import Retry, Seconds, seconds
+from interlock.retry import Retry, Seconds, seconds, whole
 
 if TYPE_CHECKING:
     from interlock.engine.calling import Engine
@@ -74,8 +74,7 @@ class Declaration:
 
 def check_count(argument: str, number: object) -> int:
     """A bound of a queue."""
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"queue(): {argument} is {type(number).__name__}; allowed: int")
+    number = whole(number, f"queue(): {argument}")
     most, told = (10**15, "10**15") if argument == "maxbytes" else (2**32 - 1, "2**32 - 1")
     if not 0 <= number <= most:
         raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to {told}")

@@ -18,13 +18,14 @@ from interlock.engine import records, wire
 from interlock.engine.codec import Codec
 from interlock.engine.flow import Argument
 from interlock.engine.keeping import Grant
+from interlock.engine.lease import AsyncRemoteLease, RemoteLease
 from interlock.engine.operations import Operations
 from interlock.engine.records import Letter, Stored
 from interlock.engine.watching import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, Key, Keys, QueuedMessage, check_purged, check_state
-from interlock.retry import Retry, Seconds, seconds
+from interlock.retry import Retry, Seconds, seconds, whole
 
 L = TypeVar("L")
 _log = logging.getLogger("interlock.queue")
@@ -195,9 +196,29 @@ class Handle:
             extra={"queue": self.name, "id": id},
         )
 
-    def settling(self, leases: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Those that are open, and those that were settled before."""
-        return [one for one in leases if one._state == 0], [one for one in leases if one._state]
+    def settling(self, leases: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+        """Those that are open, and those that were settled before.
+
+        Raises:
+            TypeError, ValueError: one is no lease, or of another queue; nothing was changed.
+        """
+        if not isinstance(leases, Iterable):
+            raise TypeError(
+                f"ack_many(): leases is {type(leases).__name__}; allowed: an iterable of leases"
+            )
+        given = list(leases)
+        for place, one in enumerate(given):
+            if not isinstance(one, RemoteLease | AsyncRemoteLease):
+                raise TypeError(
+                    f"ack_many(): leases[{place}] is {type(one).__name__}; allowed: a lease of "
+                    f"queue {self.name!r}"
+                )
+            if one.queue != self.name:
+                raise ValueError(
+                    f"ack_many(): leases[{place}] is of queue {one.queue!r}; allowed: a lease of "
+                    f"queue {self.name!r}"
+                )
+        return [one for one in given if one._state == 0], [one for one in given if one._state]
 
     def refuse(self, leases: Sequence[Any]) -> None:
         """Raises for the first lease that was settled before."""
@@ -220,7 +241,7 @@ class Handle:
         """What il1_explain is asked."""
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
-        self.check_limit("explain()", limit)
+        limit = self.check_limit("explain()", limit)
         what = ("id", self.check_id("explain()", id)) if key is None else None
         return (
             *(what or ("key", self.canonical("explain()", key))),
@@ -266,7 +287,7 @@ class Handle:
         self.check_limit("messages()", limit)
         check_state(state)
         asked = self.canonical("messages()", key)
-        least = 0 if after is None else self.check_id("messages()", after)
+        least = 0 if after is None else self.check_id("messages()", after, "after")
         return lambda one: (
             one.id > least
             and state in (None, one.state)
@@ -340,31 +361,33 @@ class Handle:
             return 0.0
         return None if timeout is None else time.monotonic() + seconds(timeout, f"{call}: timeout")
 
-    def check(self, call: str, kind: object, limit: int = 1) -> None:
-        """The arguments of a get."""
+    def check(self, call: str, kind: object, limit: int = 1) -> int:
+        """The arguments of a get; the limit as a plain int."""
         if not isinstance(kind, str):
             raise TypeError(
                 f"{call}: kind is {type(kind).__name__}; allowed: 'any', 'keyed', 'unkeyed'"
             )
         if kind not in ("any", "keyed", "unkeyed"):
             raise ValueError(f"{call}: kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
-        self.check_limit(call, limit)
+        return self.check_limit(call, limit)
 
-    def check_limit(self, call: str, limit: object, least: int = 1, named: str = "limit") -> None:
-        """How many a call is to give."""
-        if not isinstance(limit, int) or isinstance(limit, bool):
-            raise TypeError(f"{call}: {named} is {type(limit).__name__}; allowed: int")
-        if limit < least:
-            raise ValueError(f"{call}: {named} is {limit}; allowed: {least} or more")
+    def check_limit(self, call: str, limit: object, least: int = 1, named: str = "limit") -> int:
+        """How many a call is to give, as a plain int."""
+        number = whole(limit, f"{call}: {named}")
+        if number < least:
+            raise ValueError(f"{call}: {named} is {number}; allowed: {least} or more")
+        return number
 
-    def check_id(self, call: str, id: object) -> int:
-        """A message's id."""
-        if not isinstance(id, int) or isinstance(id, bool):
-            raise TypeError(f"{call}: id is {type(id).__name__}; allowed: int")
-        return id
+    def check_id(self, call: str, id: object, named: str = "id") -> int:
+        """A message's id, as a plain int."""
+        return whole(id, f"{call}: {named}")
 
     def check_then(self, then: object) -> str:
         """What becomes of a revoked message."""
+        if not isinstance(then, str):
+            raise TypeError(
+                f"revoke(): then is {type(then).__name__}; allowed: 'retry', 'hold', 'dead', 'skip'"
+            )
         if then not in ("retry", "hold", "dead", "skip"):
             raise ValueError(
                 f"revoke(): then is {then!r}; allowed: 'retry', 'hold', 'dead', 'skip'"

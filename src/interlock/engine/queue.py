@@ -222,9 +222,15 @@ class RemoteQueue(Generic[T]):
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
-        opened, settled = self._handle.settling(list(leases))
+        opened, settled = self._handle.settling(leases)
         if opened:
-            self._handle.acked(opened, self.settle([one.acking() for one in opened]))
+            try:
+                answers = self.settle([one.acking() for one in opened])
+            except BaseException:
+                for one in opened:
+                    one._reopened()
+                raise
+            self._handle.acked(opened, answers)
         self._handle.refuse(settled)
 
     def consume(
@@ -274,7 +280,7 @@ class RemoteQueue(Generic[T]):
             JobFailed: it is a dead letter, or was cancelled or skipped.
             ResultGone: its ``result_ttl`` is over, or was 0.
         """
-        self._handle.check_id("result()", id)
+        id = self._handle.check_id("result()", id)
         until = self._handle.until("result()", True, timeout)
         found = self._run(lambda seat: self._handle.operations.result(seat, id, until))
         return self._handle.result(id, found, type)
@@ -308,12 +314,12 @@ class RemoteQueue(Generic[T]):
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """The ``n`` keys on which most unsettled messages stand, deepest first."""
-        self._handle.check_limit("hot_keys()", n, least=0, named="n")
+        n = self._handle.check_limit("hot_keys()", n, least=0, named="n")
         return self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """The messages that were given up, oldest dead first; with ``key`` only those on it."""
-        self._handle.check_limit("dead_letters()", limit, least=0)
+        limit = self._handle.check_limit("dead_letters()", limit, least=0)
         asked = self._handle.canonical("dead_letters()", key)
         found = self._run(lambda seat: self._handle.operations.dead_letters(seat, limit, asked))
         return [self._handle.dead_letter(letter) for letter in found]
@@ -502,7 +508,7 @@ class RemoteQueue(Generic[T]):
         kind: Kind,
     ) -> tuple[list[str], list[RemoteLease[T]], Exception | None]:
         handle = self._handle
-        handle.check(call, kind, limit)
+        limit = handle.check(call, kind, limit)
         until = handle.until(call, block, timeout)
         started = time.monotonic()
         answers, leased = self._run(

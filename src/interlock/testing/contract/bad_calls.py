@@ -332,7 +332,7 @@ async def a_listing_and_a_purge_say_what_is_allowed(t: Trial) -> None:
     await _refused(q, ValueError, ("state", "dead", "held"), q.messages(state="dead"))
     await _refused(q, TypeError, ("state", "int", "str"), q.messages(state=1))
     await _refused(q, TypeError, ("key", "float"), q.messages(key=1.5))
-    await _refused(q, TypeError, ("id", "str", "int"), q.messages(after="1"))
+    await _refused(q, TypeError, ("after", "str", "int"), q.messages(after="1"))
     await _refused(q, ValueError, ("what", "all", "dead"), q.purge("all"))
     await _refused(q, TypeError, ("what", "int", "str"), q.purge(1))
     for what in ("pending", "dead"):
