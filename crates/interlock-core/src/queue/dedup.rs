@@ -114,7 +114,13 @@ impl Dedup {
 
     /// The message of this string was cancelled.
     pub fn cancelled(&mut self, name: &str) {
-        self.known.remove(name);
+        self.drop_name(name);
+    }
+
+    fn drop_name(&mut self, name: &str) {
+        if self.known.remove(name).is_some() {
+            self.bytes -= name.len();
+        }
     }
 
     fn leave(&mut self, until: Time, name: Arc<str>) {
@@ -163,8 +169,7 @@ impl Dedup {
             };
             // The string may have been put again since.
             if self.known.get(&name).is_some_and(|entry| entry.until == Some(until)) {
-                self.known.remove(&name);
-                self.bytes -= name.len();
+                self.drop_name(&name);
             }
         }
         if self.known.len() * 8 < self.known.capacity() && self.known.capacity() > 1024 {
@@ -197,5 +202,21 @@ mod tests {
         dedup.forget(600);
         dedup.forget(600);
         assert!(dedup.is_empty() && dedup.sooner.is_empty() && dedup.leaving.is_empty());
+        assert_eq!(dedup.bytes, 0);
+    }
+
+    #[test]
+    fn a_string_that_was_cancelled_or_put_again_counts_once_or_no_more() {
+        let mut dedup = Dedup::new(100);
+        for now in [10, 500, 1000] {
+            let name = dedup.insert("twelve bytes", now, None, now);
+            assert_eq!(dedup.bytes, 12);
+            dedup.settled(name, now);
+        }
+        dedup.insert("seven b", 7, None, 1000);
+        assert_eq!(dedup.bytes, 19);
+        dedup.cancelled("seven b");
+        dedup.cancelled("seven b");
+        assert_eq!((dedup.bytes, dedup.len()), (12, 1));
     }
 }
