@@ -28,6 +28,7 @@ impl<P> Scheduler<P> {
             + self.keyed.bytes()
             + self.unkeyed.bytes()
             + self.index.bytes()
+            + self.put_times.bytes()
             + self.deadlines.bytes()
             + self.backoffs.bytes()
             + self.delays.bytes()

@@ -118,6 +118,10 @@ const PART: Time = 256;
 const MOST: usize = 1 << 14;
 
 impl PutTimes {
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<(u64, Time)>()
+    }
+
     /// True: this made an entry.
     #[inline]
     pub fn note(&mut self, number: u64, now: Time) -> bool {
@@ -125,7 +129,8 @@ impl PutTimes {
             return false;
         }
         self.until = now + GRAIN;
-        if self.entries.len() == MOST {
+        // More: of a snapshot of before there was a bound.
+        if self.entries.len() >= MOST {
             self.thin(now);
         }
         self.entries.push_back((number, now));
@@ -307,5 +312,13 @@ mod tests {
             }
         }
         assert!(now > 365 * 86_400_000_000, "{now} µs is a year");
+    }
+
+    #[test]
+    fn put_times_of_a_snapshot_from_before_they_were_bounded_become_few() {
+        let mut times = PutTimes::default();
+        times.restore((0..2 * MOST as u64).map(|n| (n, 1 + n * GRAIN)).collect(), 0);
+        times.note(2 * MOST as u64, 1 + 2 * MOST as u64 * GRAIN);
+        assert!(times.entries.len() <= MOST, "{} entries", times.entries.len());
     }
 }
