@@ -154,6 +154,15 @@ impl<P> Scheduler<P> {
         exclusive.chain(away.shared.iter().map(|key| (key.clone(), true))).collect()
     }
 
+    /// How many keys a message has, delayed or not.
+    pub(super) fn key_count(&self, at: u32) -> usize {
+        let message = &self.messages[at];
+        match self.away.get(&message.id) {
+            Some(away) => away.keys.len() + away.shared.len(),
+            None => self.lanes.edges_of(message.first_edge).count(),
+        }
+    }
+
     /// Only applies what is due.
     pub fn tick(&mut self, now: Time) {
         self.begin(now, || Call::Tick);

@@ -128,7 +128,7 @@ impl<P> Scheduler<P> {
             if keys == 0 {
                 break;
             }
-            keys = keys.saturating_sub(self.lanes.edges_of(self.messages[at].first_edge).count());
+            keys = keys.saturating_sub(self.key_count(at));
             cancelled.extend(self.cancel_at(at, budget).map(|payload| (id, payload)));
         }
         cancelled

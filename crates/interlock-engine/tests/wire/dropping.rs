@@ -93,3 +93,18 @@ fn no_id_and_no_token_comes_again_while_the_clock_stands() {
     }
     assert!(ids.is_sorted_by(|a, b| a < b) && tokens.is_sorted_by(|a, b| a < b));
 }
+
+#[test]
+fn a_purge_counts_the_keys_of_what_is_delayed_too() {
+    let mut bench = Bench::new();
+    let keys: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
+    for options in ["0", "1"] {
+        let delay = if options == "1" { "DELAY 900" } else { "" };
+        for _ in 0..3 {
+            let put = format!("put - 0 0 p 3000 0 {options} {} {delay}", keys.join(" "));
+            bench.call(put.trim_end());
+        }
+        let purged: Vec<String> = (0..3).map(|_| bench.call("purge pending")[0].clone()).collect();
+        assert_eq!(purged, ["2", "1", "0"], "{delay}");
+    }
+}
