@@ -236,10 +236,11 @@ fn another_first_begins_anew() {
     line.leave(5);
     assert!(!line.keeps_from(None, 1, busy(9)) && line.due().is_none());
     let all = |need: Need| need.count <= 1;
-    assert_eq!(line.fitting(false, all).collect::<Vec<_>>(), [6]);
+    assert_eq!(line.fitting(0, false, all).collect::<Vec<_>>(), [6]);
+    assert_eq!(line.fitting(7, false, all).count(), 0);
     line.enter(4, Need { count: 2, size: 0 });
-    assert_eq!(line.fitting(false, all).collect::<Vec<_>>(), [6]);
-    assert_eq!(line.fitting(true, all).count(), 0);
+    assert_eq!(line.fitting(0, false, all).collect::<Vec<_>>(), [6]);
+    assert_eq!(line.fitting(0, true, all).count(), 0);
     line.leave(6);
-    assert_eq!(line.fitting(false, all).count(), 0);
+    assert_eq!(line.fitting(0, false, all).count(), 0);
 }

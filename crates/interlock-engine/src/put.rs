@@ -113,14 +113,16 @@ impl Messages<'_> {
         }
     }
 
-    /// What it needs to wait for; and whether that may become less, as dedup strings become known.
-    pub fn need(&self, queue: &Queue) -> (Need, bool) {
+    /// What it needs to wait for; and the dedup strings, by their hashes, that make it less if they become
+    /// known.
+    pub fn need(&self, queue: &Queue) -> (Need, Box<[u64]>) {
         let mut need = Need::default();
         self.each_new(queue, |message| {
             need.count += 1;
             need.size += message.payload.len() as u64;
         });
-        (need, self.list.iter().any(|message| message.dedup().is_some()))
+        let names = self.list.iter().filter_map(Message::dedup);
+        (need, names.map(|name| queue.waiting.hash_of(name)).collect())
     }
 }
 
@@ -329,6 +331,9 @@ impl Queue {
             window: said.window,
             ..put
         };
+        if let Some(name) = put.dedup {
+            self.waiting.became_known(name);
+        }
         self.scheduler.put_new(&put, body).id
     }
 

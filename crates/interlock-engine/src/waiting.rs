@@ -3,6 +3,7 @@
 mod puts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -52,8 +53,8 @@ pub enum Want {
 pub struct WaitingPut {
     pub args: Vec<Box<[u8]>>,
     pub need: Need,
-    /// It has dedup strings: if one becomes known it needs less.
-    pub named: bool,
+    /// Its dedup strings, by their hashes: if one becomes known it needs less.
+    pub named: Box<[u64]>,
 }
 
 #[derive(Debug, Default)]
@@ -65,11 +66,13 @@ pub struct Waiting {
     /// For any work, for keyed, for unkeyed.
     lines: [BTreeSet<u64>; 3],
     pub room: RoomLine,
-    /// Puts with dedup strings, and how many strings were known ever when these were looked at last.
-    named: BTreeSet<u64>,
-    names: u64,
+    /// Puts by the hashes of their dedup strings, and those of which a string became known since they were
+    /// tried last.
+    named: Orders,
+    hasher: foldhash::fast::RandomState,
+    pub eased: BTreeSet<u64>,
     /// Who waits for the end of a message, by its id.
-    for_ends: HashMap<u64, Vec<u64>, foldhash::fast::RandomState>,
+    for_ends: Orders,
     /// Who waits until nothing is unsettled.
     for_all: BTreeSet<u64>,
     until: BTreeSet<(Time, u64)>,
@@ -89,6 +92,17 @@ pub fn line_of(kind: Kind) -> usize {
 /// Bytes that a call that waits takes beside its arguments.
 const OF_A_WAITER: u64 = 512;
 
+type Orders = HashMap<u64, Vec<u64>, foldhash::fast::RandomState>;
+
+fn forget(among: &mut Orders, key: u64, order: u64) {
+    if let Some(orders) = among.get_mut(&key) {
+        orders.retain(|&one| one != order);
+        if orders.is_empty() {
+            among.remove(&key);
+        }
+    }
+}
+
 fn bytes_of(args: &[Box<[u8]>]) -> u64 {
     args.iter().map(|arg| arg.len() as u64 + 16).sum()
 }
@@ -107,6 +121,20 @@ impl Waiting {
     /// Bytes that they take, about.
     pub fn weight(&self) -> u64 {
         self.bytes + self.all.len() as u64 * OF_A_WAITER
+    }
+
+    /// What a dedup string is called here.
+    pub fn hash_of(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    /// A dedup string is known from now on.
+    #[inline]
+    pub fn became_known(&mut self, name: &str) {
+        if !self.named.is_empty() {
+            let orders = self.named.get(&self.hash_of(name));
+            self.eased.extend(orders.into_iter().flatten());
+        }
     }
 
     pub fn wait_for_ends(&self) -> bool {
@@ -131,8 +159,8 @@ impl Waiting {
             Want::Room(put) => {
                 self.bytes += bytes_of(&put.args);
                 self.room.enter(order, put.need);
-                if put.named {
-                    self.named.insert(order);
+                for &name in &put.named {
+                    self.named.entry(name).or_default().push(order);
                 }
             }
             Want::Result(id) | Want::Join(Some(id)) => {
@@ -155,15 +183,11 @@ impl Waiting {
             Want::Room(put) => {
                 self.bytes -= bytes_of(&put.args);
                 self.room.leave(order);
-                self.named.remove(&order);
+                self.eased.remove(&order);
+                put.named.iter().for_each(|&name| forget(&mut self.named, name, order));
             }
             Want::Result(id) | Want::Join(Some(id)) => {
-                if let Some(orders) = self.for_ends.get_mut(id) {
-                    orders.retain(|&one| one != order);
-                    if orders.is_empty() {
-                        self.for_ends.remove(id);
-                    }
-                }
+                forget(&mut self.for_ends, *id, order);
             }
             Want::Join(None) => drop(self.for_all.remove(&order)),
         }

@@ -227,9 +227,10 @@ impl RoomLine {
         }
     }
 
-    /// Those for whom there is room, in order; `keeps`: only the first in line is asked.
+    /// Those from a number on for whom there is room, in order; `keeps`: only the first in line is asked.
     pub fn fitting<'a, F: Fn(Need) -> bool + 'a>(
         &'a self,
+        from: u64,
         keeps: bool,
         fits: F,
     ) -> impl Iterator<Item = u64> + 'a {
@@ -237,12 +238,12 @@ impl RoomLine {
             count: self.counts.first_key_value().map_or(0, |(&count, _)| count),
             size: self.sizes.first_key_value().map_or(0, |(&size, _)| size),
         };
-        let most = match (keeps, fits(least)) {
-            (_, false) => 0,
-            (true, true) => 1,
-            (false, true) => usize::MAX,
+        let last = match (keeps, fits(least)) {
+            (_, false) => None,
+            (true, true) => self.first().map(|(number, _)| number),
+            (false, true) => Some(u64::MAX),
         };
-        let some = self.places.iter().take(most);
+        let some = self.places.range(from..).take_while(move |(&number, _)| Some(number) <= last);
         some.filter(move |(_, place)| fits(place.need)).map(|(&number, _)| number)
     }
 }

@@ -291,7 +291,7 @@ impl<P> Scheduler<P> {
     }
 
     /// How many dedup strings became known so far.
-    pub fn names(&self) -> u64 {
+    pub(super) fn names(&self) -> u64 {
         self.dedup.inserted()
     }
 

@@ -435,7 +435,8 @@ impl Waiters {
             }
         } else if !self.room.is_empty() {
             let keeps = self.keeps_room(None, scheduler, now());
-            while let Some((at, number)) = self.lacking_room(scheduler, keeps) {
+            let fits = |need: Need| scheduler.room(need.count, need.size).is_ok();
+            while let Some((at, number)) = self.lacking_room(keeps, fits) {
                 self.call(at, ROOM, number);
             }
         }
@@ -470,12 +471,12 @@ impl Waiters {
     }
 
     /// Who waits longest for room that is there, where nobody is on the way.
-    fn lacking_room<P>(&self, scheduler: &Scheduler<P>, keeps: bool) -> Option<(usize, u64)> {
-        if self.threads.called[ROOM] > 0 {
+    fn lacking_room(&self, keeps: bool, fits: impl Fn(Need) -> bool) -> Option<(usize, u64)> {
+        let lacks = |crowd: &Crowd| crowd.called[ROOM] == 0 && !crowd.lines[ROOM].is_empty();
+        if self.threads.called[ROOM] > 0 || !self.crowds().any(lacks) {
             return None;
         }
-        let fits = |need: Need| scheduler.room(need.count, need.size).is_ok();
-        self.room.fitting(keeps, fits).find_map(|number| {
+        self.room.fitting(0, keeps, fits).find_map(|number| {
             let mut crowds = self.crowds().enumerate();
             let (at, crowd) = crowds.find(|(_, c)| c.lines[ROOM].contains_key(&number))?;
             (crowd.called[ROOM] == 0).then_some((at, number))
@@ -496,5 +497,33 @@ impl Waiters {
                 self.call(at, line, number);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Counted in needs compared with what there is.
+    #[test]
+    fn while_one_of_a_loop_is_on_its_way_the_others_are_not_gone_through() {
+        let mut waiters = Waiters::default();
+        for _ in 0..1000 {
+            let mut wait = Wait::new(Want::Room(1, 0), Time::MAX).on_loop(7);
+            waiters.park(&mut wait, Waker::noop().clone(), None);
+        }
+        let asked = Cell::new(0);
+        let fits = |_| {
+            asked.set(asked.get() + 1);
+            true
+        };
+        let (at, number) = waiters.lacking_room(false, fits).expect("there is room");
+        assert_eq!((at, number), (1, 1));
+        waiters.call(at, ROOM, number);
+        asked.set(0);
+        assert_eq!(waiters.lacking_room(false, fits), None);
+        assert!(asked.get() <= 2, "{} of a thousand", asked.get());
     }
 }

@@ -1,6 +1,5 @@
 //! `il1_restore`: messages of another queue, with the attempts they had, and its dead letters.
 
-use hashbrown::HashMap;
 use interlock_core::queue::carry::Stands;
 use interlock_core::queue::types::{State, Time};
 
@@ -46,6 +45,7 @@ impl Queue {
                 None => self.carry_in(&all, message, stood),
             };
             if self.scheduler.known(&stood.mark).is_none() {
+                self.waiting.became_known(&stood.mark);
                 self.scheduler.know(&stood.mark, id, window);
             }
             reply::number(out, id);
@@ -63,19 +63,19 @@ impl Queue {
     }
 
     fn has_room(&self, all: &Messages<'_>, stood: &[Stood<'_>], cx: &Context<'_>) -> Read<()> {
-        let mut names: HashMap<&str, (), foldhash::fast::RandomState> = HashMap::default();
+        let mut names: HashSet<&str, foldhash::fast::RandomState> = HashSet::default();
         let (mut count, mut dead, mut bytes, mut weight) = (0u64, 0u64, 0u64, 0u64);
         for (message, stood) in all.list.iter().zip(stood) {
             let name = message.dedup().filter(|_| !stood.is_dead());
-            let again = |name: &str| names.contains_key(name);
+            let again = |name: &str| names.contains(name);
             let before = again(&stood.mark) || name.is_some_and(again);
             // Whatever knows it, its mark is known from here on.
-            names.insert(&stood.mark, ());
+            names.insert(&stood.mark);
             if before || self.known_by(message, stood).is_some() {
                 continue;
             }
             if let Some(name) = name {
-                names.insert(name, ());
+                names.insert(name);
             }
             if stood.is_dead() {
                 dead += 1;
@@ -136,6 +136,9 @@ impl Queue {
             b"held" => Stands::Held,
             _ => Stands::Waiting,
         };
+        if let Some(name) = put.dedup {
+            self.waiting.became_known(name);
+        }
         let (id, state) = self.scheduler.carry_in(&put, body, attempt, &error, stands);
         let became = match state {
             State::Ready => "waiting",

@@ -29,28 +29,34 @@ impl Queue {
 
     /// Answers those for whom there is room, in the order in which they came.
     pub fn serve_puts(&mut self, cx: &mut Context<'_>) {
-        let names = self.scheduler.names();
-        if self.waiting.names != names {
-            self.waiting.names = names;
-            for order in self.waiting.named.iter().copied().collect::<Vec<_>>() {
-                self.put_again(order, false, cx);
-            }
-        }
-        loop {
-            let keeps = self.keeps_room(None);
-            let (scheduler, sealed) = (&self.scheduler, self.sealed);
-            // A bound may have become lower than what somebody waits for: that is refused at once.
-            let answered =
-                |need: Need| sealed || scheduler.room(need.count, need.size) != Err(NoRoom::Full);
-            let fitting: Vec<u64> = self.waiting.room.fitting(keeps && !sealed, answered).collect();
-            let mut served = false;
-            for order in fitting {
+        self.serve_eased(cx);
+        // Who enters leaves less room, so that all behind it are asked anew, and not tried in vain.
+        let mut served = true;
+        while std::mem::take(&mut served) {
+            let mut from = 0;
+            while let Some(order) = self.next_for_room(from) {
                 served |= self.put_again(order, false, cx);
+                from = order + 1;
             }
-            if !served {
-                return;
-            }
+            self.serve_eased(cx);
         }
+    }
+
+    /// Tries those that may need less than they did.
+    fn serve_eased(&mut self, cx: &mut Context<'_>) {
+        while let Some(order) = self.waiting.eased.pop_first() {
+            self.put_again(order, false, cx);
+        }
+    }
+
+    /// The first from a place on who would be answered now.
+    fn next_for_room(&mut self, from: u64) -> Option<u64> {
+        let keeps = self.keeps_room(None);
+        let (scheduler, sealed) = (&self.scheduler, self.sealed);
+        // A bound may have become lower than what somebody waits for: that is refused at once.
+        let answered =
+            move |need: Need| sealed || scheduler.room(need.count, need.size) != Err(NoRoom::Full);
+        self.waiting.room.fitting(from, keeps && !sealed, answered).next()
     }
 
     /// Tries the put of a waiter again; whether that was answered, which it is in the end.

@@ -1,7 +1,10 @@
 //! Calls that wait are answered in the order of coming, once, by whatever ends their wait.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+
 use crate::{Bench, START};
-use interlock_engine::Settings;
+use interlock_engine::{Durability, Journal, Settings};
 
 #[test]
 fn who_waits_is_served_in_the_order_of_coming_by_what_it_asked_for() {
@@ -317,4 +320,54 @@ fn puts_that_wait_are_counted_too() {
     bench.engine.forget(2);
     bench.engine.forget(4);
     assert!(bench.engine.used() < 100 << 10);
+}
+
+/// Counts the puts that are tried: each asks whether it can be recorded.
+#[derive(Default)]
+struct Tried(AtomicUsize);
+
+impl Journal for Tried {
+    fn record(&self, _: &[u8], _: Durability, _: u64, _: &str, _: &[&[u8]]) {}
+
+    fn accepts(&self, _: Option<u64>) -> Result<(), String> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn room_for_one_is_tried_by_one_of_all_who_wait() {
+    let journal = Arc::new(Tried::default());
+    let (durability, kept) = (Durability::Always, Some(journal.clone() as Arc<dyn Journal>));
+    let mut bench = Bench::with(Settings { durability, journal: kept, ..Settings::default() });
+    bench.call("configure MAXSIZE 2");
+    bench.call("put - 0 0 one 0 0 0 two 0 0 0");
+    bench.park("put first 1 90000000 three 0 0 0 four 0 0 0", 1);
+    for n in 0..200 {
+        bench.park(&format!("put c{n} 1 90000000 small 0 0 0"), 2 + n);
+    }
+    let lease = bench.call("lease h 0 0 1 90000000 any");
+    journal.0.store(0, Relaxed);
+    bench.call(&format!("settle h 0 ACK {} {}", lease[0], lease[4]));
+    assert_eq!(bench.woken(), [2], "the first in line needs room for two");
+    assert!(journal.0.load(Relaxed) <= 3, "{} puts were tried", journal.0.load(Relaxed));
+}
+
+#[test]
+fn a_dedup_string_that_becomes_known_is_looked_for_by_those_who_wait_with_it() {
+    let journal = Arc::new(Tried::default());
+    let (durability, kept) = (Durability::Always, Some(journal.clone() as Arc<dyn Journal>));
+    let mut bench = Bench::with(Settings { durability, journal: kept, ..Settings::default() });
+    bench.call("configure MAXSIZE 2");
+    bench.call("put - 0 0 one 0 0 0 two 0 0 0");
+    for n in 0..200 {
+        bench.park(&format!("put c{n} 1 90000000 p 0 0 1 DEDUP s{}", n % 100), n);
+    }
+    let lease = bench.call("lease h 0 0 1 90000000 any");
+    journal.0.store(0, Relaxed);
+    bench.call(&format!("settle h 0 ACK {} {}", lease[0], lease[4]));
+    bench.call("settle h 0 ACK 5 6");
+    assert_eq!(bench.woken(), [0, 100], "room for one, and its string");
+    let tried = journal.0.load(Relaxed);
+    assert!(tried <= 8, "{tried} puts were tried");
 }
