@@ -52,6 +52,8 @@ struct Consumer {
     function: Function,
     at: Time,
     kept: Kept,
+    /// It is of a call that handed out and settled nothing.
+    is_light: bool,
     before: u32,
     after: u32,
 }
@@ -67,6 +69,22 @@ enum Kept {
     Half(Vec<Answer>),
     /// There was no room for it: in the snapshots of before leases were kept in short.
     Dropped,
+}
+
+impl Consumer {
+    /// One of whom nothing is known, not its name either.
+    fn unknown() -> Self {
+        Consumer {
+            name: Box::default(),
+            call: 0,
+            function: Function::Lease,
+            at: 0,
+            kept: Kept::Nothing,
+            is_light: false,
+            before: NONE,
+            after: NONE,
+        }
+    }
 }
 
 impl Kept {
@@ -102,15 +120,7 @@ impl Consumers {
             self.let_go(&holders());
             self.crowd = 2 * self.by_name.len();
         }
-        let consumer = Consumer {
-            name: name.into(),
-            call: 0,
-            function: Function::Lease,
-            at: 0,
-            kept: Kept::Nothing,
-            before: NONE,
-            after: NONE,
-        };
+        let consumer = Consumer { name: name.into(), ..Consumer::unknown() };
         let at = match self.free.pop() {
             Some(at) => {
                 self.all[at as usize] = consumer;
@@ -233,11 +243,14 @@ impl Consumers {
         reply: &[u8],
     ) {
         self.keep(number, call, function, now, reply);
-        self.light.push_back((number as u32 - 1, call));
+        let at = number as u32 - 1;
+        self.all[at as usize].is_light = true;
+        self.light.push_back((at, call));
         if self.light.len() > MAX_LIGHT {
             let (at, call) = self.light.pop_front().expect("there are many");
             let consumer = &self.all[at as usize];
-            if consumer.call == call && matches!(consumer.kept, Kept::Reply(_)) {
+            // Its number may be another's by now, or it may count anew.
+            if consumer.call == call && consumer.is_light {
                 self.unlink(at);
                 self.bytes -= std::mem::take(&mut self.all[at as usize].kept).bytes();
             }
@@ -258,6 +271,7 @@ impl Consumers {
         let consumer = &mut self.all[at as usize];
         (consumer.call, consumer.function, consumer.at, consumer.kept) =
             (call, function, now, kept);
+        consumer.is_light = false;
         self.link(at);
         while let Some(first) = self.first {
             if self.all[first as usize].at + KEPT > now {
@@ -317,7 +331,8 @@ impl Consumers {
 
     /// Bytes of replies and names, about.
     pub fn weight(&self) -> u64 {
-        (self.bytes + 2 * self.name_bytes + self.all.len() * OF_A_CONSUMER) as u64
+        let light = self.light.capacity() * size_of::<(u32, u64)>();
+        (self.bytes + 2 * self.name_bytes + self.all.len() * OF_A_CONSUMER + light) as u64
     }
 
     /// Whether somebody who sends its last call again is answered as before.

@@ -79,7 +79,7 @@ impl Consumers {
             // Not by the count that is claimed: damage must not ask for all memory.
             consumers.make_room(at);
             consumers.all[at as usize] =
-                Consumer { name, call, function, at: time, kept, before: NONE, after: NONE };
+                Consumer { name, call, function, at: time, kept, ..Consumer::unknown() };
         }
         for _ in 0..reader.number("count of kept replies")? {
             let at = reader.small("number of a consumer")?;
@@ -108,15 +108,7 @@ impl Consumers {
     /// Numbers up to this one are there.
     fn make_room(&mut self, at: u32) {
         while self.all.len() <= at as usize {
-            self.all.push(Consumer {
-                name: Box::default(),
-                call: 0,
-                function: Function::Lease,
-                at: 0,
-                kept: Kept::Nothing,
-                before: NONE,
-                after: NONE,
-            });
+            self.all.push(Consumer::unknown());
         }
     }
 }

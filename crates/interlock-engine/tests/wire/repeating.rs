@@ -105,3 +105,20 @@ fn names_of_consumers_that_are_gone_are_forgotten() {
     let id = crate::START.to_string();
     assert_eq!(bench.call(&format!("peek {id}"))[2], "holder");
 }
+
+#[test]
+fn what_was_handed_out_is_told_again_though_the_same_number_once_did_nothing() {
+    let mut bench = Bench::new();
+    bench.call("configure MAXSIZE 9");
+    let call = "lease a 1 0 1 900000000 any";
+    assert!(bench.call(call)[0].is_empty());
+    // It has gone for longer than a reply is kept, and counts from 1 again.
+    bench.now += 5 * MINUTE;
+    bench.call("put - 0 0 one 0 0 0");
+    let lease = bench.call(call);
+    assert_eq!(lease[7], "one");
+    for n in 0..1024 {
+        assert!(bench.call(&format!("lease b{n} 1 0 1 900 any"))[0].is_empty());
+    }
+    assert_eq!(bench.call(call), lease);
+}
