@@ -168,10 +168,10 @@ impl Events {
 impl Waiting {
     /// Whether there is room for one line more of its kind.
     fn takes(&mut self, level: Level, text: &str, most: u64) -> bool {
-        let name = text.split_once(':').map_or(text, |(name, _)| name);
+        let mut name = text.split_once(':').map_or(text, |(name, _)| name);
         if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(name) {
             // Kinds are the hub's own words, so that there are few; that is not relied upon.
-            self.kinds.retain(|_, kind| kind.left_out > 0 || kind.since.elapsed() < WHILE);
+            name = OTHERS;
         }
         let fresh = || Kind { since: Instant::now(), lines: 0, left_out: 0, level };
         let kind = self.kinds.entry(name.to_owned()).or_insert_with(fresh);
@@ -203,6 +203,7 @@ impl Waiting {
 
 const MOST_LINES: usize = 1024;
 const MOST_KINDS: usize = 64;
+const OTHERS: &str = "others";
 const WHILE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -243,5 +244,16 @@ mod tests {
         assert_eq!(taken.events.len(), 1);
         assert!(text.starts_with("48 more lines like \"login failed\""), "{text}");
         assert!(!taken.owes);
+    }
+
+    #[test]
+    fn lines_that_all_begin_otherwise_are_bounded_together() {
+        let events = Events::new().unwrap();
+        events.set_repeats(3);
+        for number in 0..1000 {
+            events.log(Level::Info, format!("kind {number}: one line"));
+        }
+        assert!(events.waiting.lock().kinds.len() <= MOST_KINDS + 1);
+        assert_eq!(events.take(false).events.len(), MOST_KINDS + 3);
     }
 }

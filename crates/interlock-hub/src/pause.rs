@@ -70,14 +70,23 @@ impl Pause {
 
     /// Whose requests are done now, if it is over.
     pub fn ended(&self, now: Time) -> Vec<(usize, u64)> {
+        // Most turns of a pause see that it goes on, without its lock.
         match self.rest(now) {
-            Some(0) => self.end(),
+            Some(0) => self.end_if(|| self.rest(now) == Some(0)),
             _ => Vec::new(),
         }
     }
 
     pub fn end(&self) -> Vec<(usize, u64)> {
+        self.end_if(|| true)
+    }
+
+    /// Asks under the lock: somebody may have made it longer just now.
+    fn end_if(&self, ends: impl FnOnce() -> bool) -> Vec<(usize, u64)> {
         let mut waiting = self.waiting.lock();
+        if !ends() {
+            return Vec::new();
+        }
         self.until.store(0, Relaxed);
         std::mem::take(&mut waiting)
     }
