@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use interlock_core::clock::Clock;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use crate::convert::micros;
 use crate::engine::Engine;
+use crate::errors::wrong_value;
 use crate::queue::Queue;
 
 /// Time for tests: it stands still until `advance` moves it.
@@ -79,9 +79,7 @@ const LATEST: u64 = 1 << 52;
 fn within(seconds: &Bound<'_, PyAny>, argument: &str, most: u64) -> PyResult<u64> {
     let span = micros(seconds, argument)?;
     if span > most {
-        let most = most / 1_000_000;
-        let text = format!("{argument} is {}; allowed: 0 to {most} here", seconds.repr()?);
-        return Err(PyValueError::new_err(text));
+        return Err(wrong_value(argument, seconds, &format!("0 to {} here", most / 1_000_000)));
     }
     Ok(span)
 }

@@ -79,7 +79,8 @@ impl State {
 
     /// The keys of a message that was settled; `None`: it was lost.
     fn keys_of(&self, i: usize) -> Option<Vec<(Key, bool)>> {
-        if self.lost.contains(&i) {
+        // They were noted in the order of their places.
+        if self.lost.binary_search(&i).is_ok() {
             return None;
         }
         let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -118,7 +119,7 @@ impl LeaseBatch {
         if let Some(keys) = self.state.with(py, ended) {
             lease = lease.ended(py, keys.as_deref());
         } else {
-            // Whatever comes of it, the message is from here on the lease's.
+            // Until the lease is kept below, the message is the batch's, whatever comes of making it.
             lease.given_away();
         }
         let made = match self.of {
@@ -168,7 +169,8 @@ impl LeaseBatch {
             state.keys.reserve(open.len());
             state.ends.reserve(open.len());
             let short = open.len() < self.messages.len();
-            (open.clone(), refused.or(short.then_some(open.len())))
+            let refused = refused.or(short.then_some(open.len()));
+            (open, refused)
         });
         let mut payloads = Vec::with_capacity(open.len());
         let mut places = open.iter().copied();

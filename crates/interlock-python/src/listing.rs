@@ -81,6 +81,8 @@ pub fn messages<P, L: RawLock>(
     // One is old and the rest came long after: rather than all numbers between, all messages.
     let (mut rest, mut place) = (BTreeMap::new(), 0);
     loop {
+        // Not dropped under the lock: theirs may be the last reference to a payload.
+        let mut left_out = Vec::new();
         place = core.call(|scheduler, _| {
             scheduler.scan(place, STEPS as usize, |seen| {
                 let last = rest.last_key_value().map_or(u64::MAX, |(&id, _)| id);
@@ -89,7 +91,7 @@ pub fn messages<P, L: RawLock>(
                     rest.extend(listed(scheduler, &seen).map(|one| (one.id, one)));
                 }
                 if found.len() + rest.len() > limit {
-                    rest.pop_last();
+                    left_out.extend(rest.pop_last());
                 }
                 true
             })

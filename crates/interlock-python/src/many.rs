@@ -202,8 +202,8 @@ fn lease_at<'py>(place: usize, given: Bound<'py, PyAny>) -> PyResult<Bound<'py, 
 }
 
 impl Queue {
-    /// The ids of a batch that names at most keys, of the usual types, lying ready in a list or the same
-    /// for all, and that finds room. `None`: it is not one, and the payloads are as they were.
+    /// The ids of a batch that names nothing, or keys of the usual types that lie ready in a list, and that
+    /// finds room. `None`: it is not one, and the payloads are as they were.
     fn quick_put_many<'py>(
         &self,
         py: Python<'py>,

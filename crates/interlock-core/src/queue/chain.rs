@@ -233,7 +233,7 @@ mod tests {
 
     /// Counted in places looked at, never in time.
     #[test]
-    fn each_place_is_looked_at_twice_at_most() {
+    fn each_place_is_looked_at_three_times_at_most() {
         let mut bench = Bench::new();
         let target = bench.put(&["apart"], &[]);
         bench.put(&["a"], &[]);

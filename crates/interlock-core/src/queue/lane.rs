@@ -440,7 +440,7 @@ impl Lanes {
         KeysOf { lanes: self, at: first }
     }
 
-    /// The messages of a lane in sequence: the granted ones first.
+    /// What stands before an edge in its lane, with its place: the nearest first.
     pub fn standing_before(&self, edge: u32) -> impl Iterator<Item = (u32, &Edge)> {
         let mut at = self.edges[edge].prev;
         std::iter::from_fn(move || {
@@ -453,6 +453,7 @@ impl Lanes {
         })
     }
 
+    /// The messages of a lane in sequence: the granted ones first.
     pub fn standing(&self, lane: u32) -> impl Iterator<Item = &Edge> {
         let mut at = self.lanes[lane].head;
         std::iter::from_fn(move || {
