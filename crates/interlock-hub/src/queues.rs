@@ -112,7 +112,8 @@ fn advised(error: &OpenError) -> String {
     }
 }
 
-/// Makes a call of a connection's, whose user may have a bound of its own. Whom it serves beside is told when the turn is committed.
+/// Makes a call of a connection's; `payer`: whose bound of memory holds for it. Whom it serves beside is told
+/// when the turn is committed.
 pub fn call(
     core: &mut Core<'_>,
     token: u64,
