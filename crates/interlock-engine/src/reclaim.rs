@@ -24,8 +24,8 @@ const BLANK_BYTES: u64 = 16 << 20;
 const BLANK_PART: u64 = 8;
 /// µs for which an empty queue keeps its records for the next messages.
 const IDLE: Time = 10_000_000;
-/// Bytes of records that are worth giving back.
-const WORTH: u64 = 8 << 10;
+/// Bytes of records that are worth giving back: fewer than those of a single message.
+const WORTH: u64 = 512;
 /// Queues looked at by one call.
 pub const LOOKS: usize = 8;
 
