@@ -196,6 +196,10 @@ class App:
                 find one. Default 0. Fewer than ``threads``.
             audit: see ``App``. Default: as the app says.
         """
+        if not isinstance(queues, Iterable):
+            raise TypeError(
+                f"worker(): queues is {type(queues).__name__}; allowed: the names of queues"
+            )
         return self._worker(
             queues=(queues,) if isinstance(queues, str) else tuple(queues),
             concurrency=threads,
