@@ -36,8 +36,10 @@ pub struct Slab<T> {
     meta: Vec<Meta>,
     /// Segments with a free place; the last one is used next.
     open: Vec<u32>,
-    /// Numbers of segments given back, to be used again first.
-    vacant: Vec<u32>,
+    /// The segment given back last, to be used again first; the one before it stands in its `position`.
+    vacant: u32,
+    /// Segments given back and not used again.
+    vacancies: u32,
     /// Wholly free segments that are kept.
     spare: u32,
     /// Places freed last and not used since, the last one on top: still counted as used in their
@@ -54,7 +56,7 @@ pub struct Slab<T> {
 struct Meta {
     first_free: u32,
     free: u32,
-    /// Its place in `open`.
+    /// Its place in `open`; of a segment given back, the number of the one given back before.
     position: u32,
 }
 
@@ -64,7 +66,8 @@ impl<T: Record> Slab<T> {
             segments: Vec::new(),
             meta: Vec::new(),
             open: Vec::new(),
-            vacant: Vec::new(),
+            vacant: NONE,
+            vacancies: 0,
             spare: 0,
             hand: Vec::new(),
             apart: false,
@@ -75,7 +78,7 @@ impl<T: Record> Slab<T> {
     /// Segments that are there.
     #[inline]
     pub fn segments(&self) -> usize {
-        self.segments.len() - self.vacant.len()
+        self.segments.len() - self.vacancies as usize
     }
 
     pub fn len(&self) -> usize {
@@ -207,8 +210,10 @@ impl<T: Record> Slab<T> {
             self.meta[moved as usize].position = position as u32;
         }
         self.segments[number as usize] = Box::default();
-        self.vacant.push(number);
-        if self.vacant.len() == self.segments.len() - self.open.len() && self.open.len() == 1 {
+        self.meta[number as usize].position = self.vacant;
+        self.vacant = number;
+        self.vacancies += 1;
+        if self.segments() == 1 && self.open.len() == 1 {
             self.open.shrink_to(16);
         }
     }
@@ -229,11 +234,15 @@ impl<T: Record> Slab<T> {
                 return 0;
             }
         }
-        let number = self.vacant.pop().unwrap_or_else(|| {
+        let number = if self.vacant == NONE {
             self.segments.push(Box::default());
             self.meta.push(Meta { first_free: NONE, free: 0, position: 0 });
             self.segments.len() as u32 - 1
-        });
+        } else {
+            self.vacancies -= 1;
+            let before = self.meta[self.vacant as usize].position;
+            std::mem::replace(&mut self.vacant, before)
+        };
         assert!(number < NONE >> BITS, "a slab holds fewer than 2^32 records");
         let base = number << BITS;
         let length = if self.segments.len() == 1 { FIRST } else { SEGMENT };
