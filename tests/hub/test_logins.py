@@ -76,12 +76,13 @@ def asked(hub: interlock.Hub, count: int) -> None:
         pass
 
 
-def controller(hub: interlock.Hub) -> Controller:
-    # Not typed: a finalizer, which alone holds it.
+def waiting(hub: interlock.Hub) -> list[Login]:
+    """The logins that wait to be looked at."""
+    # Not typed: a finalizer, which alone holds the controller.
     end: Any = hub._end
-    found = end.peek()
-    one: Controller = found[2][1]
-    return one
+    controller: Controller = end.peek()[2][1]
+    with controller._arrived:
+        return controller._logins._all()
 
 
 def test_strangers_at_one_address_hold_up_no_other(hub: interlock.Hub, looks: Looks) -> None:
@@ -94,8 +95,7 @@ def test_strangers_at_one_address_hold_up_no_other(hub: interlock.Hub, looks: Lo
         mine = caller(stack, hub, "127.0.0.3")
         auth(mine, "secret")
         # One is looked at; all others wait, this one among them.
-        waiting = controller(hub)._logins
-        while not any(one.password == b"secret" for one in waiting._all()):
+        while not any(one.password == b"secret" for one in waiting(hub)):
             pass
         looks.open.set()
         assert answer(mine) == b"+OK\r\n"
@@ -134,8 +134,7 @@ def test_one_look_answers_all_who_wait_with_the_same_password(
         assert looks.first.wait(20)
         for one in crowd[1:]:
             auth(one, "secret")
-        waiting = controller(hub)._logins
-        while sum(len(one.askers) for one in waiting._all()) < 19:
+        while sum(len(one.askers) for one in waiting(hub)) < 19:
             pass
         looks.open.set()
         assert {answer(one) for one in crowd} == {b"+OK\r\n"}

@@ -18,7 +18,7 @@ import pytest
 from interlock.app import App
 from tests.hub.servers import free_port
 from tests.worker import shop
-from tests.worker.workers import PATIENCE, ROOT, Workers, wait_for
+from tests.worker.workers import OURS, PATIENCE, ROOT, Workers, wait_for
 
 LEASE = 30.0
 """What a worker's leases last."""
@@ -178,7 +178,7 @@ def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) 
         (handler,) = answer["handlers"]
         assert (handler["task"], handler["id"]) == ("until_file", job.id)
         assert "in until_file" in handler["stack"].splitlines()[0]
-        assert "/interlock/" not in handler["stack"] and "bootstrap" not in handler["stack"]
+        assert OURS not in handler["stack"] and "bootstrap" not in handler["stack"]
         text = asked()
         assert f"process {pid}: tests.worker.shop:app, 1 of 3 handlers at work" in text
         assert f"until_file: message {job.id} in queue 'default', attempt 1, for" in text

@@ -11,7 +11,7 @@ import pytest
 from interlock.app import App
 from interlock.worker.worker import Worker
 from tests.worker.test_worker import drained
-from tests.worker.workers import wait_for
+from tests.worker.workers import OURS, wait_for
 
 pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 
@@ -62,7 +62,7 @@ def test_a_stack_begins_with_the_handler(app: App, pool: str, threads: int) -> N
             gate.set()
             drained(app)
         assert first in stack.splitlines()[0]
-        assert "/interlock/" not in stack and "bootstrap" not in stack
+        assert OURS not in stack and "bootstrap" not in stack
 
 
 def stack_of_the_one(worker: Worker) -> str:

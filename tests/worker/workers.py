@@ -12,9 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+import interlock
 from tests.worker import shop
 
 ROOT = Path(__file__).resolve().parents[2]
+OURS = str(Path(interlock.__file__).parent) + os.sep
+"""What the path of every file of the package begins with; a clone may have its name, too."""
 PATIENCE = 40.0
 """Seconds after which a test is given up as hung; nothing is expected to take them."""
 
