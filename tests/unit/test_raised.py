@@ -78,7 +78,7 @@ def test_the_asyncio_consumer_settles_it_and_goes_on_where_the_loop_does() -> No
         runs += 1
         assert runs <= 1 + 2 * len(ENDS_A_LOOP)
     check(dead(queue), queue.stats().backing_off, except_for=FOREIGN)
-    # The tasks of loops that were ended tell their exceptions when they go: here, and not in another test.
+    # Tasks of loops that were ended tell their exceptions when they go: not in another test.
     gc.collect()
 
 
