@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import heapq
 import logging
 import os
 import queue as _queue
@@ -20,14 +21,16 @@ __all__ = ["follow", "log_handled", "report"]
 log = logging.getLogger("interlock.queue")
 
 
-def report(queue: str, events: Sequence[tuple[Any, ...]]) -> bool:
+def report(queue: str, events: Sequence[tuple[Any, ...]], number: int | None = None) -> bool:
     """Logs what the queue noted; called by the core, at least once a second while puts are made.
 
-    Answers whether each handled message is wanted too.
+    ``number`` is that of a queue of this process, which the watcher may have to look at. Answers
+    whether each handled message is wanted too.
     """
     for kind, *rest in events:
         _REPORTS[kind](queue, *rest)
-    _ring()
+    if number is not None:
+        _ring(number)
     return log.isEnabledFor(logging.DEBUG)
 
 
@@ -157,32 +160,38 @@ _REPORTS: dict[str, Callable[..., None]] = {
 # -- The watcher ----------------------------------------------------------------------------------
 #
 # What is slow is noticed by whoever calls next; where all handlers hang nobody calls, and then it
-# matters most. So one thread of the process calls when it is time to look. The first put of a queue
-# that is watched starts it. Everything here may run in a destructor or a signal handler, hence no
-# lock that an interrupted thread could hold.
+# matters most. So one thread of the process calls when it is time to look, at those queues whose
+# time has come and no others, for there may be many. The first put of a queue that is watched
+# starts it. Everything here may run in a destructor or a signal handler, hence no lock that an
+# interrupted thread could hold.
 
 _followed: dict[int, weakref.ref[_core.Queue[Any]]] = {}
-_bell: _queue.SimpleQueue[None] = _queue.SimpleQueue()
+# Queues that have something again that may become slow, by their numbers.
+_bell: _queue.SimpleQueue[int] = _queue.SimpleQueue()
+# Queues that the watcher will look at by itself: for these nobody has to ring.
+_scheduled: set[int] = set()
 _started: dict[int, object] = {}
-# Whether the watcher sleeps without an end, and so must be rung when there is something.
-_idle = True
 
-# Shortest time between two looks, and longest, seconds.
+# Shortest time between two rounds, and longest, seconds.
 _PAUSE = 0.05
 _LONGEST = 3600.0
+# So many times to look at queues that are gone are kept, and as many again as are wanted.
+_STALE = 64
 
 
 def follow(queue: _core.Queue[Any]) -> None:
     """Has the watcher look after a queue as long as it lives."""
-    key = id(queue)
-    _followed[key] = weakref.ref(queue, lambda _: _followed.pop(key, None))
-    if not _idle:
-        # It may have to look at this one sooner than it meant to.
-        _bell.put(None)
+    number = queue._number
+
+    def forget(_: object) -> None:
+        _followed.pop(number, None)
+        _scheduled.discard(number)
+
+    _followed[number] = weakref.ref(queue, forget)
 
 
-def _ring() -> None:
-    if not _idle or not _followed:
+def _ring(number: int) -> None:
+    if number in _scheduled or number not in _followed:
         return
     me = object()
     if _started.setdefault(os.getpid(), me) is me:
@@ -193,44 +202,58 @@ def _ring() -> None:
             # The interpreter is ending, or there is no room for a thread.
             _started.pop(os.getpid(), None)
             return
-    _bell.put(None)
+    _bell.put(number)
 
 
 def _watch() -> None:
-    global _idle
     threading.current_thread().name = "interlock-watch"
+    # When to look at whom: times of the monotonic clock, and numbers.
+    times: list[tuple[float, int]] = []
     while True:
-        _idle = True
-        left = _look_at_all()
-        _idle = left is None
-        started = time.monotonic()
+        left = times[0][0] - time.monotonic() if times else _LONGEST
         try:
-            _bell.get(timeout=None if left is None else min(max(left, _PAUSE), _LONGEST))
+            rung = {_bell.get(timeout=min(max(left, _PAUSE), _LONGEST))}
         except _queue.Empty:
-            continue
-        if (gone := time.monotonic() - started) < _PAUSE:
-            time.sleep(_PAUSE - gone)
+            rung = set()
+        else:
+            # Whoever rings does so at once; a burst is one round.
+            time.sleep(_PAUSE)
         while not _bell.empty():
-            _bell.get()
+            rung.add(_bell.get())
+        rung -= _scheduled
+        while times and times[0][0] <= time.monotonic():
+            rung.add(heapq.heappop(times)[1])
+        for number in rung:
+            left_of_it = _look_at(number)
+            if left_of_it is not None:
+                heapq.heappush(times, (time.monotonic() + left_of_it, number))
+        if len(times) > 2 * len(_scheduled) + _STALE:
+            times = [entry for entry in times if entry[1] in _scheduled]
+            heapq.heapify(times)
 
 
-def _look_at_all() -> float | None:
-    """Seconds until the next look; None: nothing is queued that could become slow."""
-    first = None
-    for reference in list(_followed.values()):
-        queue = reference()
-        if queue is not None:
-            left = queue._look()
-            if left is not None and (first is None or left < first):
-                first = left
-    return first
+def _look_at(number: int) -> float | None:
+    """Looks at a queue: seconds until the next look; None: nothing in it could become slow."""
+    reference = _followed.get(number)
+    queue = reference() if reference is not None else None
+    if queue is None:
+        return None
+    _scheduled.add(number)
+    left = queue._look()
+    if left is None:
+        _scheduled.discard(number)
+        # Who put something in between saw no reason to ring.
+        left = queue._look()
+        if left is not None:
+            _scheduled.add(number)
+    return left
 
 
 def _forked() -> None:
-    global _bell, _idle
+    global _bell
     # The watcher is not in the child of a fork.
     _bell = _queue.SimpleQueue()
-    _idle = True
+    _scheduled.clear()
 
 
 os.register_at_fork(after_in_child=_forked)

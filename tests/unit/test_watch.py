@@ -3,14 +3,15 @@
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from interlock import KeyedExecutor, KeyedQueue, Retry
+from interlock import KeyedExecutor, KeyedQueue, Retry, watch
 from interlock.testing import ManualClock
-from tests.unit.support import blocked, python, until
+from tests.unit.support import blocked, collect, python, until
 
 AT_ONCE = Retry(attempts=None, first=0)
 
@@ -319,6 +320,46 @@ def test_where_nobody_calls_the_watcher_does(log: Log) -> None:
     assert "message 2 has waited" in texts
     lease.ack()
     getter.result().ack()
+
+
+def test_a_queue_is_watched_in_time_while_the_watcher_sleeps_for_another(log: Log) -> None:
+    patient, q = KeyedQueue[str](slow_wait=1000), KeyedQueue[str](slow_wait=0.01, name="orders")
+    patient.put("rests")
+    until(lambda: patient._number in watch._scheduled)
+    q.put("waits")
+    with log.said:
+        assert log.said.wait_for(lambda: log.texts(logging.ERROR), 20)
+    assert "message 1 has waited" in log.texts(logging.ERROR)[0]
+
+
+def test_the_watcher_looks_only_at_those_whose_time_has_come(log: Log) -> None:
+    looks: Counter[int] = Counter()
+
+    class Seen(KeyedQueue[int]):
+        def _look(self) -> float | None:
+            looks[self._number] += 1
+            return super()._look()
+
+    patient = [Seen(slow_wait=1000) for _ in range(50)]
+    for q in patient:
+        q.put(1)
+    until(lambda: all(q._number in watch._scheduled for q in patient))
+    hasty = Seen(slow_wait=0.01, name="orders")
+    hasty.put(1)
+    until(lambda: looks[hasty._number] >= 3)
+    assert [looks[q._number] for q in patient] == [1] * 50
+
+
+def test_the_watcher_forgets_when_to_look_at_queues_that_are_gone() -> None:
+    before = len(watch._scheduled)
+    queues = [KeyedQueue[int](slow_wait=1000) for _ in range(50)]
+    for q in queues:
+        q.put(1)
+    until(lambda: all(q._number in watch._scheduled for q in queues))
+    queues.clear()
+    del q
+    collect()
+    assert len(watch._scheduled) <= before
 
 
 def test_the_watcher_is_one_thread_that_keeps_no_queue() -> None:

@@ -35,6 +35,8 @@ pub struct Queue {
     /// Messages and bytes; 0 is no bound.
     pub bounds: (usize, u64),
     name: String,
+    /// Of all queues that this process made, forked ones too.
+    pub number: u64,
     /// No callables, no bound in bytes: a put that names only keys needs no more than those.
     pub plain: bool,
     pub crew: Crew,
@@ -44,6 +46,8 @@ pub struct Queue {
     getter: AtomicU64,
     getters: AtomicU32,
 }
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// Up to 2^53, so that a number survives every language a queue is read from.
 const LARGEST: u64 = 1 << 53;
@@ -109,6 +113,7 @@ impl Queue {
             sizeof,
             bounds: (maxsize, maxbytes),
             name,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             forks: AtomicU32::new(fork::generation()),
             getter: AtomicU64::new(0),
             getters: AtomicU32::new(0),

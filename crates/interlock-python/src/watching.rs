@@ -52,7 +52,7 @@ impl Queue {
                 events.append(event)?;
             }
         }
-        match report.call1(py, (self.queue_name(), events)) {
+        match report.call1(py, (self.queue_name(), events, self.number)) {
             Ok(debug) => {
                 let debug = debug.is_truthy(py)?;
                 self.core.call(|scheduler, _| scheduler.watch().wants_handled = debug);
