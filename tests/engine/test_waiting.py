@@ -212,7 +212,9 @@ def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) 
     queue.call("configure", "MAXSIZE", 3)
     queue.put(message("one"), message("two"))
     queue.lease(1)
-    refused(queue, "dead", 1, 1000, *message("new") * 3)
+    # The line is kept by the server's own clock for as long as somebody may wait.
+    late = 30_000_000
+    refused(queue, "dead", 1, late, *message("new") * 3)
     refused(queue, "living", 1, WAIT, *message("new") * 2)
 
     def small() -> None:
@@ -221,25 +223,45 @@ def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) 
     for _ in range(64):
         small()
     assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
-    queue.at(1000)
+    queue.at(late)
     for _ in range(64):
         small()
     assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
-    queue.at(10_999)
+    queue.at(late + 9_999)
     assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
     # Nothing was settled: those who fit pass again for as long.
-    queue.at(11_000)
+    queue.at(late + 10_000)
     for _ in range(200):
         small()
-    queue.at(20_999)
+    queue.at(late + 19_999)
     small()
-    queue.at(21_000)
+    queue.at(late + 20_000)
     assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
     queue.call("put", "living", 2, 0, *message("new"))
     assert queue.connection.zcard(f"{queue.key}:w:room") == 0
     queue.settle(*[one.ack() for one in queue.lease().messages])
     small()
     assert not queue.parts() & {"w:needs", "w:room", "room:dead", "room:living"}
+
+
+def test_a_dead_letter_that_is_put_again_passes_who_waits_and_leaves_the_room_that_is_kept(
+    connection: redis.Redis,
+) -> None:
+    queue = TimedQueue(connection, uuid.uuid4().hex)
+    dead = queue.put(*[message("small") for _ in range(65)])
+    queue.settle(*[one.reject() for one in queue.lease(65).messages])
+    queue.call("configure", "MAXSIZE", 3)
+    queue.put(message("one"), message("two"))
+    queue.lease(1)
+    refused(queue, "large", 1, WAIT, *message("new") * 2)
+    *passing, last = dead
+    for id in passing:
+        queue.call("cancel", *queue.call("requeue", id))
+    with pytest.raises(ResponseError, match="room is kept"):
+        queue.call("requeue", last)
+    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    queue.at(10_000)
+    assert queue.call("requeue", last)
 
 
 def test_sealing_wakes_all_who_wait(queue: Queue, sleeper: Callable[[str], Sleeper]) -> None:

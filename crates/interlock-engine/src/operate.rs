@@ -7,7 +7,7 @@ use crate::args::{refuse, Args, Read, Reader, What};
 use crate::declare::{self, Durability};
 use crate::function::Function;
 use crate::limits::*;
-use crate::put::{sealed, KEY_OVERHEAD};
+use crate::put::{kept, sealed, KEY_OVERHEAD};
 use crate::queue::{Body, Queue, EMPTY};
 use crate::reply;
 use crate::results::End;
@@ -294,17 +294,20 @@ impl Queue {
         if self.sealed {
             return Err(sealed("requeue"));
         }
-        let bytes = dead.payload.data.len() as u64;
+        let (bytes, weight) = (dead.payload.data.len() as u64, dead.payload.weight());
         self.too_large(1, bytes, "requeue")?;
         if let Some(refused) = self.no_room(1, bytes, "requeue") {
             return Err(refused);
         }
-        let weight = dead.payload.weight();
+        if self.keeps_room(None) {
+            return Err(kept("requeue"));
+        }
         if weight > cx.free() {
             return Err(cx.out_of_memory(weight, "requeue"));
         }
         self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
+        self.took_room(true, None);
         reply::array(out, 1);
         reply::number(out, new);
         Ok(())

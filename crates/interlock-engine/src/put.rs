@@ -286,8 +286,7 @@ impl Queue {
                 return Err(No::Full(full));
             }
             if kept {
-                let text = "FULL il1_put: room is kept for a put that came before and needs more";
-                return Err(No::Full(Refused(text.into())));
+                return Err(No::Full(self::kept("put")));
             }
             if weight > cx.free_for(payer) {
                 return Err(No::Refused(cx.out_of_memory_for(payer, weight, "put")));
@@ -366,6 +365,12 @@ impl Queue {
         };
         Some(Refused(format!("FULL il1_{called}: {text}")))
     }
+}
+
+/// There is room, for another (clause 11).
+pub fn kept(called: &str) -> Refused {
+    let text = "room is kept for a put that came before and needs more";
+    Refused(format!("FULL il1_{called}: {text}"))
 }
 
 pub fn sealed(called: &str) -> Refused {

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::types::{RevokeThen, State};
-use interlock_core::queue::Ended;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
@@ -113,19 +112,11 @@ impl Queue {
     }
 
     fn _requeue(&self, py: Python<'_>, id: Id) -> PyResult<Option<u64>> {
-        let id = id.0;
         self.check_fork(py);
-        let ended = self.core.is_shut_down();
-        let new = self.core.call(|scheduler, now| match ended {
-            true if scheduler.dead_payload(id).is_some() => Err(None),
-            true => Ok(None),
-            false => scheduler.requeue(now, id).map_err(Some),
-        });
+        let new = self.core.requeue(id.0);
         self.say(py)?;
-        new.map_err(|refused| match refused {
-            Some(refused) => errors::refused(py, refused, self.bounds),
-            None => errors::put_ended(py, Ended::ShutDown, self.bounds),
-        })
+        new.map_err(|ended| errors::put_ended(py, ended, self.bounds))?
+            .map_err(|refused| errors::refused(py, refused, self.bounds))
     }
 
     /// Drops a dead letter. False: there is none of this id.
@@ -342,6 +333,11 @@ impl Queue {
         });
         self.say(py)?;
         Ok(self.core.time_left(next).map(|left| left.as_secs_f64()))
+    }
+
+    #[getter]
+    fn _number(&self) -> u64 {
+        self.number
     }
 
     /// Calls that are asleep, for tests that must know when one has come to wait.

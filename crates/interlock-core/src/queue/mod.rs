@@ -245,6 +245,27 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
+    /// Puts a dead letter again, as a put that does not wait (clause 10): its new id. `None`: there is
+    /// none of this id.
+    pub fn requeue(&self, id: u64) -> Result<Result<Option<u64>, Refused>, Ended> {
+        self.locked(|inner, clock| {
+            let now = clock.now();
+            let Inner { scheduler, waiters, closed, .. } = inner;
+            if *closed && scheduler.dead_payload(id).is_some() {
+                return Err(Ended::ShutDown);
+            }
+            let kept = waiters.keeps_room(None, scheduler, now);
+            if kept && scheduler.requeue_room(id) == Some(Ok(())) {
+                return Ok(Err(Refused::Full));
+            }
+            let new = scheduler.requeue(now, id);
+            if matches!(new, Ok(Some(_))) {
+                waiters.took_room(None, now);
+            }
+            Ok(new)
+        })
+    }
+
     /// As `put_or_wait`, a batch.
     pub fn put_many_or_wait(
         &self,

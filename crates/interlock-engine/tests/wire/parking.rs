@@ -166,6 +166,18 @@ fn who_goes_while_room_is_kept_for_it_leaves_it_to_the_others() {
 }
 
 #[test]
+fn a_dead_letter_that_is_put_again_leaves_the_room_that_is_kept() {
+    let mut bench = Bench::new();
+    let dead = bench.call("put - 0 0 dead 0 0 0")[0].clone();
+    let lease = bench.call("lease h 0 0 1 90000000 any");
+    bench.call(&format!("settle h 0 REJECT {} {} reason", lease[0], lease[4]));
+    with_room_kept(&mut bench);
+    assert_eq!(bench.refused(&format!("requeue {dead}")), KEPT.replace("il1_put", "il1_requeue"));
+    bench.tick(10_000);
+    assert_eq!(bench.call(&format!("requeue {dead}")).len(), 1);
+}
+
+#[test]
 fn what_is_known_or_too_large_is_told_so_while_room_is_kept() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 named 0 0 1 DEDUP x");

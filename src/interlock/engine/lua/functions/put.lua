@@ -217,7 +217,7 @@ register('put', {}, function(q, from)
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
   end
   text = bounded and (no_room(q, #fresh, bytes)
-    or kept and 'room is kept for a put that came before and needs more')
+    or kept and room.KEPT)
   if text then
     if wait > 0 then
       room.wait(q, consumer, wait, #fresh, bytes)

@@ -18,9 +18,13 @@ register('requeue', {}, function(q, from)
   if wrong then
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, wrong)
   end
-  wrong = no_room(q, 1, #payload)
+  local waits = c[N.room_until] > q.now
+  wrong = no_room(q, 1, #payload) or waits and room.is_kept(q) and room.KEPT
   if wrong then
     refuse_now(q, 'FULL', '%s: %s', from.called, wrong)
+  end
+  if waits then
+    room.took(q)
   end
   drop_dead(q, { id })
   c[N.requeued] = c[N.requeued] + 1

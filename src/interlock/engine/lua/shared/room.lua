@@ -13,7 +13,7 @@ local MIN_KEPT = 10000
 local MAX_KEPT = 10000000
 
 -- A table of functions: a library has no more than 200 names.
-local room = {}
+local room = { KEPT = 'room is kept for a put that came before and needs more' }
 
 function room.leave(q, consumer)
   redis_call('ZREM', q['w:room'], consumer)
@@ -108,7 +108,7 @@ function room.is_kept(q, consumer)
   return false
 end
 
--- A put entered.
+-- A put entered, of a consumer or of nobody who could stand in line.
 function room.took(q, consumer)
   local first = room.first(q)
   if first and first ~= consumer then
@@ -116,7 +116,9 @@ function room.took(q, consumer)
     t[1] = t[1] + 1
     room.save_turn(q, t, first)
   end
-  room.leave(q, consumer)
+  if consumer then
+    room.leave(q, consumer)
+  end
 end
 
 -- It takes its place in line, or keeps it. There was just none for it: an old element says nothing.
