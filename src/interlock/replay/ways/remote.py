@@ -6,6 +6,7 @@ the call that leases its next message.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -65,6 +66,9 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
             for lease in leases:
                 handle(lease.payload, worker)
 
+    stopped = False
+    feeding = threading.Lock()
+
     def feed() -> None:
         keys = lambda index: job.messages[index].keys  # noqa: E731
         shared = lambda index: job.messages[index].shared  # noqa: E731
@@ -72,13 +76,23 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
             for some in batches(job.messages):
                 for index in some:
                     job.watch.put(index)
-                queue.put_many(some, keys=keys, shared=shared)
+                with feeding:
+                    if stopped:
+                        return
+                    queue.put_many(some, keys=keys, shared=shared)
             queue.seal()
         except ShutDown:
             # It was closed on a thread, and what broke there says more.
             return
 
-    run_threads([partial(work, worker) for worker in range(job.workers)], feed, queue.close)
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        # A put that is on its way would make the queue anew after it was removed.
+        with feeding:
+            queue.close()
+
+    run_threads([partial(work, worker) for worker in range(job.workers)], feed, stop)
 
 
 def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
