@@ -321,14 +321,14 @@ class AsyncRemoteQueue(Generic[T]):
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
         """See ``RemoteQueue.hot_keys``."""
-        n = self._handle.check_limit("hot_keys()", n, least=0, named="n")
+        n = self._handle.check_limit("hot_keys()", n, named="n")
         return await self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
 
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
     ) -> list[DeadLetter[T]]:
         """See ``RemoteQueue.dead_letters``."""
-        limit = self._handle.check_limit("dead_letters()", limit, least=0)
+        limit = self._handle.check_limit("dead_letters()", limit)
         asked = self._handle.canonical("dead_letters()", key)
         found = await self._run(
             lambda seat: self._handle.operations.dead_letters(seat, limit, asked)

@@ -371,11 +371,11 @@ class Handle:
             raise ValueError(f"{call}: kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
         return self.check_limit(call, limit)
 
-    def check_limit(self, call: str, limit: object, least: int = 1, named: str = "limit") -> int:
+    def check_limit(self, call: str, limit: object, named: str = "limit") -> int:
         """How many a call is to give, as a plain int."""
         number = whole(limit, f"{call}: {named}")
-        if number < least:
-            raise ValueError(f"{call}: {named} is {number}; allowed: {least} or more")
+        if number < 1:
+            raise ValueError(f"{call}: {named} is {number}; allowed: 1 or more")
         return number
 
     def check_id(self, call: str, id: object, named: str = "id") -> int:

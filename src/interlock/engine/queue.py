@@ -314,12 +314,12 @@ class RemoteQueue(Generic[T]):
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """The ``n`` keys on which most unsettled messages stand, deepest first."""
-        n = self._handle.check_limit("hot_keys()", n, least=0, named="n")
+        n = self._handle.check_limit("hot_keys()", n, named="n")
         return self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """The messages that were given up, oldest dead first; with ``key`` only those on it."""
-        limit = self._handle.check_limit("dead_letters()", limit, least=0)
+        limit = self._handle.check_limit("dead_letters()", limit)
         asked = self._handle.canonical("dead_letters()", key)
         found = self._run(lambda seat: self._handle.operations.dead_letters(seat, limit, asked))
         return [self._handle.dead_letter(letter) for letter in found]
