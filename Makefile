@@ -182,7 +182,7 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	@.venv/bin/lint-imports --no-logo
 	$(call step,deliberate faults)
 	@$(PY) scripts/mutants.py --check
-	$(call step,figures of the README)
+	$(call step,figures of the pages)
 	@$(PY) scripts/figures.py --check
 
 .PHONY: lint-rust

@@ -1,11 +1,12 @@
-"""Puts the newest run of the benchmarks into the README, or checks that it is there.
+"""Puts the newest runs of the benchmarks into the pages that show them, or checks that they do.
 
     scripts/figures.py [--check]
 
-The README's tables are those of benchmarks/runs/, word for word but for the columns that only a
-contributor needs, so that no figure stands there that was not measured. Between the marks
-`figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time when
-it was taken: a run of all rows and one of some may be of the same day.
+The tables of benchmarks/FIGURES.md are those of benchmarks/runs/, word for word but for the columns
+that only a contributor needs, so that no figure stands there that was not measured. Between the
+marks `figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time
+when it was taken: a run of all rows and one of some may be of the same day. Between the marks
+`figures:ratios` of the README go a few rows of all of them, each as a ratio.
 """
 
 from __future__ import annotations
@@ -19,8 +20,19 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKS = re.compile(
     r"(<!-- figures:(?P<table>[a-z-]+) -->\n).*?(<!-- /figures:(?P=table) -->)", flags=re.DOTALL
 )
+PAGES = ("README.md", "benchmarks/FIGURES.md")
 SHOWN = ("row", "ours", "peer", "ratio", "bar", "met")
-"""Columns of a run's summary that the README shows."""
+"""Columns of a run's summary that a page shows."""
+RATIOS = (
+    ("one process: put, get, ack", "one-process", "put+get+ack, 1 str key", "queue.Queue"),
+    ("an executor: a call, its result", "one-process", "submit_keyed + res", "ThreadPoolExecutor"),
+    ("the hub: put, lease, ack, 16 a call", "hub-keyed-queues", "connections, batch 16", "streams"),
+    ("the hub: a topic, 10 subscribers", "hub-topics", "fan-out 10, 4 connections", "Redis"),
+    ("a worker on Redis: a no-op task", "workers", "no-op tasks", "huey"),
+    ("a Redis: put, lease, ack, 16 a call", "redis-engine", "1 key, batch 16", "streams"),
+)
+"""Of what the README shows a name, the table, and texts of the row and the peer: of the first that
+has both."""
 
 
 def tables(summary: str) -> dict[str, list[str]]:
@@ -32,20 +44,44 @@ def tables(summary: str) -> dict[str, list[str]]:
     }
 
 
-def figures(run: Path, table: str) -> str:
-    """The README's lines on a table of a run."""
-    summary = (run / "summary.md").read_text()
-    head, lines = summary.splitlines(), tables(summary)[table]
+def shown_rows(run: Path, table: str) -> list[list[str]]:
+    """The cells that a page shows of a table of a run: its head, a line under it, its rows."""
+    lines = tables((run / "summary.md").read_text())[table]
     rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line[:1] == "|"]
     columns = [rows[0].index(name) for name in SHOWN]
-    shown = ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows]
+    return [[row[column] for column in columns] for row in rows]
+
+
+def figures(run: Path, table: str) -> str:
+    """The lines of benchmarks/FIGURES.md on a table of a run."""
+    summary = (run / "summary.md").read_text()
+    head, lines = summary.splitlines(), tables(summary)[table]
+    shown = ["| " + " | ".join(row) + " |" for row in shown_rows(run, table)]
     machine = head[0].removeprefix("# ")
-    link = f"[{run.name}](benchmarks/runs/{run.name}/summary.md)"
+    link = f"[{run.name}](runs/{run.name}/summary.md)"
     # The version stands in one place only.
     versions = re.sub(r"interlock [0-9.]+ \((\w+).*?\)", r"commit \1", head[2])
     said = f"Taken {machine}, with {versions} All of the run: {link}."
     missed = [line.removeprefix("- ") for line in lines if line.startswith("- Bars missed")]
     return "\n".join([*shown, "", said, *missed]) + "\n"
+
+
+def ratios(newest: dict[str, Path]) -> str:
+    """The README's lines: how many times as much a peer takes as Interlock."""
+    lines = ["| | beside | times as fast |", "| --- | --- | --- |"]
+    for name, table, row, peer in RATIOS:
+        found = [
+            (" ".join(cells[2].split(" ")[2:]), float(cells[3]), cells[4].startswith("≥"))
+            for cells in shown_rows(newest[table], table)
+            if row in cells[0] and peer in cells[2]
+        ]
+        if not found:
+            raise LookupError(f"{newest[table]}: no row {row!r} beside {peer!r}")
+        beside, ratio, floor = found[0]
+        # A bar that is a floor is of peer ÷ ours, a ceiling of ours ÷ peer.
+        times = ratio if floor else 1 / ratio
+        lines.append(f"| {name} | {beside} | {times:.2g} |")
+    return "\n".join(lines) + "\n"
 
 
 def taken(run: Path) -> tuple[str, str]:
@@ -54,7 +90,7 @@ def taken(run: Path) -> tuple[str, str]:
 
 
 def main() -> int:
-    """0: the README shows the newest run."""
+    """0: the pages show the newest runs."""
     runs = sorted((path.parent for path in ROOT.glob("benchmarks/runs/*/summary.md")), key=taken)
     if not runs:
         print(
@@ -64,22 +100,25 @@ def main() -> int:
     newest = {table: run for run in runs for table in tables((run / "summary.md").read_text())}
 
     def shown(mark: re.Match[str]) -> str:
+        if mark["table"] == "ratios":
+            return mark[1] + ratios(newest) + mark[3]
         run = newest.get(mark["table"])
-        # Other figures of the README, which no run has, are marked in the same way.
+        # Other figures of a page, which no run has, are marked in the same way.
         return mark[0] if run is None else mark[1] + figures(run, mark["table"]) + mark[3]
 
-    readme = ROOT / "README.md"
-    before = readme.read_text()
-    after = MARKS.sub(shown, before)
-    if "--check" not in sys.argv[1:]:
-        readme.write_text(after)
-    elif after != before:
-        print(
-            "README.md does not show the figures of the newest runs: run scripts/figures.py",
-            file=sys.stderr,
-        )
-        return 1
-    return 0
+    stale = False
+    for page in [ROOT / page for page in PAGES]:
+        before = page.read_text()
+        after = MARKS.sub(shown, before)
+        if "--check" not in sys.argv[1:]:
+            page.write_text(after)
+        elif after != before:
+            stale = True
+            print(
+                f"{page.name} does not show the figures of the newest runs: run scripts/figures.py",
+                file=sys.stderr,
+            )
+    return int(stale)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the README shows of the runs: the newest of each table, by when it was taken."""
+"""The pages show the newest run of each table, by when it was taken."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,14 +30,21 @@ def write(root: Path, name: str, taken: str, table: str, ours: int) -> None:
     (run / "machine.json").write_text(json.dumps({"taken": taken}))
 
 
-def test_of_runs_of_one_day_the_later_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script, for a project of a test."""
     spec = importlib.util.spec_from_file_location("figures", SCRIPT)
     assert spec is not None and spec.loader is not None
     figures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(figures)
     monkeypatch.setattr(figures, "ROOT", tmp_path)
+    monkeypatch.setattr(figures, "PAGES", ("README.md",))
+    return figures
+
+
+def test_of_runs_of_one_day_the_later_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: Any
+) -> None:
     write(tmp_path, "2026-11-21-amd", "2026-11-21T23:00:00+00:00", "Hub: journal", 7)
     write(tmp_path, "2026-11-21-amd-journal", "2026-11-21T20:00:00+00:00", "Hub: journal", 9)
     write(tmp_path, "2026-11-20-amd", "2026-11-20T20:00:00+00:00", "Hub: topics", 5)
@@ -51,3 +59,24 @@ def test_of_runs_of_one_day_the_later_is_shown(
     assert "| put | 7 ns | 2 ns | 1 | 1 | yes |" in shown
     assert "9 ns" not in shown and "5 ns" not in shown
     assert shown.endswith(marks.format("replay"))
+
+
+def test_a_ratio_says_how_many_times_as_much_the_peer_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: Any
+) -> None:
+    summary = SUMMARY.format(table="Hub: topics", ours=5)
+    summary += "| publish | 4 ns | 8 ns a peer | 2.04 | 1 | ≥ 1.5 | yes |\n"
+    summary += "| publish more | 2 ns | 8 ns another peer | 0.25 | 1 | 0.5 | yes |\n"
+    write(tmp_path, "2026-11-20-amd", "2026-11-20T20:00:00+00:00", "Hub: topics", 5)
+    (tmp_path / "benchmarks" / "runs" / "2026-11-20-amd" / "summary.md").write_text(summary)
+    one, other = ("hub-topics", "publish", "a peer"), ("hub-topics", "publish", "another")
+    monkeypatch.setattr(figures, "RATIOS", (("a floor", *one), ("a ceiling", *other)))
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- figures:ratios -->\n<!-- /figures:ratios -->\n")
+    monkeypatch.setattr(sys, "argv", ["figures.py"])
+    assert figures.main() == 0
+    shown = readme.read_text().splitlines()
+    assert shown[3:5] == ["| a floor | a peer | 2 |", "| a ceiling | another peer | 4 |"]
+    monkeypatch.setattr(figures, "RATIOS", (("none", "hub-topics", "publish", "nobody"),))
+    with pytest.raises(LookupError, match="nobody"):
+        figures.main()
