@@ -182,6 +182,8 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	@.venv/bin/lint-imports --no-logo
 	$(call step,deliberate faults)
 	@$(PY) scripts/mutants.py --check
+	$(call step,openings of docstrings)
+	@$(PY) scripts/openings.py
 	$(call step,figures of the pages)
 	@$(PY) scripts/figures.py --check
 
