@@ -322,7 +322,7 @@ class App:
             return self._client.queue(name, bytes, **options)
 
     def _url_in_use(self) -> str:
-        """Where sends go, without a password."""
+        """The URL that sends go to, without a password."""
         client = self._client
         return str(self.url or "memory://") if client is None else str(client.url)
 
@@ -337,7 +337,7 @@ class App:
 
 
 def _reference(app: App) -> str:
-    """Where processes find this app, as ``module:name``."""
+    """The name by which processes find this app, as ``module:name``."""
     import sys
 
     for name, module in list(sys.modules.items()):

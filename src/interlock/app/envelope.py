@@ -1,4 +1,4 @@
-"""How a call of a task travels: its name and arguments, as MessagePack, encoded by their types.
+"""A call of a task as it travels: its name and arguments, as MessagePack, encoded by their types.
 
 An envelope is a map: ``v`` (the version, 1), ``task``, ``args``, ``kwargs``, and where they are
 wanted ``timeout`` (seconds) and ``headers`` (what middleware sends along). Any language writes one
@@ -62,7 +62,7 @@ class Call:
 
 
 class Types:
-    """What the arguments and the result of a function are decoded to: its annotations."""
+    """The types that a function's arguments and result are decoded to: its annotations."""
 
     def __init__(self, function: Callable[..., Any], signature: inspect.Signature) -> None:
         self.name = getattr(function, "__name__", type(function).__name__)
@@ -162,7 +162,7 @@ def _of_version(version: int) -> None:
 
 
 def encode_result(task: str, value: Any) -> bytes:
-    """What a handler returned. Raises PayloadError."""
+    """Encodes what a handler returned. Raises PayloadError."""
     try:
         found = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

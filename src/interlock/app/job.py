@@ -1,4 +1,4 @@
-"""What a send gives back: the message's id, and its result where one was asked for."""
+"""The job that a send gives back: the message's id, and its result where one was asked for."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Job(Generic[R]):
         return f"<{type(self).__name__} {self.id} of {self.task!r}{known}>"
 
     def _overdue(self, error: TimeoutError) -> TimeoutError:
-        """Where to look, for nothing is wrong that could be seen from here. Who has not set
-        INTERLOCK_URL sends into the own process, where mostly no worker is."""
+        """The error with a hint where to look, for nothing is wrong that could be seen from here.
+        Who has not set INTERLOCK_URL sends into the own process, where mostly no worker is."""
         url = self._app._url_in_use()
         if url.startswith("memory:"):
             where = f"it is in this process ({url}), where only a worker of this process has it"

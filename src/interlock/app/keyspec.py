@@ -40,7 +40,7 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What stands between braces: an argument, then attributes and indexes of it."""
+    """The part between braces: an argument, then attributes and indexes of it."""
 
     text: str
     argument: str
@@ -48,7 +48,7 @@ class Field:
     """(is an attribute, its name or index) from left to right."""
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """What it stands for in this call."""
+        """The value that it stands for in this call."""
         found = arguments[self.argument]
         for is_attribute, name in self.path:
             found = getattr(found, name) if is_attribute else found[name]

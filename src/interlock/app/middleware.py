@@ -1,4 +1,4 @@
-"""What a program can hang between: before and after a send, before and after a handler, on errors.
+"""Hooks that a program can add: before and after a send, before and after a handler, on errors.
 
 A hook is a function, given to the app by a decorator of its name (``@app.before_handle``), or a
 method of that name of an object given to ``app.use``. ``before_`` hooks run in the order in which

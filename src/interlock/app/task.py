@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What ``@app.task`` was told, checked."""
+    """The arguments that ``@app.task`` was given, checked."""
 
     name: str
     queue: str
@@ -47,7 +47,7 @@ class Ready:
 
 
 class _Sendable(Generic[P, R]):
-    """What both kinds of task are."""
+    """The common part of both kinds of task."""
 
     def __init__(
         self, app: App, function: Callable[..., Any], declared: Declared, keys: Any, shared: Any
@@ -78,8 +78,8 @@ class _Sendable(Generic[P, R]):
 
     @functools.cached_property
     def types(self) -> envelope.Types:
-        """What arguments and result are decoded to. Not before it is asked for: an annotation may
-        name a class that stands further down in the module."""
+        """The types that arguments and result are decoded to. Not found before they are asked for:
+        an annotation may name a class that stands further down in the module."""
         return envelope.Types(self.function, self.signature)
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -224,7 +224,7 @@ class AsyncTask(_Sendable[P, R]):
 
 
 class TaskDecorator(Protocol):
-    """What ``app.task()`` gives: it makes a task of a function."""
+    """The decorator that ``app.task()`` gives: it makes a task of a function."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]

@@ -37,7 +37,7 @@ _log = logging.getLogger("interlock.queue")
 
 @dataclass(slots=True)
 class Server:
-    """What a server said of itself."""
+    """The properties that a server reported of itself."""
 
     parks: bool = False
     """A call with a wait is answered when there is something to answer."""
@@ -47,7 +47,7 @@ class Server:
 
 
 class Engine:
-    """What all calls of a client have in common: where the servers are, and what they can."""
+    """The common part of all calls of a client: where the servers are, and what they can."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Engine:
         self.nodes = Nodes(target)
         self.servers: dict[str, Server] = {}
         self.losses = 0
-        """How often a server had lost the library, and with it perhaps all data."""
+        """The number of times that a server had lost the library, and with it perhaps all data."""
         self._prefix = f"il{self.library.wire}_"
         self._alone = target.addresses[0] if target.addresses and target.kind != "cluster" else ""
         """The only server; empty on a cluster."""

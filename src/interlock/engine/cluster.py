@@ -1,4 +1,4 @@
-"""Which server has a queue: the only one, or of a cluster the one that has its slot."""
+"""The server that has a queue: the only one, or of a cluster the one that has its slot."""
 
 from __future__ import annotations
 

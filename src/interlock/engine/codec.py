@@ -15,7 +15,7 @@ CodecName = Literal["msgpack", "json", "pickle"]
 
 
 class Codec:
-    """How the payloads of one queue are written.
+    """The encoding of the payloads of one queue.
 
     Args:
         type: what payloads are; what comes is checked against it. ``bytes`` and ``str`` are stored

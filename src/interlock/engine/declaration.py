@@ -1,4 +1,4 @@
-"""What a client declares of a queue: told to its engine once, and checked against what is there."""
+"""A client's declaration of a queue: told to its engine once, and checked against what is there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How often this process was forked off: a number to compare, where asking for the process's own
-number would be a call of the system each time."""
+"""The number of forks that led to this process. It is there to be compared, where asking for the
+process's own number would be a call of the system each time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _log = logging.getLogger("interlock.queue")
 
 
 class Handle:
-    """What a queue of either face is made of."""
+    """The common parts of a queue of either face."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Handle:
             raise cast(LeaseLost, one._refusal())
 
     def acked(self, leases: Sequence[Any], answers: Sequence[str]) -> None:
-        """What became of leases that were settled together."""
+        """Takes the answers for leases settled together; raises for the first that is lost."""
         lost: LeaseLost | None = None
         for one, answer in zip(leases, answers, strict=True):
             if answer == "lost":
@@ -238,7 +238,7 @@ class Handle:
     # -- Answers ------------------------------------------------------------------------------
 
     def explained(self, id: int | None, key: Key | None, limit: int) -> tuple[Any, ...]:
-        """What il1_explain is asked."""
+        """The arguments for il1_explain."""
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
         limit = self.check_limit("explain()", limit)
@@ -313,7 +313,7 @@ class Handle:
         return records.number(reply)
 
     def flag(self, reply: list[bytes]) -> bool:
-        """Whether something changed."""
+        """Returns whether something changed."""
         return records.first(reply) == b"1"
 
     def encode_result(self, result: Any) -> bytes:
@@ -333,7 +333,7 @@ class Handle:
         return encoded
 
     def result(self, id: int, reply: list[bytes], wanted: Any) -> Any:
-        """What il1_result answered of a message that is settled."""
+        """The result of a message that is settled, as il1_result answered it."""
         state, said = wire.ended(reply)
         if state == b"done":
             if not said:
@@ -372,7 +372,7 @@ class Handle:
         return self.check_limit(call, limit)
 
     def check_limit(self, call: str, limit: object, named: str = "limit") -> int:
-        """How many a call is to give, as a plain int."""
+        """The number of items that a call is to give, as a plain int."""
         number = whole(limit, f"{call}: {named}")
         if number < 1:
             raise ValueError(f"{call}: {named} is {number}; allowed: 1 or more")
@@ -383,7 +383,7 @@ class Handle:
         return whole(id, f"{call}: {named}")
 
     def check_then(self, then: object) -> str:
-        """What becomes of a revoked message."""
+        """Checks the word for what becomes of a revoked message."""
         if not isinstance(then, str):
             raise TypeError(
                 f"revoke(): then is {type(then).__name__}; allowed: 'retry', 'hold', 'dead', 'skip'"
@@ -395,7 +395,7 @@ class Handle:
         return str(then)
 
     def purged(self, what: str, key: Key | None) -> tuple[str, bytes | None]:
-        """What is purged, and of which key."""
+        """The kind of messages to be purged, and the key that they are on, as bytes."""
         check_purged(what)
         return what, self.canonical("purge()", key)
 

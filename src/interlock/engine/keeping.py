@@ -30,7 +30,7 @@ _log = logging.getLogger("interlock.queue")
 
 
 class Grant:
-    """What one call leased: one token over some messages, renewed together."""
+    """The lease of one call: one token over some messages, renewed together."""
 
     __slots__ = (
         "__weakref__",
@@ -66,7 +66,7 @@ class Grant:
 
     @property
     def due(self) -> float:
-        """When to renew it: when a third of its time is over."""
+        """The time to renew it: when a third of its time is over."""
         return self.deadline - self.seconds * 2 / 3
 
     def extended(self, seconds: float, started: float) -> None:
@@ -91,7 +91,7 @@ class Keeper:
         self._watches: dict[int, Watch] = {}
         """By the put that began it, those that have a look to come."""
         self._next: float | None = None
-        """When `tend` is run next; None: when it is rung."""
+        """The time at which `tend` runs next; None: when it is rung."""
 
     def hold(self, grant: Grant) -> None:
         """Renews it until it is let go, settled, or garbage."""
@@ -113,7 +113,7 @@ class Keeper:
                 self._ring()
 
     def lose(self, queue: str, id: int, token: int | None = None) -> None:
-        """What is leased of a message, by another token than this one, is known to be lost."""
+        """Notes that the leases of a message by other tokens than this one are lost."""
         for reference in list(self._held.values()):
             grant = reference()
             if (
@@ -125,7 +125,7 @@ class Keeper:
                 grant.out.discard(id)
 
     def revoked(self, queue: str, id: int, token: int) -> None:
-        """What is leased of a message by this token is lost; by another it is not."""
+        """Notes that the lease of a message by this token is lost; one by another is not."""
         for reference in list(self._held.values()):
             grant = reference()
             if grant is not None and grant.token == token and grant.operations.name == queue:
@@ -212,7 +212,7 @@ class Keeper:
             self._held.setdefault(key, found)
 
     def _look(self, seat: Seat[Any]) -> Flow[None]:
-        """What has become slow, or deep."""
+        """Reports what has become slow, or deep."""
         now = time.monotonic()
         for key, watch in list(self._watches.items()):
             if watch.due is not None and watch.due <= now:

@@ -29,7 +29,7 @@ _OPEN, _SETTLED, _LOST = range(3)
 
 
 class _Lease(Generic[T]):
-    """What both faces of a lease have in common."""
+    """The common part of both faces of a lease."""
 
     __slots__ = (
         "_context",
@@ -96,7 +96,7 @@ class _Lease(Generic[T]):
 
     @property
     def is_logged(self) -> bool:
-        """That it was handled is to be said."""
+        """True if it is to be logged that the message was handled."""
         return self._grant.told_from is not None and not self.quiet
 
     def log_handled(self, seconds: float, task: str = "") -> None:
@@ -151,7 +151,7 @@ class _Lease(Generic[T]):
         )
 
     def _took(self, answer: bytes) -> None:
-        """What the engine answered to a settlement."""
+        """Takes the engine's answer to a settlement; raises if the lease is lost."""
         if answer == wire.LOST:
             self._gone(_LOST)
             raise self._refusal()
@@ -389,7 +389,7 @@ class AsyncRemoteLease(_Lease[T]):
 
 
 def error_text(error: BaseException | str) -> str:
-    """What is kept as a message's last error."""
+    """The text that is kept as a message's last error."""
     if isinstance(error, str):
         return error
     if not isinstance(error, BaseException):

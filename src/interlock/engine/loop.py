@@ -1,4 +1,4 @@
-"""What a client's asyncio face has on one event loop: its seats, its leases, the task for them."""
+"""The asyncio face of a client on one event loop: its seats, leases and the task for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator asks of the queues on a server, whichever programs they belong to.
+"""An operator's requests to the queues on a server, whichever programs they belong to.
 
 `RemoteQueue` is for a program that knows what its queue holds. This is for who looks at all queues:
 payloads and keys are bytes, and nothing is declared, so that looking changes nothing.
@@ -21,7 +21,7 @@ Installed = tuple[str, str, str]
 
 
 class Caller(Protocol):
-    """How the functions of a server are called."""
+    """A way to call the functions of a server."""
 
     @property
     def is_local(self) -> bool:
@@ -58,14 +58,14 @@ class Operator:
         self.numbered = caller.numbered
         self._caller = caller
         self.note = NOTE if caller.is_local else ""
-        """What has to be said where nothing was found."""
+        """The words that are added where nothing was found."""
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
         return sorted(name.decode(errors="backslashreplace") for name in set(self._caller.queues()))
 
     def options(self, queue: str) -> dict[str, str]:
-        """What is declared, or else usual, by the names of `il1_configure`."""
+        """The options that are declared, or else usual, by the names of `il1_configure`."""
         return records.words(self.call("configure", queue))
 
     def stats(self, queue: str) -> dict[str, int]:
@@ -127,7 +127,7 @@ class Operator:
     def explain(
         self, queue: str, *, id: int | None = None, key: bytes = b"", limit: int = 100
     ) -> Explanation | None:
-        """Why a message waits, or what stands on a key; None for what is not there."""
+        """Explains why a message waits, or what stands on a key; None for what is not there."""
         asked: tuple[Word, Word] = ("id", id) if id is not None else ("key", key)
         return records.explanation(self.call("explain", queue, *asked, limit))
 

@@ -1,4 +1,4 @@
-"""What a queue's methods do, as flows: once for both faces."""
+"""The work of a queue's methods, as flows: once for both faces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interlock.message import HotKey, Kind, Put
 R = TypeVar("R")
 
 _LOOKS = 1000
-"""How often who does not wait asks again for what is due at once."""
+"""The most times that a call that does not wait asks again for what is due at once."""
 _SHORTEST = 0.1
 """Seconds that an engine has at least for the answer of a put."""
 _ROOM = 1.0
@@ -189,7 +189,7 @@ class Operations:
         return records.numbers(reply)
 
     def full(self, seat: Seat[Any]) -> Flow[bool]:
-        """Whether a put would have to wait."""
+        """Returns whether a put would have to wait."""
         counted = yield from self.stats(seat)
         reply = yield from self.call(seat, "configure")
         most, most_bytes = wire.bounds(reply)
@@ -199,7 +199,7 @@ class Operations:
         )
 
     def explain(self, seat: Seat[Any], what: str, asked: Any, limit: int) -> Flow[list[bytes]]:
-        """What il1_explain answers; nothing for what is not there."""
+        """The reply of il1_explain; nothing for what is not there."""
         if what == "id" and _nobodys(asked):
             return []
         return (yield from self.call(seat, "explain", what, asked, limit))
@@ -259,7 +259,7 @@ class Operations:
                 return list(found.values())
 
     def result(self, seat: Seat[Any], id: int, until: float | None) -> Flow[list[bytes]]:
-        """What il1_result answers once the message is settled, or the time is up."""
+        """The reply of il1_result once the message is settled, or the time is up."""
         if _nobodys(id):
             return [b"gone"]
         asleep: wait.Sleep | None = None
@@ -297,7 +297,7 @@ class Operations:
     def _until_ended(
         self, seat: Seat[Any], suffix: str, seconds: float, due: float | None
     ) -> Flow[wait.Sleep | None]:
-        """What is to be sent with the next call, to sleep; None: it has slept."""
+        """The sleep that is to be sent with the next call; None: it has slept."""
         asleep = wait.sleep(self.engine, self.key, suffix, seconds, due)
         if asleep is None:
             yield from wait.doze(self.engine, seat, self.key, suffix, seconds, due)

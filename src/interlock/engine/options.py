@@ -1,4 +1,4 @@
-"""What a queue of an engine may be told."""
+"""The options that a queue of an engine may be given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.retry import Retry, Seconds
 
 
 class QueueOptions(TypedDict, total=False):
-    """What ``Client.queue`` takes by name."""
+    """The options that ``Client.queue`` takes by name."""
 
     maxsize: int
     maxbytes: int

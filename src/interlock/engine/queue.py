@@ -273,7 +273,7 @@ class RemoteQueue(Generic[T]):
         return [wire.answer(one) for one in answers]
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
-        """What ``ack(result=...)`` of a message gave, decoded to ``type``; waits for it.
+        """The result from ``ack(result=...)`` of a message, decoded to ``type``; waits for it.
 
         Raises:
             TimeoutError: it was not settled in time.
@@ -307,7 +307,7 @@ class RemoteQueue(Generic[T]):
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
+        """Explains why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
         reply, dead = self._run(lambda seat: self._handle.operations.why(seat, *asked))
         return self._handle.explanation(reply, dead, id, key)

@@ -1,4 +1,4 @@
-"""What a server tells of the messages it holds (wire version 1): replies taken apart.
+"""Replies of a server about the messages it holds (wire version 1), taken apart.
 
 Payloads, keys and names are bytes as the server has them: whoever looks need not know how a program
 encodes its payloads. Times are whole µs, as on the wire, so that what is carried on is exact.
@@ -27,13 +27,13 @@ class Stored:
     keys: tuple[bytes, ...]
     shared: tuple[bytes, ...]
     options: dict[str, bytes]
-    """What it was put with and is not as usual, by the names of `il1_put`."""
+    """The options it was put with that are not as usual, by the names of `il1_put`."""
 
     state: str
     """delayed, waiting, ready, leased, backing_off or held; dead of a dead letter."""
 
     due: int | None
-    """When its delay or backoff ends, or it died, µs since 1970; None where it has none."""
+    """The time its delay or backoff ends, or it died, µs since 1970; None where it has none."""
 
     error: str
     """Its last failure."""
@@ -51,7 +51,7 @@ class Letter:
     id: int
     attempts: int
     time: int
-    """When it died, µs since 1970."""
+    """The time when it died, µs since 1970."""
 
     error: str
     priority: int
@@ -62,7 +62,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What became of a queue that was to be dropped."""
+    """The outcome for a queue that was to be dropped."""
 
     gone: bool
     """False: there was none, or it has unsettled messages."""
@@ -75,7 +75,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Who answers."""
+    """The versions and features of the server that answers."""
 
     wire: int
     library: str

@@ -129,8 +129,8 @@ def is_advised(text: str) -> bool:
 
 
 FORBIDDEN = "(The user executing the script can't|ACL failure in script)"
-"""What Redis 7.0, and later ones and Valkey, say where a user may call a function, and not what the
-function does."""
+"""The words of Redis 7.0, and later ones and Valkey, where a user may call a function, and not what
+the function does."""
 
 TENANT = (
     "+@hash +@list +@set +@sortedset +@string +del +unlink +exists +rename +pexpire +time "

@@ -1,4 +1,4 @@
-"""Who calls: a consumer's name, the number of its last call, and its connections.
+"""A caller: a consumer's name, the number of its last call, and its connections.
 
 A seat is taken for one call of a queue's method and given back when that is answered, so that each
 has one call under way at a time, as the wire asks.
@@ -56,7 +56,7 @@ class Seat(Generic[L]):
         """Whoever it was taken by is to stop waiting."""
         self.links: dict[str, L] = {}
         self.waiting: Link | None = None
-        """Where a command was sent whose reply nobody has received yet."""
+        """The connection on which a command was sent whose reply nobody has received yet."""
         self._link = link
         self._calls = 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """What `Operator` asks, of the engine that a client is connected to."""
+    """The `Caller` of an `Operator`, on the engine that a client is connected to."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

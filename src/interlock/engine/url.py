@@ -14,7 +14,7 @@ SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an engine is, and how to speak to it."""
+    """The location of an engine, and how to speak to it."""
 
     kind: Literal["memory", "server", "cluster"]
     shown: str

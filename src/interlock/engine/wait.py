@@ -1,4 +1,4 @@
-"""How a call waits: the only module that knows who parks and who does not.
+"""Ways for a call to wait: the only module that knows who parks and who does not.
 
 A server that parks is sent the wait and answers in its time. Redis answers at once; the caller then
 sleeps until the functions push to a list, and calls again. For work, or for room, the list is taken
@@ -35,7 +35,7 @@ def over(until: float | None) -> bool:
 
 
 class Sleep(NamedTuple):
-    """What is sent before a call, so that the server takes it up when it is worth asking."""
+    """A command sent before a call, so that the server takes that up when it is worth asking."""
 
     command: tuple[Argument, ...]
     seconds: float
@@ -85,7 +85,7 @@ def doze(
 
 
 def parks(engine: Engine, seat: Seat[Any], key: str) -> Flow[bool]:
-    """Whether the server of this queue, which was asked before, waits by itself."""
+    """Returns whether the server of this queue, which was asked before, waits by itself."""
     address = yield from engine.nodes.of(key, seat, engine.target.timeout)
     server = engine.servers.get(address)
     return server is not None and server.parks

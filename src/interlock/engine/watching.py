@@ -1,4 +1,4 @@
-"""What a client says unasked of its queues: that they are deep, or that something waits too long.
+"""A client's unasked reports on its queues: that they are deep, or that something waits too long.
 
 In process the scheduler sees every message. Here a client looks at what it put itself: of one
 message in each quarter of `slow_wait` it remembers the id, and asks after it when that is over.
@@ -30,7 +30,7 @@ _WAITS = {"waiting", "ready", "backing_off", "held"}
 
 
 class Watch:
-    """What one handle of a queue has put and not yet asked after."""
+    """The messages that one handle of a queue has put and not yet asked after."""
 
     def __init__(
         self, operations: Operations, slow_wait: float, warn_depth: int, warn_lane_depth: int
@@ -46,7 +46,7 @@ class Watch:
         self._next_put = self._next_kept = 0.0
         self.off = not (slow_wait or warn_depth or warn_lane_depth)
         self.due: float | None = None
-        """When to look, by time.monotonic(); None: not before the next put."""
+        """The time of the next look, by time.monotonic(); None: not before the next put."""
 
     def noted(self, id: int) -> bool:
         """A message was put. Answers whether there is a look to come that there was not before."""

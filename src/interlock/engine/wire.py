@@ -21,7 +21,7 @@ Settlement = tuple[Argument, ...]
 
 @dataclass(slots=True)
 class Message:
-    """What a put sends."""
+    """A message as a put sends it."""
 
     payload: bytes
     keys: tuple[bytes, ...] = ()
@@ -52,7 +52,7 @@ class Handed:
 
 @dataclass(slots=True)
 class Leased:
-    """What a call to lease answers; without messages, when to ask again."""
+    """The answer to a call to lease; without messages, it says when to ask again."""
 
     token: int
     messages: list[Handed]
@@ -226,7 +226,7 @@ def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
 
 @understood
 def answer(settled: bytes) -> str:
-    """What became of a message, in a word."""
+    """The outcome of a message's settlement, in a word."""
     return _ANSWERS[settled]
 
 

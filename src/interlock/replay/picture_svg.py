@@ -40,7 +40,7 @@ DARK = (
 )
 
 Span = tuple[float, float, int]
-"""Where a message begins and ends, in units of the drawing, and the number of its colour."""
+"""The start and the end of a message, in units of the drawing, and the number of its colour."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Track:
     figure: str
     spans: Sequence[Span]
     lanes: int = 1
-    """How many workers it stands for, so that a column is full when all of them are busy."""
+    """The number of workers it stands for, so that a column is full when all of them are busy."""
     overlaps: bool = False
-    """Whether messages may lie over one another, so that a block could hide another."""
+    """True if messages may lie over one another, so that a block could hide another."""
 
 
 def drawing(run: Run) -> str:
@@ -181,7 +181,7 @@ class _Sheet:
 
 
 def _track(track: Track, foot: int, tall: int, column: int) -> Iterator[str]:
-    """What one track shows: at most a path of columns and a path of blocks for each colour."""
+    """The elements of one track: at most a path of columns and a path of blocks for each colour."""
     blocks: dict[int, list[str]] = defaultdict(list)
     columns: dict[int, list[str]] = defaultdict(list)
     busy: list[dict[int, float]] = [{} for _ in range(PLOT // column + 1)]

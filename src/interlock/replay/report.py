@@ -1,4 +1,4 @@
-"""What a replay found, as one object for `--json` and as text made from that object."""
+"""The findings of a replay, as one object for `--json` and as text made from that object."""
 
 from __future__ import annotations
 

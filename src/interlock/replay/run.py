@@ -1,4 +1,4 @@
-"""What one run of a trace left behind: which worker handled which message, and when.
+"""The data that one run of a trace left behind: which worker handled which message, and when.
 
 `interlock.replay` makes a `Run` after each way of running a trace; the report and the picture
 are drawn from it and from nothing else.
@@ -27,16 +27,16 @@ class Record:
     """Keys held together with other readers; none of them is in `keys`."""
 
     worker: int
-    """Which worker handled it, from 0 to `Run.workers` - 1."""
+    """The worker that handled it, from 0 to `Run.workers` - 1."""
 
     put_time: float
-    """When the message was put."""
+    """The time when the message was put."""
 
     start: float
-    """When its handler started."""
+    """The time when its handler started."""
 
     end: float
-    """When its handler ended; never before `start`."""
+    """The time when its handler ended; never before `start`."""
 
     waited_for: int | None
     """Index of the message it waited for last: of the conflicting messages before it, the one
@@ -48,10 +48,10 @@ class Run:
     """One run of a whole trace."""
 
     title: str
-    """What was run, in words, such as "redis-commits.jsonl.gz, 8 workers, sleep:1ms"."""
+    """The run in words, such as "redis-commits.jsonl.gz, 8 workers, sleep:1ms"."""
 
     workers: int
-    """How many workers there were; `Record.worker` is below it."""
+    """The number of workers; `Record.worker` is below it."""
 
     seconds: float
     """From the first put to the end of the last handler."""

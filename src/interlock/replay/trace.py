@@ -31,7 +31,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class TraceError(ValueError):
-    """What is wrong with a trace, and where: file, line number, and what is allowed."""
+    """A fault in a trace, and where it is: file, line number, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Message:
     """Held together with other readers; none of them is in `keys`."""
 
     time: float | None = None
-    """When it was recorded, in seconds, if the trace says so. Replay does not wait for it."""
+    """The time it was recorded, in seconds, if the trace says so. Replay does not wait for it."""
 
     payload: Any = None
     """Whatever the trace carries."""
@@ -59,7 +59,7 @@ class Trace:
     """A whole trace in memory."""
 
     name: str
-    """Where it came from, in a word: a file's name or a repository's."""
+    """The source, in a word: a file's name or a repository's."""
 
     messages: list[Message] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)

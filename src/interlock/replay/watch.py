@@ -1,4 +1,4 @@
-"""What is noted of one run while it runs: times, worker, order and effect of each message.
+"""Notes taken of one run while it runs: times, worker, order and effect of each message.
 
 All lists are as long as the trace and written at one place by one handler, so handlers on many
 threads need no lock of ours. Times are nanoseconds of the monotonic clock, which all processes

@@ -1,4 +1,4 @@
-"""What a handler does with each message of a trace: `sleep:1ms`, `spin:100us`, `hash`, or a
+"""The work of a handler on each message of a trace: `sleep:1ms`, `spin:100us`, `hash`, or a
 function of one's own, `module:function`.
 
 A `Work` can be pickled, so that a process pool's workers are given the same one.
@@ -29,7 +29,7 @@ class WorkError(ValueError):
 
 @dataclass(frozen=True)
 class Work:
-    """What to do with a message. Made by `parse`."""
+    """The work to be done on a message. Made by `parse`."""
 
     spec: str
     """As it was given, such as "sleep:1ms"."""

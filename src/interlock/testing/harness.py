@@ -1,4 +1,4 @@
-"""What the contract suite asks of an engine: a `Harness`.
+"""The interface that the contract suite asks of an engine: a `Harness`.
 
 A harness makes queues on one engine, all of them on one clock that the test moves, and names the
 clauses that the engine cannot hold. The suite needs nothing else; tests/contract/test_memory.py is
@@ -31,7 +31,7 @@ class Harness(Protocol):
 
     @property
     def capabilities(self) -> Mapping[int | str, str]:
-        """What the engine cannot hold: a clause's number, or the name of one case, and why."""
+        """The clauses, by number, and cases, by name, that the engine cannot hold, and why."""
 
     @property
     def clock(self) -> SteppedClock:

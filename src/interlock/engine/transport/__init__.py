@@ -1,1 +1,1 @@
-"""How a command reaches a server, on threads and in asyncio: one link is one connection."""
+"""The way of a command to a server, on threads and in asyncio: one link is one connection."""

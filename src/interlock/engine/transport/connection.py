@@ -1,4 +1,4 @@
-"""What both faces ask of redis-py: how a connection is made, and what its errors mean.
+"""The use of redis-py by both faces: how a connection is made, and what its errors mean.
 
 Only its connections are used, which send and parse. Its clients would repeat calls by themselves,
 and know nothing of call numbers.

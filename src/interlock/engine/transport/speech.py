@@ -1,6 +1,6 @@
-"""What goes over a connection that redis-py has made and authenticated: a command, and its reply.
+"""Commands and replies over a connection that redis-py has made and authenticated.
 
-With hiredis it is packed and parsed here, on the bare socket: redis-py's layers around the same
+With hiredis they are packed and parsed here, on the bare socket: redis-py's layers around the same
 two calls cost more than the calls. Without hiredis redis-py does all of it.
 """
 
@@ -30,7 +30,7 @@ class Speech:
         self._made = made
 
     def limit(self, seconds: float) -> None:
-        """How long sending, and each part of a reply, may take."""
+        """Sets how long sending, and each part of a reply, may take."""
         self._made._sock.settimeout(seconds)
 
     def ask(self, command: tuple[Argument, ...]) -> Reply:
@@ -139,7 +139,7 @@ class Packed(Speech):
         return reply
 
     def _comes(self, seconds: float) -> bool:
-        """Whether something comes in this time."""
+        """Returns whether something comes in this time."""
         if not hasattr(select, "poll"):
             return bool(select.select([self._sock], (), (), seconds)[0])
         poll = select.poll()

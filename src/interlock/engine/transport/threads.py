@@ -92,8 +92,8 @@ class Link:
             raise self._failed(error, True) from None
 
     def _failed(self, error: BaseException, sent: bool) -> BaseException:
-        """What is raised for an error that is no reply; the connection is of no use any more,
-        unless redis-py made an error of a reply."""
+        """The exception to raise for an error that is no reply; the connection is of no use any
+        more, unless redis-py made an error of a reply."""
         if isinstance(error, self._error):
             found = refusal(error)
             if found is not None:

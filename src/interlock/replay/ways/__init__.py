@@ -11,10 +11,10 @@ from importlib import import_module
 from interlock.replay.ways.base import Job, Pool, Shape, Way
 
 OURS = ("queue", "executor", "taskgroup")
-"""What `--way` may name; the first is the default."""
+"""The ways that `--way` may name; the first is the default."""
 
 PEERS = ("serial", "hash", "per-key", "rendezvous", "registry")
-"""What `--compare` runs beside, in this order."""
+"""The ways that `--compare` runs beside, in this order."""
 
 
 def way(name: str) -> Way:

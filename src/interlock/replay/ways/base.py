@@ -1,4 +1,4 @@
-"""What all ways of running a trace have in common.
+"""The common parts of all ways of running a trace.
 
 Each way gets the messages in the same manner: its workers are started, then one thread puts the
 whole trace as fast as it can while they work. The clock runs from the first put to the end of
@@ -23,13 +23,13 @@ Pool = Literal["thread", "process", "asyncio"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How much a way puts to use on a given trace."""
+    """The threads, lanes and processes that a way puts to use on a given trace."""
 
     threads: int
     """Threads that run or wait for handlers."""
 
     lanes: int
-    """How many rows messages can stand in: two messages on one lane never run together."""
+    """Rows that messages can stand in: two messages on one lane never run together."""
 
     processes: int = 0
     """Processes that run handlers for those threads."""
@@ -65,13 +65,13 @@ class Way:
     """In words."""
 
     pools: tuple[Pool, ...]
-    """Where its handlers can run; the first is the usual one."""
+    """The pools that its handlers can run on; the first is the usual one."""
 
     run: Callable[[Job], None]
     """Handle every message of the job once; returns when the last has been handled."""
 
     shape: Callable[[Sequence[Message], int, Pool], Shape]
-    """How much it puts to use on these messages with so many workers."""
+    """Tell how much it puts to use on these messages with so many workers."""
 
 
 def run_threads(

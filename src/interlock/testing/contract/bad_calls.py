@@ -1,5 +1,5 @@
-"""What a bad call gets: an exception that names the argument, the value's type and what is
-allowed; and the queue is as before."""
+"""Bad calls get an exception that names the argument, the value's type and what is allowed; and
+the queue is as before."""
 
 from collections.abc import Coroutine
 from datetime import timedelta

@@ -22,7 +22,7 @@ async def _crowd(q: QueueFace, readers: int) -> list[int]:
 
 
 async def _is_readied_in_steps(q: QueueFace) -> None:
-    """What the last call readied, and what each call after it does, is a thousand at most."""
+    """Asserts that the last call readied, and each call after it readies, a thousand at most."""
     ready = [(await q.stats()).ready for _ in range(3)]
     # By the first answer two calls were made: the one that readied, and stats itself.
     assert ready[0] <= 2 * _STEP, ready

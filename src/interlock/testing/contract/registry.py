@@ -26,7 +26,7 @@ class Case:
     """The faces that it is about; nearly always both."""
 
     def unheld(self, harness: Harness) -> str | None:
-        """Why this engine says that it cannot hold this case, or None if it can."""
+        """The engine's stated reason why it cannot hold this case, or None if it can."""
         reasons = harness.capabilities
         return reasons.get(self.name) or reasons.get(self.clause)
 

@@ -1,4 +1,4 @@
-"""What a case works with: queues on one face, a clock it moves, and things running beside it.
+"""The tools of a case: queues on one face, a clock it moves, and things running beside it.
 
 Nothing here sleeps. A case waits for what another thread or task does by asking for its result,
 and time passes only when the case advances the clock.
@@ -19,11 +19,11 @@ class Running:
     """A coroutine that runs beside the case: on a thread (sync) or as a task (aio)."""
 
     async def result(self) -> Any:
-        """What it returned, or raises what it raised; AssertionError if it does not end."""
+        """Returns its result, or raises what it raised; AssertionError if it does not end."""
         raise NotImplementedError
 
     async def ended(self, within: float) -> bool:
-        """Whether it ends within so many real seconds."""
+        """Returns whether it ends within so many real seconds."""
         raise NotImplementedError
 
     async def cancel(self) -> bool:
@@ -220,6 +220,6 @@ _STUCK = "a call that should have ended is still blocked"
 _PATIENCE = 10.0
 """Real seconds until a call that should have woken counts as stuck."""
 _STEPS = 1_000
-"""How often a clock is advanced in wait of a timeout: five real seconds or more."""
+"""The most times that a clock is advanced in wait of a timeout: five real seconds or more."""
 _TURNS = 5
 """Turns of the loop that a new task gets before the case goes on."""
