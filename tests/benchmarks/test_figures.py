@@ -1,4 +1,4 @@
-"""What the README shows of the runs: the newest of each table, by when it was taken."""
+"""Figures of the runs in the README: the newest of each table, by when it was taken."""
 
 from __future__ import annotations
 
