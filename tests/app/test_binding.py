@@ -1,4 +1,4 @@
-"""What was sent is judged by a function's parameters before anything is decoded or run."""
+"""Sent arguments are judged by a function's parameters before anything is decoded or run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent into the memory of a process in which nobody takes it is not lost in silence."""
+"""Messages sent into the memory of a process in which nobody takes them are not lost in silence."""
 
 from __future__ import annotations
 

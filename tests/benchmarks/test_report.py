@@ -1,4 +1,4 @@
-"""What a table says of samples: which way the ratio goes, what a bar is held against."""
+"""Tables of samples: which way the ratio goes, what a bar is held against."""
 
 from __future__ import annotations
 

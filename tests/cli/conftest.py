@@ -67,7 +67,7 @@ def operator(client: Client) -> Operator:
 
 @dataclass(frozen=True)
 class Said:
-    """What a command answered."""
+    """The answer of a command."""
 
     code: int
     out: str
@@ -108,7 +108,7 @@ def cli(url: str, capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def other(client: Client, queue: RemoteQueue[bytes]) -> RemoteQueue[bytes]:
-    """Where it is carried to."""
+    """The queue to which messages are carried."""
     return client.queue(f"{queue.name}-new", bytes)
 
 
@@ -118,7 +118,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def moved(cli: Command, queue: RemoteQueue[bytes], file: Path) -> list[dict[str, Any]]:
-    """What --move exports; it is in the file too."""
+    """The lines that --move exports; they are in the file too."""
     said = cli("export", queue.name, "--move")
     assert said.code == 0, said.err
     file.write_text(said.out)

@@ -18,7 +18,7 @@ SECTION = PAGE.partition("## What --json prints")[2].partition("\n## ")[0]
 
 
 def names(of: str) -> set[str]:
-    """What the reference says of a subcommand."""
+    """The names that the reference lists for a subcommand."""
     for row in re.findall(r"^\| (.*?) \| .*? \| (.*) \|$", SECTION, re.MULTILINE):
         if f"`{of}`" in row[0]:
             return set(re.findall(r"`(\w+)`", row[1])) - {"il1_stats"}

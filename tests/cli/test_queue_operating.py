@@ -1,4 +1,4 @@
-"""What changes messages, and what opens and closes a queue."""
+"""Commands that change messages, and that open and close a queue."""
 
 from __future__ import annotations
 

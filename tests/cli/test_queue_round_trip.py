@@ -44,7 +44,7 @@ def fill(queue: RemoteQueue[bytes], seed: int) -> None:
 
 
 def handle(queue: RemoteQueue[bytes], choose: random.Random) -> None:
-    """What becomes of a message or two."""
+    """Lease one message or none, and end the lease in one of the ways there are."""
     for _ in range(choose.randrange(2)):
         try:
             lease = queue.get(block=False)
@@ -67,8 +67,8 @@ def handle(queue: RemoteQueue[bytes], choose: random.Random) -> None:
 
 
 def carried(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What must be the same everywhere: all but ids, and places, whose order is that of the lines.
-    What was counted, and how safely a queue is stored, is each engine's own."""
+    """Parts that must be the same everywhere: all but ids, and places, whose order is that of the
+    lines. What was counted, and how safely a queue is stored, is each engine's own."""
     head, *rest = lines
     options = {name: value for name, value in head["options"].items() if name != "durability"}
     found: list[dict[str, Any]] = [{"options": options, "paused": head["paused"]}]

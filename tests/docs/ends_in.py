@@ -1,4 +1,4 @@
-"""What a page's program imports to check a snippet marked `raises=`."""
+"""The helper that a page's program imports to check a snippet marked `raises=`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

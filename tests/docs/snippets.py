@@ -70,7 +70,7 @@ class Program:
         return "\n".join(lines) + "\n"
 
     def outputs(self, stdout: str) -> dict[int, str]:
-        """What each snippet printed, by its line, from all that the program printed."""
+        """The output of each snippet, by its line, from all that the program printed."""
         parts = stdout.split(END)
         # A part begins with the line of the snippet that ended there, then comes the next one's.
         printed = [parts[0]] + [part.partition("\n")[2] for part in parts[1:]]

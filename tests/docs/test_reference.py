@@ -114,7 +114,7 @@ def documented() -> dict[str, list[str]]:
 
 
 def parameters(of: object) -> list[str]:
-    """What a caller may name, as `documented` gives it; without self and the mark behind it."""
+    """Parameters of a callable, as `documented` gives them; without self and the mark behind it."""
     shown: list[str] = []
     keyword_only = False
     for parameter in inspect.signature(of).parameters.values():  # type: ignore[arg-type]

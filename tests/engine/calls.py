@@ -44,7 +44,7 @@ class Handed:
 
 @dataclass(frozen=True)
 class Leased:
-    """What a call to lease answers."""
+    """The answer to a call to lease."""
 
     token: str
     deadline: str
@@ -118,7 +118,7 @@ class Queue:
         return {name: int(count) for name, count in zip(reply[::2], reply[1::2], strict=True)}
 
     def parts(self) -> set[str]:
-        """What the queue has on the server: see `parts_of()`."""
+        """The parts that the queue has on the server: see `parts_of()`."""
         return parts_of(self.connection, self.key)
 
 

@@ -1,4 +1,4 @@
-"""What a summary that is kept says of its run: when, where, of which commit."""
+"""The part of a kept summary that describes its run: when, where, of which commit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ minutes on {machine()}"""
 
 
 def machine() -> str:
-    """What it ran on."""
+    """The machine that it ran on."""
     linux = platform.release().partition("-")[0]
     return f"{os.cpu_count()} CPUs, Linux {linux}, CPython {platform.python_version()}"
 

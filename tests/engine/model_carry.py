@@ -1,4 +1,4 @@
-"""How the naive model of a queue is removed, and given what another queue held."""
+"""The naive model of a queue: how it is removed, and given what another queue held."""
 
 from __future__ import annotations
 

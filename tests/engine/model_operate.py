@@ -1,4 +1,4 @@
-"""What an operator does to the naive model of a queue."""
+"""The naive model of a queue: what an operator does to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read of the naive model of a queue; nothing of it applies what is due."""
+"""The naive model of a queue: what can be read of it; no reading applies what is due."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def meet(node: Any, other: Any) -> None:
 
 
 class News:
-    """That a server has said something: each step of a cluster is a line of a node's log."""
+    """A sign that a server has said something: each step of a cluster is a line of a node's log."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -57,7 +57,7 @@ class Stub:
 
 
 def version(*features: str) -> bytes:
-    """What `il1_version` answers of this release's library."""
+    """The answer of `il1_version` for this release's library."""
     return array("1", _LIBRARY.hash, "keys=1024", *features)
 
 

@@ -1,4 +1,4 @@
-"""What a bad call gets: an error that names what was wrong, and the queue is as before."""
+"""A bad call gets an error that names what was wrong, and the queue is as before."""
 
 from __future__ import annotations
 

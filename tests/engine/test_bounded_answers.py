@@ -1,4 +1,4 @@
-"""What one call answers, and what it costs a server, is bounded whatever the queue holds."""
+"""The answer to one call, and its cost to a server, are bounded whatever the queue holds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Asking:
         self._director.take(("lease", ("", ["0", str(count), "1000000", "any"])))
 
     def explain(self, what: str, name: str) -> list[str]:
-        """What the model says."""
+        """Call explain, and return the answer of the model."""
         told = self._director.model.explain(what, name, int(MOST))
         self._director._call("explain", [what, name, MOST], told)
         return told
@@ -88,7 +88,7 @@ class Asking:
 
 
 def holders(told: list[str]) -> int:
-    """How many are named in front of others, in all."""
+    """Count those that are named in front of others, in all."""
     parts = iter(told)
     count = 0
     next(parts)
@@ -166,7 +166,7 @@ def test_an_explanation_takes_redis_a_bounded_number_of_commands(queue: Queue) -
 
 
 def commands(connection: redis.Redis) -> int:
-    """What a server has executed, in functions too."""
+    """Count the commands that a server has executed, in functions too."""
     found: Any = connection.info("commandstats")
     return sum(one["calls"] for one in found.values())
 

@@ -22,7 +22,7 @@ from tests.engine.proxy import proxied
 
 
 class Server:
-    """Who waits on it, seen from outside."""
+    """A server and the calls that wait on it, seen from outside."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -30,7 +30,7 @@ class Server:
         self.connection = redis.Redis(port=self.port)
 
     def waiting(self) -> int:
-        """How many calls the hub has parked, or how many clients of Redis are blocked."""
+        """The number of calls that the hub has parked, or of clients of Redis that are blocked."""
         told: Any = self.connection.info("clients")
         return int(told["blocked_clients"])
 

@@ -1,4 +1,4 @@
-"""What a client says unasked: the same words as a queue in process."""
+"""Log lines that a client writes unasked: the same words as a queue in process."""
 
 from __future__ import annotations
 

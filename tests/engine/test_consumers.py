@@ -20,7 +20,7 @@ PRODUCERS, CONSUMERS, EACH = 2, 4, 600
 
 
 class Watched:
-    """What is being handled, seen from outside: overlaps and order, key by key."""
+    """The messages being handled, seen from outside: overlaps and order, key by key."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -55,7 +55,7 @@ class Watched:
 
 
 class Left:
-    """How many messages are still to be settled."""
+    """The number of messages that are still to be settled."""
 
     def __init__(self, count: int) -> None:
         self.lock = threading.Lock()

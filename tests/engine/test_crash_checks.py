@@ -67,7 +67,7 @@ class Scene:
     def found(
         self, *, stats: dict[str, int] | None = None, state: dict[str, int] | None = None
     ) -> set[str]:
-        """Which checks fail, of a run at whose end server and accounts were as they should be."""
+        """The checks that fail of a run at whose end server and accounts were as they should be."""
         seen = {line["id"] for lines in self.logs.values() for line in lines if "get" in line.said}
         wanted = dict.fromkeys(("unsettled", "dead", "held", "delayed", "cancelled"), 0)
         wanted |= {"puts": len(seen), "acks": len(seen)}

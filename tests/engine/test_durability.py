@@ -1,4 +1,4 @@
-"""What survives a server that is killed, and what a full server still does (clause 18)."""
+"""The state that outlives a killed server, and what a full server still does (clause 18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits until a message is settled, or all are, is woken by the call that settles; on Redis."""
+"""A wait until a message is settled, or all are, ends with the call that settles; on Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no engine would answer is told as an error of Interlock, whatever it is, to all callers."""
+"""A reply that no engine would give, whatever it is, is an error of Interlock to all callers."""
 
 from __future__ import annotations
 

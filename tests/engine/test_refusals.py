@@ -1,4 +1,4 @@
-"""What a real Redis refuses while something is wrong with it.
+"""Refusals of a real Redis while something is wrong with it.
 
 A call is repeated for as long as it has time, goes on when the server is mended, and says what to
 do where it is not. TRYAGAIN, which is for calls of several keys, and UNKILLABLE, which is for

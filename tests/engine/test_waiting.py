@@ -1,4 +1,4 @@
-"""Who waits for work or for room is woken by the call that has some, and costs nothing."""
+"""A caller that waits for work or room is woken by the call that has some, and costs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said to both servers: well, wrongly, and not in the protocol at all."""
+"""Requests to both servers: right, wrong, and not in the protocol at all."""
 
 from __future__ import annotations
 

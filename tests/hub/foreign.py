@@ -75,7 +75,7 @@ LIBRARIES = (
 
 
 class ErrorReply(Exception):
-    """What the library raised; `kind` is its type there."""
+    """The error that the library raised; `kind` is its type there."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -112,7 +112,7 @@ class Foreign:
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
 
     def reply(self) -> str:
-        """What came of the first verb that was not answered yet."""
+        """The answer to the first verb that was not answered yet."""
         mark, *words = self._next(self._replies, "reply")
         if mark == "!":
             raise ErrorReply(words[0], words[1])
@@ -130,7 +130,7 @@ class Foreign:
         return [self.message() for _ in range(count)]
 
     def nothing_left(self) -> bool:
-        """Whether all that it has printed so far was looked at."""
+        """Return whether all that it has printed so far was looked at."""
         return self._messages.empty() and self._signs.empty()
 
     def wait_for(self, sign: str) -> None:

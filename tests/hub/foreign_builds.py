@@ -47,7 +47,7 @@ def build(language: str) -> Path:
 
 
 def folder_of(language: str, builds: Mapping[str, Future[Path]]) -> Path:
-    """Where a language's programs are; without them the test is skipped, or fails in the CI."""
+    """The folder of a language's programs; without them the test is skipped, or fails in the CI."""
     try:
         return builds[language].result()
     except LacksError as lack:
@@ -168,7 +168,7 @@ def program(name: str) -> Path:
 
 
 def version(tool: Path) -> str:
-    """What a tool says of its version: each asks to be asked in its own way."""
+    """The words of a tool about its version: each asks to be asked in its own way."""
     word = {"go": "version", "javac": "-version"}.get(tool.name, "--version")
     return run([tool, word], Path.cwd(), {}).stdout
 

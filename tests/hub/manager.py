@@ -1,4 +1,4 @@
-"""What a service manager does for a hub: a socket for its words, and listeners handed over."""
+"""The part of a service manager for a hub: a socket for its words, and listeners handed over."""
 
 from __future__ import annotations
 

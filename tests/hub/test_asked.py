@@ -1,4 +1,4 @@
-"""What operators and clients of Redis ask a server: ACL, CLIENT PAUSE and UNBLOCK, statistics."""
+"""Calls of Redis operators and clients to a server: ACL, CLIENT PAUSE and UNBLOCK, statistics."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ class Load:
         self.put: list[list[int]] = [[] for _ in range(KEYS)]
         """By key, the numbers whose put returned."""
         self.settling: set[tuple[int, int]] = set()
-        """What an ack was asked for, before that."""
+        """The messages for which an ack is asked, noted before the call."""
         self.settled: set[tuple[int, int]] = set()
-        """What an ack was answered for."""
+        """The messages whose ack was answered."""
         self._threads = [threading.Thread(target=self._puts, args=(key,)) for key in range(KEYS)]
         self._threads.append(threading.Thread(target=self._settles))
 
@@ -147,7 +147,7 @@ def test_a_copy_under_load_has_all_that_was_acknowledged_and_keeps_the_contract(
 
 
 def left(folder: Path) -> list[bytes]:
-    """What a hub that is started on a copy has. What was leased comes when that has run out."""
+    """The payloads in a hub started on a copy. What was leased comes when that has run out."""
     hub = restored(folder)
     clock = hub._clock = ManualClock(time.time() + 3600)
     with hub, asked(hub) as client:

@@ -1,4 +1,4 @@
-"""What the hub tells of itself: clients, counters, commands; the fields that tools look for."""
+"""The hub's account of itself: clients, counters, commands; the fields that tools look for."""
 
 from __future__ import annotations
 

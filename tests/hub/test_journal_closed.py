@@ -132,7 +132,7 @@ def payload(queue: RemoteQueue[bytes]) -> bytes:
 
 
 def copied(place: Place) -> Path:
-    """What a kill of the hub would leave of its journal."""
+    """Copies the journal as a kill of the hub would leave it."""
     return shutil.copytree(place.journal, place.journal.with_name("killed"))
 
 

@@ -35,7 +35,7 @@ class Place:
         return "--config", str(self.config)
 
     def refused(self, *lines: str) -> str:
-        """What a hub says that does not start."""
+        """Starts a hub that is to be refused, and returns the line that it says."""
         command = [sys.executable, "-m", "interlock", "hub", *self.flags(*lines)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
         assert (done.returncode, done.stdout) == (1, "")
@@ -72,7 +72,7 @@ def drained(queue: RemoteQueue[bytes], patience: float = 0) -> list[bytes]:
 
 
 def killed(hub: HubProcess) -> str:
-    """What it had said until then, beside the ready line."""
+    """Kills the hub, and returns what it had said until then, beside the ready line."""
     hub.process.kill()
     return hub.process.communicate()[1]
 
@@ -121,7 +121,7 @@ def test_a_damaged_journal_is_refused_until_it_is_to_be_set_aside(place: Place) 
 def refusal(
     queue: RemoteQueue[bytes], payload: bytes, dedup: str | None = None
 ) -> InterlockError | None:
-    """What is said to a put; nothing where it is taken."""
+    """The error that answers a put; None where it is taken."""
     try:
         queue.put(payload, block=False, keys="a", dedup=dedup)
     except InterlockError as error:

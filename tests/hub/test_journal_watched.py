@@ -1,4 +1,4 @@
-"""What is told of a hub whose journal takes nothing: /ready, /health, /metrics, INFO."""
+"""Reports of a hub whose journal takes nothing: /ready, /health, /metrics, INFO."""
 
 from __future__ import annotations
 

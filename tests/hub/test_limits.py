@@ -1,4 +1,4 @@
-"""What a client may not do to the hub, and that it costs the others nothing."""
+"""Limits on what a client may do to the hub; whoever breaks them costs the others nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators see and do: MONITOR, SLOWLOG, SHUTDOWN, HELP, INFO, and the lines of the log."""
+"""The tools of operators: MONITOR, SLOWLOG, SHUTDOWN, HELP, INFO, and the lines of the log."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FLAG_NAMES = [flag.name for flag in (*FLAGS, hub_info.WATCH)]
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What is printed for people or machines by a command that ends well."""
+    """The output, for people or machines, of a command that ends well."""
     assert main(["hub", *words]) == 0
     out, err = capsys.readouterr()
     assert err == ""

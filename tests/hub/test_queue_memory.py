@@ -1,5 +1,5 @@
-"""What queues take, and what is counted of it: for each kind of thing that a caller can make grow,
-the resident growth of a hub is within what INFO counts."""
+"""Memory that queues take, and what is counted of it: for each kind of thing that a caller can make
+grow, the resident growth of a hub is within what INFO counts."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_manager_that_is_gone_or_never_was_ends_no_hub(tmp_path: Path) -> None
 
 
 def beats(heard: Manager, *answers: list[bool], watchdog: float | None = 9.0) -> list[str]:
-    """What a manager hears of beats whose answers are these."""
+    """The words that a manager hears of beats whose answers are these."""
     left = iter(answers)
     notifier = Notifier(heard.address, watchdog)
     heartbeat = Heartbeat(notifier, lambda: next(left), lambda: {"connected_clients": 2})

@@ -46,7 +46,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Mask:
-    """What may differ between the two servers, and why."""
+    """A difference that is allowed between the two servers, and its reason."""
 
     pattern: bytes
     reason: str
@@ -162,7 +162,7 @@ def play(
 
 
 def listening(exchange: Exchange, name: str) -> bool:
-    """Whether a connection can be asked at any time: it is never muted."""
+    """Return whether a connection can be asked at any time: it is never muted."""
     return not any(step.mute for step in exchange.steps if step.on == name)
 
 

@@ -1,4 +1,4 @@
-"""What a user installs: everything needed, nothing else, one file for every Python from 3.11 on."""
+"""A user's install: everything needed, nothing else, one file for every Python from 3.11 on."""
 
 import email
 import subprocess

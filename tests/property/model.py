@@ -37,7 +37,7 @@ class Entry:
     attempt: int = 1
     state: str = QUEUED
     due: float = 0.0
-    """When the delay, the backoff or the lease ends; infinite for a lease without a deadline."""
+    """The end of the delay, the backoff or the lease; infinite for a lease without a deadline."""
     grant: int = 0
     """The number of its lease, while leased."""
     error: str = ""

@@ -27,7 +27,7 @@ COUNTED = ["unsettled", "ready", "waiting", "leased", "backing_off", "held", "de
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """What a call returned, or the name of the error it raised."""
+    """Makes a call, and returns its value, or the name of the error it raised."""
     try:
         return call()
     except (InterlockError, KeyError) as error:

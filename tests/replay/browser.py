@@ -72,7 +72,7 @@ class Page:
             self.value("new Promise(requestAnimationFrame)")
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression comes to; a promise is waited for."""
+        """The value of a JavaScript expression; a promise is waited for."""
         answer = self.ask(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )

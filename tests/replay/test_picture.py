@@ -76,7 +76,7 @@ def three_in_a_row(keys: list[str] | None = None) -> Run:
 
 
 def unpacked(text: str) -> list[int]:
-    """What `pack` packed, read by the format's description alone."""
+    """The numbers that `pack` packed, read by the format's description alone."""
     values, value, shift = [], 0, 0
     for byte in base64.b64decode(text):
         value |= (byte & 127) << shift

@@ -1,4 +1,4 @@
-"""What is shown while a way runs."""
+"""The progress that is shown while a way runs."""
 
 import io
 import threading

@@ -28,7 +28,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def left_in(url: str) -> int:
-    """How many messages and dead letters there are. Only Redis forgets its name."""
+    """The number of messages and dead letters there are. Only Redis forgets the queue's name."""
     with connect(url) as client:
         operator = Operator(Server(client))
         stats = [operator.stats(queue) for queue in operator.queues()]

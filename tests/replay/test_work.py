@@ -1,4 +1,4 @@
-"""What a handler does: the texts of --work."""
+"""The work of a handler: the texts of --work."""
 
 import asyncio
 import hashlib

@@ -36,7 +36,7 @@ BOUND = 60.0
 LEASE = 0.005
 """Seconds; a handler now and then freezes for longer."""
 SEEN = ("acked", "cancel", "skip", "revoked", "expired")
-"""What must have happened at least once."""
+"""Events that must each have happened at least once."""
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +59,11 @@ class Work:
     barrier: bool
     id: int = 0
     begun: list[int] = field(default_factory=list)
-    """When each of its leases was given, ns."""
+    """The times at which its leases were given, ns."""
     settled: int = 0
-    """When it was about to be settled by whoever did."""
+    """The time at which it was about to be settled by whoever did, ns."""
     ends: int = 0
-    """How often somebody was told that he settled it."""
+    """The number of times somebody was told that he settled it."""
 
 
 class Round:
@@ -87,7 +87,7 @@ class Round:
         self.closing = threading.Event()
         self.acked: list[Work] = []
         self.counts: dict[str, int] = defaultdict(int)
-        """What the operator did."""
+        """Counts of what the operator did."""
 
     # The parts that run at once.
 

@@ -45,7 +45,7 @@ def _switch_often() -> Iterator[None]:
 
 
 class Table:
-    """Who handles which key just now; guarded by nothing, as handlers rely on the queue alone."""
+    """The messages handled now, by key; guarded by nothing, as handlers rely on the queue alone."""
 
     def __init__(self) -> None:
         self.writers: dict[str, list[int]] = {key: [] for key in KEYS}
@@ -168,7 +168,7 @@ class Round:
         return start
 
     def finish(self, lease: Lease[Payload] | AsyncLease[Payload], start: int) -> bool:
-        """Whether this attempt handled the message. What is noted is so before it is settled."""
+        """Note the attempt before it is settled, and return whether it handled the message."""
         self.table.leave(lease.id, lease.payload)
         handled = lease.attempt > lease.payload.failures
         if handled:

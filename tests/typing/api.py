@@ -1,4 +1,4 @@
-"""What a user writes, and the types it must have: for mypy --strict and pyright, never run."""
+"""A user's code, and the types it must have: for mypy --strict and pyright, never run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user writes of tasks, and the types it must have: for mypy and pyright, never run."""
+"""A user's code of tasks, and the types it must have: for mypy and pyright, never run."""
 
 from __future__ import annotations
 

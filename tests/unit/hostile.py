@@ -166,7 +166,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "barrier": _FLAG,
     "quiet": _FLAG,
 }
-"""What each argument may be, and what it then says; all else is refused in words."""
+"""The values that each argument may have, and what each then says; all else is refused in words."""
 
 UNSAID: dict[str, Any] = {
     "keys": NOTHING,
@@ -176,12 +176,12 @@ UNSAID: dict[str, Any] = {
     "dedup": None,
     "barrier": False,
 }
-"""What a put says that names nothing."""
+"""The values of a put that names no arguments."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What one put came to: what was put, or the exception and its words."""
+    """The outcome of one put: what was put, or the exception and its words."""
 
     put: dict[str, Any] | None = None
     refused: type[BaseException] | None = None
@@ -189,7 +189,7 @@ class Said:
 
 
 def asked(queue: KeyedQueue[Any] | None, call: Callable[..., object], *given: Any) -> Said:
-    """What a call puts into a queue that is empty, or what it raises."""
+    """Makes a call, and returns what it puts into a queue that is empty, or what it raises."""
     try:
         put = call(*given)
     except Exception as error:

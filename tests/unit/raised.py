@@ -164,7 +164,7 @@ class Raised:
     attempts: int = 2
     """At which its message is given up; 0: it waits longer than a test."""
     text: str | None = None
-    """What is kept of it; None: anything."""
+    """The text that is kept of it; None: anything."""
 
 
 def _bad_after(seconds: Any) -> Raised:

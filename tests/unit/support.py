@@ -1,4 +1,4 @@
-"""What the tests of the queue share: calls that run beside the test, and how they are met."""
+"""Helpers of the queue's tests: calls that run beside the test, and how they are met."""
 
 import gc
 import os
@@ -29,7 +29,7 @@ class Running(Generic[T]):
         self.thread.start()
 
     def result(self) -> T:
-        """What the call returned or raised; AssertionError if it is stuck."""
+        """Returns or raises what the call did; AssertionError if it is stuck."""
         self.thread.join(PATIENCE)
         assert not self.thread.is_alive(), "a call that should have ended is still blocked"
         assert self._outcome is not None

@@ -1,4 +1,4 @@
-"""What users of ``asyncio.Queue`` rely on."""
+"""Behaviour that users of ``asyncio.Queue`` rely on."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What ``AsyncQueue.put`` and ``get`` give: it is used as every coroutine is."""
+"""The result of ``AsyncQueue.put`` and ``get``: it is used as every coroutine is."""
 
 import asyncio
 import gc

@@ -1,5 +1,4 @@
-"""What is no argument of a call that does not put is refused in words, in process and on an
-engine."""
+"""Wrong arguments of a call that does not put are refused in words, in process and on an engine."""
 
 import uuid
 from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ FORKS = "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\n"
 
 
 def ran(text: str) -> list[str]:
-    """What a script printed; it must have ended well and said nothing else."""
+    """Runs a script, and returns the words it printed; it must end well and say nothing else."""
     done = script(text)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()

@@ -1,4 +1,4 @@
-"""What users of ``concurrent.futures`` do with an executor, beyond the common."""
+"""Uses of an executor by users of ``concurrent.futures``, beyond the common."""
 
 from __future__ import annotations
 

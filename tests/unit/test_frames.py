@@ -15,7 +15,7 @@ from interlock.frames import frame_of
 
 @pytest.fixture
 def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Whether garbage was collected by itself while the frames were looked up, for each time."""
+    """List, for each look-up of the frames, whether garbage was collected by itself meanwhile."""
     seen: list[bool] = []
     frames = sys._current_frames
 

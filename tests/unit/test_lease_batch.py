@@ -1,4 +1,4 @@
-"""What ``get_many`` gives: a sequence of leases, each made when it is asked for."""
+"""The result of ``get_many``: a sequence of leases, each made when it is asked for."""
 
 import asyncio
 import collections.abc

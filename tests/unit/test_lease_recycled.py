@@ -20,7 +20,7 @@ from interlock import AsyncLease, KeyedQueue, Lease, LeaseLost, current_lease
 from tests.unit.support import Running, collect, python
 
 KEPT = 64
-"""How many of a class are kept at most."""
+"""The number of leases of a class that are kept at most."""
 
 
 def fresh(q: KeyedQueue[Any], of: type) -> Any:

@@ -91,7 +91,7 @@ def cases(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def expected(argument: str, value: str) -> dict[str, Any] | None:
-    """What is put; None: it is refused."""
+    """The message that is put; None: it is refused."""
     if value not in ALLOWED[argument]:
         return None
     return UNSAID | ({argument: ALLOWED[argument][value]} if argument in UNSAID else {})

@@ -1,4 +1,4 @@
-"""What the messages of a batch are put with: each callable called, each iterator read, once."""
+"""The options of a batch's messages: each callable is called, each iterator read, once."""
 
 import asyncio
 import itertools

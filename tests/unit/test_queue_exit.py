@@ -1,4 +1,4 @@
-"""What is left when the interpreter tears down its modules still comes to a quiet end."""
+"""Objects left when the interpreter tears down its modules still come to a quiet end."""
 
 import pytest
 

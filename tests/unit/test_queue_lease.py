@@ -26,7 +26,7 @@ AT_ONCE = Retry(attempts=None, first=0)
 
 
 class Wrong(Exception):
-    """What a handler raises."""
+    """The error that a handler raises."""
 
 
 def fail(q: KeyedQueue[Any], error: BaseException) -> None:

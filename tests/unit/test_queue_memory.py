@@ -1,4 +1,4 @@
-"""What a queue holds, it holds once, and lets go of; what is garbage is collected."""
+"""A queue holds each object once, and lets go of it; garbage is collected."""
 
 import contextvars
 import gc

@@ -1,4 +1,4 @@
-"""What users of ``queue.Queue`` rely on."""
+"""Behaviour that users of ``queue.Queue`` rely on."""
 
 import datetime as dt
 import pickle

@@ -17,7 +17,7 @@ from tests.unit.raised import POLICY, RAISED, check, throw
 from tests.unit.support import PATIENCE, Running, until
 
 ENDS_A_LOOP = {"SystemExit", "KeyboardInterrupt", "GeneratorExit"}
-"""What a task of asyncio lets through to its loop: a consumer there ends with it."""
+"""Exceptions that a task of asyncio lets through to its loop: a consumer there ends with them."""
 NONE: frozenset[str] = frozenset()
 FOREIGN = frozenset({"StopIteration", "StopAsyncIteration"})
 HELD = sum(not one.attempts for one in RAISED.values())

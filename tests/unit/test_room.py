@@ -1,4 +1,4 @@
-"""Who waits for room, who passes whom, and that neither stands still for ever (clause 11)."""
+"""Puts that wait for room, and those that pass them: neither stands still for ever (clause 11)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_room_is_kept_for_a_while_and_then_those_who_fit_pass_again() -> None:
     large = blocked(queue, lambda: queue.put(LARGE))
 
     def passes() -> int:
-        """How many small ones in turn enter before one is refused."""
+        """Count the small messages that enter in turn before one is refused."""
         for count in range(1000):
             try:
                 queue.cancel(queue.put_nowait(SMALL))
@@ -126,7 +126,7 @@ def test_a_large_put_that_leaves_lets_those_behind_it_in_at_once() -> None:
 
 
 def test_room_is_not_kept_where_nothing_can_be_settled() -> None:
-    """What is delayed counts, and it may be for a day."""
+    """A delayed message counts, and it may be delayed for a day."""
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=ManualClock())
     queue.put(b"." * 60, delay=86_400)
     large = blocked(queue, lambda: queue.put(LARGE))

@@ -1,4 +1,4 @@
-"""What a queue says unasked, and how explanations read."""
+"""Log lines that a queue writes unasked, and the wording of explanations."""
 
 import asyncio
 import logging

@@ -53,7 +53,10 @@ def deposit(name: str, cents: int, fenced: bool, gate: str) -> None:
 
 
 def write(name: str, cents: int, token: int, fenced: bool) -> bool:
-    """Whether the store took it. ``BANK`` is the path of a SQLite, or the URL of a PostgreSQL."""
+    """Returns whether the store took it.
+
+    ``BANK`` is the path of a SQLite, or the URL of a PostgreSQL.
+    """
     bank = os.environ["BANK"]
     if bank.startswith("postgresql:"):
         statement = FENCED_POSTGRESQL if fenced else unfenced(FENCED_POSTGRESQL)
@@ -69,7 +72,7 @@ def write(name: str, cents: int, token: int, fenced: bool) -> bool:
 
 
 def psql(url: str, statements: str) -> str:
-    """What PostgreSQL's own client prints: no other is needed for a test."""
+    """The output of PostgreSQL's own client: no other is needed for a test."""
     words = ["psql", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", url]
     done = subprocess.run(words, input=statements, capture_output=True, text=True, timeout=30)
     if done.returncode:

@@ -58,7 +58,7 @@ def postgresql() -> Iterator[str]:
 
 
 def found() -> Path:
-    """Where its programs are: Debian puts them where no shell looks."""
+    """The folder of its programs: Debian puts them where no shell looks."""
     folders = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     newest = max(folders, key=lambda path: int(path.parts[-3]), default=None)
     other = shutil.which("initdb")

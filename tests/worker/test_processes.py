@@ -21,7 +21,7 @@ from tests.worker import shop
 from tests.worker.workers import OURS, PATIENCE, ROOT, Workers, wait_for
 
 LEASE = 30.0
-"""What a worker's leases last."""
+"""The duration of a worker's leases, seconds."""
 SERVERS = pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
 
 

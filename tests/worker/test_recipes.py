@@ -1,4 +1,4 @@
-"""What the page about watching workers advises, with many handlers at once, as a user would."""
+"""Recipes of the page about watching workers, with many handlers at once, as a user would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker may be told. Nothing connects."""
+"""Options that a worker may be given. Nothing connects."""
 
 from __future__ import annotations
 

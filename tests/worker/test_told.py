@@ -1,4 +1,4 @@
-"""What a worker says of what it does: its log, and what it answers when it is asked."""
+"""A worker's words about what it does: its log, and what it answers when it is asked."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.worker import shop
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = str(Path(interlock.__file__).parent) + os.sep
-"""What the path of every file of the package begins with; a clone may have its name, too."""
+"""The path that every file of the package begins with; a clone may have its name, too."""
 PATIENCE = 40.0
 """Seconds after which a test is given up as hung; nothing is expected to take them."""
 

@@ -27,7 +27,7 @@ BUSY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Operation:
-    """What a message asks for. A barrier asks for nothing."""
+    """The operation that a message asks for. A barrier asks for nothing."""
 
     name: str
     """Of the business: no two operations have the same."""
@@ -53,7 +53,7 @@ class Operation:
         return bool(mine & its or mine & set(other.shared) or its & set(self.shared))
 
     def effect(self, state: dict[str, int]) -> dict[str, int]:
-        """What it changes, by what it finds."""
+        """The values that it changes, given the state that it finds."""
         if self.kind == "rate":
             return {RATE: self.amount}
         if self.kind == "barrier":

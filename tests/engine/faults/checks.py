@@ -1,4 +1,4 @@
-"""What must hold of a run, from the lines of its processes alone, and the state of the accounts.
+"""Checks of a run, from the lines of its processes alone, and the state of the accounts.
 
 Nothing here looks at the clock to order what two processes did where a token tells it: tokens rise
 with every grant, so a message that was handed out only when another was settled has higher ones.
@@ -19,7 +19,7 @@ SLACK = 30_000_000
 
 @dataclass(frozen=True)
 class Violation:
-    """What does not hold, and the lines that prove it."""
+    """A check that does not hold, and the lines that prove it."""
 
     check: str
     text: str
@@ -102,7 +102,7 @@ def doubled(story: Story) -> Iterator[Violation]:
 
 
 def undone(story: Story) -> Iterator[Violation]:
-    """What was acknowledged is handed out no more, and is acknowledged once."""
+    """Acknowledged messages are handed out no more, and are acknowledged once."""
     for message in story.messages.values():
         acked = [
             (grant, one)
@@ -198,7 +198,7 @@ def attempts(story: Story) -> Iterator[Violation]:
 
 
 def counted(story: Story) -> Iterator[Violation]:
-    """What the server has counted, over all its lives, is what was seen."""
+    """The server's counts, over all its lives, are what was seen."""
     if story.stats is None:
         yield Violation("counted", "the queue did not drain")
         return

@@ -1,4 +1,4 @@
-"""What a process writes down before and after each step: small lines that survive its kill -9.
+"""Small lines that a process writes down before and after each step, and that survive its kill -9.
 
 A line is one `write` to a file opened for appending, so it is there whole or not at all. Its time
 is of the machine's monotonic clock, which all processes share.
@@ -55,7 +55,7 @@ class Log:
 
 
 def begun(lease: Any) -> dict[str, Any]:
-    """What is said of a lease that was given."""
+    """The fields of a line about a lease that was given."""
     return {
         "id": lease.id,
         "token": lease.token,

@@ -59,7 +59,7 @@ NAMED = {
 
 @dataclass(frozen=True)
 class Taken:
-    """When and where runs were taken; a line of the first table."""
+    """The time and place of runs; a line of the first table."""
 
     date: str
     commit: str

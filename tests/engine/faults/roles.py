@@ -156,7 +156,7 @@ class Worker:
     def asked(
         self, limit: int, get: Callable[[], list[RemoteLease[dict[str, Any]]]]
     ) -> list[RemoteLease[dict[str, Any]]]:
-        """What a get gives; nothing where nothing is ready, or nobody answers."""
+        """The leases that a get gives; none where nothing is ready, or nobody answers."""
         self.gets += 1
         self.log.say("get", number=self.gets, limit=limit)
         try:
@@ -173,7 +173,7 @@ class Worker:
         self.log.say("begin", get=self.gets, **begun(lease))
 
     def handle(self, lease: RemoteLease[dict[str, Any]]) -> bool:
-        """Whether it is to be acknowledged still."""
+        """Handles a message, and returns whether it is to be acknowledged still."""
         way = self.chance.random()
         if way < 0.04:
             self.settle(lease, "release", lease.release)

@@ -32,7 +32,7 @@ DRAIN_SECONDS = 50.0
 
 @dataclass
 class Result:
-    """What came of a run."""
+    """The outcome of a run."""
 
     seed: int
     violations: list[Violation]

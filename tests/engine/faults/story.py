@@ -78,7 +78,7 @@ class Message:
 
 
 class Story:
-    """What all processes of a run saw."""
+    """A run as all its processes saw it."""
 
     def __init__(self, logs: dict[str, list[Line]]) -> None:
         self.puts: dict[str, Put] = {}

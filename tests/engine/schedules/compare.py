@@ -48,7 +48,7 @@ def run(servers: Servers, seed: int, calls: int) -> Counter[str]:
 
 
 def tally_of(director: Director) -> Counter[str]:
-    """What the model counted in a schedule, and how often each function was called."""
+    """The counts of the model in a schedule, and how often each function was called."""
     calls = Counter(f"il1_{call.name}" for call in director.calls)
     calls["calls"] = len(director.calls)
     return director.model.counts + director.tally + calls
@@ -63,7 +63,7 @@ def _must_be_same(servers: Servers, seed: int, steps: list[Step], asked: Asked) 
 
 
 def compare(servers: Servers, steps: list[Step]) -> str | None:
-    """What is wrong with the first call of these steps that does not get the same of all three."""
+    """The difference at the first call of these steps that does not get the same of all three."""
     asked = servers.ask(directed(steps, servers.now).calls)
     return difference(asked, servers.answered())
 

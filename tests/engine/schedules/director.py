@@ -39,7 +39,7 @@ class Director:
     model: CarriedModel
     calls: list[Call] = field(default_factory=list)
     tally: Counter[str] = field(default_factory=Counter)
-    """What the model refused, and what was lost or repeated; the rest is in its own counts."""
+    """Counts of the model's refusals, and of losses and repeats; the rest is in its own counts."""
     leased: list[tuple[str, str]] = field(default_factory=lambda: [NOBODY])
     """All that ever were: token and id."""
     numbers: dict[str, int] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Director:
         self._numbered("put", consumer, rest, lambda: self.model.put(specs))
 
     def _note(self, granted: list[str]) -> None:
-        """What the end of a reply hands out."""
+        """Notes the leases that the end of a reply hands out."""
         if granted and granted[0]:
             now = [entry for entry in self.model.line if str(entry.token) == granted[0]]
             self.leased += [(granted[0], str(entry.id)) for entry in now]
@@ -220,7 +220,7 @@ class Director:
         return str(entries[pick % len(entries)].id)
 
     def _operate(self, step: tuple[str, int, list[str]]) -> None:
-        """What an operator does to one message."""
+        """Makes an operator's call on one message."""
         name, pick, more = step
         arguments = [self._id(pick, name), *more]
         self._ask(name, arguments, lambda: getattr(self.model, name)(*arguments))
@@ -237,7 +237,7 @@ class Director:
         self._ask("revoke", arguments, lambda: self.model.revoke(id, then, token))
 
     def _direct(self, step: tuple[str, list[str]]) -> None:
-        """What an operator does to the queue."""
+        """Makes an operator's call on the queue."""
         name, arguments = step
         method = getattr(self.model, name)
         taken = [arguments] if name in ("pause", "resume", "configure") else arguments

@@ -47,7 +47,7 @@ def on_hub(call: Call, key: str) -> str:
 
 
 def same(call: Call, hub: Replies, redis: Replies) -> bool:
-    """Whether the next reply of both is what the model says."""
+    """Return whether the next reply of both is what the model says."""
     expected = call.expected
     if isinstance(expected, str):
         told = redis.line()
@@ -62,7 +62,7 @@ def same(call: Call, hub: Replies, redis: Replies) -> bool:
 
 
 def pieces(name: str, reply: list[str] | None) -> list[str] | None:
-    """What goes through all is sorted, as the model's is."""
+    """Sort the entries of a reply that goes through all, as the model's are."""
     if reply is None:
         return None
     cursor, *rest = reply
@@ -78,7 +78,7 @@ def pieces(name: str, reply: list[str] | None) -> list[str] | None:
 
 
 class Replies:
-    """What one server sent for a schedule, read from its begin."""
+    """The replies that one server sent for a schedule, read from their begin."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,4 +1,4 @@
-"""What is no sensible client: held halves, announced giants, trickles, noise, TLS on a plain port.
+"""Clients that abuse a hub: held halves, announced giants, trickles, noise, TLS on a plain port.
 
 Each ends in an error reply or a close, or goes on where it left off; the hub's memory stays under a
 bound that grows with what was really sent; others are served meanwhile.

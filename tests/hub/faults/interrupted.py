@@ -184,7 +184,7 @@ def torment(
 
 
 def noted(one: Peer) -> int:
-    """How much a subscriber has written down."""
+    """The number of entries that a subscriber has written down."""
     assert one.record is not None
     return one.record.stat().st_size // 8
 

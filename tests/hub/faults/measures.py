@@ -1,4 +1,4 @@
-"""What the kernel says of a hub that runs as a process: memory, descriptors, threads, CPU time."""
+"""The kernel's figures of a hub that runs as a process: memory, descriptors, threads, CPU time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Measured:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def processor_seconds(self, thread: str) -> float:
-        """What the threads of this name have used."""
+        """The processor time that the threads of this name have used."""
         return processor_seconds(self.pid, thread)
 
     def settle(self, clients: int) -> dict[str, int]:
@@ -67,7 +67,7 @@ class Measured:
 
 
 def processor_seconds(pid: int, thread: str) -> float:
-    """What the threads of this name have used of a process."""
+    """The processor time that a process's threads of this name have used."""
     ticks = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         text = (task / "stat").read_text()

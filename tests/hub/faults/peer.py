@@ -118,7 +118,7 @@ def taken(data: bytes) -> tuple[list[int], int, bytes]:
 
 
 def recorded(path: Path) -> list[int]:
-    """What a subscriber noted, as far as it was written whole."""
+    """The numbers that a subscriber noted, as far as they were written whole."""
     data = path.read_bytes() if path.exists() else b""
     return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data) - 7, 8)]
 

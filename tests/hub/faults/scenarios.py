@@ -1,4 +1,4 @@
-"""What is done to a hub, how often in the tests, and how often in a full run."""
+"""Scenarios of faults for a hub, how often in the tests, and how often in a full run."""
 
 from __future__ import annotations
 

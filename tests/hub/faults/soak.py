@@ -230,8 +230,8 @@ class Soak:
 
 
 def judge(lines: list[dict[str, float]]) -> list[str]:
-    """What has grown: the last quarter's least against the first quarter's most, which leaves out
-    what is only there while somebody is slow."""
+    """Tell what has grown: the last quarter's least against the first quarter's most, which leaves
+    out what is only there while somebody is slow."""
     quarter = max(1, len(lines) // 4)
     first, last = lines[:quarter], lines[-quarter:]
     faults = []

@@ -105,7 +105,7 @@ def difference(said: Talk, redis: bytes, hub: bytes) -> str:
 
 
 def all_heard(port: int, said: Sequence[Sequence[bytes]]) -> list[tuple[bytes, bool]]:
-    """What each of some connections hears to its end, and whether nothing of that was lost.
+    """Return what each of some connections hears to its end, and whether nothing of that was lost.
 
     They speak in turn, a piece each."""
     connections = [connected(port) for _ in said]
