@@ -74,7 +74,7 @@ fn write(inline: &mut [u8; INLINE], bytes: &[u8]) {
     }
 }
 
-/// Whether keys are the same. Nearly all are short, and then words that overlap tell it.
+/// Returns whether keys are the same. Nearly all are short, and then words that overlap tell it.
 #[inline]
 fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {

@@ -38,7 +38,7 @@ pub fn give_memory_back() {
 #[cfg(not(all(not(shuttle), target_os = "linux", target_env = "gnu")))]
 pub fn give_memory_back() {}
 
-/// Who gave memory back, for a test.
+/// The thread that gave memory back, for a test.
 #[cfg(all(test, not(shuttle), target_os = "linux", target_env = "gnu"))]
 mod trimmed {
     use std::sync::mpsc::{channel, Sender};
@@ -71,7 +71,7 @@ mod trimmed {
     }
 }
 
-/// What a lock of one's own has to implement, to be a queue's.
+/// The trait that a lock of one's own has to implement, to be a queue's.
 #[cfg(not(shuttle))]
 pub use parking_lot::lock_api::{GuardNoSend, RawMutex as RawLock};
 
@@ -85,7 +85,7 @@ pub type Mutex<T, L = ThreadLock> = parking_lot::lock_api::Mutex<L, T>;
 #[cfg(shuttle)]
 pub use checked::{Mutex, RawLock, ThreadLock};
 
-/// Why a parked thread went on.
+/// The reason why a parked thread went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
     Woken,
@@ -94,7 +94,7 @@ pub enum Unparked {
     TimedOut,
 }
 
-/// Where one thread sleeps until another wakes it. A wake before the sleep is kept, once.
+/// A place where one thread sleeps until another wakes it. A wake before the sleep is kept, once.
 #[derive(Debug, Default)]
 pub struct Parker {
     inner: imp::Inner,

@@ -57,7 +57,8 @@ fn two_threads_wake_each_other_a_hundred_thousand_times() {
     }
 }
 
-/// What the waker wrote before its wake is seen after the sleep, also with a timeout at the same time.
+/// Writes of the waker before its wake are seen after the sleep, also with a timeout at the same
+/// time.
 #[test]
 fn a_wake_that_meets_a_timeout_is_seen_now_or_at_the_next_sleep() {
     let parker = Parker::new();

@@ -25,7 +25,7 @@ enum Actor {
     Handler { leased: Option<(Handle, u32)>, wait: Wait },
 }
 
-/// What a message has its handler put: one of this size, that brings as many less one.
+/// The put that a message has its handler make: one of this size, that brings as many less one.
 #[derive(Clone, Copy)]
 struct Brings {
     left: u32,

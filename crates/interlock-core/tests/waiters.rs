@@ -1,4 +1,4 @@
-//! Who is called, and how often: seen through wakers that count.
+//! The waiters that are called, and how often: seen through wakers that count.
 //!
 //! That no wake is lost in any order of threads is held by `shuttle`; here, that none is needless.
 

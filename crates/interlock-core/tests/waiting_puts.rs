@@ -37,13 +37,13 @@ struct Waiting {
     left: bool,
 }
 
-/// Whose turn it is: how often the first in line was passed, and whether room is kept for it.
+/// The turn of the first in line: how often it was passed, and whether room is kept for it.
 #[derive(Clone, Debug)]
 struct Turn {
     of: usize,
     passed: u32,
     since: Time,
-    /// How often room was kept in vain.
+    /// The number of times room was kept in vain.
     vain: u32,
     open_until: Time,
     /// From when, until when, and how many messages there were.
@@ -89,7 +89,7 @@ impl Model {
         self.line.iter().find(|waiting| !waiting.left).cloned()
     }
 
-    /// Whether room is kept from a put; `me`: its place in line.
+    /// Returns whether room is kept from a put; `me`: its place in line.
     fn keeps_from(&mut self, me: Option<usize>, now: Time) -> bool {
         let Some(first) = self.first() else { return false };
         let place = |name| self.line.iter().position(|w| w.name == name);
@@ -217,7 +217,7 @@ struct Round {
     named: usize,
     seed: u64,
     step: u64,
-    /// How many waits came to each end, and dead letters that were put again.
+    /// The number of waits that came to each end, and of dead letters that were put again.
     ends: [u64; 5],
 }
 

@@ -1,4 +1,4 @@
-//! What the asyncio face stands on: one look at a queue, a waker that calls Python, and a lease whose
+//! The base of the asyncio face: one look at a queue, a waker that calls Python, and a lease whose
 //! settling is awaited. The coroutines themselves are Python's; consumers on threads, which must be
 //! able to stop, wait in the same way.
 
@@ -61,7 +61,7 @@ unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
     unsafe { LEASES.take(lease, |lease| LEASES.free(lease)) }
 }
 
-/// What `interlock.AsyncQueue` is made of. See there.
+/// The base class of `interlock.AsyncQueue`. See there.
 #[pyclass(frozen, subclass, weakref, generic, module = "interlock._core")]
 pub struct AsyncFace {
     #[pyo3(get)]
@@ -368,7 +368,7 @@ impl Waiter {
         Ok(placed.map(|placed| placed.into_iter().map(|placed| placed.id).collect()))
     }
 
-    /// Whether the put that sleeps lacks room; else room is only kept for another.
+    /// Returns whether the put that sleeps lacks room; else room is only kept for another.
     fn lacks_room(&self) -> bool {
         let wait = self.wait.lock().expect("never poisoned");
         let asked = wait.anew(wait.want());
@@ -424,7 +424,8 @@ pub fn said<'a>(
 }
 
 impl Queue {
-    /// What a consumer's look found: it goes on while anything is unsettled, which may come back to it.
+    /// Returns what a consumer's look found: the consumer goes on while anything is unsettled,
+    /// which may come back to it.
     fn to_the_end(&self, found: Result<Found, Ended>) -> Result<Found, Ended> {
         match found {
             Err(Ended::ShutDown) if self.core.call(|s, _| s.unsettled()) > 0 => Ok(None),
@@ -530,7 +531,7 @@ impl Queue {
         Ok(answer)
     }
 
-    /// What to put one message with, named once.
+    /// Makes a batch of one put, whose arguments are read once.
     #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet))]
     #[allow(clippy::too_many_arguments)]
     fn _batch_of_one<'py>(

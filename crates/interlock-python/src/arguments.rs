@@ -1,5 +1,5 @@
-//! What a put names, taken from Python before any lock: user code (an iterator of keys, a callable of
-//! the payload) may run here and nowhere later.
+//! The arguments of a put, taken from Python before any lock: user code (an iterator of keys, a
+//! callable of the payload) may run here and nowhere later.
 
 use interlock_core::key::MAX_KEYS;
 use interlock_core::queue::scheduler::Put;
@@ -128,7 +128,7 @@ pub fn called<'py>(
     }
 }
 
-/// How many keys a message names in all.
+/// Checks how many keys a message names in all.
 pub fn check_keys(count: usize, call: &str) -> PyResult<()> {
     if count <= MAX_KEYS {
         return Ok(());
@@ -169,7 +169,7 @@ pub fn dedup<'py>(
     Ok(Some(text.clone()))
 }
 
-/// What the payload counts against `maxbytes`.
+/// Returns the size of the payload, as it counts against `maxbytes`.
 pub fn size(queue: &Queue, payload: &Bound<'_, PyAny>, call: impl Fn() -> String) -> PyResult<u64> {
     if let Some(sizeof) = &queue.sizeof {
         let size = called(sizeof.bind(payload.py()), payload)?;

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 
 use crate::gil::Core;
 
-/// What a put names, kept.
+/// The arguments of a put, kept.
 struct Kept {
     keys: Vec<Key>,
     shared: Vec<Key>,

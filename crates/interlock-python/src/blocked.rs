@@ -146,7 +146,7 @@ pub fn for_room(py: Python<'_>, queue: &Queue, size: u64) -> PyResult<Option<Gua
     Ok(Some(Guard::new(handles, wants)))
 }
 
-/// Who waits now.
+/// Lists the threads that wait now.
 fn blocked(py: Python<'_>) -> Vec<Blocked> {
     let all = ALL.lock().expect("never poisoned");
     all.blocked.iter().map(|blocked| blocked.clone_ref(py)).collect()
@@ -207,8 +207,8 @@ fn chain_to(py: Python<'_>, queue: &Py<Queue>, id: u64, mine: &[Handled]) -> Opt
     None
 }
 
-/// How many workers there are, if with the caller none is left that could make what is waited for:
-/// `keyed` says that those for unkeyed messages are no help.
+/// Returns the number of workers, if with the caller none is left that could make what is waited
+/// for: `keyed` says that those for unkeyed messages are no help.
 fn no_worker_left(py: Python<'_>, queue: &Queue, mine: &[Handled], keyed: bool) -> Option<u32> {
     // Relaxed: set before the first worker was started.
     let all = queue.crew.all.load(Ordering::Relaxed);

@@ -28,7 +28,7 @@ impl Call {
         unsafe { Waker::from_raw(RawWaker::new(data, &TABLE)) }
     }
 
-    /// What this waker calls, if it is one of ours.
+    /// Returns the call that this waker makes, if it is one of ours.
     pub fn of(waker: &Waker) -> Option<&Call> {
         // SAFETY: only `waker` and `clone` use the table, with a `Call` that the waker keeps alive.
         std::ptr::eq(waker.vtable(), &TABLE).then(|| unsafe { &*waker.data().cast::<Call>() })

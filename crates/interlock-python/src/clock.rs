@@ -42,7 +42,7 @@ impl ManualClock {
         Ok(ManualClock { clock: Clock::manual(start), queues: Mutex::default() })
     }
 
-    /// How many queues it remembers, those that are gone included.
+    /// Returns the number of queues that it remembers, those that are gone included.
     fn _following(&self) -> usize {
         self.queues.lock().expect("never poisoned").len()
     }

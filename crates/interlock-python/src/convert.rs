@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use crate::errors::{wrong_type, wrong_value};
 
-/// Where a value stood, as errors name it: `put(): keys`, `put_many(): keys(items[3])`. Its text is made
-/// for an error only.
+/// The place of a value, as errors name it: `put(): keys`, `put_many(): keys(items[3])`. Its text
+/// is made for an error only.
 #[derive(Clone, Copy)]
 pub struct Argument<'a> {
     pub call: &'a str,
@@ -24,14 +24,14 @@ pub struct Argument<'a> {
     pub of: Of,
 }
 
-/// What of an argument it was.
+/// The part of an argument that it was.
 #[derive(Clone, Copy)]
 pub enum Of {
     /// Itself.
     Call,
-    /// What a callable gave for the payload.
+    /// The value that a callable gave for the payload.
     Payload,
-    /// What a callable gave for a payload of a batch.
+    /// The value that a callable gave for a payload of a batch.
     Item(usize),
     /// One of a list.
     Each(usize),
@@ -249,7 +249,8 @@ pub fn iterated<'py>(
     })
 }
 
-/// Whether it is a buffer of single bytes, which would be iterated as that many numbers, each a key.
+/// Returns whether it is a buffer of single bytes, which would be iterated as that many numbers,
+/// each a key.
 pub fn gives_bytes(value: &Bound<'_, PyAny>) -> bool {
     if value.is_instance_of::<PyByteArray>() || value.is_instance_of::<PyMemoryView>() {
         return true;
@@ -317,7 +318,7 @@ pub fn canonical_keys<'py>(
     PyTuple::new(py, keys.iter().map(|key| PyBytes::new(py, key.as_bytes())))
 }
 
-/// What an `if` would make of an argument, as `queue.Queue` judges `block`.
+/// The truth that an `if` would make of an argument, as `queue.Queue` judges `block`.
 pub struct Truth(pub bool);
 
 impl<'py> FromPyObject<'_, 'py> for Truth {

@@ -1,4 +1,4 @@
-//! What `AsyncQueue.put` and `get` give to be awaited.
+//! The coroutine that `AsyncQueue.put` and `get` give to be awaited.
 //!
 //! A coroutine of Python costs as much as the rest of the call. This one tries, when it is first sent
 //! into, what the queue can do at once; if that does not suffice it makes the coroutine written in
@@ -19,7 +19,7 @@ use crate::nesting::{self, Late};
 /// Most kept to be used again.
 const KEPT: usize = 64;
 
-/// What a coroutine is to do.
+/// The task of a coroutine.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Task {
     Put,
@@ -51,14 +51,15 @@ pub struct Coroutine {
     inner: *mut PyObject,
 }
 
-/// How the two calls are made: at once, and in full.
+/// The functions that make the two calls at once; `Behind` has those that make them in full.
 pub struct Calls {
-    /// What can be done at once: an owned reference, null with an exception, or `None`: not at once.
+    /// Does what can be done at once: an owned reference, null with an exception, or `None`: not at
+    /// once.
     pub put: unsafe fn(&Coroutine) -> Option<*mut PyObject>,
     pub get: unsafe fn(&Coroutine) -> Option<*mut PyObject>,
 }
 
-/// What stands behind the calls.
+/// The functions behind the calls.
 struct Behind {
     calls: Calls,
     /// The coroutine functions of `AsyncQueue`.
@@ -496,7 +497,7 @@ unsafe extern "C" fn itself(object: *mut PyObject) -> *mut PyObject {
     object
 }
 
-/// What it waits for, as a coroutine tells: the one that goes on with it.
+/// Returns what it waits for, as a coroutine tells: the one that goes on with it.
 unsafe extern "C" fn awaits(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
     // SAFETY: the interpreter's.
     unsafe {

@@ -84,7 +84,7 @@ impl Queue {
         Ok(held)
     }
 
-    /// What a get raises that ended without a message. `held`: see `held_here`.
+    /// Makes the exception of a get that ended without a message. `held`: see `held_here`.
     pub fn get_ended(
         &self,
         py: Python<'_>,

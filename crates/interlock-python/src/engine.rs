@@ -46,7 +46,7 @@ enum Slot {
 #[derive(Default)]
 struct Sleepers {
     all: HashMap<u64, Arc<Parker>>,
-    /// Who keeps the time, and until when it sleeps.
+    /// The sleeper that keeps the time, and until when it sleeps.
     keeper: Option<(u64, Time)>,
 }
 

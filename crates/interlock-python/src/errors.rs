@@ -62,7 +62,8 @@ pub fn lease_lost_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     LEASE_LOST.import(py, "interlock.errors", "LeaseLost")
 }
 
-/// What a future ends with whose message was given up before its handling came to an end.
+/// Makes the exception with which a future ends whose message was given up before its handling came
+/// to an end.
 pub fn given_up(py: Python<'_>, id: u64) -> PyErr {
     let text = format!("message {id} was given up while it was handled: its lease was revoked");
     raise(py, &LEASE_LOST, "LeaseLost", text)

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between the process that loaded the module and this one.
+/// Returns the number of forks between the process that loaded the module and this one.
 #[inline]
 pub fn generation() -> u32 {
     // Relaxed: written in the child while it has one thread.

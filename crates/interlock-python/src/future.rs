@@ -38,7 +38,7 @@ pub(crate) enum State {
     Finished,
 }
 
-/// What a worker calls.
+/// The call that a worker makes.
 pub struct Call {
     pub function: Py<PyAny>,
     pub arguments: Py<PyTuple>,
@@ -87,15 +87,15 @@ impl Inner {
     }
 }
 
-/// How a future ends.
+/// The outcome with which a future ends.
 pub enum Outcome {
     Result(Py<PyAny>),
     Exception(Py<PyAny>),
     Cancelled,
 }
 
-/// Whom its end concerns, and what it no longer needs: to be dropped outside the lock, for what runs
-/// then may ask the future.
+/// Those whom its end concerns, and what it no longer needs: to be dropped outside the lock, for
+/// what runs then may ask the future.
 struct Ended {
     method: &'static str,
     waiters: Option<Py<PyList>>,
@@ -107,8 +107,8 @@ struct Ended {
 }
 
 impl Ended {
-    /// Whether what it no longer needs may run code as it goes: an argument with a destructor, of which
-    /// this is the last reference.
+    /// Returns whether what it no longer needs may run code as it goes: an argument with a
+    /// destructor, of which this is the last reference.
     fn drops_code(&self, py: Python<'_>) -> bool {
         let (call, exception) = &self._old;
         let Some(call) = call else { return exception.is_some() };
@@ -358,7 +358,7 @@ impl Future {
     }
 }
 
-/// When those who wait for a future are woken.
+/// The time at which those who wait for a future are woken.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Wakes {
     AtOnce,

@@ -167,7 +167,7 @@ impl Future {
         Ok(made)
     }
 
-    /// Whom `wait` and `as_completed` have tell them of its end.
+    /// The list to which `wait` and `as_completed` add those that are to be told of its end.
     #[getter]
     fn _waiters(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
         if !self.is_done() {

@@ -1,4 +1,4 @@
-//! What the GIL guards needs no lock of its own.
+//! Data that the GIL guards needs no lock of its own.
 //!
 //! Every call into a queue's core is made with the GIL held, and no call gives it up half-way: payloads
 //! are dropped, wakers called and Python objects made outside the core's lock. So the lock between
@@ -25,7 +25,7 @@ const _: () = assert!(
 /// The lock of what is only come to with the GIL held, for as long as it is.
 pub struct GilLock(AtomicBool);
 
-/// What only those who hold the GIL come to.
+/// A mutex around data that only those who hold the GIL come to.
 pub type GilMutex<T> = interlock_core::sync::Mutex<T, GilLock>;
 
 /// A queue as the binding holds it.

@@ -69,7 +69,8 @@ impl HubServer {
         self.addresses.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// How many connections were cut. A hub that does not run has none.
+    /// Stops the hub, and returns the number of connections that were cut. A hub that does not run
+    /// has none.
     #[pyo3(signature = (seconds = 0.0))]
     fn stop(&self, py: Python<'_>, seconds: f64) -> PyResult<u64> {
         let patience = Duration::try_from_secs_f64(seconds.min(FOREVER));
@@ -102,8 +103,8 @@ impl HubServer {
         self.shared.get().map_or(-1, |shared| shared.events.descriptor())
     }
 
-    /// What has happened since the last call, how many lines of the log found no room, and whether lines
-    /// were left out that a later call sums up; `last`: there is none.
+    /// Returns what has happened since the last call, how many lines of the log found no room, and
+    /// whether lines were left out that a later call sums up; `last`: there is none.
     #[pyo3(signature = (last = false))]
     fn events<'py>(
         &self,
@@ -116,7 +117,7 @@ impl HubServer {
         Ok((events?, taken.lost, taken.owes))
     }
 
-    /// Whether who asked a question of `events` is still there.
+    /// Returns whether the asker of a question of `events` is still there.
     fn waits(&self, asker: (usize, u64, u64)) -> bool {
         self.shared.get().is_some_and(|shared| shared.registry.holds(asker.2))
     }
@@ -131,7 +132,7 @@ impl HubServer {
         }
     }
 
-    /// How many beats each worker has answered; empty before the start.
+    /// Returns the number of beats each worker has answered; empty before the start.
     fn beats(&self) -> Vec<u64> {
         self.shared.get().map_or_else(Vec::new, |shared| shared.beats.answered())
     }
@@ -141,7 +142,7 @@ impl HubServer {
         self.shared.get().map_or_else(Vec::new, |shared| beat::pulse(shared))
     }
 
-    /// What INFO shows; numbers as numbers.
+    /// Returns what INFO shows; numbers as numbers.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
         if let Some(shared) = self.shared.get() {

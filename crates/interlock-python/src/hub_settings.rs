@@ -42,7 +42,7 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
     Ok(settings)
 }
 
-/// What may change while the hub runs; other keys are passed over.
+/// Reads the settings that may change while the hub runs; other keys are passed over.
 pub fn read_live(given: &Bound<'_, PyDict>) -> PyResult<Live> {
     let mut live = Live::default();
     for (key, value) in given {

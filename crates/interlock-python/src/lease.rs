@@ -62,7 +62,7 @@ pub struct Lease {
     pub attempt: u32,
     /// Settled through this object, or given away: its end is not an abandonment.
     state: AtomicU8,
-    /// What `__enter__` set the context variable with.
+    /// The token of the context variable that `__enter__` set.
     context: GilCell<Option<Py<PyAny>>>,
     /// Kept when first asked for, and at the settlement, after which the queue has forgotten them.
     keys: GilCell<Option<NamedKeys>>,
@@ -134,7 +134,7 @@ impl Lease {
         self
     }
 
-    /// Whether it holds nothing that only its drop can undo.
+    /// Returns whether it holds nothing that only its drop can undo.
     #[inline]
     pub fn can_be_recycled(&self, py: Python<'_>) -> bool {
         self.is_settled() && self.context.with(py, Option::is_none)
@@ -485,7 +485,7 @@ impl Lease {
         }
     }
 
-    /// What the innermost `with` of it set the context variable with.
+    /// Returns the token of the context variable that the innermost `with` of it set.
     pub fn entered<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let token = self.context.with(py, |token| token.as_ref().map(|t| t.bind(py).clone()))?;
         match token.cast::<PyTuple>() {
@@ -525,7 +525,7 @@ impl Lease {
     }
 }
 
-/// What is kept as a message's last error.
+/// Returns the text that is kept as a message's last error.
 pub fn error_text(error: &Bound<'_, PyAny>) -> PyResult<String> {
     if error.is_instance_of::<PyString>() {
         return kept_text(error);

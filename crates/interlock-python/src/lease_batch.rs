@@ -16,7 +16,7 @@ use crate::lease::{warn_abandoned, Lease};
 use crate::nesting::{self, Late};
 use crate::queue::Queue;
 
-/// What `get_many` gives: a sequence of the leases of its messages.
+/// The answer of `get_many`: a sequence of the leases of its messages.
 ///
 /// `payloads` are their payloads; `ack_many(batch)` settles all of them in one step. A lease is made when
 /// it is first asked for, by index, slice or iteration, and is then the same each time. Dropped without a
@@ -29,7 +29,7 @@ pub struct LeaseBatch {
     state: GilCell<State>,
 }
 
-/// What `AsyncQueue.get_many` gives: as `LeaseBatch`, of leases whose settling is awaited.
+/// The answer of `AsyncQueue.get_many`: as `LeaseBatch`, of leases whose settling is awaited.
 #[pyclass(frozen, extends = LeaseBatch, generic, module = "interlock")]
 pub struct AsyncLeaseBatch;
 
@@ -39,7 +39,7 @@ pub struct Message {
     pub payload: Py<PyAny>,
 }
 
-/// Whose leases they are.
+/// The callers to whom the leases belong.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     Threads,

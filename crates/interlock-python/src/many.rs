@@ -107,7 +107,7 @@ impl Queue {
         Ok(placed.into_iter().map(|placed| placed.id).collect())
     }
 
-    /// What the asyncio face puts a batch with.
+    /// Makes the batch that the asyncio face puts.
     #[allow(clippy::too_many_arguments)]
     fn _batch<'py>(
         &self,

@@ -1,5 +1,5 @@
-//! What a put names, for Python code that sends it elsewhere: checked by the very code that checks it for
-//! a queue in this process.
+//! The arguments of a put, for Python code that sends it elsewhere: checked by the very code that
+//! checks it for a queue in this process.
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Put;
@@ -31,7 +31,7 @@ impl Queue {
         Ok((tuple(slf.py(), &keys)?, tuple(slf.py(), &shared)?))
     }
 
-    /// What a put of this queue would name.
+    /// Returns what a put of this queue would name.
     #[allow(clippy::too_many_arguments)]
     fn _named_put<'py>(
         &self,
@@ -51,7 +51,7 @@ impl Queue {
         names(payload.py(), &named.put(&refs))
     }
 
-    /// What each put of a batch would name.
+    /// Returns what each put of a batch would name.
     #[allow(clippy::too_many_arguments)]
     fn _named_many<'py>(
         &self,

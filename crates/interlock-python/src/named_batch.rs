@@ -1,5 +1,6 @@
-//! What the messages of a batch are put with, taken from Python before any lock: each callable is called
-//! and each iterator read once, and what they raise reaches the caller as it is.
+//! The arguments with which the messages of a batch are put, taken from Python before any lock:
+//! each callable is called and each iterator read once, and what they raise reaches the caller as
+//! it is.
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Put;
@@ -47,9 +48,9 @@ pub struct NamedBatch<'py> {
 enum Values<'py> {
     Unsaid,
     Same(Bound<'py, PyAny>),
-    /// What a callable gave for each payload.
+    /// The values that a callable gave for each payload.
     Called(Vec<Option<Bound<'py, PyAny>>>),
-    /// What was listed for each.
+    /// The values that were listed for each.
     Listed(Vec<Option<Bound<'py, PyAny>>>),
 }
 
@@ -269,7 +270,7 @@ impl<'py> NamedBatch<'py> {
     }
 }
 
-/// What of all keys is a message's: all, where there are no ends.
+/// Returns the part of all keys that is a message's: all, where there are no ends.
 fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>] {
     match ends.get(i) {
         None => keys,

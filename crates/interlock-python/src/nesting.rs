@@ -18,7 +18,7 @@ const MOST: u32 = 64;
 static DEPTH: GilCell<u32> = GilCell::new(0);
 static LATE: GilCell<Vec<Late>> = GilCell::new(Vec::new());
 
-/// What is freed later.
+/// An object or messages to be freed later.
 pub enum Late {
     /// An object to which nobody refers, that the collector does not know, and what frees it.
     Object(*mut PyObject, unsafe fn(*mut PyObject)),
@@ -28,7 +28,7 @@ pub enum Late {
 // SAFETY: the pointer is used with the GIL held only.
 unsafe impl Send for Late {}
 
-/// Whether what comes to its end now is to be freed later.
+/// Returns whether what comes to its end now is to be freed later.
 #[inline]
 pub fn is_deep(py: Python<'_>) -> bool {
     DEPTH.with(py, |depth| *depth >= MOST)

@@ -25,7 +25,7 @@ use crate::lease::Lease;
 use crate::wait;
 use crate::work::Crew;
 
-/// What `interlock.KeyedQueue` is made of. See there.
+/// The base class of `interlock.KeyedQueue`. See there.
 #[pyclass(subclass, frozen, weakref, generic, module = "interlock._core")]
 pub struct Queue {
     pub core: Core,

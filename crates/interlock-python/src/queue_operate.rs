@@ -422,7 +422,7 @@ fn id_of(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
     Ok(value.extract::<u64>().unwrap_or(0))
 }
 
-/// What becomes of a message whose lease is revoked.
+/// Reads what becomes of a message whose lease is revoked.
 fn revoke_then(then: &Bound<'_, PyAny>) -> PyResult<RevokeThen> {
     const ALLOWED: &str = "'retry', 'hold', 'dead', 'skip'";
     let Ok(text) = then.cast::<PyString>() else {
@@ -439,7 +439,7 @@ fn revoke_then(then: &Bound<'_, PyAny>) -> PyResult<RevokeThen> {
     }
 }
 
-/// How many; more than there can be is as many as there are.
+/// Reads a count of 1 or more; more than there can be is as many as there are.
 pub fn at_least_one(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<usize> {
     if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
         return Err(errors::wrong_type(argument, value, "int"));

@@ -20,7 +20,7 @@ use crate::nesting::{self, Late};
 /// Most leases kept of a class.
 const KEPT: usize = 64;
 
-/// Where the leases of one class are kept, and how they are freed otherwise.
+/// The store of the leases of one class, and how they are freed otherwise.
 pub struct Recycler {
     name: &'static CStr,
     dealloc: destructor,
@@ -40,7 +40,7 @@ struct Class {
     free: destructor,
 }
 
-/// Where in an object PyO3 lays a class's own fields: behind the head.
+/// The place in an object where PyO3 lays a class's own fields: behind the head.
 const OFFSET: usize = std::mem::size_of::<PyObject>();
 
 // SAFETY: a type that lives as long as the process, and a function.
@@ -99,7 +99,7 @@ impl Recycler {
         }
     }
 
-    /// What the subclass calls when nobody refers to an object any more.
+    /// Takes an object when nobody refers to it any more; the subclass calls this.
     ///
     /// # Safety
     /// As for `tp_dealloc`, of an object that `give` made.

@@ -22,7 +22,7 @@ thread_local! {
         let waker = waker_of(&parker);
         (parker, waker)
     };
-    /// Whether this thread puts its wakes off, and whom it has put off.
+    /// True while this thread puts its wakes off; and those it has put off.
     static LATE: Cell<bool> = const { Cell::new(false) };
     static PUT_OFF: RefCell<Vec<Arc<Parker>>> = const { RefCell::new(Vec::new()) };
     /// The fork after which it was looked whether this is the main thread, and whether it is.
@@ -177,7 +177,7 @@ pub fn is_main_thread() -> bool {
     true
 }
 
-/// Who calls, as the scheduler keeps it and `explain` shows it: the thread's identity.
+/// Returns the caller, as the scheduler keeps it and `explain` shows it: the thread's identity.
 #[inline]
 pub fn consumer() -> u64 {
     // Who takes a message will drop its payload, and that may run Python code.
@@ -186,7 +186,7 @@ pub fn consumer() -> u64 {
     unsafe { libc::pthread_self() as u64 }
 }
 
-/// When a wait that starts now ends, `Time::MAX` for never.
+/// Returns the time at which a wait that starts now ends, `Time::MAX` for never.
 pub fn deadline(queue: &Core, timeout: Option<u64>) -> Time {
     timeout.map_or(Time::MAX, |timeout| queue.clock().now().saturating_add(timeout))
 }

@@ -18,7 +18,7 @@ use crate::lease::{error_text, Lease};
 use crate::queue::{to_kind, Queue};
 use crate::wait::{self, Late};
 
-/// What this thread is handling.
+/// A message that this thread is handling.
 pub struct Handling {
     pub queue: Py<Queue>,
     pub id: u64,
@@ -28,7 +28,7 @@ pub struct Handling {
     forks: u32,
 }
 
-/// What `current_lease` shows: made when it is asked for.
+/// The lease that `current_lease` shows: made when it is asked for.
 enum Shown {
     Lease(Py<Lease>),
     Grant(Grant, Py<PyAny>),
@@ -37,7 +37,7 @@ enum Shown {
     Nothing,
 }
 
-/// How many workers an executor's queue has; 0: it is not an executor's.
+/// The number of workers that an executor's queue has; 0: it is not an executor's.
 #[derive(Default)]
 pub struct Crew {
     pub all: AtomicU32,
@@ -342,7 +342,8 @@ impl Queue {
         Ok(made)
     }
 
-    /// What is given up here is settled, and no dead letter: somebody else keeps what became of it.
+    /// Keeps no dead letter of what is given up here: it is settled, and somebody else keeps what
+    /// became of it.
     fn _keep_no_dead_letters(&self) {
         // Relaxed: set before anything is put.
         self.keeps_dead.store(false, Ordering::Relaxed);
@@ -387,7 +388,7 @@ impl Queue {
         self.say(py)
     }
 
-    /// How many workers there will be, and how many of them take keyed messages too.
+    /// Sets how many workers there will be, and how many of them take keyed messages too.
     fn _set_crew(&self, all: u32, any: u32) {
         // Relaxed: set before the first worker is started.
         self.crew.all.store(all, Ordering::Relaxed);

@@ -145,7 +145,7 @@ impl Barriers {
         self.before(sequence).checked_sub(1).map(|at| &self.queue[at])
     }
 
-    /// How many barriers stand before a sequence.
+    /// Counts the barriers that stand before a sequence.
     pub fn before(&self, sequence: u64) -> usize {
         self.queue.partition_point(|b| b.sequence < sequence)
     }

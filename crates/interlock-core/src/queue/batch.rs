@@ -14,7 +14,7 @@ use crate::queue::slab::{Record, Slab, NONE};
 use crate::queue::timers::{Due, Timers};
 use crate::queue::types::{Kind, State, Time};
 
-/// What one call was handed.
+/// The messages that one call was handed.
 #[derive(Debug)]
 pub struct Batch {
     /// 0: free.
@@ -106,7 +106,7 @@ impl Batches {
     }
 }
 
-/// What one call may be handed at most.
+/// The most that one call may be handed.
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
     pub messages: usize,
@@ -123,7 +123,8 @@ impl Most {
     }
 }
 
-/// What a call for many messages may still take, and set aside (clause 21).
+/// The keys and bytes that a call for many messages may still take, and the tickets that it may
+/// still set aside (clause 21).
 struct Room {
     keys: usize,
     bytes: u64,
@@ -132,7 +133,7 @@ struct Room {
     parks: u32,
 }
 
-/// What a call for many messages got.
+/// The answer to a call for many messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     pub token: u64,
@@ -233,14 +234,15 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// What this token may settle of this message, unless the deadline is reached: then it is over, even
-    /// if what falls due has not come to it yet.
+    /// Returns the handle with which this token may settle this message, unless the deadline is
+    /// reached: then the lease is over, even if what falls due has not come to it yet.
     #[inline]
     pub fn held(&self, token: u64, id: u64) -> Option<Handle> {
         self.held_at(token, id).map(|(_, place)| Handle { place, token })
     }
 
-    /// What this token was handed of this message, to be told again; `None`: it is out no more.
+    /// Returns the grant that this token was handed for this message, to be told again; `None`: it
+    /// is out no more.
     pub fn granted_again(&self, token: u64, id: u64) -> Option<Grant> {
         let (at, place) = self.held_at(token, id)?;
         let handle = Handle { place, token };

@@ -8,9 +8,9 @@ use std::fmt;
 /// The bytes are no dump, or not a whole one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Where, in bytes from the beginning.
+    /// The place of the damage, in bytes from the beginning.
     pub at: usize,
-    /// What was looked for there.
+    /// The name of what was looked for there.
     pub wanted: &'static str,
 }
 
@@ -46,7 +46,7 @@ pub fn option(out: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],

@@ -1,5 +1,5 @@
-//! What a queue is given of another one that it replaces: messages with the attempts they had, dead
-//! letters, the end of its series of numbers.
+//! State that a queue takes over from another one that it replaces: messages with the attempts they
+//! had, dead letters, the end of its series of numbers.
 //!
 //! ```
 //! use interlock_core::queue::carry::Stands;
@@ -24,7 +24,7 @@ use crate::queue::scheduler::{Put, Scheduler};
 use crate::queue::timers::Due;
 use crate::queue::types::{State, Time};
 
-/// How a message stood where it comes from.
+/// The state of a message in the queue it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
     Waiting,
@@ -121,7 +121,7 @@ impl<P> Scheduler<P> {
         self.dedup.settled(known, self.now);
     }
 
-    /// Where its numbers go on: ids, and tokens.
+    /// Returns the numbers from which its series go on: ids, and tokens.
     pub fn series(&self) -> (u64, u64) {
         (self.next, self.last_token)
     }

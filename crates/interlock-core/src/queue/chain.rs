@@ -1,4 +1,4 @@
-//! Whether a message waits for another, through whatever stands between (clause 25).
+//! Finds whether a message waits for another, through whatever stands between (clause 25).
 
 use std::collections::VecDeque;
 
@@ -22,9 +22,9 @@ struct Search {
     /// Places of readers behind which a reader has already looked.
     passed: HashSet<u32, Hasher>,
     targets: HashSet<u32, Hasher>,
-    /// What stands on a lane of the targets' own: (the target, whether it is a reader).
+    /// The targets by the lanes they stand on: (the target, whether it is a reader).
     on_lanes: HashMap<u32, Vec<(u32, bool)>, Hasher>,
-    /// What stands before it waits for no target.
+    /// The least sequence of a target: messages that stand before it wait for no target.
     least: u64,
     found: Option<u32>,
     left: u32,
@@ -45,8 +45,8 @@ impl Search {
 }
 
 impl<P> Scheduler<P> {
-    /// Whether a message waits, through whatever stands between, for one of `targets`: the ids of such a
-    /// chain from the message to the target (clause 25).
+    /// Returns the ids of a chain by which a message waits, through whatever stands between, for
+    /// one of `targets`, from the message to the target (clause 25).
     ///
     /// ```
     /// # use interlock_core::key::KeyRef;
@@ -101,8 +101,8 @@ impl<P> Scheduler<P> {
         None
     }
 
-    /// What a message waits for directly: of each lane what conflicts with it and stands nearest, for that
-    /// waits for the rest.
+    /// Adds what a message waits for directly: of each lane what conflicts with it and stands
+    /// nearest, for that waits for the rest.
     fn look_before(&self, at: u32, search: &mut Search) {
         let (message, sequence) = (&self.messages[at], self.sequence(at));
         if message.state != Some(State::Waiting) || sequence < search.least {

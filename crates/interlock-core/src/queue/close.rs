@@ -1,4 +1,4 @@
-//! How a queue is closed, and whom that ends (clauses 15, 25).
+//! The shutdown of a queue, and the waits that it ends (clauses 15, 25).
 
 use crate::queue::waiters::Wait;
 use crate::queue::{Ended, Inner, Queue};
@@ -49,13 +49,13 @@ impl<P, L: RawLock> Queue<P, L> {
 }
 
 impl<P> Inner<P> {
-    /// Whether a get that found nothing waits for nothing.
+    /// Returns whether a get that found nothing would wait in vain.
     #[inline]
     pub(super) fn is_over(&self, to_the_end: bool) -> bool {
         self.closed && ((self.over && !to_the_end) || self.scheduler.unsettled() == 0)
     }
 
-    /// Why a get that found nothing would wait for nothing.
+    /// Returns the reason why a get that found nothing would wait in vain.
     pub(super) fn never(&self, wait: &Wait) -> Option<Ended> {
         if self.is_over(wait.to_the_end) {
             return Some(Ended::ShutDown);

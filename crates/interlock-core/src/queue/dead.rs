@@ -28,7 +28,7 @@ pub struct Dead<P> {
     pub keys: Vec<(Key, bool)>,
     pub attempts: u32,
     pub error: String,
-    /// What its put said of failures.
+    /// The part of the retry policy that its put named.
     pub retry: Option<RetryPart>,
     pub priority: i8,
     pub barrier: bool,

@@ -97,7 +97,7 @@ impl Dedup {
         name
     }
 
-    /// How many strings became known so far.
+    /// Returns the number of strings that became known so far.
     pub fn inserted(&self) -> u64 {
         self.inserted
     }

@@ -1,4 +1,5 @@
-//! What falls due (clauses 8, 9, 12, 20): every call first applies it, at most a thousand at once.
+//! Deadlines, backoffs and delays that fall due (clauses 8, 9, 12, 20): every call first applies
+//! what is due, at most a thousand at once.
 
 use crate::key::{Key, KeyRef};
 use crate::queue::lease::Failure;
@@ -38,7 +39,7 @@ impl<P> Scheduler<P> {
         budget
     }
 
-    /// When a call would next have something to apply, if nobody calls before.
+    /// Returns the time at which a call would next have something to apply, if nobody calls before.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
         if self.has_leftovers() {
@@ -53,7 +54,7 @@ impl<P> Scheduler<P> {
         (first != Time::MAX).then_some(first)
     }
 
-    /// Whether a call would go on with what an earlier one left (clause 21).
+    /// Returns whether a call would go on with what an earlier one left (clause 21).
     #[inline]
     pub fn has_leftovers(&self) -> bool {
         self.lanes.has_unfinished()
@@ -154,7 +155,7 @@ impl<P> Scheduler<P> {
         exclusive.chain(away.shared.iter().map(|key| (key.clone(), true))).collect()
     }
 
-    /// How many keys a message has, delayed or not.
+    /// Counts the keys of a message, delayed or not.
     pub(super) fn key_count(&self, at: u32) -> usize {
         let message = &self.messages[at];
         match self.away.get(&message.id) {

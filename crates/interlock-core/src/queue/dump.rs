@@ -281,7 +281,8 @@ fn write_retry(out: &mut Vec<u8>, retry: &Retry) {
     out.extend_from_slice(&[u8::from(*jitter), u8::from(*then == Then::Hold)]);
 }
 
-/// What a message says otherwise than its queue: for each part, whether it says so, and what.
+/// Writes the retry policy of a message where it differs from its queue's: for each part, whether
+/// it does, and its value.
 pub(super) fn write_retry_part(out: &mut Vec<u8>, part: &RetryPart) {
     let RetryPart { attempts, first, factor, longest, jitter, then } = part;
     out.push(u8::from(attempts.is_some()));
@@ -302,7 +303,7 @@ fn write_stats(out: &mut Vec<u8>, stats: &Stats) {
     }
 }
 
-/// What of the counts is kept; the others are asked of what they count.
+/// Returns the counts that are kept; the others are asked of what they count.
 pub(super) fn kept_stats(stats: &mut Stats) -> [&mut u64; 15] {
     let Stats {
         unsettled,

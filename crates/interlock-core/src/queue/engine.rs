@@ -1,4 +1,4 @@
-//! What a queue that serves several processes asks of the scheduler (clauses 8, 20, 21).
+//! Calls on the scheduler by a queue that serves several processes (clauses 8, 20, 21).
 //!
 //! Its numbers are times where time is ahead of them, so that none comes again after a failover that lost
 //! the last ones; the bytes of a message are its payload's. One call from outside is many calls here:
@@ -146,7 +146,7 @@ impl<P> Scheduler<P> {
         ids.into_iter().filter_map(|id| Some(self.dead.remove(id)?.payload)).collect()
     }
 
-    /// Whether a dead letter, put again, would find room (clause 11).
+    /// Checks whether a dead letter, put again, would find room (clause 11).
     pub fn requeue_room(&self, id: u64) -> Option<Result<(), Refused>> {
         let dead = self.dead.get(id)?;
         Some(self.room(1, self.weight(&dead.payload).unwrap_or(dead.size)))

@@ -1,4 +1,5 @@
-//! Why a message waits (clause 17): breadth first from the message to the roots of its waiting.
+//! Explanations why a message waits (clause 17): breadth first from the message to the roots of its
+//! waiting.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,7 @@ struct Walk {
     truncated: bool,
     steps: u32,
     now: Time,
-    /// What could hold a barrier up, leased and not, each by id: looked for once.
+    /// Messages that could hold a barrier up, leased and not, each by id: looked for once.
     placed: Option<[Vec<(u64, u32)>; 2]>,
 }
 
@@ -51,7 +52,7 @@ impl Walk {
         }
     }
 
-    /// Whether one more may be named; if not, something is left out.
+    /// Returns whether one more may be named; if not, something is left out.
     fn may_name(&mut self) -> bool {
         let may = self.named > 0 && self.bytes > 0;
         self.truncated |= !may;
@@ -72,7 +73,8 @@ impl Walk {
 }
 
 impl<P> Scheduler<P> {
-    /// Why this message waits, at most `limit` messages of it. `None`: it is settled, or never was.
+    /// Explains why this message waits, in at most `limit` messages. `None`: it is settled, or
+    /// never was.
     ///
     /// ```
     /// # use interlock_core::key::KeyRef;
@@ -91,7 +93,8 @@ impl<P> Scheduler<P> {
         self.explained(self.now, id, limit)
     }
 
-    /// What stands on a key, in sequence, and what that waits for. `None`: nothing stands on it.
+    /// Explains the messages that stand on a key, in sequence, and what they wait for. `None`:
+    /// nothing stands on it.
     pub fn explain_key(&mut self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
         self.advance_oldest(self.next);
@@ -251,7 +254,8 @@ impl<P> Scheduler<P> {
         Blocker { key: None, holders, ahead, exact }
     }
 
-    /// What is leased, and where numbers are times, with gaps between, and messages are few, the others.
+    /// Finds the leased messages and, where numbers are times, with gaps between, and messages are
+    /// few, the others.
     fn look_around(&self, walk: &mut Walk) -> [Vec<(u64, u32)>; 2] {
         let (mut leased, mut others) = (Vec::new(), Vec::new());
         if self.by_time && self.stats.unsettled <= LOOKED_THROUGH {

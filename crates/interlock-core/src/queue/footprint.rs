@@ -1,5 +1,5 @@
-//! What a scheduler takes in memory beside payloads: counted, not guessed, for a bound is worth what it
-//! counts.
+//! Memory that a scheduler takes beside payloads: counted, not guessed, for a bound is worth what
+//! it counts.
 
 use hashbrown::HashMap;
 
@@ -50,13 +50,13 @@ impl<P> Scheduler<P> {
         self.lanes.edges()
     }
 
-    /// Whether nothing ever came into it, and nothing is paused.
+    /// Returns whether nothing ever came into it, and nothing is paused.
     #[inline]
     pub fn is_unused(&self) -> bool {
         self.next == self.first && self.lanes.paused == 0 && !self.pauses.queue
     }
 
-    /// Whether nothing is unsettled, dead, known or paused.
+    /// Returns whether nothing is unsettled, dead, known or paused.
     pub fn is_empty(&self) -> bool {
         self.stats.unsettled == 0
             && self.dead.len() == 0

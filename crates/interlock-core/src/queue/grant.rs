@@ -34,7 +34,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// What is said of the lease of a message that was just handed out.
+    /// Describes the lease of a message that was just handed out.
     #[inline(always)]
     fn granted_to(&self, at: u32) -> Grant {
         let message = &self.messages[at];

@@ -99,9 +99,9 @@ impl Index {
     }
 }
 
-/// When ids were given: one entry for each tenth of a millisecond in which there was a put, not one
-/// for each message (8 bytes of 64 less). Where one message stays and thousands of such tenths pass, those
-/// long ago share entries: an age is then known to a part of itself.
+/// The times at which ids were given: one entry for each tenth of a millisecond in which there was
+/// a put, not one for each message (8 bytes of 64 less). Where one message stays and thousands of
+/// such tenths pass, those long ago share entries: an age is then known to a part of itself.
 #[derive(Debug, Default)]
 pub struct PutTimes {
     /// (first number given at that time, the time), rising.

@@ -86,7 +86,7 @@ pub struct Lane {
     unfinished: bool,
     /// Among those that were idle lately.
     kept: bool,
-    /// How many times the depth at which a warning is due was passed and doubled.
+    /// The number of times that the depth at which a warning is due was passed and doubled.
     pub warned: u8,
 }
 
@@ -133,9 +133,9 @@ pub struct Lanes {
     /// Lanes that were idle lately, a ring in the order they fell idle in. They stay, for most keys come
     /// again soon, and to make a lane and to drop it costs as much as all the rest that a key costs.
     recent: Vec<u32>,
-    /// Where in the full ring the oldest is.
+    /// The place of the oldest in the full ring.
     oldest: usize,
-    /// How many are paused, and which.
+    /// The number of paused lanes, and the lanes themselves.
     pub paused: usize,
     paused_lanes: BTreeSet<u32>,
     /// Bytes of the keys of paused lanes.
@@ -369,7 +369,7 @@ impl Lanes {
         self.paused * OF_A_LANE + self.paused_bytes
     }
 
-    /// How many edges there are: keys of messages that have their place.
+    /// Returns the number of edges: keys of messages that have their place.
     pub fn edges(&self) -> usize {
         self.edges.len()
     }
@@ -440,7 +440,7 @@ impl Lanes {
         KeysOf { lanes: self, at: first }
     }
 
-    /// What stands before an edge in its lane, with its place: the nearest first.
+    /// The edges that stand before an edge in its lane, each with its place: the nearest first.
     pub fn standing_before(&self, edge: u32) -> impl Iterator<Item = (u32, &Edge)> {
         let mut at = self.edges[edge].prev;
         std::iter::from_fn(move || {
@@ -480,8 +480,8 @@ impl Lanes {
         (exclusive, looked)
     }
 
-    /// How many stand before an edge, counted from whichever end is nearer, while `steps` last:
-    /// (count, whether it was counted to its end).
+    /// Counts the edges that stand before an edge, from whichever end is nearer, while `steps`
+    /// last: (count, whether it was counted to its end).
     pub fn ahead(&self, edge: u32, steps: &mut u32) -> (u64, bool) {
         let lane = &self.lanes[self.edges[edge].lane()];
         let (mut back, mut on) = (edge, edge);

@@ -34,7 +34,7 @@ pub struct Lease {
     /// 0: free.
     pub token: u64,
     pub at: Time,
-    /// Where `timer` says that it has one.
+    /// The deadline, where `timer` says that it has one.
     pub deadline: Time,
     pub consumer: u64,
     pub message: u32,
@@ -77,7 +77,7 @@ impl Record for Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost;
 
-/// What became of a message whose handling failed.
+/// The outcome for a message whose handling failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// It comes again, as this attempt, after so many µs.
@@ -89,7 +89,7 @@ pub enum Failed {
     Held,
 }
 
-/// Where a failure came from; decides what is counted and kept as its error.
+/// The source of a failure; it decides what is counted and kept as its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure<'a> {
     Nack { delay: Option<u64>, error: &'a str },
@@ -108,7 +108,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Whether the deadline of a lease is reached.
+    /// Returns whether the deadline of a lease is reached.
     #[inline]
     pub(super) fn is_over(&self, lease: &Lease) -> bool {
         if lease.timer & lease.batch == NONE {
@@ -121,7 +121,7 @@ impl<P> Scheduler<P> {
         deadline <= self.now
     }
 
-    /// Whether a lease still stands, at the time of the last call.
+    /// Returns whether a lease still stands, at the time of the last call.
     #[inline]
     pub fn holds(&self, handle: Handle) -> bool {
         self.leased(handle).is_ok()
@@ -327,7 +327,7 @@ impl<P> Scheduler<P> {
         self.errors = self.errors.wrapping_add_signed(more);
     }
 
-    /// What its put said of failures is kept with how it failed.
+    /// Returns the record of how a message failed, which keeps the retry policy of its put too.
     pub(super) fn failing(&mut self, at: u32) -> &mut Failing {
         self.extra(at).failing.get_or_insert_default()
     }

@@ -1,4 +1,4 @@
-//! What a scheduler can be asked without being changed.
+//! Questions to a scheduler that do not change it.
 
 use crate::key::Key;
 use crate::queue::scheduler::Scheduler;
@@ -19,8 +19,8 @@ impl<P> Scheduler<P> {
         (message.state == Some(State::Leased)).then(|| self.leases[message.hold].token)
     }
 
-    /// What keeps the queue from draining: held ids, what is paused, delayed ids, leased ids; at most
-    /// `limit` of each, ids rising.
+    /// Returns what keeps the queue from draining: held ids, what is paused, delayed ids, leased
+    /// ids; at most `limit` of each, ids rising.
     pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, Vec<u64>, Vec<u64>) {
         let (mut delayed, mut leased) = (Vec::new(), Vec::new());
         delayed.extend(self.delays.iter().map(|due| due.id).take(limit));
@@ -69,8 +69,8 @@ impl<P> Scheduler<P> {
         self.leases.len()
     }
 
-    /// Whether some messages are leased, at most so many, and all others wait for those: neither time nor
-    /// what an operator is expected to do would move anything.
+    /// Returns whether some messages are leased, at most so many, and all others wait for those:
+    /// neither time nor what an operator is expected to do would move anything.
     pub(super) fn moves_with_leases_only(&self, most: usize) -> bool {
         let leased = self.leases.len();
         let due = self.deadlines.len() + self.backoffs.len() + self.delays.len();
@@ -80,7 +80,7 @@ impl<P> Scheduler<P> {
         (1..=most).contains(&leased) && stands && !self.has_leftovers()
     }
 
-    /// Whether the exact time matters to the next call.
+    /// Returns whether the exact time matters to the next call.
     #[inline]
     pub fn timed(&self) -> bool {
         self.options.lease.is_some()

@@ -30,7 +30,7 @@ pub const GATED: u8 = 4;
 pub const PARKED: u8 = 8;
 pub const QUIET: u8 = 16;
 
-/// What only some messages have: delay, more than one attempt, a size, a dedup string.
+/// Properties that only some messages have: delay, more than one attempt, a size, a dedup string.
 #[derive(Debug, Default)]
 pub struct Extra {
     /// Its sequence, if that is not its id: it was delayed.
@@ -43,7 +43,7 @@ pub struct Extra {
     pub failing: Option<Box<Failing>>,
 }
 
-/// How it failed last, and what its put said of failures.
+/// The last failure of a message, and the retry policy that its put named.
 #[derive(Debug, Default)]
 pub struct Failing {
     pub error: Option<Box<str>>,
@@ -141,7 +141,7 @@ mod tests {
     use crate::queue::lane::{Edge, Lane};
     use crate::queue::lease::Lease;
 
-    /// What grows with the number of waiting messages is cache misses: a larger record is a slower queue.
+    /// Cache misses grow with the number of waiting messages: a larger record is a slower queue.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn records_are_as_small_as_they_were() {

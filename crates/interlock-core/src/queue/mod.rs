@@ -79,7 +79,7 @@ struct Inner<P> {
     over: bool,
 }
 
-/// Why a call that may wait gave nothing.
+/// The reason why a call that may wait gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The queue is shut down, and for a get: nothing unsettled is left.
@@ -156,7 +156,8 @@ impl<P, L: RawLock> Queue<P, L> {
         result
     }
 
-    /// What few calls need once they are made: says that something was noted, gives memory back, wakes.
+    /// Does what few calls need once they are made: says that something was noted, gives memory
+    /// back, wakes.
     #[inline(never)]
     fn after_call(&self) {
         let mut inner = self.inner.lock();
@@ -457,7 +458,7 @@ impl<P, L: RawLock> Queue<P, L> {
         self.noted.load(Ordering::Relaxed)
     }
 
-    /// What the calls so far noted, to be said by whoever takes it.
+    /// Takes the events that the calls so far noted, to be said by whoever takes them.
     pub fn take_events(&self) -> Vec<Event> {
         let mut inner = self.inner.lock();
         self.noted.store(false, Ordering::Relaxed);
@@ -584,7 +585,7 @@ impl<P, L: RawLock> Queue<P, L> {
         }
     }
 
-    /// How long a thread may sleep until this time; `None`: until it is woken.
+    /// Returns how long a thread may sleep until this time; `None`: until it is woken.
     pub fn time_left(&self, until: Time) -> Option<Duration> {
         let left = |until: Time| Duration::from_micros(until.saturating_sub(self.clock.now()));
         (until != Time::MAX).then(|| left(until))

@@ -1,4 +1,4 @@
-//! What an operator, or whoever put a message, says of it: cancel, revoke, retry, skip, bury,
+//! Operations on a message by an operator, or by whoever put it: cancel, revoke, retry, skip, bury,
 //! requeue, pause (clauses 10, 15, 22, 23, 24).
 //!
 //! ```
@@ -37,7 +37,7 @@ use crate::queue::slab::{Slab, NONE};
 use crate::queue::trace::Call;
 use crate::queue::types::{Hot, RevokeThen, State, Stats, Then, Time};
 
-/// What is paused, and the ready messages that were found to be.
+/// The pause of the queue, and the ready messages that were found to be paused.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     pub queue: bool,
@@ -314,7 +314,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Whether the queue, or which keys of a message, are paused; the empty key is the queue.
+    /// Returns the paused keys of a message, after the empty key where the queue itself is paused.
     pub(super) fn paused_keys(&self, at: u32) -> Vec<Vec<u8>> {
         let queue = self.pauses.queue.then(Vec::new);
         let lanes = self.lanes.edges_of(self.messages[at].first_edge);
@@ -325,7 +325,7 @@ impl<P> Scheduler<P> {
         queue.into_iter().chain(keys).collect()
     }
 
-    /// What is paused: the queue (the empty key) and keys.
+    /// Returns all that is paused: the queue (the empty key) and keys.
     pub fn paused(&self) -> Vec<Vec<u8>> {
         let queue = self.pauses.queue.then(Vec::new);
         let lanes = self.lanes.all_paused(0);

@@ -23,9 +23,9 @@ pub struct Seen<'a, P> {
     /// The window of its dedup string, where it has one of its own.
     pub window: Option<u64>,
     pub retry: Option<&'a RetryPart>,
-    /// How it failed last.
+    /// The error of its last failure.
     pub error: Option<&'a str>,
-    /// When its delay or backoff ends.
+    /// The time at which its delay or backoff ends.
     pub due: Option<Time>,
     /// Token, consumer and deadline.
     pub lease: Option<(u64, u64, Time)>,
@@ -105,8 +105,8 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// What is told of a message that was handed out: its sequence, its payload, its keys, the exclusive
-    /// ones first, each with whether it is shared, and whether it is quiet.
+    /// Returns what is told of a message that was handed out: its sequence, its payload, its keys,
+    /// the exclusive ones first, each with whether it is shared, and whether it is quiet.
     #[inline]
     pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>, bool) {
         let message = &self.messages[grant.message];
@@ -230,7 +230,7 @@ impl<P> Scheduler<P> {
         self.leases.places().filter(|(_, lease)| lease.token != 0).map(|(_, lease)| lease.consumer)
     }
 
-    /// Whether a waiting message stands behind a barrier.
+    /// Returns whether a waiting message stands behind a barrier.
     pub fn is_gated(&self, seen: &Seen<'_, P>) -> bool {
         self.messages[seen.at].flags & GATED != 0
     }

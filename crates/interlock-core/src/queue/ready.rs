@@ -1,4 +1,4 @@
-//! What can be handed out: higher priority first, then sequence (clauses 6, 7).
+//! The messages that can be handed out: higher priority first, then sequence (clauses 6, 7).
 //!
 //! Messages that are ready at their put come in sequence, so a plain deque holds them; those readied
 //! later go through a heap. Entries of messages that were cancelled are skipped when they come up,

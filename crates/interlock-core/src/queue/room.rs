@@ -1,4 +1,4 @@
-//! Who waits for room, and whose turn it is (clause 11).
+//! The line of puts that wait for room, and the turn of the first (clause 11).
 //!
 //! A put that finds room enters, before those for which there is too little: whoever holds a lease may
 //! have to put before it settles, and if it were kept out, nothing would ever be settled. But a put that
@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::{Kind, Time};
 
-/// How often the first in line is passed before room is kept for it; less often if that takes longer than
-/// [`PATIENCE`].
+/// The number of times the first in line is passed before room is kept for it; fewer if that takes
+/// longer than [`PATIENCE`].
 pub const PASSES: u32 = 64;
 /// µs.
 pub const PATIENCE: u64 = 1_000_000;
@@ -39,7 +39,7 @@ pub const SHORTEST: u64 = 10_000;
 /// The most that comes to, µs.
 pub const LONGEST: u64 = 10_000_000;
 
-/// What a put needs that waits.
+/// The room that a waiting put needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// Messages.
@@ -48,7 +48,7 @@ pub struct Need {
     pub size: u64,
 }
 
-/// What a queue holds, as far as it matters to who waits for room.
+/// The load of a queue, as far as it matters to a put that waits for room.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub unsettled: u64,
@@ -58,10 +58,10 @@ pub struct Load {
     pub fits: bool,
 }
 
-/// Whether room is kept for the first in line.
+/// The turn of the first in line: whether room is kept for it.
 #[derive(Debug)]
 struct Turn {
-    /// Whose it is.
+    /// The number of the put whose turn it is.
     of: u64,
     passed: u32,
     /// For how long room is kept the next time, or is kept now, while nothing is settled.
@@ -77,7 +77,7 @@ struct Turn {
 struct Kept {
     from: Time,
     until: Time,
-    /// What the queue held when `until` was set.
+    /// The number of unsettled messages when `until` was set.
     unsettled: u64,
 }
 
@@ -86,7 +86,7 @@ impl Turn {
         Turn { of, passed: 0, span: SHORTEST, since: now, open_until: 0, kept: None }
     }
 
-    /// Whether room is kept at this time; and whether it was until now.
+    /// Returns whether room is kept at this time, and whether it was until now.
     fn keeps(&mut self, now: Time, load: Load) -> (bool, bool) {
         let hopeful = load.works || load.fits;
         match &mut self.kept {
@@ -129,7 +129,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub struct RoomLine {
     places: BTreeMap<u64, Place>,
-    /// How many of them need so many messages, and so many bytes: the least says whether to look.
+    /// The number of puts by the messages that they need, and by the bytes: the least need says
+    /// whether to look.
     counts: BTreeMap<usize, u32>,
     sizes: BTreeMap<u64, u32>,
     turn: Option<Turn>,
@@ -179,7 +180,8 @@ impl RoomLine {
         self.places.first_key_value().map(|(&number, &place)| (number, place))
     }
 
-    /// Whether a put must leave room to the first in line. `me`: its own number there, if it waits.
+    /// Returns whether a put must leave room to the first in line. `me`: its own number there, if
+    /// it waits.
     pub fn keeps_from(
         &mut self,
         me: Option<u64>,
@@ -216,7 +218,8 @@ impl RoomLine {
         self.turn.get_or_insert_with(|| Turn::new(first, now))
     }
 
-    /// When those who are kept out should look again, if nothing happens before.
+    /// Returns the time at which those who are kept out should look again, if nothing happens
+    /// before.
     #[inline]
     pub fn due(&self) -> Option<Time> {
         match &self.turn {
@@ -249,7 +252,7 @@ impl RoomLine {
 }
 
 impl<P> Scheduler<P> {
-    /// What matters to the first who waits for room.
+    /// Returns the load that matters to the first put that waits for room.
     pub fn load(&self, need: Need) -> Load {
         Load {
             unsettled: self.stats.unsettled,

@@ -67,7 +67,7 @@ pub const CALL_LIMIT: u32 = 1000;
 /// A peak of so many messages is worth giving its memory back.
 const FLOOD: u64 = 1 << 16;
 
-/// What one call may still do (clause 21).
+/// The work that one call may still do (clause 21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Successors made ready.
@@ -125,9 +125,9 @@ pub struct Scheduler<P> {
     pub(super) late: VecDeque<(u32, u64)>,
     /// Numbers are times, where time is ahead of them: see `engine`.
     pub(super) by_time: bool,
-    /// What tells a payload's bytes, where the puts do not.
+    /// The function that tells a payload's bytes, where the puts do not.
     pub(super) weigh: Option<fn(&P) -> u64>,
-    /// Whether somebody waits for messages to be settled, and which were.
+    /// True while somebody waits for messages to be settled, and the ids of those that were.
     pub(super) notes_ended: bool,
     pub(super) ended: Vec<u64>,
     /// Bytes of the last errors of messages, and of what they are in.
@@ -136,7 +136,7 @@ pub struct Scheduler<P> {
     pub(super) carried: Option<Budget>,
 }
 
-/// What a put names.
+/// The arguments of a put.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Put<'a> {
     pub keys: &'a [KeyRef<'a>],
@@ -150,13 +150,14 @@ pub struct Put<'a> {
     pub size: u64,
     /// Left out of the debug log.
     pub quiet: bool,
-    /// What it says otherwise than the queue's policy.
+    /// The parts of the queue's policy that it overrides.
     pub retry: Option<&'a RetryPart>,
-    /// How long its dedup string is remembered once it is settled, µs; `None`: as the queue says.
+    /// The time for which its dedup string is remembered once it is settled, µs; `None`: as the
+    /// queue says.
     pub window: Option<u64>,
 }
 
-/// Why a put was refused; the queue is as it was.
+/// The reason why a put was refused; the queue is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No room now.
@@ -241,7 +242,7 @@ impl<P> Scheduler<P> {
         fresh
     }
 
-    /// Whether a put of `count` messages of `size` bytes in all would find room (clause 11).
+    /// Checks whether a put of `count` messages of `size` bytes in all would find room (clause 11).
     pub fn room(&self, count: usize, size: u64) -> Result<(), Refused> {
         let Options { max_messages, max_bytes, .. } = self.options;
         if (max_messages > 0 && count > max_messages) || (max_bytes > 0 && size > max_bytes) {
@@ -290,12 +291,13 @@ impl<P> Scheduler<P> {
         (count, size)
     }
 
-    /// How many dedup strings became known so far.
+    /// Returns the number of dedup strings that became known so far.
     pub(super) fn names(&self) -> u64 {
         self.dedup.inserted()
     }
 
-    /// Whether these puts may have to wait for room: all may that are neither known nor too large.
+    /// Returns whether these puts may have to wait for room: all may that are neither known nor too
+    /// large.
     pub(super) fn waits(&self, puts: &[Put<'_>]) -> bool {
         let (count, size) = self.needs(puts);
         count > 0 && self.room(count, size) != Err(Refused::TooLarge)
@@ -331,7 +333,7 @@ impl<P> Scheduler<P> {
         number
     }
 
-    /// When a message was put.
+    /// Returns the time at which a message was put.
     #[inline]
     pub(super) fn put_at(&self, id: u64) -> Time {
         if self.by_time {

@@ -5,7 +5,7 @@
 //! pins its place, so that after a peak the memory would stay. Segments cost one more load. The first one
 //! begins small, and grows while it is the only one: most queues never hold more than a few messages.
 
-/// What can lie in a slab: a free record keeps the next free place in one of its own fields.
+/// A record that can lie in a slab: a free one keeps the next free place in one of its own fields.
 pub trait Record: Default {
     fn link(&self) -> u32;
     fn set_link(&mut self, next: u32);

@@ -1,4 +1,4 @@
-//! What falls due, in a heap whose entries can be taken out again (clauses 8, 12, 20).
+//! Times that fall due, in a heap whose entries can be taken out again (clauses 8, 12, 20).
 //!
 //! A plain heap would keep an entry for each lease until its deadline, thirty seconds of garbage at
 //! a million leases a second. Here the owner of an entry is told where it lies, and takes it out.
@@ -38,7 +38,7 @@ impl Timers {
         }
     }
 
-    /// When the entry at `position` is due.
+    /// Returns the time at which the entry at `position` is due.
     pub fn at(&self, position: u32) -> Option<Time> {
         self.heap.get(position as usize).map(|due| due.at)
     }

@@ -111,7 +111,7 @@ pub enum Call {
     CancelAll,
 }
 
-/// What a put names. Times in µs, `size` in bytes.
+/// The arguments of a put. Times in µs, `size` in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PutCall {
     pub keys: Vec<Vec<u8>>,
@@ -123,7 +123,7 @@ pub struct PutCall {
     pub size: u64,
 }
 
-/// What the scheduler answered.
+/// The answer of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The ids in the order of the batch; `known` where a dedup string was known (clause 13).

@@ -31,7 +31,7 @@ pub struct Schedule {
     pub steps: Vec<Step>,
 }
 
-/// Which line is not a schedule's, and why.
+/// The line that is not a schedule's, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// Counted from 1.

@@ -3,7 +3,7 @@
 /// Microseconds since the Unix epoch; the scheduler never lets it fall.
 pub type Time = u64;
 
-/// How a queue was made. A bound of 0 messages or bytes means none.
+/// The options a queue was made with. A bound of 0 messages or bytes means none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Unsettled messages, leased ones too (clause 11).
@@ -13,7 +13,7 @@ pub struct Options {
     /// Time a lease lasts, µs; `None`: no deadline (clause 8).
     pub lease: Option<u64>,
     pub retry: Retry,
-    /// How long a settled dedup string is remembered, µs (clause 13).
+    /// The time for which a settled dedup string is remembered, µs (clause 13).
     pub dedup_window: u64,
     /// Dead letters kept, 0: none; reaching it turns `Then::Dead` into `Then::Hold` (clause 10).
     pub max_dead: usize,
@@ -32,7 +32,7 @@ impl Default for Options {
     }
 }
 
-/// What happens to a message whose handling failed (clause 10).
+/// The policy for a message whose handling failed (clause 10).
 ///
 /// ```
 /// use interlock_core::queue::types::{Options, Retry, Then};
@@ -67,14 +67,14 @@ impl Default for Retry {
     }
 }
 
-/// What happens when attempts are used up.
+/// The outcome for a message whose attempts are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     Dead,
     Hold,
 }
 
-/// What a message's own retry policy says otherwise than its queue's (clause 10).
+/// The parts of a message's own retry policy that differ from its queue's (clause 10).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RetryPart {
     pub attempts: Option<Option<u32>>,
@@ -99,7 +99,7 @@ impl RetryPart {
     }
 }
 
-/// What becomes of a message whose lease an operator ended (clause 24).
+/// The outcome for a message whose lease an operator ended (clause 24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevokeThen {
     Retry,
@@ -108,7 +108,8 @@ pub enum RevokeThen {
     Skip,
 }
 
-/// Which work a consumer asks for (clause 7). A barrier counts as keyed: it holds every key.
+/// The kind of work that a consumer asks for (clause 7). A barrier counts as keyed: it holds every
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Any,
@@ -116,7 +117,7 @@ pub enum Kind {
     Unkeyed,
 }
 
-/// Where a message is in its life.
+/// The stage of its life that a message is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Delayed,
@@ -180,7 +181,8 @@ pub struct Hot {
     pub depth: u64,
 }
 
-/// Why a message waits (clause 17): the message asked for and, breadth first, all that it waits for.
+/// The explanation why a message waits (clause 17): the message asked for and, breadth first, all
+/// that it waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     pub nodes: Vec<Node>,
@@ -196,7 +198,7 @@ pub struct Node {
     pub attempt: u32,
     /// µs since the put, up to 99 more, or a 256th of it where much was put meanwhile.
     pub age: u64,
-    /// Who leases it, as the consumer named itself; 0 if nobody.
+    /// The consumer that leases it, as it named itself; 0 if nobody.
     pub consumer: u64,
     /// µs of the lease that have passed, if it is leased.
     pub held_for: Option<u64>,
@@ -206,7 +208,7 @@ pub struct Node {
     pub due_in: Option<u64>,
     /// The queue, or a key of it, is paused: these keys, empty bytes for the queue itself.
     pub paused: Vec<Vec<u8>>,
-    /// What holds it up, one entry a key, in the order the put named them.
+    /// The blockers that hold it up, one entry a key, in the order the put named them.
     pub blocked: Vec<Blocker>,
 }
 
@@ -217,7 +219,7 @@ pub struct Blocker {
     pub key: Option<Vec<u8>>,
     /// The messages now in front on that key, cut at the limit: those that nothing on this key holds up.
     pub holders: Vec<u64>,
-    /// How many unsettled messages stand before this one on that key.
+    /// The number of unsettled messages that stand before this one on that key.
     pub ahead: u64,
     /// `ahead` was counted to its end; else it is "at least".
     pub exact: bool,

@@ -1,4 +1,4 @@
-//! Who waits: for a message, for room, for the queue to drain. No wake is lost and none is needless.
+//! Waiters: for a message, for room, for the queue to drain. No wake is lost and none is needless.
 //!
 //! A waiter is *parked* until it is *called*; it then comes back to the lock and looks for itself, so
 //! that whoever is quicker may take what it was called for. Threads come by themselves; the tasks of an
@@ -42,7 +42,7 @@ use crate::queue::room::{Need, RoomLine};
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::{Kind, Time};
 
-/// What a waiter waits for.
+/// The thing that a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     Message(Kind),
@@ -56,7 +56,7 @@ pub enum Want {
 #[derive(Debug)]
 pub struct Wait {
     want: Want,
-    /// When to give up; `Time::MAX`: never.
+    /// The time at which to give up; `Time::MAX`: never.
     pub deadline: Time,
     on: u64,
     number: Option<u64>,
@@ -107,7 +107,8 @@ impl Wait {
         self.want
     }
 
-    /// What a put still lacks; `named`: a dedup string of it may become known, and then it lacks less.
+    /// Sets the room that a put still lacks; `named`: a dedup string of it may become known, and
+    /// then it lacks less.
     pub(super) fn wants_room(&mut self, count: usize, size: u64, named: bool) {
         self.want = Want::Room(count, size);
         self.named = named;
@@ -192,7 +193,7 @@ impl Crowd {
         self.called[ANY] + self.called[own]
     }
 
-    /// Who of them waits longest for a message of one kind.
+    /// Finds the one of them that waits longest for a message of one kind.
     fn longest(&self, own: usize) -> Option<(u64, usize)> {
         [ANY, own].into_iter().filter_map(|line| Some((self.first(line)?, line))).min()
     }
@@ -250,7 +251,7 @@ impl Waiters {
         &mut self.loops[at]
     }
 
-    /// Whether a put that finds room leaves it to the first of those who wait for some.
+    /// Returns whether a put that finds room leaves it to the first of those who wait for some.
     #[inline]
     pub fn keeps_room<P>(
         &mut self,
@@ -341,8 +342,9 @@ impl Waiters {
         (ANY..ROOM).for_each(|line| self.call_all(line));
     }
 
-    /// Whether nobody but this waiter, and others who wait as it does, could end its wait in a queue
-    /// that takes no more puts (clause 25). `None`: whether that is so for those who wait.
+    /// Returns whether nobody but this waiter, and others who wait as it does, could end its wait
+    /// in a queue that takes no more puts (clause 25). `None`: whether that is so for those who
+    /// wait.
     pub fn are_stuck<P>(&self, wait: Option<&Wait>, scheduler: &Scheduler<P>) -> bool {
         let own = wait.map(|wait| wait.holds.as_slice()).unwrap_or_default();
         if (own.is_empty() || wait.is_some_and(|wait| wait.deadline != Time::MAX))
@@ -446,13 +448,13 @@ impl Waiters {
         }
     }
 
-    /// When something falls due, or room is no longer kept.
+    /// Returns the time at which something falls due, or room is no longer kept.
     #[inline]
     pub fn due<P>(&self, scheduler: &Scheduler<P>) -> Option<Time> {
         scheduler.next_due().into_iter().chain(self.room.due()).min()
     }
 
-    /// Who waits longest where too few are on their way for what is ready.
+    /// Finds the waiter that waits longest where too few are on their way for what is ready.
     fn lacking(&self, own: usize, ready: usize) -> Option<(usize, usize, u64)> {
         let threads = self.threads.coming(own);
         if threads >= ready {
@@ -470,7 +472,7 @@ impl Waiters {
         longest.min().map(|(number, at, line)| (at, line, number))
     }
 
-    /// Who waits longest for room that is there, where nobody is on the way.
+    /// Finds the waiter that waits longest for room that is there, where nobody is on the way.
     fn lacking_room(&self, keeps: bool, fits: impl Fn(Need) -> bool) -> Option<(usize, u64)> {
         let lacks = |crowd: &Crowd| crowd.called[ROOM] == 0 && !crowd.lines[ROOM].is_empty();
         if self.threads.called[ROOM] > 0 || !self.crowds().any(lacks) {

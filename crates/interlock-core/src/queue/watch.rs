@@ -24,7 +24,7 @@ use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
 use crate::queue::types::{State, Time};
 
-/// What to watch; 0 switches a line off.
+/// The limits to watch; 0 switches a line off.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Unsettled messages.
@@ -90,14 +90,15 @@ pub struct Watch {
     /// Unsettled messages at which the next note is due, and at or below which counting starts anew.
     pub(super) next_depth: u64,
     pub(super) calm_depth: u64,
-    /// When to look for what is slow.
+    /// The time of the next look for what is slow.
     pub(super) next_look: Time,
     /// Ids below were looked at.
     seen: u64,
-    /// What waited too long and was not noted yet: the first one, since when, and how many more.
+    /// Messages that waited too long and were not noted yet: the first one, since when, and how
+    /// many more.
     slow: Option<(u64, Time)>,
     others: u64,
-    /// When that may be noted, and when leases are looked at again.
+    /// The times at which that may be noted, and at which leases are looked at again.
     next_note: Time,
     next_leases: Time,
     next_second: Time,
@@ -109,7 +110,7 @@ pub struct Watch {
     more_lanes: u64,
     /// Delayed messages by the time they took their place: (time, id).
     placed_late: std::collections::VecDeque<(Time, u64)>,
-    /// Whether each acknowledged message is to be noted.
+    /// True if each acknowledged message is to be noted.
     pub wants_handled: bool,
 }
 
@@ -173,7 +174,8 @@ impl Watch {
         std::mem::take(&mut self.events)
     }
 
-    /// When to look for what is slow; `Time::MAX`: there is nothing to look for.
+    /// Returns the time of the next look for what is slow; `Time::MAX`: there is nothing to look
+    /// for.
     pub fn next_look(&self) -> Time {
         self.next_look
     }

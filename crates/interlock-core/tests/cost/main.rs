@@ -1,4 +1,4 @@
-//! What a call costs, in steps and in memory, never in time (clause 21).
+//! The cost of a call, in steps and in memory, never in time (clause 21).
 //!
 //! | module | what is counted |
 //! |---|---|

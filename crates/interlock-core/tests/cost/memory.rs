@@ -6,7 +6,8 @@ fn live() -> isize {
     LIVE.get()
 }
 
-/// What may stay of a million: less than a byte of each, the numbers of segments that were given back.
+/// Bytes that may stay of a million: less than a byte of each, the numbers of segments that were
+/// given back.
 const LEFT: isize = MILLION as isize;
 
 /// Memory before, at the peak, and after.

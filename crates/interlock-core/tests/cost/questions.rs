@@ -1,10 +1,10 @@
-//! What an explanation takes does not grow with what is pending.
+//! The cost of an explanation does not grow with what is pending.
 
 use interlock_core::queue::types::{Explained, RevokeThen};
 
 use super::*;
 
-/// What an explanation allocates, and the explanation.
+/// Returns the number of allocations of an explanation, and the explanation.
 fn explained(subject: &mut Subject, id: u64) -> (usize, Explained) {
     let before = MADE.get();
     let explained = subject.scheduler.explain(subject.now, id, 100).expect("it is unsettled");

@@ -1,4 +1,5 @@
-//! How many successors one call readies; the rest follow with the next calls (clauses 20, 21).
+//! The number of successors that one call readies; the rest follow with the next calls (clauses 20,
+//! 21).
 
 use super::*;
 

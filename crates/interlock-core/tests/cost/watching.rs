@@ -1,4 +1,4 @@
-//! What waited too long is found as fast as it is put, and said once a second.
+//! Messages that waited too long are found as fast as they are put, and said once a second.
 
 use interlock_core::queue::watch::{Event, Limits};
 

@@ -15,7 +15,7 @@ pub struct Audit {
     last_token: u64,
     /// The next place in the queue.
     next: u64,
-    /// What may still be unsettled.
+    /// Messages that may still be unsettled.
     live: Vec<Seen>,
     /// Settled, but perhaps as a dead letter, to be requeued.
     gone: Vec<Seen>,

@@ -237,8 +237,8 @@ fn the_audit_alone_finds_what_breaks_order_or_exclusion() {
     assert!(audited::<Broken<DelayForgotten>>("clause 12"));
 }
 
-/// Whether the audit says this of a broken queue, the model not being asked. What it says first of a
-/// schedule may be what follows from the fault.
+/// Returns whether the audit says this of a broken queue, the model not being asked. What it says
+/// first of a schedule may be what follows from the fault.
 fn audited<S: Subject>(said: &str) -> bool {
     for seed in 0..SCHEDULES {
         let (plan, result) = run_one::<Model>(seed, &mut Tally::default());

@@ -1,4 +1,4 @@
-//! Whether two answers are the same, and the only place that says what is not compared.
+//! The comparison of two answers, and the only place that says what is not compared.
 //!
 //! Masked, in answers to `explain` and `explain_key`:
 //! 1. which messages a waiting barrier names as its holders, and so which nodes follow from
@@ -16,7 +16,7 @@ use crate::model::Model;
 /// The ages of two messages put within this are one age, µs.
 const AGE_STEP: u64 = 100;
 
-/// What is wrong with `answer`, in words; `model` has just answered the same step itself.
+/// Tells in words what is wrong with `answer`; `model` has just answered the same step itself.
 pub fn differ(model: &Model, step: &Step, expected: &Answer, answer: &Answer) -> Option<String> {
     if expected == answer {
         return None;

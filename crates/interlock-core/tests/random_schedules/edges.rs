@@ -187,8 +187,7 @@ fn messages_of_as_many_keys_as_may_be_follow_each_other() {
     drain(put(&all, &[]), put(&[], &all), 5, None);
 }
 
-/// How soon successors follow is the scheduler's own affair; that they follow, in order and
-/// alone, is not.
+/// Successors follow, in order and alone; how soon is the scheduler's own affair.
 #[test]
 fn any_number_of_successors_follows_one_settlement() {
     let fronts = [put(&["a"], &[]), PutCall { barrier: true, ..put(&[], &[]) }];

@@ -150,8 +150,8 @@ impl Model {
         leased.into_iter().chain(others).map(|message| message.id).collect()
     }
 
-    /// What the given explanation names as the holders of a waiting barrier, if it may: some of
-    /// the messages before it, each once, the leased first.
+    /// Returns the messages that the given explanation names as the holders of a waiting barrier,
+    /// if it may: some of the messages before it, each once, the leased first.
     fn chosen_holders(&self, barrier: u64, chosen: &Explained) -> Option<Vec<u64>> {
         let node = chosen.nodes.iter().find(|node| node.id == barrier)?;
         let [Blocker { key: None, holders, .. }] = node.blocked.as_slice() else {
@@ -189,8 +189,8 @@ fn hold_of(message: &Message, key: usize) -> Option<&Hold> {
     message.holds.iter().find(|hold| hold.key == key)
 }
 
-/// How many lead the lane with nothing on this key before them to wait for: one exclusive, or
-/// the leading run of shared.
+/// Counts the messages that lead the lane with nothing on this key before them to wait for: one
+/// exclusive, or the leading run of shared.
 fn front(lane: &[&Message], key: usize) -> usize {
     let shared = |message: &&&Message| hold_of(message, key).is_some_and(|hold| !hold.exclusive);
     lane.iter().take_while(shared).count().max(1)

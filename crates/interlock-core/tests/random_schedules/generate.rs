@@ -36,7 +36,7 @@ pub fn run_one<S: Subject>(seed: u64, tally: &mut Tally) -> (Plan, Result<(), St
     (plan, Ok(()))
 }
 
-/// What can be called, each with its usual weight.
+/// The calls that can be made, each with its usual weight.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Put,
@@ -100,7 +100,7 @@ struct Generator {
     taste: Taste,
     weights: [u32; USUAL.len()],
     weights_last: usize,
-    /// What the calls gave, rising: tokens, and ids.
+    /// The numbers that the calls gave, rising: tokens, and ids.
     tokens: Vec<(u64, Given)>,
     ids: Vec<(u64, Given)>,
 }
@@ -261,8 +261,8 @@ impl Generator {
         choose(&mut self.rng, &["", "boom", "no such room: 7", "naïve %|=,"]).into()
     }
 
-    /// Which lease or message the call is about; now and then a stale one, or a number that
-    /// never was given, as `Err`.
+    /// Chooses the lease or message that the call is about; now and then a stale one, or a number
+    /// that never was given, as `Err`.
     fn about<S: Subject>(&mut self, what: What, pair: &Pair<S>) -> Result<Given, u64> {
         let model = &pair.model;
         let chance = self.rng.u32(0..100);

@@ -88,7 +88,7 @@ fn new_seed() -> u64 {
     since.as_nanos() as u64
 }
 
-/// What to save in a file and give as `INTERLOCK_SCHEDULE`.
+/// Returns the text to save in a file and give as `INTERLOCK_SCHEDULE`.
 fn report(Mismatch { schedule, what }: &Mismatch) -> String {
     let what = what.replace('\n', "\n# ");
     format!("{schedule}# the last call: {what}\n")

@@ -18,7 +18,7 @@ pub struct Hold {
     pub exclusive: bool,
 }
 
-/// What a message is in; whether a queued one is waiting or ready is worked out when asked.
+/// The phase a message is in; whether a queued one is waiting or ready is worked out when asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Delayed { due: Time },

@@ -133,7 +133,7 @@ impl Model {
     }
 }
 
-/// Where an operator's `retry`, `skip` and `bury` reach it.
+/// Returns whether an operator's `retry`, `skip` and `bury` reach a message in this phase.
 fn stuck(phase: Phase) -> bool {
     matches!(phase, Phase::Held | Phase::BackingOff { .. })
 }

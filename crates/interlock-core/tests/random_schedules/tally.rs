@@ -1,11 +1,11 @@
-//! What the random schedules met, so that a generator that went blind fails the test.
+//! Situations that the random schedules met, so that a generator that went blind fails the test.
 
 use std::collections::BTreeMap;
 
 use interlock_core::queue::trace::{Answer, Call};
 use interlock_core::queue::types::{Explained, RevokeThen, State};
 
-/// How often each situation came.
+/// The number of times that each situation came.
 #[derive(Default)]
 pub struct Tally {
     counts: BTreeMap<&'static str, u64>,
@@ -169,7 +169,7 @@ impl Tally {
         self.add(situation);
     }
 
-    /// What never came.
+    /// Returns the situations that never came.
     pub fn missing(&self) -> Vec<&'static str> {
         SITUATIONS.into_iter().filter(|situation| !self.counts.contains_key(situation)).collect()
     }

@@ -1,10 +1,10 @@
-//! What one schedule's queue and its puts look like. Numbers are small, so that things meet.
+//! The shape of one schedule's queue and its puts. Numbers are small, so that things meet.
 
 use fastrand::Rng;
 use interlock_core::queue::trace::PutCall;
 use interlock_core::queue::types::{Options, Retry, Then};
 
-/// How one schedule's puts look, in per cent.
+/// The shape of one schedule's puts, in per cent.
 pub struct Taste {
     unkeyed: usize,
     shared: usize,

@@ -77,7 +77,7 @@ fn a_dropped_task_hands_its_call_on() {
     });
 }
 
-/// Whether it got a message before it was dropped.
+/// Starts a get that is dropped after one poll; gives whether it got a message before.
 fn start_dropping(queue: &Arc<Queue>, kind: Kind) -> JoinHandle<bool> {
     let queue = queue.clone();
     thread::spawn(move || {

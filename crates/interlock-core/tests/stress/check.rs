@@ -17,7 +17,7 @@ pub struct Handling {
     pub last: bool,
 }
 
-/// Where the contract was broken, if it was.
+/// Finds where the contract was broken, if it was.
 pub fn check(handlings: &mut [Handling]) -> Result<(), String> {
     handlings.sort_unstable_by_key(|handling| (handling.from, handling.to));
     exclusion(handlings)?;
@@ -100,7 +100,7 @@ mod tests {
     /// (id, keys with whether shared, from, to).
     type Sketch<'a> = (u64, &'a [(usize, bool)], u64, u64);
 
-    /// What the check says of these.
+    /// Returns what the check says of these.
     fn said(handlings: &[Sketch<'_>]) -> String {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);

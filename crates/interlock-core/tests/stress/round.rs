@@ -100,7 +100,7 @@ pub enum Role {
     Operator,
 }
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 pub struct Stage {
     pub round: Round,
     pub queue: Queue<Payload>,

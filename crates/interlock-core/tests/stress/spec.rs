@@ -1,4 +1,4 @@
-//! What is put: messages made by chance, with what a handler and the check need to know of them.
+//! Messages to put, made by chance, with what a handler and the check need to know of them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::Arc;

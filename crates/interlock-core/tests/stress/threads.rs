@@ -1,4 +1,4 @@
-//! What the threads of a round do.
+//! The work of the threads of a round.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;

@@ -144,7 +144,7 @@ impl Known {
         self.is_unsaid(value) || value == self.no
     }
 
-    /// Whether a put names nothing beyond its keys, and does not say how long to wait.
+    /// Returns whether a put names nothing beyond its keys, and does not say how long to wait.
     #[inline]
     pub fn names_only_keys(&self, found: &PutArguments) -> bool {
         let block = found[BLOCK];
@@ -153,7 +153,7 @@ impl Known {
             && self.options_are_usual(found[SHARED..].try_into().expect("as many as there are"))
     }
 
-    /// Whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing.
+    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing.
     #[inline]
     pub fn options_are_usual(&self, options: &[*mut PyObject; 6]) -> bool {
         self.is_unsaid(options[0])
@@ -165,7 +165,7 @@ impl Known {
     }
 }
 
-/// Whether a number is given as 0, or not at all, told by identity.
+/// Returns whether a number is given as 0, or not at all, told by identity.
 pub fn is_zero(value: Option<&Bound<'_, PyAny>>) -> bool {
     value.is_none_or(|value| Known::get(value.py()).is_zero(value.as_ptr()))
 }

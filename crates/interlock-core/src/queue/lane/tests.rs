@@ -28,7 +28,7 @@ fn keys(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
     range.map(|n| format!("key {n}"))
 }
 
-/// What must hold of the lanes that are there, whatever was done.
+/// Checks what must hold of the lanes that are there, whatever was done.
 fn check(lanes: &Lanes) {
     let kept = lanes.recent.clone();
     assert!(kept.len() <= RECENT);
