@@ -49,7 +49,7 @@ def figures(run: Path, table: str) -> str:
 
 
 def taken(run: Path) -> tuple[str, str]:
-    """When a run was made; by its name where two say the same."""
+    """The time at which a run was made; by its name where two say the same."""
     return json.loads((run / "machine.json").read_text())["taken"], run.name
 
 
