@@ -1,4 +1,4 @@
-"""What both sides of a row share: the clock, the threads, the bursts, and the count of faults."""
+"""Tools of both sides of a row: the clock, the threads, the bursts, and the count of faults."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pinned() -> Iterator[None]:
 
 
 def on_one_core(side: Callable[[], Sample]) -> Callable[[], Sample]:
-    """That side, pinned."""
+    """Return that side, pinned."""
 
     def run() -> Sample:
         with pinned():
@@ -52,8 +52,8 @@ def on_one_core(side: Callable[[], Sample]) -> Callable[[], Sample]:
 
 
 def faults(log: Sequence[int], expected: int, key_of: Callable[[int], object]) -> tuple[int, int]:
-    """How many of the numbers 0..expected-1 are not exactly once in `log`, and how many stand in it
-    after a larger one of their key."""
+    """Count the numbers 0..expected-1 that are not exactly once in `log`, and those that stand in
+    it after a larger one of their key."""
     seen = [0] * expected
     last: dict[object, int] = {}
     misordered = 0

@@ -1,4 +1,4 @@
-"""What each runner needs on this machine: the Rust programs, and an interpreter for bocpy."""
+"""The needs of each runner on this machine: the Rust programs, and an interpreter for bocpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILT = ROOT / "target" / "bench"
 
 
 class NotPrepared(RuntimeError):
-    """Why a row cannot be taken on this machine."""
+    """The reason why a row cannot be taken on this machine."""
 
 
 @cache
@@ -73,7 +73,7 @@ def _newest_python() -> Path | None:
 
 
 def _run(*command: str) -> str:
-    """What it printed; NotPrepared with its last line of complaint if it failed."""
+    """Answer what it printed; NotPrepared with its last line of complaint if it failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a message costs when millions are pending: a table for a hub and for Redis, level by level.
+"""A message's cost when millions are pending: a table for a hub and for Redis, level by level.
 
     python -m benchmarks.levels [--hub 10000000] [--redis 1000000] [--out FOLDER]
 

@@ -1,4 +1,4 @@
-"""What the figures were taken on, and how much of the machine others used meanwhile."""
+"""The machine that the figures were taken on, and how much of it others used meanwhile."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def slug() -> str:
 
 
 class Others:
-    """Which part of all cores processes other than this one and its children used.
+    """The part of all cores that processes other than this one and its children used.
 
     Where it is above a few hundredths the figures say more about them than about us.
     """

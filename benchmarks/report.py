@@ -24,10 +24,10 @@ class Result:
     row: Row
     samples: list[dict[str, Any]] = field(default_factory=list)
     failure: str | None = None
-    """Why there are no samples, or not all."""
+    """The reason why there are no samples, or not all."""
 
     others: float | None = None
-    """Which part of the machine other processes used meanwhile, 0 to 1."""
+    """The part of the machine that other processes used meanwhile, 0 to 1."""
 
     def values(self, side: str) -> list[float]:
         """The values of one side, in the order of the pairs."""
@@ -40,7 +40,7 @@ class Result:
 
     @property
     def figures(self) -> list[float]:
-        """What is held against the bar, one a pair, as `Row.judged` says."""
+        """The values that are held against the bar, one a pair, as `Row.judged` says."""
         ours = self.values("ours")
         if self.row.is_absolute:
             return ours
@@ -113,7 +113,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """What a reader must know beside the table, a sentence each."""
+    """Facts that a reader must know beside the table, a sentence each."""
     said = []
     repeats = sorted({len(result.figures) for result in results if not result.failure})
     if repeats:

@@ -1,4 +1,4 @@
-"""What a row of the table is, and how its samples are taken.
+"""A row of the table, and the way its samples are taken.
 
 A row sets one operation of ours beside a peer's. Both sides run in the same process, one after the
 other, and whichever went first in one pair goes second in the next: a machine that slows down
@@ -28,13 +28,13 @@ class Sample:
     """In the row's unit; ns are those of one message."""
 
     messages: int
-    """How many went through."""
+    """Messages that went through."""
 
     lost: int = 0
-    """How many came out less than once or with another payload."""
+    """Messages that came out less than once or with another payload."""
 
     misordered: int = 0
-    """How many came out after a later one of a same key, or beside one."""
+    """Messages that came out after a later one of a same key, or beside one."""
 
     details: dict[str, float] = field(default_factory=dict)
     """Whatever else helps to judge the run; kept with the raw results."""
@@ -66,13 +66,13 @@ class Row:
     """group/what, as `--rows` selects it."""
 
     title: str
-    """What is done."""
+    """The operation that is done."""
 
     peer: str
-    """What stands beside it; empty where the bar is absolute."""
+    """The peer that stands beside it; empty where the bar is absolute."""
 
     bar: float
-    """What is good enough; `judged` says of what."""
+    """The figure that is good enough; `judged` says of what."""
 
     judged: Judged = "ratio"
     """ratio: ours ÷ peer is at most the bar. times: peer ÷ ours, how many times less ours takes, is
@@ -80,7 +80,7 @@ class Row:
 
     unit: Unit = "ns"
     figure: str = "value"
-    """What of a sample is the row's figure, by its name in the raw results."""
+    """The field of a sample that is the row's figure, by its name in the raw results."""
 
     shares: str = ""
     """The row whose samples these are too, where one run gives more than one figure."""
@@ -89,7 +89,7 @@ class Row:
     """Under which heading it stands."""
 
     pairs: int | None = None
-    """How many pairs at most, where more would say no more."""
+    """The number of pairs at most, where more would say no more."""
 
     unseen: bool = True
     """One pair goes before those that count, to warm up. A load on a server has that within."""
@@ -98,7 +98,7 @@ class Row:
     """Seconds after which it is given up: it hangs, or the machine is not fit for figures."""
 
     prototype: float | None = None
-    """What a throw-away program reached, where there was one."""
+    """The figure that a throw-away program reached, where there was one."""
 
     pair: Callable[[int], Pair] | None = None
     """Takes the pair with this number, starting at 0. None where another program takes them."""

@@ -31,7 +31,7 @@ from benchmarks.interpreters import BUILT, NotPrepared
 
 Kind = Literal["hub", "redis"]
 Sync = Literal["no", "everysec", "always"]
-"""When what is stored is on the disk: not stored at all, once a second, before it is answered."""
+"""The time that data reaches the disk: not stored at all, once a second, before it is answered."""
 
 MOST_CONNECTIONS = 12_000
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]

@@ -1,4 +1,4 @@
-"""Why is nothing happening to message 5? Ask.
+"""Ask why nothing is happening to message 5.
 
 A shop's queue: an order is being packed, its truck is taken, and a mail waits for an invoice that
 waits for the order. One call shows the whole chain, down to the thread that is at work.

@@ -70,7 +70,7 @@ def duplicates(packages: list[dict[str, Any]], skip: set[str]) -> Iterator[str]:
 
 
 def permitted(expression: str, allowed: set[str]) -> bool:
-    """Whether an SPDX expression can be satisfied with the `allowed` licences alone.
+    """Return whether an SPDX expression can be satisfied with the `allowed` licences alone.
 
     The old form `MIT/Apache-2.0` counts as OR, as cargo reads it. Raises ValueError on anything
     that is no SPDX expression.

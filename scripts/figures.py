@@ -85,7 +85,7 @@ def ratios(newest: dict[str, Path]) -> str:
 
 
 def taken(run: Path) -> tuple[str, str]:
-    """When a run was made; by its name where two say the same."""
+    """The time at which a run was made; by its name where two say the same."""
     return json.loads((run / "machine.json").read_text())["taken"], run.name
 
 

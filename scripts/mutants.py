@@ -85,13 +85,13 @@ class Fault:
 
     @property
     def package(self) -> str:
-        """Whose tests `cargo` runs: the fault's own."""
+        """The package whose tests `cargo` runs: the fault's own."""
         found = re.match(r"crates/(interlock-(?:core|engine|hub|journal))/", self.file)
         return found[1] if found else "interlock-core"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the build and the test run with, beside what this process has."""
+        """The variables that the build and the test run with, beside what this process has."""
         build = WORK / ("build-shuttle" if self.shuttle else "build")
         more = {"CARGO_TARGET_DIR": str(build), "PYTHONPATH": str(TREE / "src")}
         if self.shuttle:
@@ -101,7 +101,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one fault: the tests that failed, `HUNG` for one that did not end; or none."""
+    """The outcome of one fault: the tests that failed, `HUNG` for one that did not end; or none."""
 
     fault: Fault
     caught_by: tuple[str, ...]

@@ -534,7 +534,7 @@ def table(flags: tuple[Flag, ...]) -> str:
 
 
 def value(flag: Flag) -> str:
-    """What stands behind the flag; empty for one without a value."""
+    """The value that stands behind the flag; empty for a flag without one."""
     if flag.choices is not None:
         return ", ".join(f"`{choice}`" for choice in flag.choices)
     return f"`{cell(flag.metavar)}`" if flag.metavar is not None else ""

@@ -19,7 +19,7 @@ WAIT = 100_000
 """µs for which a lease waits where messages are few."""
 
 DECLARED: dict[Sync, float] = {"no": 0, "everysec": 1, "always": 2}
-"""What a queue of the hub is declared to be."""
+"""The durability that a queue of the hub is declared with, as a number."""
 
 Options = dict[str, float]
 

@@ -19,7 +19,7 @@ from benchmarks.scenarios.queues import DURABLE
 from benchmarks.servers import Kind, Server, folder, started
 
 MESSAGES = int(os.environ.get("INTERLOCK_RESTART_MESSAGES", "300000"))
-"""How many are pending; each takes some 200 bytes of either file, so that 5,000,000 are a GB."""
+"""Messages pending; each takes some 200 bytes of either file, so that 5,000,000 are a GB."""
 KEYS = 100_000
 PIECE = 1_000
 """Messages that are put in one write."""
@@ -79,7 +79,7 @@ def written_anew(server: Server) -> None:
 
 
 def pending(kind: Kind, server: Server) -> int:
-    """How many messages the server has."""
+    """The number of messages that the server has."""
     with connected(server) as client:
         if kind == "redis":
             return int(client.execute_command("XLEN", "load"))

@@ -1,4 +1,4 @@
-"""What a handler of a peer is told by whoever starts it, and the whole work of a no-op task.
+"""The settings that whoever starts a peer's handler gives it, and the whole work of a no-op task.
 
 Nothing here needs Interlock: it runs in the peer's environment.
 """

@@ -81,7 +81,7 @@ def _worker(variables: dict[str, str], ready: Path) -> Iterator[subprocess.Popen
 
 
 def _read(begun: int) -> float:
-    """When a handler began, by the clock of the machine, which is the server's too."""
+    """The time at which a handler began, by the clock of the machine, which is the server's too."""
     if not select.select([begun], [], [], LONGEST)[0]:
         raise RuntimeError(f"nobody handled the message within {LONGEST:g} s")
     at: float = json.loads(os.read(begun, 1_000))["at"]

@@ -69,7 +69,7 @@ class ManualClock:
 
 @disjoint_base
 class Queue(Generic[_T]):
-    """What ``interlock.KeyedQueue`` is made of; see there."""
+    """The native base of ``interlock.KeyedQueue``; see there."""
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(
@@ -439,7 +439,7 @@ class Lease(Generic[_T]):
 
 @disjoint_base
 class AsyncFace(Generic[_T]):
-    """What ``interlock.aio.AsyncQueue`` is made of; see there."""
+    """The native base of ``interlock.aio.AsyncQueue``; see there."""
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(cls, queue: Queue[_T]) -> Self: ...
@@ -534,7 +534,7 @@ class Done:
 
 @disjoint_base
 class Future(Generic[_R]):
-    """What ``interlock.Future`` is made of; see there."""
+    """The native base of ``interlock.Future``; see there."""
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __new__(cls, *_arguments: object, **_keywords: object) -> Self: ...
@@ -577,7 +577,7 @@ def forked() -> None: ...
 def canonical(value: _Key, name: str = "key") -> bytes: ...
 def canonical_keys(value: _Keys, call: str, name: str) -> tuple[bytes, ...]: ...
 def replay(schedule: str) -> list[str]:
-    """What the scheduler answers to each call of a recorded schedule, a line each.
+    """The scheduler's answers to each call of a recorded schedule, a line each.
 
     Raises:
         ValueError: the text is not a schedule; it names the line and what is wrong.

@@ -104,7 +104,7 @@ class HubServer:
 
 @final
 class JournalCopy:
-    """What there is to copy of a hub's journal, out of its folder, whether the hub runs or not. All
+    """The data to copy of a hub's journal, out of its folder, whether the hub runs or not. All
     of it is read once: OSError says what is damaged, or that there is no journal."""
 
     def __new__(cls, folder: str | PathLike[str]) -> Self: ...

@@ -428,7 +428,7 @@ def _revoke(
 
 
 def stack_of(task: asyncio.Task[Any]) -> str:
-    """Where a task stands: it tells only of its outermost coroutine, the handler is further in."""
+    """The stack of a task: it tells only of its outermost coroutine, the handler is further in."""
     frames = []
     awaited: Any = task.get_coro()
     while awaited is not None:
@@ -443,7 +443,7 @@ def stack_of(task: asyncio.Task[Any]) -> str:
 
 
 class _Place:
-    """Where a queue calls one waiting coroutine, from whatever thread."""
+    """The place where a queue calls one waiting coroutine, from whatever thread."""
 
     __slots__ = ("_bridge", "_loop", "_thread", "future", "wait")
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Key = str | int | bytes
-"""What a key may be; 7, "7" and b"7" are one key."""
+"""The types that a key may have; 7, "7" and b"7" are one key."""
 
 Kind = Literal["order", "overlap", "lost", "unfinished"]
 
@@ -57,10 +57,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `Auditor.check` found."""
+    """The result of `Auditor.check`."""
 
     messages: int
-    """How many messages were announced."""
+    """Messages that were announced."""
 
     keys: int
     """On how many distinct keys."""
@@ -115,7 +115,7 @@ class Auditor:
         self._log.append((id, True))
 
     def ended(self, id: int) -> None:
-        """That handler ended, well or not. Safe from any thread."""
+        """The handler of this message ended, well or not. Safe from any thread."""
         self._log.append((id, False))
 
     @property

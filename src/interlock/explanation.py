@@ -1,4 +1,4 @@
-"""Why a message waits (contract, clause 17): what the engine found, and the tree drawn of it."""
+"""Explanation of a wait (contract, clause 17): what the engine found, and the tree drawn of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Blocker:
     holders: tuple[int, ...]
     """Ids of the messages now in front on that key."""
     ahead: int
-    """How many unsettled messages stand before on that key."""
+    """The number of unsettled messages that stand before on that key."""
     exact: bool
     """False: there are at least so many; counting stopped there."""
 

@@ -141,7 +141,7 @@ _handlers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _handles_here() -> bool:
-    """Whether the caller is the handler of the current lease, which a consumer set."""
+    """Return whether the caller is the handler of the current lease, which a consumer set."""
     asyncio = sys.modules.get("asyncio")
     try:
         task = None if asyncio is None else asyncio.current_task()

@@ -23,7 +23,7 @@ __all__ = ["PoolLease", "PoolWork"]
 
 @dataclass(frozen=True, slots=True)
 class PoolLease:
-    """What ``current_lease()`` gives in another process: the facts of it, and no settling."""
+    """A lease as ``current_lease()`` gives it in another process: its facts, and no settling."""
 
     queue: str
     id: int
@@ -174,13 +174,13 @@ class PoolWork(Work):
             self._slots.release()
 
     def runs_at_once(self) -> None:
-        """Whether the pool runs a call where it is submitted: then it runs one at a time."""
+        """Notes if the pool runs a call where it is submitted: then it runs one at a time."""
         if threading.current_thread() is self._thread:
             self.queue._set_crew(1, 1)
 
 
 class _Handler:
-    """What the pool calls in this process; pickled, what it calls in another one."""
+    """A callable that the pool calls in this process; pickled, one that it calls in another."""
 
     __slots__ = ("_lease", "_work")
 
@@ -201,7 +201,7 @@ class _Handler:
 
 
 class _FarHandler:
-    """What a pool calls in another process."""
+    """The callable that a pool calls in another process."""
 
     __slots__ = ("_lease",)
 

@@ -220,7 +220,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Why a message waits, or what stands on a key; at most ``limit`` messages of it.
+        """Explains why a message waits, or what stands on a key; at most ``limit`` messages of it.
 
         Raises:
             KeyError: the message is settled, a dead letter (which is said) or was never put; or

@@ -14,7 +14,7 @@ Seconds = float | dt.timedelta
 
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """What happens to a message whose handling failed.
+    """The policy for a message whose handling failed.
 
     Args:
         attempts: attempts in all, 1 or more; ``None`` tries for ever. Default 5.

@@ -1,4 +1,4 @@
-"""What a service says to systemd, and what it is handed by it. Needs no library of systemd.
+"""Messages of a service to systemd, and what it is handed by it. Needs no library of systemd.
 
 The protocol is sd_notify(3) and sd_listen_fds(3): datagrams to the socket that NOTIFY_SOCKET names,
 and listening sockets from descriptor 3 on. The variables are taken out of the environment, for
@@ -21,7 +21,7 @@ class Notifier:
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:
         self.watchdog = watchdog
-        """How many seconds the manager waits for a sign of life; None: it does not."""
+        """Seconds that the manager waits for a sign of life; None: it does not."""
         self._address = address
 
     @classmethod

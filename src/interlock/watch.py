@@ -1,4 +1,4 @@
-"""What a queue says unasked, on the ``interlock.queue`` logger."""
+"""Log lines that a queue writes unasked, on the ``interlock.queue`` logger."""
 
 from __future__ import annotations
 

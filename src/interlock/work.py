@@ -1,4 +1,4 @@
-"""How an executor's calls are run: on threads of our own, and what those share with a pool."""
+"""The threads of our own that run an executor's calls, and what those share with a pool."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def at_exit() -> None:
-    """What was submitted is done before the interpreter goes, as with the standard executors."""
+    """Finishes submitted calls before the interpreter goes, as with the standard executors."""
     works = list(_works)
     for work in works:
         work.queue._shutdown(False)

@@ -23,7 +23,7 @@ pub struct Load {
     delivered: u64,
 }
 
-/// What had been done and used at one moment.
+/// The counts and the processor time at one moment.
 struct Mark {
     at: u64,
     published: u64,

@@ -9,7 +9,7 @@ use crate::resp::Scan;
 
 pub struct Connection {
     stream: TcpStream,
-    /// What is to be sent; `flush` sends it.
+    /// Bytes to be sent; `flush` sends them.
     pub out: Vec<u8>,
     /// Of `out`, what the kernel has taken.
     taken: usize,

@@ -58,7 +58,7 @@ pub fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize
     }
 }
 
-/// How many bytes the kernel took.
+/// Sends what the kernel takes. Gives the number of those bytes.
 pub fn send(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: reads within the slice.
     let count = unsafe {

@@ -1,4 +1,4 @@
-//! What the command line says; `main` lists it.
+//! The options of the command line; `main` lists them.
 
 use std::error::Error;
 use std::str::FromStr;

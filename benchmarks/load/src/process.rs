@@ -1,4 +1,4 @@
-//! What the server's process has used, as the kernel counts it.
+//! Processor time and memory that the server's process has used, as the kernel counts it.
 
 use std::fs;
 use std::io;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// What was wrong with what came.
+/// Counts of what was wrong with what came.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Never came, or came with other bytes.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// How far the reply that is coming in has been looked at.
+/// The point up to which the reply that is coming in has been looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     at: usize,
@@ -42,7 +42,7 @@ impl Scan {
     }
 }
 
-/// What stands in a reply, element by element.
+/// The contents of a reply, element by element.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { bytes, at: 0 })
     }
 
-    /// How many elements follow; 0 for a reply that says there is nothing.
+    /// Reads how many elements follow; 0 for a reply that says there is nothing.
     pub fn array(&mut self) -> io::Result<usize> {
         match self.head()? {
             (b'*', count) => Ok(usize::try_from(count).unwrap_or(0)),
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What has not been read.
+    /// The bytes that have not been read.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -149,7 +149,7 @@ fn eight(digits: [u8; 8]) -> Option<u64> {
     is_digits.then_some(all)
 }
 
-/// What the server said instead of what it should.
+/// An error that tells what the server said instead of what it should.
 pub fn wrong(bytes: &[u8]) -> io::Error {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     io::Error::other(format!("the server said {start:?}"))

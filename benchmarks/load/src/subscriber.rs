@@ -20,7 +20,7 @@ pub struct Subscriber {
     pub faults: Faults,
 }
 
-/// Which of a publisher's numbers are for one subscriber.
+/// The part of a publisher's numbers that is for one subscriber.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
     All,
@@ -31,7 +31,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// How many there are below this number.
+    /// Counts those below this number.
     fn below(self, number: u64) -> u64 {
         match self {
             Part::All => number,
@@ -120,7 +120,7 @@ impl Subscriber {
         *next = self.part.from(stamp.number + 1);
     }
 
-    /// How many messages are for it, of so many published.
+    /// Counts the messages for it, of so many published.
     pub fn of(&self, published: u64) -> u64 {
         self.part.below(published)
     }

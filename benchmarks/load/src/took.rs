@@ -1,4 +1,4 @@
-//! How long messages took from when they were due.
+//! The time that messages took from when they were due.
 
 /// Those due before some moment are not counted.
 pub struct Took {

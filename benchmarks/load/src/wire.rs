@@ -3,7 +3,7 @@
 //! A payload has 64 bytes: the publisher (4), its message's number (8), when it was due (8), and
 //! filling. All requests of a run have one length, and so have all deliveries.
 
-/// What a message says of itself.
+/// The facts that a message carries of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub publisher: u32,
@@ -34,7 +34,7 @@ impl Topics {
         }
     }
 
-    /// How many names there are, but for digits.
+    /// The number of names, but for digits.
     fn count(&self) -> usize {
         match self {
             Topics::One(_) => 1,
@@ -54,7 +54,7 @@ pub fn pattern_name(index: usize) -> String {
 /// Requests or deliveries ready made, one for each name, all of one length.
 struct Table {
     each: Vec<Vec<u8>>,
-    /// Where the digits of a new topic stand.
+    /// The offset of a new topic's digits.
     digits: Option<usize>,
 }
 
@@ -81,7 +81,7 @@ fn digits(mut number: u64) -> [u8; DIGITS] {
     digits
 }
 
-/// What publishes: everything before the payload is ready made.
+/// The requests that publish: everything before the payload is ready made.
 pub struct Requests(Table);
 
 impl Requests {
@@ -108,7 +108,7 @@ impl Requests {
     }
 }
 
-/// What one subscriber gets: everything before the payload is ready made.
+/// The deliveries that one subscriber gets: everything before the payload is ready made.
 pub struct Deliveries {
     heads: Table,
     /// Bytes of each delivery.
@@ -177,7 +177,7 @@ pub fn command(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// What SUBSCRIBE and PSUBSCRIBE are answered by.
+/// The answer to SUBSCRIBE and PSUBSCRIBE.
 pub fn confirmation(kind: &str, name: &str, count: usize) -> Vec<u8> {
     let mut out = b"*3\r\n".to_vec();
     bulk(&mut out, kind.as_bytes());

@@ -94,7 +94,7 @@ pub fn channel(keys: usize) -> Sample {
     Sample::each(spent.as_secs_f64(), BESIDE, wrong)
 }
 
-/// Which key a message holds as its `step`th: all different within a message.
+/// The key that a message holds as its `step`th: all different within a message.
 fn nth(number: u64, step: usize) -> usize {
     (number as usize + step * 251) % LANES
 }

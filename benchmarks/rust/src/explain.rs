@@ -1,4 +1,4 @@
-//! How long it takes to say why a message waits, with a million pending.
+//! The time it takes to say why a message waits, with a million pending.
 
 use std::time::Instant;
 

@@ -84,7 +84,7 @@ fn fill(queue: &Queue<Payload>, messages: u64, lanes: u64) {
     }
 }
 
-/// How many came back out of their order.
+/// Fills the queue and drains it. Gives the number of messages that came back out of their order.
 fn fill_and_drain(queue: &Queue<Payload>, messages: u64, lanes: u64) -> u64 {
     fill(queue, messages, lanes);
     let wrong = (0..messages).filter(|&number| get_and_ack(queue) != Some(payload(number))).count();

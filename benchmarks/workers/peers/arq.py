@@ -23,7 +23,7 @@ async def enqueue(numbers: range) -> None:
 
 
 class Settings:
-    """What the worker is told."""
+    """The settings of the worker."""
 
     functions = (noop,)
     redis_settings = redis

@@ -1,4 +1,4 @@
-"""What the subcommands share that ask a running hub: the connection's flags and errors."""
+"""Flags and errors of the connection, for the subcommands that ask a running hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXIT_CODES += "the server refused, 2 wrong usage, 130 Ctrl-C."
 
 
 def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
-    """What `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
     try:
         place = address(given)
     except ValueError as error:
@@ -51,7 +51,7 @@ def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
 
 
 def address(given: argparse.Namespace) -> Address:
-    """Where the hub is that was asked for; ValueError says what is wrong with that."""
+    """The address of the hub that was asked for; ValueError says what is wrong with it."""
     text = given.url or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     place = parse(text)
     if given.ca and not place.tls:
@@ -60,7 +60,7 @@ def address(given: argparse.Namespace) -> Address:
 
 
 def advice(error: Exception) -> str:
-    """What to do about a connection that could not be made."""
+    """Advice about a connection that could not be made."""
     if isinstance(error, ReplyError) and error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
         return "say who asks: --url redis://USER:PASSWORD@HOST:PORT, or INTERLOCK_URL"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):

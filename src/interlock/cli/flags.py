@@ -1,4 +1,4 @@
-"""How a flag is declared: once, with all that help and parsing need."""
+"""The declaration of a flag: once, with all that help and parsing need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Flag:
     """One line for `--help`."""
 
     metavar: str | None = None
-    """What stands for its value; None for a flag without one."""
+    """The word that stands for its value; None for a flag without one."""
 
     parse: Callable[[str], Any] = str
     """Makes the value; raises ArgumentTypeError for a wrong one."""
@@ -27,7 +27,7 @@ class Flag:
     default: Any = None
     choices: Sequence[str] | None = None
     many: bool = False
-    """Whether it may be given several times; its value is a list then."""
+    """True if it may be given several times; its value is a list then."""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declare it to a parser."""

@@ -175,7 +175,7 @@ def reload(hub: Hub) -> None:
 
 
 def ready_line(hub: Hub) -> str:
-    """Where it can be reached; a second line for HTTP."""
+    """The line with the addresses where it can be reached; a second one for HTTP."""
     lines = [f"interlock hub: ready on {', '.join(hub.addresses)}"]
     if hub.http_address:
         lines.append(f"interlock hub: http on {hub.http_address}")

@@ -12,7 +12,7 @@ from interlock.hub.users import ask_password
 
 
 def open_to(checked: Configuration) -> str:
-    """What `--check` prints: where the hub would listen, who may connect there, and do what."""
+    """The output of `--check`: where the hub would listen, who may connect there, and do what."""
     lines = ["the configuration is good"]
     users = checked.users()
     password = "with a password" if ask_password(users) else "without a password"
@@ -37,7 +37,7 @@ def open_to(checked: Configuration) -> str:
 
 
 def reach(host: str) -> str:
-    """Who reaches an address."""
+    """Name those who reach an address."""
     loopback = ipaddress.ip_address(host).is_loopback
     return "this machine" if loopback else "whoever reaches the address"
 

@@ -47,7 +47,7 @@ class PidFile:
         return self
 
     def _placed(self, temporary: str) -> bool:
-        """Whether the new file is in its place; if not, somebody else was quicker: once more."""
+        """Put the new file in its place; False: somebody else was quicker, so once more."""
         try:
             os.link(temporary, self._path)
             return True

@@ -60,7 +60,7 @@ def publish(client: Client, given: argparse.Namespace) -> int:
 
 
 def with_client(given: str | None, work: Callable[[Client], int]) -> int:
-    """What `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
     address = given or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     try:
         with Client(address) as client:

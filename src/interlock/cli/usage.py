@@ -1,4 +1,4 @@
-"""How wrong usage is told: what was perhaps meant, and the help where nothing was said at all."""
+"""Errors of wrong usage: what was perhaps meant, and the help where nothing was said at all."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from interlock.hub.resp import ProtocolError
 
 @dataclass(frozen=True)
 class Topics:
-    """Who subscribes to what. A subscriber by pattern is in none of the counts."""
+    """The topics that have subscribers. A subscriber by pattern is in none of the counts."""
 
     receivers: dict[bytes, int]
     """By topic, how many connections are subscribed to it; the most first."""
 
     patterns: int
-    """How many different patterns are subscribed to."""
+    """The number of different patterns that are subscribed to."""
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,14 @@ class Part:
 
     name: str
     bytes: int
-    """How many are to be copied."""
+    """The number of bytes that are to be copied."""
 
     length: int
-    """How long the file is, with zeroes behind those."""
+    """The length of the file, with zeroes behind those bytes."""
 
 
 class Source(Protocol):
-    """Where a copy comes from. It is what it was when it was asked for."""
+    """The source of a copy. It is what it was when it was asked for."""
 
     @property
     def last(self) -> int:
@@ -43,7 +43,7 @@ class Source(Protocol):
         """Its files, in the order in which they are to be written."""
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """What is to be written into a file, by its place in `parts`."""
+        """The bytes to be written into a file, by its place in `parts`."""
 
 
 class Folder:
@@ -199,4 +199,4 @@ def _part(value: object) -> Part:
 PIECE = 256 << 10
 """Bytes that are asked for at once: what a hub reads in one go it does nothing else meanwhile."""
 AHEAD = 4
-"""How many such questions are on the way."""
+"""The number of such questions that are on the way at once."""

@@ -37,7 +37,7 @@ class Client:
         self, address: str | Address = "127.0.0.1:6399", *, timeout: float = 5.0, name: str = ""
     ) -> None:
         self.missed = 0
-        """How many messages the hub says it dropped, after `CLIENT SLOW drop`."""
+        """The number of messages that the hub says it dropped, after `CLIENT SLOW drop`."""
         self._timeout = timeout
         self._reader = Reader()
         self._pushes: deque[Push] = deque()

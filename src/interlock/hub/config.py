@@ -1,4 +1,4 @@
-"""How a hub is to run: raw values with their origin first, then one checked object that stays.
+"""Configuration of a hub: raw values with their origin first, then one checked object that stays.
 
 A value is taken from the first that has one: a flag or argument, the environment, the file, the
 default. All faults are told at once, each with its key, its value, where it came from and what is
@@ -50,17 +50,17 @@ class Configuration:
     """By key, as the file has them: `limits.pubsub.soft`."""
 
     origins: Mapping[str, str] = field(compare=False)
-    """Where each value came from."""
+    """The origin of each value, by key."""
 
     source: Source | None = field(default=None, compare=False, repr=False)
-    """What it was read from; None: it cannot be read again."""
+    """The source it was read from; None: it cannot be read again."""
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
     def for_server(self) -> dict[str, Any]:
-        """What the native server is given. Raises ConfigError where a file of `tls` cannot be
-        read."""
+        """Return what the native server is given. Raises ConfigError where a file of `tls` cannot
+        be read."""
         plain = {key: self[key] for key in FOR_SERVER}
         limits = {
             name: [self[f"limits.{name}.{part}"] for part in ("soft", "soft_seconds", "hard")]
@@ -94,7 +94,7 @@ class Configuration:
         return found or (EVERYBODY,)
 
     def shown(self) -> Iterator[tuple[str, str]]:
-        """What CONFIG GET shows: each key, and what Redis has under another name."""
+        """Yield the entries of CONFIG GET: each key, and what Redis has under another name."""
         for setting in SETTINGS:
             value = self[setting.key]
             if isinstance(value, tuple):
@@ -173,7 +173,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a configuration is read from, and can be read again."""
+    """The places that a configuration is read from, and can be read from again."""
 
     file: str | PathLike[str] | None
     environment: Mapping[str, str] | None
@@ -281,7 +281,7 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
 
 
 def is_guarded(values: Mapping[str, Any]) -> bool:
-    """Whether who reaches the hub's address must still show something before it is let in."""
+    """Return whether a client of the hub's address must still show something to be let in."""
     users = values["user"] or (EVERYBODY,)
     asks_certificate = values["tls.client_ca"] and values["tls.port"] < 0
     return ask_password(users) or bool(asks_certificate)

@@ -1,4 +1,4 @@
-"""What the server leaves to Python: lines of the log, passwords, and changes of the configuration.
+"""The work the server leaves to Python: lines of the log, passwords, changes of the configuration.
 
 A thread sleeps on a descriptor of the server's. It never waits in native code, so that an
 interpreter that ends can end it; and the server's threads never wait for it: only the client that

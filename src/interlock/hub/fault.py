@@ -1,4 +1,4 @@
-"""What is wrong with one value of the configuration."""
+"""A fault in one value of the configuration."""
 
 from __future__ import annotations
 

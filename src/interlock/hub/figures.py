@@ -1,4 +1,4 @@
-"""What INFO tells of a hub: each figure once, with its kind, its unit and what it means.
+"""The figures that INFO tells of a hub: each once, with its kind, its unit and what it means.
 
 The page of the reference, `interlock hub info` and /metrics come from here. A figure that the
 server has and this table has not is shown by /metrics as one of an unknown kind.
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What may be done with a figure's value."""
+    """The kind of a figure: what may be done with its value."""
 
     COUNTER = "counter"
     """Only rises, from 0 at the start: a rate makes sense."""
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class Unit(Enum):
-    """How a value is written for people."""
+    """The unit of a value, by which it is written for people."""
 
     NUMBER = "number"
     BYTES = "bytes"
@@ -48,7 +48,7 @@ class Figure:
     """Under which `interlock hub info` shows it; empty: it does not."""
 
     label: str
-    """What it is called there."""
+    """Its name there."""
 
     help: str
     """One line."""

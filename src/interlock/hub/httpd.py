@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
     def version_string(self) -> str:
-        """What the header Server says."""
+        """The value of the header Server."""
         return "interlock-hub"
 
     def log_message(self, format: str, *args: Any) -> None:

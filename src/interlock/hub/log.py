@@ -1,4 +1,4 @@
-"""Where `interlock hub` logs: standard error or a file that can be moved away and opened anew.
+"""The log of `interlock hub`: standard error or a file that can be moved away and opened anew.
 
 A hub inside a program logs to the logger `interlock.hub` and leaves the rest to the program.
 """

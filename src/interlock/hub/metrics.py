@@ -10,7 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def text(info: Mapping[str, object], *, draining: bool = False) -> str:
-    """What /metrics answers: each figure of `info`, which has the names of INFO."""
+    """Return the body of /metrics: each figure of `info`, which has the names of INFO."""
     return "".join(f"{line}\n" for line in lines(info, draining=draining))
 
 
@@ -37,7 +37,7 @@ def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
 
 
 def metric(name: str, kind: str, help: str) -> Iterator[str]:
-    """What stands above a value."""
+    """Yield the lines that stand above a value."""
     yield f"# HELP {name} {help[:1].upper()}{help[1:]}."
     yield f"# TYPE {name} {kind}"
 

@@ -1,4 +1,4 @@
-"""What a hub shows over HTTP: /metrics for Prometheus, /health and /ready for who supervises it."""
+"""A hub's pages over HTTP: /metrics for Prometheus, /health and /ready for who supervises it."""
 
 from __future__ import annotations
 

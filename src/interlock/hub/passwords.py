@@ -21,7 +21,7 @@ def hashed(password: str) -> str:
 
 
 def matches(password: bytes, given: str) -> bool:
-    """Whether it is the password of a hash that `parsed` takes."""
+    """Return whether it is the password of a hash that `parsed` takes."""
     from hmac import compare_digest
 
     cost, block, parallel, salt, expected = parsed(given)
@@ -30,7 +30,7 @@ def matches(password: bytes, given: str) -> bool:
 
 @cache
 def nobody() -> str:
-    """What the password of a user that there is not is compared with, to take as long."""
+    """Return the hash to compare a password with where there is no such user, to take as long."""
     return hashed("")
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ProtocolError(ConnectionError):
-    """What arrived is not the Redis protocol; the connection cannot be used any more."""
+    """The bytes that arrived are not the Redis protocol; the connection cannot be used any more."""
 
 
 class ReplyError(Exception):
@@ -23,7 +23,7 @@ class ReplyError(Exception):
 
 
 class Push(list[object]):
-    """What the server sent unasked (RESP3): a message to a subscriber, and the like."""
+    """Data that the server sent unasked (RESP3): a message to a subscriber, and the like."""
 
 
 class Incomplete:

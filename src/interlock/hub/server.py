@@ -76,8 +76,7 @@ class Hub:
         # One change of the configuration at a time.
         self._changes = threading.Lock()
         self.on_shutdown: Callable[[], None] | None = None
-        """What the command SHUTDOWN does, the first time; None: it is refused. Called on a thread
-        of the hub's."""
+        """Called for the first command SHUTDOWN, on a thread of the hub's; None: it is refused."""
         self.on_broken: Callable[[], None] | None = None
         """Told when a thread of the hub has ended by a fault of its own: it should be restarted.
         Called on a thread of the hub's."""
@@ -91,7 +90,7 @@ class Hub:
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens: `host:port`, with the port that was taken for 0, and `unix:path`."""
+        """Addresses it listens on: `host:port`, with the port taken for 0, and `unix:path`."""
         return self._running().addresses
 
     @property

@@ -1,4 +1,4 @@
-"""What can be set of a hub: each key once, with its default, its check and its line of help.
+"""The settings of a hub: each key once, with its default, its check and its line of help.
 
 The file's grammar, `--print-config`, the reference page and the messages of errors come from here.
 """
@@ -28,7 +28,7 @@ class Setting:
     """Gives the value, made canonical; raises Wrong."""
 
     allowed: str
-    """What follows `allowed:` in an error."""
+    """The text behind `allowed:` in an error."""
 
     help: str
     """One line."""
@@ -41,7 +41,7 @@ class Setting:
     hub must not choose which files it reads and writes, or whom it lets in."""
 
     redis: str = ""
-    """What CONFIG GET and SET of Redis call the same thing."""
+    """The name that CONFIG GET and SET of Redis have for the same thing."""
 
     @property
     def variable(self) -> str:

@@ -1,4 +1,4 @@
-"""What a hub is doing, for who watches it."""
+"""The state of a hub, for who watches it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """What a hub is doing."""
+    """The state of a hub: what it is doing."""
 
     STARTING = "starting"
     SERVING = "serving"

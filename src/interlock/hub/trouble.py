@@ -1,4 +1,4 @@
-"""What is wrong with a hub's journal, for who watches it."""
+"""The trouble with a hub's journal, for who watches it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong with a hub's journal, as its figures say it."""
+    """The trouble with a hub's journal, as its figures say it."""
 
     state: str
     error: str
@@ -27,12 +27,12 @@ class Trouble:
         )
 
     def __bool__(self) -> bool:
-        """Whether calls are refused for it."""
+        """Return whether calls are refused for it."""
         return self.state in REFUSING
 
     @property
     def ends(self) -> bool:
-        """Whether it lasts until the hub is started again."""
+        """True if it lasts until the hub is started again."""
         return self.state == FAILED
 
     def told(self) -> dict[str, object]:

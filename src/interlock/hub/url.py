@@ -1,4 +1,4 @@
-"""Where a server is, and as whom to speak to it: an address or a URL, read into its parts."""
+"""An address or a URL, read into its parts: the place of a server, and the user to be there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is. Either the path or the host is empty."""
+    """The place of a server. Either the path or the host is empty."""
 
     path: str = ""
     """Of a unix socket; an abstract name has `@` before it."""

@@ -20,7 +20,7 @@ ORDINARY = (
 
 @dataclass(frozen=True)
 class User:
-    """Who may connect, and what it may do."""
+    """A user that may connect, and what it may do."""
 
     name: str
     passwords: tuple[str, ...]
@@ -47,7 +47,7 @@ class User:
         return not self.passwords
 
     def knows(self, password: bytes) -> bool:
-        """Whether it is one of the user's passwords."""
+        """Return whether it is one of the user's passwords."""
         # All of them, so that the time does not tell which.
         found = [passwords.matches(password, known) for known in self.passwords]
         return any(found)
@@ -107,11 +107,11 @@ class User:
 
 
 EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",), ("*",))
-"""Who is there when nobody is named: whoever connects may do all."""
+"""The user that there is when none is named: whoever connects may do all."""
 
 
 def ask_password(users: Sequence[User]) -> bool:
-    """Whether nobody is let in without a password."""
+    """Return whether nobody is let in without a password."""
     return not any(user.is_open for user in users)
 
 

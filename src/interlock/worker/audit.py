@@ -80,7 +80,7 @@ class _Lane:
 
 
 class Table:
-    """What has begun and ended on one queue, and what of that should not have been. Pure."""
+    """Record of what began and ended on one queue, and what of that should not have been. Pure."""
 
     def __init__(self, most: int = 100_000) -> None:
         self._most = most

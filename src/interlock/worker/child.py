@@ -1,4 +1,4 @@
-"""What runs in a process of the pool; see ``processes``."""
+"""The code that runs in a process of the pool; see ``processes``."""
 
 from __future__ import annotations
 

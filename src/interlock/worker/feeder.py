@@ -84,7 +84,7 @@ class Feeder:
         self._ended = False
         self._failures = 0
         self.full: Callable[[], bool] = lambda: False
-        """Whether so much is set aside that nothing more should be leased."""
+        """Tells whether so much is set aside that nothing more should be leased."""
         self.work: Callable[[], None] = lambda: None
         """Handles what was handed out, where that is not done by other threads."""
         self.leave: Callable[[], None] = lambda: None
@@ -97,7 +97,7 @@ class Feeder:
         self._more = True
         """The last answer was full, so there may be more."""
         self._shy = 0
-        """How often not to lease ahead, because the last time there was nothing."""
+        """The number of times not to lease ahead, because the last time there was nothing."""
         self._taking = self._thread("feed", self._feed)
         self._settling = self._thread("settle", self._settle_while_parked)
 
@@ -135,7 +135,7 @@ class Feeder:
                 self._ring()
 
     def ring_to_settle(self) -> None:
-        """What was queued without a ring goes out."""
+        """Rings for what was queued without a ring, so that it goes out."""
         if self._pending:
             with self._slots.lock:
                 self._ring()

@@ -1,4 +1,4 @@
-"""Where workers of one user leave what others of the machine look for: sockets, journals."""
+"""A folder where a user's workers leave what others of the machine look for: sockets, journals."""
 
 from __future__ import annotations
 

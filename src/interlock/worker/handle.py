@@ -23,7 +23,7 @@ _log = logging.getLogger("interlock.worker")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a message is to be settled."""
+    """The way a message is to be settled."""
 
     how: Literal["ack", "nack", "reject", "exhaust", "release"]
     result: bytes | None = None
@@ -31,7 +31,7 @@ class Outcome:
     """Seconds; None: the backoff of the message's policy."""
     error: str = ""
     expected: str = "acked"
-    """What the engine answers, if it judges as the worker did."""
+    """The engine's answer, if it judges as the worker did."""
 
     def settlement(self, lease: Any) -> Any:
         """As the engine's client takes it. Raises LeaseLost."""

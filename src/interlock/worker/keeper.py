@@ -1,4 +1,4 @@
-"""What becomes of a message by time alone, while the worker holds it: one thread that looks.
+"""A thread that looks after held messages: what becomes of them by time alone.
 
 - A message that no handler has begun within 100 ms goes back, for it holds its lanes closed.
 - A handler that keeps the thread which leases has another take its place.

@@ -71,7 +71,7 @@ class LoopPool:
         """See ``Pool``."""
 
     def withdraw(self, running: Running) -> bool:
-        """What the loop was told begins with its next turn: whoever blocks the loop holds it up."""
+        """See ``Pool``. A handler begins at the loop's next turn; who blocks the loop delays it."""
         with self._lock:
             if running.started is not None:
                 return False

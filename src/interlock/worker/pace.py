@@ -1,4 +1,4 @@
-"""Whether handlers are so quick that the thread which leases runs them too, and leases ahead.
+"""Finds whether handlers are so quick that the leasing thread runs them too, and leases ahead.
 
 A call to the engine takes longer than a handler that only computes a little. While such handlers
 run, the next calls are under way already, so that engine and worker work at the same time; and a
@@ -22,7 +22,7 @@ class Pace:
         self.quick = False
         """They are."""
         self.ahead = AHEAD if places > 1 else 1
-        """How many calls are under way then."""
+        """The number of calls that are under way then."""
         self._changed = changed
         self._usual = QUICK
         """Seconds that a handler takes, the last ones counting most."""

@@ -132,7 +132,7 @@ class ProcessPool:
             self.moved(1)
 
     def ended(self, running: Running, outcome: Outcome) -> None:
-        """What came of a message."""
+        """Hands on the outcome of a message."""
         finish(self._done, running, outcome)
 
     def failed(self, why: str) -> None:
@@ -149,7 +149,7 @@ class ProcessPool:
 
     @property
     def reference(self) -> str:
-        """Where the app is."""
+        """The place of the app, as ``module:name``."""
         return self._reference
 
 

@@ -25,20 +25,20 @@ class Running:
     """The client's."""
 
     held: TaskLease
-    """What the handler sees."""
+    """The lease as the handler sees it."""
 
     invocation: Invocation
     feeder: Any
     """Through which it is settled."""
 
     offered: float
-    """When it was leased, to be given to the pool at once; by time.monotonic()."""
+    """The time at which it was leased, to be given to the pool at once; by time.monotonic()."""
 
     started: float | None = None
-    """When a handler began; None: not yet."""
+    """The time at which a handler began; None: not yet."""
 
     at: Any = None
-    """Who handles it: a thread's number, a task, a process of the pool."""
+    """The place where it is handled: a thread's number, a task, a process of the pool."""
 
     @property
     def over(self) -> bool:
@@ -71,7 +71,7 @@ def finish(done: Done, running: Running, outcome: Outcome) -> None:
 
 
 class Pool(Protocol):
-    """Where handlers run. It is never offered more than it has room for."""
+    """The place where handlers run. It is never offered more than it has room for."""
 
     emptied: Callable[[], None]
     """Called when the last of what it was offered begins."""
@@ -112,7 +112,7 @@ class Pool(Protocol):
         """Take back a message that no handler has begun; False: one has."""
 
     def stack(self, running: Running) -> str:
-        """Where its handler stands."""
+        """Return the stack of its handler, as text."""
 
     def stop(self, running: Running) -> None:
         """End a handler whose lease is revoked, where that can be done."""

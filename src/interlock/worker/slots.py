@@ -1,4 +1,4 @@
-"""How many handlers are idle, and which queue may lease for them next."""
+"""The number of idle handlers, and the queue that may lease for them next."""
 
 from __future__ import annotations
 

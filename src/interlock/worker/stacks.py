@@ -1,4 +1,4 @@
-"""What the handlers of running workers are at: each answers on a unix socket, in JSON."""
+"""The stacks of running workers' handlers: each worker answers on a unix socket, in JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Answering:
 
 
 def ask_all(process: int | None = None) -> list[dict[str, Any]]:
-    """What each worker of this user says, or the one of this process; by process number."""
+    """The answer of each worker of this user, or of the one of this process; by process number."""
     found = []
     for path in sorted(_folder().glob("*.sock"), key=lambda path: path.stem.zfill(10)):
         if process is not None and path.stem != str(process):

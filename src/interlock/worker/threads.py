@@ -28,11 +28,11 @@ class ThreadPool:
         self._bell = threading.Condition(self._lock)
         self._waiting: collections.deque[Running] = collections.deque()
         self._idle = 0
-        """How many threads sleep."""
+        """The number of threads that sleep."""
         self._waking = False
         """One was woken and has not come yet."""
         self._busy = 0
-        """How many handlers run, on these threads and on others that help."""
+        """The number of handlers that run, on these threads and on others that help."""
         self._lent = False
         """Handlers are quick: who leases runs them, and nobody is woken for that."""
         self._runners = threading.local()
@@ -221,12 +221,12 @@ class SinglePool(ThreadPool):
 
 
 class Runners:
-    """What runs a handler on this thread; a loop is made for the first coroutine function."""
+    """The runner of handlers on this thread; a loop is made for the first coroutine function."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
         self.task: asyncio.Task[None] | None = None
-        """That of the coroutine function that runs."""
+        """The task of the coroutine function that runs."""
 
     def handled(self, running: Running) -> Outcome:
         """In a context of its own: what a hook sets is not for the next message. Never raises."""

@@ -135,7 +135,7 @@ class TestWorker:
         return self
 
     def close(self) -> None:
-        """What the app sends goes where it went before."""
+        """Lets what the app sends go where it went before."""
         if self._client is not None:
             self._app._hooks.remove("after_send", self._note)
             self._app._redirected(self._before)

@@ -1,4 +1,4 @@
-"""What a worker handles: the lease that a handler sees, and what is asked of an app."""
+"""The work of a worker: the lease that a handler sees, and what is asked of an app."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Invocation(Protocol):
 
     @property
     def is_async(self) -> bool:
-        """Whether ``arun`` is to be awaited, rather than ``run`` called."""
+        """True if ``arun`` is to be awaited, rather than ``run`` called."""
 
     def run(self) -> bytes | None:
         """Calls the handler; gives its result, encoded, where one is kept."""
@@ -159,7 +159,7 @@ class Invocation(Protocol):
 
 
 class Tasks(Protocol):
-    """What a worker asks of an app."""
+    """The calls that a worker makes on an app."""
 
     def prepare(self, lease: TaskLease) -> Invocation:
         """The call of the message of this lease; sets ``lease.task``. Raises NotHere where another
@@ -167,7 +167,7 @@ class Tasks(Protocol):
 
 
 def details(lease: TaskLease) -> dict[str, Any]:
-    """What a log line about a message carries as ``extra``."""
+    """The fields that a log line about a message carries as ``extra``."""
     return {
         "queue": lease.queue,
         "id": lease.id,

@@ -36,7 +36,7 @@ _log = logging.getLogger("interlock.worker")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a worker is told. Raises TypeError and ValueError where it cannot be."""
+    """The settings of a worker. Raises TypeError and ValueError where they are not allowed."""
 
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 16
@@ -47,7 +47,7 @@ class Settings:
     lease: float = 30.0
     """Seconds after which the leases of a worker that was killed run out."""
     reference: str = ""
-    """Where the processes of a pool find the app, as ``module:name``."""
+    """The place where the processes of a pool find the app, as ``module:name``."""
 
     def __post_init__(self) -> None:
         if not self.queues or not all(isinstance(name, str) and name for name in self.queues):
@@ -74,7 +74,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a worker has done since it was made."""
+    """Counts of what a worker has done since it was made."""
 
     handed: int
     """Messages that were leased."""
@@ -87,7 +87,7 @@ class Figures:
     running: int
     """Messages that are held now."""
     violations: int
-    """What the auditor found; 0 where it is off."""
+    """Findings of the auditor; 0 where it is off."""
 
 
 class Worker:
@@ -126,7 +126,7 @@ class Worker:
         self._handled = self._failed = 0
         self._stopped = False
         self.broken: BaseException | None = None
-        """Why it ended by itself; None: it has not."""
+        """The reason why it ended by itself; None: it has not."""
         self.on_broken: Callable[[], object] = lambda: None
         """Called once it has."""
 
@@ -230,12 +230,12 @@ class Worker:
         return self._wait(timeout)
 
     def holding(self) -> list[Running]:
-        """What is held now."""
+        """The messages that are held now."""
         with self._slots.lock:
             return list(self._running.values())
 
     def stacks(self) -> list[dict[str, Any]]:
-        """What the handlers are doing now, one entry each, the longest first."""
+        """The stacks of the handlers that run now, one entry each, the longest first."""
         now = time.monotonic()
         found = []
         for running in self.holding():
@@ -249,7 +249,7 @@ class Worker:
         return sorted(found, key=lambda entry: -float(entry["seconds"]))
 
     def figures(self) -> Figures:
-        """What was done so far."""
+        """The counts of what was done so far."""
         return Figures(
             handed=sum(feeder.handed for feeder in self._feeders),
             handled=self._handled,

@@ -18,7 +18,7 @@ pub struct Shape {
     pub payload: usize,
 }
 
-/// What was wrong.
+/// Counts of what was wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wrongs {
     /// Came twice, or was told settled when it was not.

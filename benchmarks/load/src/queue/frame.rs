@@ -6,9 +6,9 @@ use crate::queue::book::{Book, Shape, STAMP};
 
 pub struct Frame {
     bytes: Vec<u8>,
-    /// Where number and due time stand.
+    /// The offset of number and due time.
     stamp: usize,
-    /// Where the first key's line stands.
+    /// The offset of the first key's line.
     keys: usize,
 }
 

@@ -20,7 +20,7 @@ pub struct Interlock {
     clients: Vec<Client>,
     /// Calls have numbers, so that the server keeps their replies for a repeat.
     numbered: bool,
-    /// What the queue is declared to be; `None`: nothing.
+    /// The durability that the queue is declared with; `None`: with none.
     durability: Option<&'static [u8]>,
     /// A message of a put.
     put: Frame,
@@ -37,7 +37,7 @@ struct Client {
     held: Vec<Held>,
 }
 
-/// What it leased.
+/// A message that it leased.
 struct Held {
     message: u64,
     /// As it came, so that it need not be written anew.

@@ -1,5 +1,5 @@
-//! What a message costs when many others are pending: the same load at ten times as many again and
-//! again, then all of them are taken.
+//! The cost of a message when many others are pending: the same load at ten times as many again
+//! and again, then all of them are taken.
 
 use std::error::Error;
 

@@ -24,7 +24,7 @@ struct Client {
     awaited: usize,
 }
 
-/// What had been done and used at one moment.
+/// The counts and the processor time at one moment.
 pub struct Mark {
     pub at: u64,
     pub settled: u64,
@@ -162,7 +162,7 @@ impl<S: Side> Pool<S> {
         process::resident(self.pid)
     }
 
-    /// What was done between two marks.
+    /// The line of what was done between two marks.
     pub fn between(&self, before: &Mark, after: &Mark, delivered: u64) -> Line {
         Line::default()
             .with("seconds", (after.at - before.at) as f64 / 1e9)

@@ -1,11 +1,11 @@
-//! What the loads ask of either side of a row.
+//! The calls that the loads make on either side of a row.
 
 use std::io;
 
 use crate::connection::Connection;
 use crate::queue::book::Book;
 
-/// How a round asks for messages.
+/// The way a round asks for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Take {
     /// As many at most.

@@ -1,4 +1,4 @@
-"""What the subcommands of `interlock queue` share: their flags, the server, errors, answers."""
+"""The common part of the subcommands of `interlock queue`: flags, the server, errors, answers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def message_id(text: str) -> int:
 
 
 def ask(given: argparse.Namespace, work: Work) -> int:
-    """What `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
     from interlock.engine.client import connect
     from interlock.engine.operating import Operator
     from interlock.engine.refusals import is_advised
@@ -111,14 +111,14 @@ def address(given: argparse.Namespace) -> str:
 
 
 def wrong_name(name: str) -> str:
-    """What is wrong with the name of a queue; empty if nothing is."""
+    """Tell what is wrong with the name of a queue; empty if nothing is."""
     if not 1 <= len(name.encode(errors="surrogateescape")) <= 512 or "{" in name or "}" in name:
         return "allowed: 1 to 512 bytes, without braces"
     return ""
 
 
 def existing(operator: Operator, queue: str) -> bool:
-    """Whether there is such a queue; if not, that is told, with those that there are."""
+    """Return whether there is such a queue; if not, tell so, with those that there are."""
     stats = operator.stats(queue)
     # One that was ever put into, declared, sealed or paused, is found by its counts or its name.
     if stats["puts"] or stats["unsettled"] or stats["sealed"] or stats["paused"]:
@@ -139,7 +139,7 @@ def on_queue(given: argparse.Namespace, work: Work) -> int:
 
 
 def explained(error: str) -> str:
-    """What the server said, and what to do about it where that is not plain."""
+    """Return what the server said, and what to do about it where that is not plain."""
     from interlock.engine.refusals import advised
 
     for part, advice in ADVICE.items():
@@ -154,8 +154,8 @@ def emit(record: object) -> None:
 
 
 def escaped() -> bool:
-    """Whether JSON must be ASCII here: what standard output cannot encode it would write as Python
-    does, which is no JSON."""
+    """Return whether JSON must be ASCII here: what standard output cannot encode it would write as
+    Python does, which is no JSON."""
     return (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
 
 

@@ -126,7 +126,7 @@ def roots_text(found: Explanation, called: Called, given: argparse.Namespace) ->
 
 
 def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
-    """What stands below a message in the tree: the commands that would free it."""
+    """The notes below a message in the tree: the commands that would free it."""
 
     def of(node: ExplainNode) -> Iterator[str]:
         yield from (f"to free it: {one}" for one in freeing(node, given))

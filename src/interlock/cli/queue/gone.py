@@ -21,7 +21,7 @@ def text(queue: str, id: int) -> str:
 
 
 def since(message: Stored) -> str:
-    """That it is a dead letter, since when, and after how many attempts."""
+    """Say that it is a dead letter, since when, and after how many attempts."""
     return f"dead letter since {when(message.due or 0)}, after {count(message.attempt, 'attempt')}"
 
 

@@ -197,7 +197,7 @@ def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterato
 
 
 def progress(done: int, whole: int) -> None:
-    """How far it is, on a terminal."""
+    """Show how far it is, on a terminal."""
     if sys.stderr.isatty():
         end = "\n" if done == whole else ""
         print(f"\r{done:,} of {whole:,} messages\x1b[K", end=end, file=sys.stderr, flush=True)

@@ -103,7 +103,7 @@ def summary(queue: str, counts: dict[str, int]) -> str:
 
 
 def gates_text(counts: dict[str, int]) -> str:
-    """What is closed, in words; empty if nothing is."""
+    """Tell what is closed, in words; empty if nothing is."""
     closed = []
     if paused := counts.get("paused", 0):
         closed.append(f"{count(paused, 'pause')}")

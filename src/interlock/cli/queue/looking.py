@@ -131,7 +131,7 @@ def place(message: Stored) -> tuple[bool, int, int]:
 
 
 def node_of(operator: Operator, queue: str, id: int) -> ExplainNode | None:
-    """What a message is doing; None if it is settled meanwhile."""
+    """Ask what a message is doing; None if it is settled meanwhile."""
     found = operator.explain(queue, id=id, limit=1)
     return found.nodes[0] if found else None
 

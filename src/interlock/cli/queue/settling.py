@@ -28,11 +28,11 @@ class Act(NamedTuple):
     text: str
     about: str
     done: str
-    """What is said of a message, behind its id."""
+    """The words that stand behind a message's id."""
 
     not_done: str
     asks: bool
-    """Whether something may be lost by it."""
+    """True if something may be lost by it."""
 
 
 ACTS = {
@@ -90,7 +90,7 @@ def add_to(commands: Any) -> None:
 
 
 def runs(name: str, act: Act) -> Callable[[argparse.Namespace], int]:
-    """What the subcommand does."""
+    """The work of the subcommand."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:

@@ -1,4 +1,4 @@
-"""How messages, keys and times are shown to people, and as what they stand in JSON."""
+"""Messages, keys and times as they are shown to people, and as they stand in JSON."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ COUNT = Flag("--count", "end after so many looks", "N", positive)
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of a queue at one moment."""
+    """A queue as it was seen at one moment."""
 
     counts: dict[str, int]
     rates: dict[str, float]
@@ -87,7 +87,7 @@ def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict
 
 
 def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str, float]) -> Look:
-    """What is seen now. It costs a bounded number of questions, however much is in the queue."""
+    """Look at it now. That costs a bounded number of questions, however much is in the queue."""
     busiest = operator.hot_keys(queue, SHOWN, pages=PAGES)
     nodes: dict[int, ExplainNode] = {}
     hot = []
@@ -134,7 +134,7 @@ def page(queue: str, seen: Look) -> str:
 
 
 def fitted(text: str) -> str:
-    """What a terminal shows of a page: lines that it would wrap would push the first ones out."""
+    """Cut a page to the terminal: lines that it would wrap would push the first ones out."""
     columns, rows = shutil.get_terminal_size()
     return "\n".join(line[:columns] for line in text.splitlines()[: max(rows - 1, 1)])
 
