@@ -1,4 +1,5 @@
-//! What a cycle costs: acknowledge and lease by one `il1_next`, and put as many again. Prints ns a message.
+//! Measures the cost of a cycle: acknowledge and lease by one `il1_next`, and put as many again.
+//! Prints ns a message.
 
 use std::time::Instant;
 

@@ -30,7 +30,7 @@ pub fn recorded<A: Args + ?Sized>(args: &A) -> u64 {
     (0..args.len()).map(|i| args.get(i).len() as u64 + 4).sum::<u64>() + 40
 }
 
-/// Why a call was refused: a code, and what was wrong. The queue is as before.
+/// The reason why a call was refused: a code, and what was wrong. The queue is as before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(pub String);
 
@@ -41,7 +41,7 @@ pub fn refuse<T>(code: &str, called: &str, text: impl Display) -> Read<T> {
     Err(Refused(format!("{code} il1_{called}: {text}")))
 }
 
-/// How a refusal names an argument. It is put together only then, for nearly all are as they must be.
+/// Names an argument in a refusal, put together only then, for nearly all are as they must be.
 pub trait What: FnOnce() -> String + Copy {}
 
 impl<F: FnOnce() -> String + Copy> What for F {}
@@ -137,7 +137,7 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
         Ok(())
     }
 
-    /// Who calls, and the number of the call: 0 for one whose reply need not be kept.
+    /// Reads the consumer, and the number of the call: 0 for one whose reply need not be kept.
     #[inline]
     pub fn caller(&mut self) -> Read<(&'a [u8], u64)> {
         let consumer = self.text(MAX_TEXT, || "consumer".into())?;
@@ -199,7 +199,7 @@ pub fn integer(value: &[u8]) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// What was given, in part only: it may be megabytes, and any bytes.
+/// Returns the beginning of what was given, as printable text: it may be megabytes, and any bytes.
 pub fn shown(value: &[u8]) -> String {
     let plain = |&byte: &u8| if (32..127).contains(&byte) { byte as char } else { '?' };
     value.iter().take(32).map(plain).collect()

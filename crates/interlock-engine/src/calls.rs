@@ -15,7 +15,7 @@ use crate::shared::Context;
 use crate::waiting::{Served, Waiter, WaitingPut, Want};
 use crate::Outcome;
 
-/// Who calls, and how.
+/// The consumer that calls, and the way it calls.
 struct Caller<'a> {
     function: Function,
     consumer: &'a [u8],
@@ -25,7 +25,7 @@ struct Caller<'a> {
     place: Option<u64>,
 }
 
-/// What a repeat comes to.
+/// The outcome for a call that may be a repeat.
 enum Repeat<'a> {
     Answered,
     Goes(Caller<'a>, Option<Vec<Answer>>),
@@ -200,7 +200,8 @@ impl Queue {
         }
     }
 
-    /// What a call asks for. A record of a journal says how many were handed out, whatever bound there was.
+    /// Reads what a call asks for. A record of a journal says how many were handed out, whatever
+    /// bound there was.
     fn wanted<A: Args + ?Sized>(&self, from: &mut Reader<'_, A>, cx: &Context<'_>) -> Read<Wanted> {
         let mut wanted = lease::read(from)?;
         if cx.replays {
@@ -304,7 +305,7 @@ impl Queue {
         }
     }
 
-    /// Whether the call was made before: it is answered as then, or goes on where it was.
+    /// Finds out whether the call was made before: it is answered as then, or goes on where it was.
     fn repeated<'a>(
         &mut self,
         mut caller: Caller<'a>,
@@ -503,7 +504,7 @@ impl Queue {
     }
 }
 
-/// Whether something was settled.
+/// Returns whether something was settled.
 fn settles(answers: Option<&[Answer]>) -> bool {
     answers.is_some_and(|all| all.iter().any(|&answer| answer != Answer::Lost))
 }

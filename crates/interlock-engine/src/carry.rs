@@ -1,4 +1,4 @@
-//! What is read of a queue that is carried elsewhere, beside its messages.
+//! The data that is read of a queue to carry it elsewhere, beside its messages.
 
 use interlock_core::queue::dead::Dead;
 

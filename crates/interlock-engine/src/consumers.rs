@@ -1,5 +1,5 @@
-//! Who calls, and the last reply of each (clause 8): a call sent again, because its reply was lost, is
-//! answered as the first time and does nothing.
+//! The consumers that call, and the last reply of each (clause 8): a call sent again, because its
+//! reply was lost, is answered as the first time and does nothing.
 //!
 //! Replies are kept whole as long as those of the queue have no more than `MAX_KEPT_BYTES` together. Beyond
 //! that the oldest leases are kept in short: what they hand out lies in the queue as long as it is out.
@@ -29,7 +29,7 @@ pub struct Consumers {
     by_name: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     all: Vec<Consumer>,
     free: Vec<u32>,
-    /// Whom the last call named: one call asks more than once.
+    /// The consumer that the last call named: one call asks more than once.
     recent: Cell<u32>,
     /// The consumer whose reply was kept first, and last; each knows the next.
     first: Option<u32>,
@@ -98,7 +98,7 @@ impl Kept {
     }
 }
 
-/// What is known of a call.
+/// The state of a call, as far as it is known.
 pub enum Known {
     New,
     /// It was answered.
@@ -173,7 +173,7 @@ impl Consumers {
         });
     }
 
-    /// What is known of this call, of which the consumer has said nothing newer.
+    /// Returns what is known of this call, of which the consumer has said nothing newer.
     pub fn known(&self, name: &[u8], call: u64, function: Function, now: Time) -> Read<Known> {
         let Some(consumer) = self.find(name).map(|at| &self.all[at as usize]) else {
             return Ok(Known::New);
@@ -264,7 +264,7 @@ impl Consumers {
         self.set(at, call, Function::Next, now, Kept::Half(answers));
     }
 
-    /// What was kept before of this consumer is taken away already.
+    /// Sets what is kept of this consumer; what was kept before is taken away already.
     fn set(&mut self, at: u32, call: u64, function: Function, now: Time, kept: Kept) {
         self.unlink(at);
         self.bytes += kept.bytes();
@@ -335,7 +335,7 @@ impl Consumers {
         (self.bytes + 2 * self.name_bytes + self.all.len() * OF_A_CONSUMER + light) as u64
     }
 
-    /// Whether somebody who sends its last call again is answered as before.
+    /// Returns whether somebody who sends its last call again is answered as before.
     pub fn keep_something(&self) -> bool {
         self.first.is_some()
     }

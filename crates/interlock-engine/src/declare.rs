@@ -6,7 +6,7 @@ use crate::args::{refuse, Args, Read, Reader, What};
 use crate::limits::{MAX_COUNT, MAX_SPAN};
 use crate::reply;
 
-/// Whether what was answered survives the server.
+/// The durability of a queue: whether what was answered survives the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing is stored.
@@ -174,7 +174,7 @@ const NAMES: [&str; 12] = [
     "DURABILITY",
 ];
 
-/// What a call declares; `None`: it only asks.
+/// The declaration that a call makes; `None`: it only asks.
 pub struct Declaration {
     pub replace: bool,
     pub declared: Declared,

@@ -108,8 +108,8 @@ impl Queue {
     }
 }
 
-/// What is kept of queues that are nobody's any more: by name, in the order in which it is of no use, and
-/// those that were blank in the order in which they went.
+/// The remains of queues that are nobody's any more: by name, in the order in which they are of no
+/// use, and those that were blank in the order in which they went.
 #[derive(Default)]
 pub struct Gone {
     by_name: HashMap<Box<[u8]>, One, foldhash::fast::RandomState>,
@@ -196,7 +196,7 @@ impl Engine {
         cell
     }
 
-    /// What is kept of a queue that was dropped.
+    /// Returns what is kept of a queue that was dropped.
     pub fn kept_of(&self, name: &[u8]) -> Option<Cell> {
         self.gone.lock().by_name.get(name).map(|one| one.cell.clone())
     }

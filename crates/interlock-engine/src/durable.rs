@@ -116,9 +116,9 @@ struct Numbers {
 }
 
 thread_local! {
-    /// What this thread recorded since its last commit.
+    /// The records that this thread has made since its last commit.
     static TURN: Cell<Turn> = const { Cell::new(Turn { last: 0, durability: journal::Durability::None }) };
-    /// Why something could not be recorded since then.
+    /// The reason why something could not be recorded since then.
     static LOST: std::cell::RefCell<Option<Refused>> = const { std::cell::RefCell::new(None) };
 }
 
@@ -224,10 +224,11 @@ impl<S: Storage> Durable<S> {
         snapshot.finish()
     }
 
-    /// What has to be done beside the calls, by a thread that may wait for the disk: to be called about
-    /// ten times a second with the time, µs. Syncs once a second, makes the next segment in good time,
-    /// and takes a snapshot when the journal has grown enough, or has no room and old segments. Answers
-    /// the snapshot, or why it could not be made: the next one is tried ten seconds later.
+    /// Does what has to be done beside the calls, by a thread that may wait for the disk: to be
+    /// called about ten times a second with the time, µs. Syncs once a second, makes the next
+    /// segment in good time, and takes a snapshot when the journal has grown enough, or has no room
+    /// and old segments. Answers the snapshot, or why it could not be made: the next one is tried
+    /// ten seconds later.
     ///
     /// # Errors
     ///

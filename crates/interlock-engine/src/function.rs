@@ -1,6 +1,6 @@
 //! The functions by name, and the class of each, to which rights attach.
 
-/// What rights a call needs.
+/// The class of rights that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Produce,
@@ -77,7 +77,7 @@ functions! {
 }
 
 impl Function {
-    /// Whether it takes one key, the queue; the others take none.
+    /// Returns whether it takes one key, the queue; the others take none.
     pub fn takes_queue(self) -> bool {
         !matches!(self, Function::Version | Function::Queues)
     }

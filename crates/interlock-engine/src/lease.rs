@@ -11,7 +11,7 @@ use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::settle::{self, Answer};
 
-/// What a call asks for.
+/// The lease that a call asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Once it was handed out, how many were, if their bytes ended it: so that a journal says what was done,
@@ -105,7 +105,7 @@ impl Queue {
         self.sealed && self.scheduler.unsettled() == 0
     }
 
-    /// When something falls due that no call causes.
+    /// Returns the time at which something falls due that no call causes.
     pub fn next_due(&self) -> Option<Time> {
         self.scheduler.next_due()
     }
@@ -125,7 +125,7 @@ fn tell_all(
     grants.iter().for_each(|grant| tell(scheduler, grant, out));
 }
 
-/// What a consumer is told of a message.
+/// Appends what a consumer is told of a message.
 #[inline]
 fn tell(scheduler: &Scheduler<Body>, grant: &Grant, out: &mut Vec<u8>) {
     let (sequence, body, keys, quiet) = scheduler.granted(grant);

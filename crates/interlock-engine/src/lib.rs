@@ -92,7 +92,7 @@ use shared::{Cell, Context, Shared};
 /// The wire's version.
 pub const WIRE: &str = "1";
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply was appended.
@@ -106,7 +106,7 @@ pub enum Outcome {
 /// Queues by name, and the functions on them.
 pub struct Engine {
     queues: RwLock<Names>,
-    /// What is kept for a while of queues that were dropped. Locked behind `queues`.
+    /// The remains of queues that were dropped, kept for a while. Locked behind `queues`.
     gone: Mutex<Gone>,
     shared: Shared,
 }
@@ -116,7 +116,7 @@ pub struct Held<'a> {
     engine: &'a Engine,
     cell: Cell,
     queue: ArcMutexGuard<RawMutex, Queue>,
-    /// Whose bound of memory holds for what is called.
+    /// The account whose bound of memory holds for what is called.
     payer: Option<&'a Arc<Account>>,
 }
 
@@ -203,7 +203,7 @@ impl Engine {
         Outcome::Done
     }
 
-    /// How many queues there are.
+    /// Returns the number of queues.
     pub fn count(&self) -> usize {
         self.queues.read().len()
     }
@@ -296,7 +296,7 @@ impl Engine {
         })
     }
 
-    /// When `tick` is next worth calling; `None`: nobody waits.
+    /// Returns the time at which `tick` is next worth calling; `None`: nobody waits.
     pub fn next_due(&self) -> Option<Time> {
         // Relaxed: whoever parks a call asks afterwards, and others learn of it as soon as they look.
         Some(self.shared.first_alarm.load(Ordering::Relaxed)).filter(|&time| time != Time::MAX)
@@ -351,7 +351,7 @@ impl Engine {
         waits
     }
 
-    /// What becomes of a queue that was called: it may be nobody's any more.
+    /// Lets a queue go that a call has left dropped or blank, or notes that it may be idle.
     #[inline]
     fn settle_down(&self, queue: &mut Queue, cell: &Cell, now: Time) {
         if queue.dropped {
@@ -418,7 +418,7 @@ impl Engine {
         done
     }
 
-    /// What has to be known of a queue outside its lock.
+    /// Notes what has to be known of a queue outside its lock.
     fn after(&self, queue: &mut Queue) {
         queue.called();
         let weight = queue.total_weight();
@@ -438,7 +438,7 @@ impl Engine {
         }
     }
 
-    /// How many calls wait.
+    /// Returns the number of calls that wait.
     pub fn parked(&self) -> usize {
         self.shared.tickets.lock().len()
     }
@@ -502,7 +502,7 @@ impl Held<'_> {
         })
     }
 
-    /// What cannot be recorded must not be done.
+    /// Refuses a call that cannot be recorded: it must not be done.
     fn can_be_recorded<A: Args + ?Sized>(
         &self,
         function: Function,

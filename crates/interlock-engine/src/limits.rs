@@ -1,4 +1,4 @@
-//! What one call may ask for: each of these bounds how long it holds a queue up.
+//! The limits of what one call may ask for: each of these bounds how long it holds a queue up.
 
 /// Keys of one message.
 pub const MAX_KEYS: u64 = 4096;

@@ -36,7 +36,7 @@ struct Message<'a> {
     said: Option<Box<Said<'a>>>,
 }
 
-/// What a message says of itself by options.
+/// The options that a message comes with.
 #[derive(Default)]
 struct Said<'a> {
     priority: i8,
@@ -49,17 +49,17 @@ struct Said<'a> {
     retry: Option<Box<RetryPart>>,
 }
 
-/// What a message takes beside its payload and keys, bytes: records, and the heads of allocations.
+/// Bytes that a message takes beside its payload and keys: records, and the heads of allocations.
 pub const OVERHEAD: u64 = 120;
 pub const KEY_OVERHEAD: u32 = 96;
-/// What a retry policy of its own takes, and what a dedup string takes beside itself.
+/// Bytes that a retry policy of its own takes, and that a dedup string takes beside itself.
 const OF_A_POLICY: u32 = 112;
 const OF_A_STRING: u64 = 144;
 /// Arguments for which room is made before they are read, at most.
 const ROOM: usize = 1 << 12;
 
 impl Message<'_> {
-    /// What it takes of the bound on memory.
+    /// Returns the bytes that it takes of the bound on memory.
     fn weight(&self) -> u64 {
         let dedup = self.dedup().map_or(0, |name| name.len() as u64 + OF_A_STRING);
         u64::from(self.beside()) + self.payload.len() as u64 + dedup
@@ -113,8 +113,8 @@ impl Messages<'_> {
         }
     }
 
-    /// What it needs to wait for; and the dedup strings, by their hashes, that make it less if they become
-    /// known.
+    /// Returns the room that it needs to wait for; and the dedup strings, by their hashes, that
+    /// make it less if they become known.
     pub fn need(&self, queue: &Queue) -> (Need, Box<[u64]>) {
         let mut need = Need::default();
         self.each_new(queue, |message| {
@@ -253,7 +253,7 @@ fn read_options<'a, A: Args + ?Sized>(
     Ok(said)
 }
 
-/// Why a put was not done at once.
+/// The reason why a put was not done at once.
 pub enum No {
     /// There is no room now.
     Full(Refused),
@@ -348,7 +348,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What is refused for want of room now.
+    /// Returns the refusal of so many more messages and bytes, if there is no room for them now.
     #[inline]
     pub fn no_room(&self, count: u64, bytes: u64, called: &str) -> Option<Refused> {
         let (size, most) = (self.declared.max_size, self.declared.max_bytes);

@@ -13,7 +13,7 @@ use crate::room::Payload;
 use crate::shared::{Account, Context};
 use crate::waiting::Waiting;
 
-/// What a message carries through the scheduler.
+/// The data that a message carries through the scheduler.
 #[derive(Debug)]
 pub struct Body {
     /// And, beside it, the bytes that the message takes without it, about.
@@ -38,7 +38,7 @@ pub struct Queue {
     pub name: Box<[u8]>,
     pub scheduler: Scheduler<Body>,
     pub declared: Declared,
-    /// Whether somebody has declared it.
+    /// True if somebody has declared it.
     pub is_declared: bool,
     pub sealed: bool,
     /// Nobody's: it was dropped, or is not there and only looked at.
@@ -52,13 +52,13 @@ pub struct Queue {
     pub waiting: Waiting,
     /// Bytes of all messages and dead letters, about.
     pub weight: u64,
-    /// What the call under way may ready, beside what was due (clause 21).
+    /// The budget of what the call under way may ready, beside what was due (clause 21).
     pub budget: Budget,
     /// Somebody who waited has gone, and those behind may be served.
     pub restless: bool,
-    /// When this queue asks to be ticked; `Time::MAX`: never.
+    /// The time at which this queue asks to be ticked; `Time::MAX`: never.
     pub alarm: Time,
-    /// What of its weight is counted among that of all queues, and in which accounts.
+    /// The part of its weight counted among that of all queues, and the accounts that count it.
     pub counted: u64,
     pub accounts: Vec<Arc<Account>>,
     /// Bytes of the scheduler's records as last measured, and calls since it was made.

@@ -277,7 +277,7 @@ impl Queue {
         Outcome::Parked
     }
 
-    /// How many are unsettled: of all messages, or of one.
+    /// Counts the messages that are unsettled: of all, or of one.
     fn left_of(&self, id: Option<u64>) -> u64 {
         id.map_or(self.scheduler.unsettled(), |id| self.scheduler.seen(id).is_some().into())
     }
@@ -333,7 +333,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
     dead.keys.iter().for_each(|(key, _)| told.text(key.as_bytes()));
 }
 
-/// What a put said, where it is not what holds for a put that says nothing.
+/// Tells the options of a put that are not those of a put that says nothing.
 fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
     if seen.priority != 0 {
         told.text(b"PRIORITY");
@@ -354,7 +354,7 @@ fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
     tell_kept(seen.payload.result, seen.quiet, seen.retry, told);
 }
 
-/// What a put said that a dead letter keeps too.
+/// Tells the options of a put that a dead letter keeps too.
 pub fn tell_kept(result: u64, quiet: bool, retry: Option<&RetryPart>, told: &mut Strings) {
     let mut number = |name: &str, value: Option<u64>| {
         if let Some(value) = value {

@@ -34,7 +34,7 @@ pub const LOOKS: usize = 8;
 #[derive(Debug)]
 pub struct Idle {
     lists: [VecDeque<(Time, Box<[u8]>)>; 2],
-    /// When the first of those that were dropped can go for good.
+    /// The time from which the first of those that were dropped can go for good.
     gone: Time,
 }
 
@@ -61,7 +61,7 @@ impl Idle {
 }
 
 impl Queue {
-    /// Whether it is as if it had never been, but for replies that are kept, and who waits.
+    /// Returns whether it is as if it had never been, but for kept replies, and those who wait.
     #[inline]
     pub fn is_blank(&self) -> bool {
         self.scheduler.is_unused() && !self.is_declared && !self.sealed && self.results.len() == 0
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Whether queues take nearly all that they may.
+    /// Returns whether queues take nearly all that they may.
     fn runs_short(&self) -> bool {
         let most = self.shared.memory.load(Relaxed);
         most > 0 && self.shared.used.load(Relaxed) > most - most / 4

@@ -86,7 +86,7 @@ pub fn set_digits(written: &mut [u8], first: u8, second: u8) {
     (written[4], written[11]) = (b'0' + first, b'0' + second);
 }
 
-/// What a put answers of a message: its id, and whether it was known.
+/// Appends what a put answers of a message: its id, and whether it was known.
 #[inline]
 pub fn placed(out: &mut Vec<u8>, id: u64, known: bool) {
     if let Some(digits) = sixteen(id) {
@@ -99,8 +99,8 @@ pub fn placed(out: &mut Vec<u8>, id: u64, known: bool) {
     digit(out, u8::from(known));
 }
 
-/// What a lease begins a message with: its id, its sequence if that is another number, its attempt, with a
-/// minus before it if it is quiet.
+/// Appends what a lease begins a message with: its id, its sequence if that is another number, its
+/// attempt, with a minus before it if it is quiet.
 #[inline]
 pub fn message(out: &mut Vec<u8>, id: u64, sequence: Option<u64>, attempt: u32, quiet: bool) {
     if let (Some(digits), None, 0..10, false) = (sixteen(id), sequence, attempt, quiet) {

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use interlock_core::queue::bytes::{number, string, Damaged, Reader};
 use interlock_core::queue::types::Time;
 
-/// How a message came to its end, but as a dead letter.
+/// The way a message came to its end, but as a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     // The numbers stand in dumps.

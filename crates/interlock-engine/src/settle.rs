@@ -31,7 +31,7 @@ enum How<'a> {
     Release,
 }
 
-/// What a settlement answers.
+/// The answer to a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Acked,

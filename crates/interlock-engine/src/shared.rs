@@ -1,4 +1,4 @@
-//! What all queues of an engine have in common, and what a call is given.
+//! The state that all queues of an engine have in common, and the context that a call is given.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::queue::Queue;
 use crate::reclaim::Idle;
 use crate::waiting::{Served, Ticket};
 
-/// How an engine is made.
+/// The settings that an engine is made with.
 #[derive(Clone)]
 pub struct Settings {
     /// Bytes that all queues may take before puts are refused with `OOM`; 0: no bound.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub memory: u64,
     /// Of a queue that says nothing of it.
     pub durability: Durability,
-    /// What `il1_version` answers behind the wire's version.
+    /// The text that `il1_version` answers behind the wire's version.
     pub version: String,
     pub journal: Option<Arc<dyn Journal>>,
 }
@@ -65,7 +65,7 @@ pub trait Journal: Send + Sync {
         args: &[&[u8]],
     );
 
-    /// Whether something was recorded of a queue, since it was last `forgotten`.
+    /// Returns whether something was recorded of a queue, since it was last `forgotten`.
     fn knows(&self, _queue: &[u8]) -> bool {
         true
     }
@@ -79,8 +79,9 @@ pub trait Journal: Send + Sync {
     /// recorded any more it is answered all the same.
     fn shown(&self, _durability: Durability) {}
 
-    /// Whether a call to a durable queue can be recorded, which is asked before it is made; `growing`:
-    /// it makes the queue larger, and its arguments take so many bytes. The text says why not.
+    /// Tells whether a call to a durable queue can be recorded, which is asked before it is made;
+    /// `growing`: it makes the queue larger, and its arguments take so many bytes. The text says
+    /// why not.
     fn accepts(&self, _growing: Option<u64>) -> Result<(), String> {
         Ok(())
     }
@@ -88,7 +89,7 @@ pub trait Journal: Send + Sync {
 
 pub type Cell = Arc<Mutex<Queue>>;
 
-/// What queues of some names may take together, beside the bound on all.
+/// The memory that queues of some names may take together, beside the bound on all.
 #[derive(Debug, Default)]
 pub struct Account {
     /// Bytes; 0: no bound.
@@ -128,11 +129,11 @@ pub struct Shared {
     pub memory: AtomicU64,
     /// Bytes of all queues, about.
     pub used: AtomicU64,
-    /// When which queue asks to be ticked.
+    /// The queues that ask to be ticked, by the time of each.
     pub alarms: Mutex<BTreeSet<(Time, Box<[u8]>)>>,
     /// The first of them, for those who only look; `Time::MAX`: there is none.
     pub first_alarm: AtomicU64,
-    /// Where calls are parked.
+    /// The queues at which calls are parked, by ticket.
     pub tickets: Mutex<HashMap<Ticket, Cell, foldhash::fast::RandomState>>,
 }
 
@@ -169,15 +170,15 @@ impl Shared {
     }
 }
 
-/// What a call is given beside its arguments.
+/// The context that a call is given beside its arguments.
 pub struct Context<'a> {
     pub now: Time,
-    /// Who may be answered later; `None`: the call is answered at once, whatever its WAIT.
+    /// The caller, if it may be answered later; `None`: it is answered at once, whatever its WAIT.
     pub caller: Option<Ticket>,
     pub served: &'a mut Vec<Served>,
     pub shared: &'a Shared,
     pub replays: bool,
-    /// Whose bound holds beside that on all queues.
+    /// The account whose bound holds beside that on all queues.
     pub payer: Option<&'a Arc<Account>>,
 }
 
@@ -194,7 +195,7 @@ impl Context<'_> {
         own.min(self.free_of_all())
     }
 
-    /// Why a call was refused that needed so many bytes more.
+    /// Returns the refusal of a call that needed so many bytes more.
     pub fn out_of_memory(&self, bytes: u64, called: &str) -> Refused {
         self.out_of_memory_for(self.payer.map(|payer| &**payer), bytes, called)
     }
@@ -247,7 +248,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether a put that waited for room can be recorded.
+    /// Tells whether a put that waited for room can be recorded.
     pub fn accepts<A: Args + ?Sized>(&self, queue: &Queue, args: &A) -> Result<(), String> {
         match &self.shared.settings.journal {
             Some(journal) if queue.is_durable() && !self.replays => {

@@ -15,7 +15,7 @@ use crate::lease::Wanted;
 use crate::settle::Answer;
 use crate::shared::Account;
 
-/// What a caller is to be answered by: a number of its own that no other parked call has.
+/// The number by which a caller is to be answered: its own, which no other parked call has.
 pub type Ticket = u64;
 
 /// A reply to a call that was parked.
@@ -32,7 +32,7 @@ pub struct Waiter {
     pub function: Function,
     pub consumer: Box<[u8]>,
     pub call: u64,
-    /// Whose bound of memory holds for a put that waits.
+    /// The account whose bound of memory holds for a put that waits.
     pub payer: Option<Arc<Account>>,
     pub want: Want,
 }
@@ -71,9 +71,9 @@ pub struct Waiting {
     named: Orders,
     hasher: foldhash::fast::RandomState,
     pub eased: BTreeSet<u64>,
-    /// Who waits for the end of a message, by its id.
+    /// Calls that wait for the end of a message, by its id.
     for_ends: Orders,
-    /// Who waits until nothing is unsettled.
+    /// Calls that wait until nothing is unsettled.
     for_all: BTreeSet<u64>,
     until: BTreeSet<(Time, u64)>,
     by_ticket: HashMap<Ticket, u64, foldhash::fast::RandomState>,
@@ -123,7 +123,7 @@ impl Waiting {
         self.bytes + self.all.len() as u64 * OF_A_WAITER
     }
 
-    /// What a dedup string is called here.
+    /// Returns the hash by which a dedup string is known here.
     pub fn hash_of(&self, name: &str) -> u64 {
         self.hasher.hash_one(name)
     }
@@ -233,7 +233,7 @@ impl Waiting {
         self.until.first().filter(|(until, _)| *until <= now).map(|&(_, order)| order)
     }
 
-    /// When the next wait is over.
+    /// Returns the time at which the next wait is over.
     pub fn first_until(&self) -> Option<Time> {
         self.until.first().map(|&(until, _)| until)
     }

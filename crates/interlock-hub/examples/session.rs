@@ -1,6 +1,7 @@
-//! What a cycle costs a worker beside its system calls: clients of keyed queues as sessions that are fed
-//! bytes. Each acknowledges, leases and puts in one piece, as `benchmarks/load` does. Prints ns a
-//! message; `session ROUNDS BATCH` runs one batch only, for a profiler.
+//! Measures the cost of a cycle to a worker beside its system calls: clients of keyed queues as
+//! sessions that are fed bytes. Each acknowledges, leases and puts in one piece, as
+//! `benchmarks/load` does. Prints ns a message; `session ROUNDS BATCH` runs one batch only, for a
+//! profiler.
 
 use std::sync::Arc;
 use std::time::Instant;

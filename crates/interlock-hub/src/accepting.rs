@@ -60,7 +60,7 @@ pub fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
     }
 }
 
-/// What goes on happening is said once a minute.
+/// A complaint about what goes on happening: it is said once a minute.
 #[derive(Default)]
 struct Complaint {
     said: Option<Instant>,

@@ -1,4 +1,5 @@
-//! Whether the workers are alive: each is sent a beat now and then, and counts those it answered.
+//! Beats that show whether the workers are alive: each is sent one now and then, and counts those
+//! it answered.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,13 +28,13 @@ impl Beats {
         self.each[worker].answered.fetch_add(1, Relaxed);
     }
 
-    /// How many beats each worker has answered.
+    /// Returns how many beats each worker has answered.
     pub fn answered(&self) -> Vec<u64> {
         self.each.iter().map(|beat| beat.answered.load(Relaxed)).collect()
     }
 
-    /// Whether the worker has answered what it was sent. If so it is to be sent another: one that
-    /// hangs is owed nothing new, or its mailbox would grow for as long as it hangs.
+    /// Returns whether the worker has answered what it was sent. If so it is to be sent another:
+    /// one that hangs is owed nothing new, or its mailbox would grow for as long as it hangs.
     fn next(&self, worker: usize) -> bool {
         let beat = &self.each[worker];
         let alive = beat.answered.load(Relaxed) == beat.sent.load(Relaxed);

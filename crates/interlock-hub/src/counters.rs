@@ -1,4 +1,4 @@
-//! What is counted since the start, for INFO.
+//! The counters since the start, for INFO.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Who was refused what for want of a right or a password: ACL LOG.
+//! The denials of ACL LOG: who was refused what for want of a right or a password.
 
 use std::collections::VecDeque;
 

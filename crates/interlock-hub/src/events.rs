@@ -1,4 +1,4 @@
-//! What the server has to say to its controller: lines for the log, and questions of clients that
+//! The server's events for its controller: lines for the log, and questions of clients that
 //! only the controller can answer, for it alone knows the configuration's grammar and may take its
 //! time over a password.
 //!
@@ -34,7 +34,7 @@ pub enum Level {
     Warning,
 }
 
-/// Which connection asked.
+/// The connection that asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     pub worker: usize,
@@ -45,7 +45,7 @@ pub struct Asker {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether this is the user's password.
+    /// Asks whether this is the user's password.
     Password {
         /// The address it comes from, without its port.
         host: String,
@@ -59,7 +59,7 @@ pub enum Question {
     Shutdown,
 }
 
-/// What the controller answers, or a queue.
+/// An answer of the controller, or of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Yes,
@@ -92,7 +92,7 @@ struct Kind {
     level: Level,
 }
 
-/// What is taken at once.
+/// The events that are taken at once.
 #[derive(Default)]
 pub struct Taken {
     pub events: VecDeque<Event>,
@@ -166,7 +166,7 @@ impl Events {
 }
 
 impl Waiting {
-    /// Whether there is room for one line more of its kind.
+    /// Returns whether there is room for one line more of its kind.
     fn takes(&mut self, level: Level, text: &str, most: u64) -> bool {
         let mut name = text.split_once(':').map_or(text, |(name, _)| name);
         if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(name) {

@@ -9,7 +9,7 @@
 pub const LONGEST_PATTERN: usize = 1024;
 pub const LONGEST_TOPIC: usize = 4096;
 
-/// Why this is no pattern to compare anything with.
+/// Returns the refusal of a pattern that is too long to compare anything with.
 pub fn refusal(pattern: &[u8]) -> Option<String> {
     let length = pattern.len();
     (length > LONGEST_PATTERN).then(|| {
@@ -17,14 +17,14 @@ pub fn refusal(pattern: &[u8]) -> Option<String> {
     })
 }
 
-/// Why this is no topic.
+/// Returns the refusal of a topic that is too long to be one.
 pub fn topic_refusal(topic: &[u8]) -> Option<String> {
     let length = topic.len();
     (length > LONGEST_TOPIC)
         .then(|| format!("ERR a topic may have up to {LONGEST_TOPIC} bytes, this one has {length}"))
 }
 
-/// Whether `text` matches the whole of `pattern`.
+/// Returns whether `text` matches the whole of `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // The pattern behind the last star, and the first byte of text that it was not yet tried on.
@@ -63,7 +63,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     p == pattern.len() && t == text.len()
 }
 
-/// How many bytes at the start of `pattern` stand for themselves.
+/// Counts the bytes at the start of `pattern` that stand for themselves.
 pub fn literal_prefix(pattern: &[u8]) -> usize {
     pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len())
 }

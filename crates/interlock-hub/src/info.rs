@@ -50,12 +50,12 @@ const COMMANDS: &str = "Commandstats";
 
 type Section = (&'static str, Vec<(&'static str, String)>);
 
-/// What INFO shows, without its sections.
+/// Returns what INFO shows, without its sections.
 pub fn flat(shared: &Shared) -> Vec<(&'static str, String)> {
     figures(shared, crate::reactor::worker::now()).into_iter().flat_map(|(_, all)| all).collect()
 }
 
-/// What INFO shows, for those who want it as values.
+/// Returns what INFO shows, for those who want it as values.
 pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let cards = shared.registry.all();
     let relaxed = std::sync::atomic::Ordering::Relaxed;
@@ -126,7 +126,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     ]
 }
 
-/// How the journal is, if there is one.
+/// Returns the state of the journal, if there is one.
 fn journal(shared: &Shared) -> Vec<(&'static str, String)> {
     let journal = shared.queues.durable.as_ref().and_then(|durable| durable.journal());
     let standing = journal.map(|journal| journal.standing()).unwrap_or_default();

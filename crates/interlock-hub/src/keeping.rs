@@ -24,7 +24,7 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Whether it was stopped within that time.
+    /// Waits for that time at most; returns whether it was stopped within it.
     fn within(&self, time: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped {

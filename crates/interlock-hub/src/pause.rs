@@ -10,7 +10,7 @@ use crate::registry::Time;
 /// Relaxed throughout: who misses a beginning or an end by a moment was a moment earlier.
 #[derive(Default)]
 pub struct Pause {
-    /// When it ends; 0: there is none.
+    /// The time at which it ends; 0: there is none.
     until: AtomicU64,
     writes_only: AtomicBool,
     /// Worker and token of each connection that waits. Its lock decides between the end of a pause and
@@ -28,7 +28,7 @@ impl Pause {
         self.until.store(until.max(before).max(1), Relaxed);
     }
 
-    /// Whether this command waits.
+    /// Returns whether this command waits.
     #[inline]
     pub fn holds(&self, command: &Command) -> bool {
         self.until.load(Relaxed) != 0 && self.concerns(command)
@@ -62,13 +62,13 @@ impl Pause {
         self.waiting.lock().retain(|&one| one != (worker, token));
     }
 
-    /// How long it goes on, µs.
+    /// Returns how long it goes on, µs.
     pub fn rest(&self, now: Time) -> Option<Time> {
         let until = self.until.load(Relaxed);
         (until != 0).then(|| until.saturating_sub(now))
     }
 
-    /// Whose requests are done now, if it is over.
+    /// Returns the connections whose requests are done now, if it is over.
     pub fn ended(&self, now: Time) -> Vec<(usize, u64)> {
         // Most turns of a pause see that it goes on, without its lock.
         match self.rest(now) {

@@ -21,7 +21,7 @@ use crate::shared::{Core, Shared};
 
 pub struct Queues {
     pub engine: Engine,
-    /// What makes them durable, if the hub has a journal.
+    /// The records that make them durable, if the hub has a journal.
     pub durable: Option<Arc<Durable>>,
     clock: Clock,
     /// µs by which their time is ahead of the clock's: that was set back since the last life.
@@ -76,7 +76,7 @@ impl Queues {
         self.ahead
     }
 
-    /// How long a worker may sleep, ms; -1: nobody waits.
+    /// Returns how long a worker may sleep, ms; -1: nobody waits.
     pub fn timeout(&self) -> i32 {
         let Some(due) = self.engine.next_due() else { return -1 };
         if self.clock.is_manual() {
@@ -96,7 +96,8 @@ impl Queues {
         }
     }
 
-    /// What this worker's calls have answered is as safe as their queues promise, or must not be told.
+    /// Makes what this worker's calls have answered as safe as their queues promise. If that fails,
+    /// it must not be told.
     pub fn commit(&self) -> Result<(), Refused> {
         self.durable.as_ref().map_or(Ok(()), |durable| durable.commit())
     }

@@ -1,4 +1,4 @@
-//! What one connection may know of another: CLIENT LIST and CLIENT KILL.
+//! The data that one connection may know of another: CLIENT LIST and CLIENT KILL.
 //!
 //! Only its own worker touches a connection. What others may read of it stands on a card of atomics;
 //! to end it, they mark the card and send its worker a word.
@@ -25,7 +25,7 @@ pub struct Card {
     pub local: String,
     pub fd: i32,
     pub worker: usize,
-    /// Which connection of the worker, and which of all that had its slot.
+    /// The slot of the connection in its worker, and which of all that had the slot it is.
     pub token: u64,
     pub created: Time,
     pub seen: AtomicU64,
@@ -45,10 +45,10 @@ pub struct Card {
     pub killed: AtomicBool,
 }
 
-/// What a connection can make the hub keep.
+/// A part of what a connection can make the hub keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What it has not read.
+    /// Output that it has not read.
     Owed,
     /// Its unfinished request, with what the parser keeps about that.
     Asked,

@@ -34,7 +34,7 @@ pub struct Server {
     running: Arc<Running>,
 }
 
-/// How many workers have not ended.
+/// The number of workers that have not ended.
 struct Running {
     count: Mutex<usize>,
     ended: Condvar,
@@ -90,7 +90,7 @@ impl Server {
         &self.addresses
     }
 
-    /// What outlives the threads: figures and events.
+    /// Returns what outlives the threads: figures and events.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

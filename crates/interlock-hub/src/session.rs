@@ -22,7 +22,7 @@ struct Requests {
     parser: Parser,
     /// An unfinished request, from its first byte on, and what came behind it.
     stored: Vec<u8>,
-    /// How far `stored` is done with.
+    /// The place up to which `stored` is done with.
     at: usize,
     /// A complete request that waits for `Step::Sync`: its length.
     ready: Option<usize>,
@@ -33,12 +33,12 @@ pub struct Session {
     pub state: State,
 }
 
-/// Why a session stopped.
+/// The reason why a session stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Everything it was given is done.
     Idle,
-    /// What was published so far must reach this worker's subscribers; then it goes on.
+    /// Messages published so far must reach this worker's subscribers; then it goes on.
     Sync,
     /// The controller was asked something, or a queue has nothing yet: it goes on with `answered`.
     Wait,
@@ -293,7 +293,7 @@ impl Requests {
 }
 
 impl State {
-    /// Whether the command's replies come although CLIENT REPLY is off.
+    /// Executes a command; returns whether its replies come although CLIENT REPLY is off.
     fn execute(
         &mut self,
         command: Result<&'static Command, command::Unknown>,

@@ -1,5 +1,5 @@
-//! What a hub is told at its start, and what it may be told anew. Files, flags and their checks are
-//! Python's.
+//! The settings that a hub is told at its start, and those that it may be told anew. Files, flags
+//! and their checks are Python's.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Settings {
     pub host: String,
     /// 0: any free port. Without a host, TCP is not listened on.
     pub port: u16,
-    /// What is spoken at `port`.
+    /// True if TLS is spoken at `port`.
     pub port_speaks_tls: bool,
     /// A second port, which speaks TLS. 0: any free one.
     pub tls_port: Option<u16>,
@@ -31,7 +31,7 @@ pub struct Settings {
     pub journal: Option<PathBuf>,
     /// Of queues that declare nothing else, where there is a journal.
     pub durability: Durability,
-    /// What of the journal cannot be read is set aside; otherwise the hub does not start.
+    /// True to set aside what of the journal cannot be read; otherwise the hub does not start.
     pub repair: bool,
     /// The time of the queues; tests move it by hand.
     pub clock: Clock,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub live: Live,
 }
 
-/// What may change while the hub runs: all of it at once, or nothing.
+/// The settings that may change while the hub runs: all of them at once, or nothing.
 #[derive(Clone, Debug)]
 pub struct Live {
     pub maxclients: usize,
@@ -68,20 +68,20 @@ pub struct Live {
     pub users: Users,
     /// Certificates and keys, for the ports that speak TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// What CONFIG GET shows: the names and values of the configuration, as Python words them.
+    /// The names and values of the configuration that CONFIG GET shows, as Python words them.
     pub shown: Vec<(String, String)>,
 }
 
-/// Which commands are kept in the slow log.
+/// The bounds of the slow log: which commands are kept in it.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowLog {
     /// µs from which a command is slow; `None`: nothing is.
     pub threshold: Option<u64>,
-    /// How many are kept, the newest of them.
+    /// The number of commands that are kept, the newest of them.
     pub length: usize,
 }
 
-/// What may be owed to one client, in bytes; 0 is no limit.
+/// The limit of what may be owed to one client, in bytes; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OutputLimit {
     /// May be exceeded for `soft_seconds`.

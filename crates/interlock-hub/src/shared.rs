@@ -1,4 +1,4 @@
-//! What all workers share, and what each has for itself, both without sockets.
+//! The state that all workers share, and the state that each has for itself, both without sockets.
 
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::Arc;
@@ -62,14 +62,14 @@ pub struct Shared {
     order: Mutex<()>,
 }
 
-/// Why a connection is not taken.
+/// The reason why a connection is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     Full,
     Address,
 }
 
-/// What one worker has for itself.
+/// The state that one worker has for itself.
 pub struct Local {
     pub worker: usize,
     pub live: Arc<Live>,
@@ -79,7 +79,7 @@ pub struct Local {
     pub chunk: Builder,
     /// Answers of queues that may be told once the turn is committed.
     pub served: Vec<Served>,
-    /// Whose replies wait for that, where the hub has a journal.
+    /// The connections whose replies wait for that, where the hub has a journal.
     pub callers: Vec<u64>,
     /// Room that the next request with many arguments may use.
     pub ranges: Ranges,
@@ -87,7 +87,8 @@ pub struct Local {
     /// on that than on the request.
     pub commands: u64,
     pub tallies: Tallies,
-    /// When the command before this one ended, if nothing came between: each look at the clock costs.
+    /// The time at which the command before this one ended, if nothing came between: each look at
+    /// the clock costs.
     pub looked: Option<Time>,
     /// Replies that were errors.
     pub errors: u64,
@@ -100,7 +101,7 @@ pub struct Local {
     pub held: isize,
 }
 
-/// What a command may touch beside its own connection.
+/// The state that a command may touch beside its own connection.
 pub struct Core<'a> {
     pub shared: &'a Shared,
     pub local: &'a mut Local,
@@ -175,12 +176,12 @@ impl Shared {
         self.bound_clients();
     }
 
-    /// What INFO shows.
+    /// Returns what INFO shows.
     pub fn info(&self) -> Vec<(&'static str, String)> {
         info::flat(self)
     }
 
-    /// What the controller says to a question.
+    /// Sends what the controller says to a question.
     pub fn answer(&self, asker: Asker, answer: Answer) {
         self.send(asker.worker, Mail::Answer(asker.token, answer));
     }

@@ -1,4 +1,4 @@
-//! What commands may change of their connection.
+//! The state of a connection that commands may change.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct State {
     pub slot: u32,
     pub resp3: bool,
     pub silent: Silent,
-    /// When it is slow, it would rather miss messages than be closed.
+    /// True if the client, when it is slow, would rather miss messages than be closed.
     pub drops: bool,
     pub closing: bool,
     /// It is shown the commands of all.
@@ -28,9 +28,9 @@ pub struct State {
     pub user: Option<Arc<User>>,
     /// By a password; not for what everybody is.
     pub logged_in: bool,
-    /// What the controller was asked: nothing is read until it has answered.
+    /// The call that the controller was asked about: nothing is read until it has answered.
     pub waiting: Option<Box<Waiting>>,
-    /// What BACKUP reads.
+    /// The copy of the journal that BACKUP reads.
     pub backup: Option<Box<Backup>>,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     pub deferred: Option<i64>,
@@ -150,7 +150,7 @@ impl State {
         core.local.held += self.card.hold(Part::Subscribed, bytes);
     }
 
-    /// Why it may not subscribe to these as well.
+    /// Returns why it may not subscribe to these as well.
     pub fn too_many<'a>(
         &self,
         kind: Kind,

@@ -1,5 +1,5 @@
-//! What INFO tells beside its counters: how often each command was called and what that took, how often
-//! each kind of error was answered, and how much comes in just now.
+//! The statistics that INFO tells beside its counters: how often each command was called and what
+//! that took, how often each kind of error was answered, and how much comes in just now.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ pub struct Tally {
     pub failed: u64,
 }
 
-/// What one worker has counted and not told yet: a few commands, the last one likely the next.
+/// Counts that one worker has not told yet: a few commands, the last one likely the next.
 #[derive(Debug, Default)]
 pub struct Tallies {
     recent: Vec<(usize, Tally)>,
@@ -40,7 +40,7 @@ pub struct Statistics {
     next_sample: AtomicU64,
 }
 
-/// What had been done at one moment.
+/// The totals of what had been done at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     at: Time,
@@ -59,8 +59,8 @@ pub struct Rates {
 }
 
 impl Tallies {
-    /// Whether this call's time stands for those of a whole run of calls: to look at the clock costs
-    /// more than most commands.
+    /// Returns whether this call's time stands for those of a whole run of calls: to look at the
+    /// clock costs more than most commands.
     #[inline]
     pub fn samples(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);

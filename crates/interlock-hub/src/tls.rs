@@ -130,7 +130,7 @@ impl Tls {
         Ok(taken)
     }
 
-    /// Whether all that was encrypted is sent.
+    /// Sends what was encrypted; returns whether all of it is sent.
     pub fn flush(&mut self, fd: RawFd) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Socket(fd)) {

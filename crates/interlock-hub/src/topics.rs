@@ -1,4 +1,4 @@
-//! Who is subscribed to what.
+//! The subscriptions: who is subscribed to what.
 //!
 //! The directory is shared: for each topic how many receive it and on which workers, so that a
 //! publish is answered with a number and visits those workers alone. Which connections they are is
@@ -25,11 +25,11 @@ pub enum Kind {
     Topic,
     Pattern,
     Shard,
-    /// What MONITOR shows: no topic, and no name.
+    /// The lines that MONITOR shows: no topic, and no name.
     Trace,
 }
 
-/// Who receives something: how many connections, and a bit for each of their workers.
+/// The receivers of something: how many connections, and a bit for each of their workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     pub receivers: u32,
@@ -51,9 +51,9 @@ pub struct Directory {
 #[derive(Default)]
 struct Patterns {
     by_prefix: HashMap<Box<[u8]>, Vec<(Name, Interest)>, RandomState>,
-    /// Where each stands among those of its prefix: thousands may begin alike.
+    /// The place of each among those of its prefix: thousands may begin alike.
     places: Names<usize>,
-    /// How many prefixes there are of each length.
+    /// The number of prefixes of each length.
     lengths: BTreeMap<usize, usize>,
 }
 
@@ -216,7 +216,7 @@ impl Subscribers {
         name
     }
 
-    /// Whether it was the last one here.
+    /// Removes a subscriber; returns whether it was the last one here.
     pub fn remove(&mut self, kind: Kind, name: &Name, slot: u32) -> bool {
         let Entry::Occupied(mut entry) = self.kinds[kind as usize].entry(name.clone()) else {
             return false;

@@ -1,4 +1,4 @@
-//! What operators see of the commands of others: the slow log, and the lines of MONITOR.
+//! The commands of others as operators see them: the slow log, and the lines of MONITOR.
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};

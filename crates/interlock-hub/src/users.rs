@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The users, and what each may do.
 //!
 //! Rights are looked at with every command, so a user has them ready: which commands, by their
 //! declaration's place in memory, and which topics. Rules and passwords are the configuration's and
@@ -28,18 +28,18 @@ pub struct User {
     pub publish: Patterns,
     pub subscribe: Patterns,
     pub queues: Patterns,
-    /// What the queues it may call may take together before it can put no more.
+    /// The account of what the queues it may call may take together before it can put no more.
     pub account: Option<Arc<Account>>,
     /// As the configuration has it, for those who ask: `commands` and `passwords` alone.
     pub declared: Rules,
 }
 
-/// What a user may do, in words.
+/// The rights of a user, in words.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// `+@class`, `-name`; the last that fits decides.
     pub commands: Vec<String>,
-    /// How many there are; their hashes are nobody's business.
+    /// The number of its passwords; their hashes are nobody's business.
     pub passwords: usize,
     /// `&pattern`; `%P&pattern` to publish only, `%S&pattern` to subscribe only.
     pub channels: Vec<Vec<u8>>,
@@ -119,22 +119,22 @@ impl Users {
         self.by_name.values().any(|user| user.account.is_some()).then(|| Box::new(accounts) as _)
     }
 
-    /// Who a new connection is; `None`: it must say so first.
+    /// Returns the user that a new connection is; `None`: it must say so first.
     pub fn anonymous(&self) -> Option<&Arc<User>> {
         self.named(DEFAULT.as_bytes()).filter(|user| user.open)
     }
 
-    /// Whether these are the same users, not others that may be called alike.
+    /// Returns whether these are the same users, not others that may be called alike.
     pub fn are(&self, other: &Users) -> bool {
         Arc::ptr_eq(&self.remembered, &other.remembered)
     }
 
-    /// Whether there is anybody to log in as.
+    /// Returns whether there is anybody to log in as.
     pub fn have_passwords(&self) -> bool {
         self.by_name.values().any(|user| !user.open)
     }
 
-    /// Whether this password was found right before.
+    /// Returns whether this password was found right before.
     pub fn remembers(&self, name: &[u8], password: &[u8]) -> bool {
         let passwords = self.remembered.passwords.lock();
         let tags = passwords.get(name).map_or(&[][..], Vec::as_slice);
@@ -153,12 +153,12 @@ impl Users {
 }
 
 impl User {
-    /// Whether this command is allowed, whatever its arguments.
+    /// Returns whether this command is allowed, whatever its arguments.
     pub fn may_call(&self, name: &str) -> bool {
         named(name.as_bytes()).is_some_and(|command| self.commands.hold(command))
     }
 
-    /// Why this call is not allowed, and what the right would be to.
+    /// Returns why this call is not allowed, and what the right would be to.
     pub fn refusal<'a>(
         &self,
         command: &'a Command,
@@ -251,8 +251,8 @@ impl Patterns {
         }
     }
 
-    /// Whether all that `pattern` matches is surely allowed: it is one of the own patterns, or begins
-    /// with all that one of them asks for.
+    /// Returns whether all that `pattern` matches is surely allowed: it is one of the own patterns,
+    /// or begins with all that one of them asks for.
     pub fn hold_all_of(&self, pattern: &[u8]) -> bool {
         let Patterns::These(patterns) = self else { return true };
         let literal = &pattern[..glob::literal_prefix(pattern)];

@@ -1,4 +1,4 @@
-//! What one client can make the hub keep or do ends at a bound: in bytes and steps, never in time.
+//! The bounds on what one client can make the hub keep or do: in bytes and steps, never in time.
 
 mod threadless;
 

@@ -86,7 +86,7 @@ fn cuts(random: &mut Rng, length: usize) -> Vec<usize> {
     cuts
 }
 
-/// What the client is sent, and how often it had to wait for what was published.
+/// Returns what the client is sent, and how often it had to wait for what was published.
 fn talk(stream: &[u8], cuts: &[usize]) -> (Vec<u8>, usize) {
     let mut hub = Hub::new(Settings::default());
     // It has others reached by what is published; what they get is not looked at.

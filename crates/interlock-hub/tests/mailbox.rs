@@ -1,4 +1,4 @@
-//! What was put into a mailbox is found, and its owner is woken for it.
+//! Mail that was put into a mailbox is found, and its owner is woken for it.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};

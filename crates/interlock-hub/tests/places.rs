@@ -1,4 +1,4 @@
-//! Who may connect: places, in all and by address, are taken and given back.
+//! Places for those who connect, in all and by address, are taken and given back.
 
 use interlock_hub::reactor::mailbox::{Mailbox, Peer};
 use interlock_hub::settings::{Live, Settings};

@@ -1,4 +1,4 @@
-//! What is seen of a hub from outside: beats of its workers, and sockets that it was handed.
+//! The hub as it is seen from outside: beats of its workers, and sockets that it was handed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

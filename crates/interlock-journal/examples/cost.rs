@@ -1,6 +1,6 @@
-//! What appending and syncing costs here: `cargo run --release -p interlock-journal --example cost
-//! [folder]`. One thread, records of 100 bytes, batches of several sizes under each durability; then
-//! several threads that commit at once; then what a sync costs without a journal.
+//! Measures what appending and syncing costs here: `cargo run --release -p interlock-journal
+//! --example cost [folder]`. One thread, records of 100 bytes, batches of several sizes under each
+//! durability; then several threads that commit at once; then what a sync costs without a journal.
 //!
 //! The figures are of the machine and of the moment: they say something only beside each other.
 
@@ -55,7 +55,7 @@ fn fresh(folder: &Path, fill: Fill) -> Journal<Disk> {
     open(disk, settings, Repair::Refuse, &mut Count(0)).expect("a new journal").0
 }
 
-/// What one block of 4 KiB costs, written over zeroes and at the end of a file.
+/// Measures what one block of 4 KiB costs, written over zeroes and at the end of a file.
 fn syncs(folder: &Path) {
     let disk = Disk::open(folder).expect("a folder that can be written");
     for (what, length, fill) in [
@@ -134,7 +134,7 @@ fn quantiles(sorted: &[Duration]) -> String {
     format!("p50 {:.1} µs, p99 {:.1} µs", at(50), at(99))
 }
 
-/// How long it takes to read a journal of about 1 GB, without what the calls cost.
+/// Measures how long it takes to read a journal of about 1 GB, without what the calls cost.
 fn recovery(folder: &Path) {
     let journal = fresh(folder, Fill::Reserved);
     let payload = [9; 100];

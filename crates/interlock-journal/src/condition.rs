@@ -1,4 +1,4 @@
-//! Whether the journal takes records, and why not.
+//! The condition of the journal: whether it takes records, and why not.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::storage::is_full;
 
-/// Why a record was not taken, or is not on disk.
+/// The reason why a record was not taken, or is not on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The next segment cannot be made, mostly for want of room. What makes the queue smaller is still
@@ -52,10 +52,10 @@ pub(crate) struct Condition {
     since: Mutex<Option<SystemTime>>,
 }
 
-/// What a journal that is asked says of itself.
+/// The condition of a journal, as it tells those who ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Why records are refused; `None`: they are taken.
+    /// The reason why records are refused; `None`: they are taken.
     pub refused: Option<Refused>,
     /// Since when, by the system's clock.
     pub since: Option<SystemTime>,
@@ -78,8 +78,8 @@ impl Condition {
         }
     }
 
-    /// Whether a call that was made can be recorded. One that was taken before the disk was found full
-    /// must be: without it, what is recorded later would be replayed upon another state.
+    /// Checks whether a call that was made can be recorded. One that was taken before the disk was
+    /// found full must be: without it, what is recorded later would be replayed upon another state.
     #[inline]
     pub fn check_made(&self) -> Result<(), Refused> {
         // Relaxed: as above.

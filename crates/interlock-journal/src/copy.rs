@@ -13,7 +13,7 @@ use crate::record::{self, Bad};
 use crate::scan;
 use crate::storage::{read_all, File, Storage};
 
-/// What there is to copy.
+/// The parts of a journal that there are to copy.
 #[derive(Debug)]
 pub struct Copy<F> {
     parts: Vec<Part<F>>,
@@ -24,9 +24,9 @@ pub struct Copy<F> {
 #[derive(Debug)]
 pub struct Part<F> {
     pub name: String,
-    /// How many bytes are to be copied.
+    /// The number of bytes that are to be copied.
     pub bytes: u64,
-    /// How long the file is, with zeroes behind those.
+    /// The length of the file, with zeroes behind those.
     pub length: u64,
     source: Source<F>,
 }
@@ -38,7 +38,7 @@ enum Source<F> {
 }
 
 impl<F: File> Copy<F> {
-    /// What is to be written, in that order.
+    /// Returns the parts that are to be written, in that order.
     pub fn parts(&self) -> &[Part<F>] {
         &self.parts
     }
@@ -83,7 +83,7 @@ impl<F: File> Copy<F> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// What there is to copy at this moment. It holds up commits while the files are opened.
+    /// Returns what there is to copy now. It holds up commits while the files are opened.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// What there is to copy of a folder, whether another process has the journal open or nobody. All of it is
-/// read, so that what is damaged is not taken for a copy.
+/// Returns what there is to copy of a folder, whether another process has the journal open or
+/// nobody. All of it is read, so that what is damaged is not taken for a copy.
 ///
 /// # Errors
 ///
@@ -197,7 +197,7 @@ fn attempt<S: Storage>(storage: &S) -> io::Result<Copy<S::File>> {
     Ok(Copy::new(parts, Closed { last, time }))
 }
 
-/// How far a segment goes.
+/// The extent of a segment, as far as its records go.
 struct Walked {
     last: u64,
     time: u64,

@@ -28,7 +28,7 @@ pub const SPARE: &str = "spare.new";
 pub const NEXT: &str = "next.new";
 /// Says what was there when the journal was closed.
 pub const CLOSED: &str = "closed";
-/// That, while it is written.
+/// The name of that file while it is written.
 pub const CLOSING: &str = "closed.new";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,14 @@ pub enum Kind {
     Closed = 3,
 }
 
-/// What a file says of itself.
+/// The head of a file: what it says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub kind: Kind,
     pub number: u64,
     /// Sequence of the first record of a segment; of a snapshot, up to where no record is needed.
     pub first: u64,
-    /// What the checksums of its records begin with.
+    /// The number that the checksums of its records begin with.
     pub salt: u32,
     /// Bytes of a segment as it was made; 0 of a snapshot.
     pub length: u64,
@@ -54,7 +54,7 @@ pub struct Head {
     pub follows: u64,
 }
 
-/// What was there when the journal was closed: less than that is a journal of which something is gone.
+/// The state of a journal when it was closed: of one that has less, something is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
     /// Sequence of the last record.
@@ -78,7 +78,7 @@ impl Closed {
     }
 }
 
-/// Why a file's head is none.
+/// The reason why a file's head is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHead {
     /// Written by another program, or by nobody.
@@ -159,7 +159,7 @@ pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
     (name(kind, number) == name_of).then_some(number)
 }
 
-/// Whether a file of this name was being made when its process ended.
+/// Returns whether a file of this name was being made when its process ended.
 pub fn is_unfinished(name: &str) -> bool {
     let snapshot = |name| number(name, Kind::Snapshot).is_some();
     [SPARE, NEXT, CLOSING].contains(&name) || name.strip_suffix(NEW).is_some_and(snapshot)

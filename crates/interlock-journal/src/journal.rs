@@ -20,7 +20,7 @@ use crate::record::{self, Head, Kind};
 use crate::storage::{File, Fill, Storage};
 use crate::writer::Writer;
 
-/// When an answer may leave.
+/// The moment from which an answer may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// Once it is written: it is on disk when a segment is full, or the journal is closed.
@@ -35,8 +35,9 @@ pub enum Durability {
 pub struct Settings {
     /// Bytes of a segment; one that must take a longer batch is longer.
     pub segment: u64,
-    /// Whether zeroes are written into a segment beforehand, which makes syncs cheaper and costs as
-    /// many bytes again; worth it where there are queues with [`Durability::Always`].
+    /// The way the length of a segment is made up: zeroes written into it beforehand make syncs
+    /// cheaper and cost as many bytes again; worth it where there are queues with
+    /// [`Durability::Always`].
     pub fill: Fill,
     /// Most bytes of a record's body.
     pub longest: usize,
@@ -51,7 +52,7 @@ impl Default for Settings {
     }
 }
 
-/// What is to be recorded of a call.
+/// The data of a call that is to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub queue: u32,
@@ -82,13 +83,13 @@ pub struct Journal<S: Storage> {
     _lock: S::Lock,
 }
 
-/// What was appended and not yet taken by a commit.
+/// The records that were appended and not yet taken by a commit.
 #[derive(Debug)]
 struct Pending {
     bytes: Vec<u8>,
     /// Sequence of the last record.
     last: u64,
-    /// What the last mark said to be on disk.
+    /// Sequence of the last mark, which said that all before it was on disk.
     marked: u64,
     /// The latest time of any record, µs since 1970.
     time: u64,
@@ -122,8 +123,8 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Whether records are taken: to be asked before the call is made. `growing`: the call makes the
-    /// queue larger, as a put does, and its arguments have so many bytes.
+    /// Tells whether records are taken: to be asked before the call is made. `growing`: the call
+    /// makes the queue larger, as a put does, and its arguments have so many bytes.
     ///
     /// What makes a queue larger leaves a quarter of a segment to what makes it smaller. Where calls are
     /// faster than whoever [`prepare`](Self::prepare)s, the next segment is made here.
@@ -143,7 +144,7 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// What is wrong, as puts are refused for it.
+    /// Tells what is wrong, as puts are refused for it.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl<S: Storage> Journal<S> {
         self.condition.check(true)
     }
 
-    /// Whether records are taken, and if not, why and since when.
+    /// Returns whether records are taken, and if not, why and since when.
     pub fn standing(&self) -> Standing {
         self.condition.standing()
     }
@@ -415,13 +416,13 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Whether the segment in use is so full that the next one should be made.
+    /// Returns whether the segment in use is so full that the next one should be made.
     pub fn wants_segment(&self) -> bool {
         let writer = self.writer.lock();
         !writer.has_spare() && writer.room() < self.settings.segment / 2
     }
 
-    /// Whether there are segments that a snapshot would make room of.
+    /// Returns whether there are segments that a snapshot would make room of.
     pub fn has_old_segments(&self) -> bool {
         self.writer.lock().segments() > 1
     }
@@ -497,7 +498,7 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// What part of a segment is left to calls that make queues smaller.
+/// The part of a segment, one in so many, that is left to calls that make queues smaller.
 const RESERVED: u64 = 4;
 
 /// An error of the disk, with what was being done.

@@ -21,7 +21,7 @@ pub const HEAD: usize = 36;
 /// Records begin at multiples of it.
 pub const ALIGN: usize = 4;
 
-/// What a record is for.
+/// The purpose of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -45,7 +45,7 @@ pub struct Record<'a> {
     /// µs since 1970.
     pub time: u64,
     pub queue: u32,
-    /// How many records before it were not known to be on disk.
+    /// The number of records before it that were not known to be on disk.
     pub behind: u32,
     pub kind: Kind,
     pub function: u8,
@@ -81,7 +81,7 @@ impl<'a> Iterator for Arguments<'a> {
     }
 }
 
-/// What of a record is known before its body.
+/// The part of a record that is known before its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub sequence: u64,
@@ -127,7 +127,7 @@ pub fn arguments<'a>(out: &mut Vec<u8>, arguments: impl IntoIterator<Item = &'a 
     }
 }
 
-/// Why there is no record.
+/// The reason why there is no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
     /// The bytes end before the record does.

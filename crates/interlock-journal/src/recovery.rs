@@ -12,7 +12,7 @@ use crate::scan;
 use crate::storage::{read_all, File, Fill, Storage};
 use crate::writer::Writer;
 
-/// Who makes the queues again.
+/// Makes the queues again.
 pub trait Replay {
     /// A queue's state out of the snapshot.
     ///
@@ -29,7 +29,7 @@ pub trait Replay {
     fn call(&mut self, record: &Record<'_>) -> Result<(), String>;
 }
 
-/// What is done with what cannot be read.
+/// The treatment of what cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing: it is said what is wrong.
@@ -38,7 +38,7 @@ pub enum Repair {
     SetAside,
 }
 
-/// Why a journal was not opened. Nothing was changed.
+/// The reason why a journal was not opened. Nothing was changed.
 #[derive(Debug)]
 pub enum OpenError {
     /// Another process has it open.
@@ -53,7 +53,7 @@ pub enum OpenError {
         why: String,
     },
     Damaged(Damage),
-    /// What the journal holds is no call, or not of this queue.
+    /// A record that the journal holds is no call, or not of this queue.
     Replay {
         file: String,
         sequence: u64,
@@ -92,7 +92,7 @@ impl fmt::Display for OpenError {
 }
 
 impl OpenError {
-    /// What is wrong, without what to do.
+    /// Returns what is wrong, without what to do.
     fn reason(&self) -> String {
         match self {
             OpenError::Damaged(damage) => damage.to_string(),
@@ -165,7 +165,7 @@ struct Recovery<'a, S> {
     floor: u64,
     /// The last record that was read.
     follows: u64,
-    /// What was there when it was closed; nothing, if it was not.
+    /// The state of the journal when it was closed; nothing, if it was not.
     closed: Closed,
 }
 
@@ -444,7 +444,7 @@ impl<S: Storage> Recovery<'_, S> {
         self.decode(CLOSED, Closed::decode)
     }
 
-    /// What the head of a file says.
+    /// Reads what the head of a file says.
     fn decode<T>(
         &self,
         name: &str,
@@ -558,7 +558,7 @@ impl<S: Storage> Recovery<'_, S> {
     }
 }
 
-/// What is from an offset on; the padding of the last record may be cut off.
+/// Returns what is from an offset on; the padding of the last record may be cut off.
 fn from(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[at.min(bytes.len())..]
 }

@@ -1,4 +1,4 @@
-//! What a recovery found, as numbers and in words for a log.
+//! The findings of a recovery, as numbers and in words for a log.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct SnapshotFound {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     pub file: String,
-    /// Where it was cut, and how many bytes went.
+    /// The place where it was cut, and the number of bytes that went.
     pub offset: u64,
     pub bytes: u64,
     /// Sequence of the first record that went.
@@ -44,7 +44,7 @@ pub struct Torn {
     pub last: u64,
 }
 
-/// What is lost, or would be: it was on disk, and cannot be read.
+/// The data that is lost, or would be: it was on disk, and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub file: String,
@@ -59,7 +59,7 @@ pub struct Damage {
     pub closed: Option<u64>,
 }
 
-/// What an operator had set aside.
+/// The files that an operator had set aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aside {
     pub why: String,

@@ -1,8 +1,8 @@
-//! What lies behind a place where no record can be read: was it ever on disk?
+//! The search behind a place where no record can be read: was what lies there ever on disk?
 
 use crate::record::{self, ALIGN};
 
-/// What was found behind such a place.
+/// The findings behind such a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
     /// Bytes up to the last one that is not zero.
@@ -38,8 +38,8 @@ pub fn behind(bytes: &[u8], salt: u32, expected: u64) -> Behind {
     found
 }
 
-/// How long they are without the zeroes at their end, which are most of a segment that was just begun:
-/// looked at one by one they would take longer than all the rest.
+/// Returns how long they are without the zeroes at their end, which are most of a segment that was
+/// just begun: looked at one by one they would take longer than all the rest.
 fn without_zeroes(bytes: &[u8]) -> usize {
     let mut end = bytes.len();
     for piece in bytes.rchunks(PIECE) {

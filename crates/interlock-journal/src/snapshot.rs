@@ -30,7 +30,7 @@ pub struct Snapshot<'a, S: Storage> {
     _one: MutexGuard<'a, ()>,
 }
 
-/// What became of a snapshot.
+/// The outcome of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     pub name: String,

@@ -22,7 +22,7 @@ pub(crate) struct Writer<F> {
     spare: Option<(F, u64)>,
     /// Numbers of the segments that are there, and the sequence of the first record of each.
     segments: Vec<(u64, u64)>,
-    /// What is to be written next, and the sequence of its last record.
+    /// The records to be written next, and the sequence of the last of them.
     pub batch: Vec<u8>,
     pub batch_last: u64,
 }
@@ -81,7 +81,7 @@ impl<F: File> Writer<F> {
         self.segments.iter().map(|(number, _)| file::name(Kind::Segment, *number))
     }
 
-    /// Where the next record begins.
+    /// Returns the place where the next record begins.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -123,7 +123,7 @@ impl<F: File> Writer<F> {
         self.taken
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }

@@ -1,4 +1,5 @@
-//! What is kept of the reply to a lease when whole replies take too much: all but what the queue has.
+//! The short form in which the reply to a lease is kept when whole replies take too much: all but
+//! what the queue has.
 
 use crate::function::Function;
 use crate::reply;

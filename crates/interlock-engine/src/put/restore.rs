@@ -6,7 +6,7 @@ use interlock_core::queue::types::{State, Time};
 use super::*;
 use crate::shared::Context;
 
-/// How an item stood, beside the message itself.
+/// The state in which an item stood, beside the message itself.
 struct Stood<'a> {
     /// By which it is known when it is restored again.
     mark: Cow<'a, str>,

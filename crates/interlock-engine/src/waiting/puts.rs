@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::shared::Context;
 
 impl Queue {
-    /// Whether a put must leave room to the first who waits for some; `place`: its own, if it waits.
+    /// Returns whether a put must leave room to the first who waits; `place`: its own, if it waits.
     pub fn keeps_room(&mut self, place: Option<u64>) -> bool {
         let Queue { waiting, scheduler, .. } = self;
         let now = scheduler.last_time();

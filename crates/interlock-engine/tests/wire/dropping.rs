@@ -1,4 +1,4 @@
-//! What becomes of those who wait, of names, and of memory, when a queue is dropped.
+//! Dropping a queue: what becomes of those who wait, of names, and of memory.
 
 use interlock_engine::Settings;
 

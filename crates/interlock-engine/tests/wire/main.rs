@@ -104,7 +104,7 @@ impl Bench {
         }
     }
 
-    /// Who was answered since this was last asked, and what.
+    /// Takes the answers given since this was last asked, each with its ticket.
     pub fn answers(&mut self) -> Vec<(Ticket, Result<Vec<String>, String>)> {
         self.served.drain(..).map(|served| (served.ticket, strings(&served.reply))).collect()
     }

@@ -27,7 +27,8 @@ fn durable(journal: Arc<Kept>) -> Engine {
     })
 }
 
-/// What a queue answers to who looks at all of it, and to consumers that send their last call again.
+/// Returns what a queue answers to who looks at all of it, and to consumers that send their last
+/// call again.
 pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<String>, String>> {
     let mut told = Vec::new();
     let mut ask = |function: Function, args: Vec<String>| {

@@ -91,7 +91,7 @@ pub fn cat(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Whether a user could make this call; nothing is done.
+/// Tells whether a user could make this call; nothing is done.
 pub fn dryrun(call: &mut Call<'_, '_>) {
     let live = call.core.local.live.clone();
     let name = &call.arguments[2];
@@ -133,7 +133,7 @@ pub fn refused(reason: Reason, command: &Command) -> String {
     format!("NOPERM this user has no permissions to {what}")
 }
 
-/// Who was refused what, the newest first; RESET forgets it.
+/// Lists who was refused what, the newest first; RESET forgets it.
 pub fn log(call: &mut Call<'_, '_>) {
     let mut count = 10;
     match call.arguments.get(2) {

@@ -5,7 +5,8 @@ use interlock_journal::copy::Copy;
 use super::Call;
 use crate::resp::parse::integer;
 
-/// What a connection reads: its files are open until it ends, though the journal may need them no more.
+/// The copy that a connection reads: its files are open until it ends, though the journal may need
+/// them no more.
 pub type Backup = Copy<std::fs::File>;
 
 pub fn begin(call: &mut Call<'_, '_>) {

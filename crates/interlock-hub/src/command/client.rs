@@ -306,7 +306,7 @@ pub fn unpause(call: &mut Call<'_, '_>) {
     call.reply.ok();
 }
 
-/// What happens when it reads too slowly.
+/// Sets what happens when the client reads too slowly.
 pub fn slow(call: &mut Call<'_, '_>) {
     if call.is(2, "drop") || call.is(2, "close") {
         call.state.drops = call.is(2, "drop");

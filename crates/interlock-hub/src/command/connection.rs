@@ -76,7 +76,7 @@ pub fn reset(call: &mut Call<'_, '_>) {
     call.reply.simple("RESET");
 }
 
-/// What a name may hold: it stands in a line of CLIENT LIST.
+/// Returns whether a name holds only what it may: it stands in a line of CLIENT LIST.
 pub fn is_printable(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }

@@ -1,4 +1,4 @@
-//! What is the controller's to do: CONFIG, SHUTDOWN.
+//! The commands that are the controller's to do: CONFIG, SHUTDOWN.
 
 use std::process;
 

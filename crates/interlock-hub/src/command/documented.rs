@@ -77,7 +77,7 @@ pub fn list(call: &mut Call<'_, '_>) {
     wanted.iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
 }
 
-/// How arguments are written in a line of help: ` <name>`, ` [TOKEN <name> ...]`.
+/// Returns arguments as a line of help writes them: ` <name>`, ` [TOKEN <name> ...]`.
 pub fn usage(arguments: &[Argument]) -> String {
     let shown = |argument: &Argument| {
         let inner = argument.arguments.iter().map(inner_usage);

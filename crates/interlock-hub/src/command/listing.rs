@@ -92,7 +92,7 @@ impl Listing {
 
 /// Bytes compared in one turn, at most, and one name more.
 const STEPS: usize = 4 << 20;
-/// What it takes to look at a name, as bytes compared.
+/// The cost of a look at a name, as bytes compared.
 const OF_A_NAME: usize = 64;
 /// Bytes of an answer: it is written in one go, and goes out as one.
 const MOST_ANSWERED: usize = 32 << 20;

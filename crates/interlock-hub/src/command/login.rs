@@ -1,4 +1,4 @@
-//! Who is calling: AUTH, HELLO.
+//! The commands by which a client says who it is: AUTH, HELLO.
 
 use std::sync::atomic::Ordering::Relaxed;
 

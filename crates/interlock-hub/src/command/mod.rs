@@ -75,7 +75,7 @@ impl Waiting {
     }
 }
 
-/// Why there is no such command.
+/// The reason why there is no such command.
 #[derive(Clone, Copy, Debug)]
 pub enum Unknown {
     Command,
@@ -102,8 +102,8 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
     }
 }
 
-/// Whether it is this name, in whatever case. Of names of one length most differ in their last letter, and
-/// those of the functions begin alike.
+/// Returns whether it is this name, in whatever case. Of names of one length most differ in their
+/// last letter, and those of the functions begin alike.
 #[inline]
 fn is_called(name: &[u8], known: &[u8]) -> bool {
     let last = |name: &[u8]| name.last().map(|byte| byte | 0x20);
@@ -150,7 +150,7 @@ impl Command {
         wrong.then(|| format!("ERR wrong number of arguments for '{}' command", self.name))
     }
 
-    /// Whether it names a topic or a pattern that is too long to be one.
+    /// Returns the refusal of a call that names a topic or a pattern too long to be one.
     fn too_long(&self, arguments: Arguments<'_>) -> Option<String> {
         match self.access {
             Access::None | Access::Queue => None,
@@ -160,7 +160,7 @@ impl Command {
         }
     }
 
-    /// Why this call is refused, before anything is done.
+    /// Returns why this call is refused, before anything is done.
     pub fn refusal(
         &self,
         arguments: Arguments<'_>,

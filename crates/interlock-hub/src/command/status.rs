@@ -1,4 +1,5 @@
-//! What operators and clients of Redis ask any server: TIME, ROLE, DBSIZE, LATENCY, CLUSTER.
+//! The commands that operators and clients of Redis send to any server: TIME, ROLE, DBSIZE,
+//! LATENCY, CLUSTER.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

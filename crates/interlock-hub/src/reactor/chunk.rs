@@ -10,7 +10,7 @@ use crate::topics::{Interest, Kind};
 #[derive(Default)]
 pub struct Chunk {
     bytes: Vec<u8>,
-    /// Where frames begin: the only bytes in which RESP3 differs.
+    /// The places where frames begin: the only bytes in which RESP3 differs.
     starts: Vec<u32>,
     resp3: OnceLock<Vec<u8>>,
     pub runs: Vec<Run>,

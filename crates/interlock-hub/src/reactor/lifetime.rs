@@ -82,7 +82,7 @@ impl Worker {
         self.local.live = live;
     }
 
-    /// What it asked for is decided: it goes on.
+    /// Lets a connection go on, for what it asked for is decided.
     pub(super) fn answered(&mut self, token: u64, answer: Answer) {
         if self.connection(token).is_none() {
             return;

@@ -24,7 +24,7 @@ pub enum Mail {
     Kill(Arc<Card>),
     /// From now on these hold.
     Live(Arc<Live>),
-    /// What the connection with this token asked for.
+    /// The answer to what the connection with this token asked for.
     Answer(u64, Answer),
     /// Say that this worker is alive.
     Beat,
@@ -36,7 +36,7 @@ pub enum Mail {
     Stop,
 }
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: String,
@@ -81,7 +81,7 @@ impl Mailbox {
         self.event.wake();
     }
 
-    /// Whether there may be mail.
+    /// Returns whether there may be mail.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
     }

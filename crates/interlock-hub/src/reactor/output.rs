@@ -1,4 +1,4 @@
-//! What is owed to one client: its replies, and its parts of shared chunks.
+//! The output owed to one client: its replies, and its parts of shared chunks.
 //!
 //! A part of a chunk is sent from where it lies. What the socket does not take at once is copied
 //! out: one paused subscriber of a rare topic would otherwise keep every chunk it has a line in.
@@ -149,7 +149,7 @@ impl Output {
         self.queue.is_empty() && self.tail.is_empty()
     }
 
-    /// Whether a limit is exceeded now.
+    /// Returns whether a limit is exceeded now.
     pub fn is_over(&mut self, limit: &OutputLimit, now: Time) -> bool {
         let held = self.held();
         if limit.hard > 0 && held > limit.hard {
@@ -278,7 +278,7 @@ impl Output {
 }
 
 impl Segment {
-    /// What it counts for in the limits.
+    /// Returns the bytes that it counts for in the limits.
     fn weight(&self) -> usize {
         match self {
             Segment::Droppable { bytes, .. } => bytes.len() + OVERHEAD,
@@ -312,7 +312,7 @@ fn missed(count: u64, resp3: bool) -> Vec<u8> {
     bytes
 }
 
-/// What a segment costs beside its bytes: its place in the queue, and its allocation.
+/// The cost of a segment beside its bytes: its place in the queue, and its allocation.
 const OVERHEAD: usize = 64;
 /// Below this a copy costs less than a piece of its own in a send.
 const WORTH_SHARING: usize = 4096;
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(output.held(), 2 * chunk.bytes(false).len());
     }
 
-    /// What a client reads: the messages' numbers, and how many were missed where.
+    /// Reads what a client is sent: the messages' numbers, and how many were missed where.
     fn read(bytes: &[u8]) -> Vec<(char, usize)> {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let mut found = Vec::new();

@@ -17,7 +17,7 @@ pub struct Event {
     pub writable: bool,
 }
 
-/// What is told of a connection.
+/// The events of a connection that are to be told.
 #[derive(Clone, Copy, Debug)]
 pub struct Wants {
     pub read: bool,
@@ -150,7 +150,7 @@ const EVENTS: usize = 256;
 /// Pieces of one send.
 pub const PARTS: usize = 64;
 
-/// Whether a read would give something, its end included.
+/// Returns whether a read would give something, its end included.
 pub fn has_input(socket: &OwnedFd) -> bool {
     let mut byte = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;

@@ -1,4 +1,4 @@
-//! What a worker sends, and to whom it sends no more.
+//! The sending of a worker, and the connections to which it sends no more.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

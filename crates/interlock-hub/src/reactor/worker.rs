@@ -32,7 +32,7 @@ pub struct Worker {
     pub(super) ticked: Time,
     /// Subscribers reached since the last flush.
     pub(super) copies: u64,
-    /// When the last fan-out had been sent.
+    /// The time at which the last fan-out had been sent.
     flushed: Option<Instant>,
     /// There was input waiting right after it.
     busy: bool,
@@ -273,7 +273,7 @@ impl Worker {
         self.answer(slot);
     }
 
-    /// Whether it is owed too much already, in the middle of its requests.
+    /// Returns whether it is owed too much already, in the middle of its requests.
     fn is_over(&mut self, token: u64) -> bool {
         if self.connection(token).is_none() {
             return false;

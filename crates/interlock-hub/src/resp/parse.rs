@@ -8,10 +8,10 @@ use std::ops::Index;
 
 use super::inline;
 
-/// Where arguments begin and end.
+/// The places where arguments begin and end.
 pub type Ranges = Vec<(u32, u32)>;
 
-/// Where the arguments of a complete request lie.
+/// Finds where the arguments of a complete request lie.
 #[derive(Debug, Default)]
 pub struct Parser {
     /// Of the buffer, or of `unquoted` for an inline command.
@@ -23,13 +23,13 @@ pub struct Parser {
     missing: u32,
     /// Length of the argument whose head was read.
     bulk: Option<u32>,
-    /// How far the request was understood.
+    /// The place up to which the request was understood.
     at: usize,
-    /// How far an unfinished line was searched for its end.
+    /// The place up to which an unfinished line was searched for its end.
     searched: usize,
 }
 
-/// What one client may send.
+/// The limits of what one client may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The longest argument.
@@ -38,7 +38,7 @@ pub struct Limits {
     pub strict: bool,
 }
 
-/// What is sent before the connection is closed, without the leading `-ERR Protocol error: `.
+/// The text sent before the connection is closed, without the leading `-ERR Protocol error: `.
 pub type Refusal = String;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl Parser {
         Ok(self.bulk)
     }
 
-    /// Where the line under way ends (its `\r`), once the byte behind that is there too.
+    /// Finds the end of the line under way (its `\r`), once the byte behind that is there too.
     fn line(&mut self, buffer: &[u8], too_long: &str) -> Result<Option<usize>, Refusal> {
         let from = self.searched.max(self.at);
         match buffer[from..].iter().position(|&byte| byte == b'\r') {

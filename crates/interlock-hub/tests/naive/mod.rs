@@ -54,7 +54,7 @@ fn line<'a>(stream: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(found)
 }
 
-/// What the standard library reads, less what it forgives.
+/// Reads a number as the standard library does, less what it forgives.
 fn number(text: &[u8]) -> Option<i64> {
     let value: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (value.to_string().as_bytes() == text).then_some(value)

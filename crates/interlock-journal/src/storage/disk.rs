@@ -65,7 +65,7 @@ impl Drop for Locked {
     }
 }
 
-/// Whether it is this one's now.
+/// Tries to lock a file; returns whether it is this one's now.
 fn taken(file: &fs::File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! What a journal asks of a disk: a folder of files, and no more than can be said of any.
+//! The disk as a journal needs it: a folder of files, and no more than can be said of any.
 //!
 //! What decides is kept apart from what touches the world, so that a test can put a disk here that
 //! loses what was not synced, tears writes, is full, or fails.
@@ -9,7 +9,7 @@ pub mod disk;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 
-/// How the length of a new file is made up.
+/// The way the length of a new file is made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Zeroes are written: a sync of what is written over them need not note where it lies.
@@ -40,8 +40,8 @@ pub trait Storage: Send + Sync + 'static {
 
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Whether a file that was made or opened here still has this name: what is written to one that was
-    /// removed is found by nobody.
+    /// Returns whether a file that was made or opened here still has this name: what is written to
+    /// one that was removed is found by nobody.
     fn holds(&self, name: &str, file: &Self::File) -> bool;
 
     /// A file's name as an operator would know it.
@@ -80,13 +80,14 @@ pub fn read_all(file: &impl File, bytes: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an error says that there is no room.
+/// Returns whether an error says that there is no room.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a file that could not be made may be made later, with nothing to be mended by anybody: there
-/// is no room, or the process has no descriptor or memory left, as when too many have connected.
+/// Returns whether a file that could not be made may be made later, with nothing to be mended by
+/// anybody: there is no room, or the process has no descriptor or memory left, as when too many
+/// have connected.
 pub fn may_pass(error: &io::Error) -> bool {
     let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
     is_full(error) || error.raw_os_error().is_some_and(|code| short.contains(&code))

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::storage::{File, Fill, Storage};
 
-/// What a crash leaves whole or not at all, bytes.
+/// Bytes of a sector, which a crash leaves whole or not at all.
 const SECTOR: usize = 512;
 
-/// What is to go wrong.
+/// The faults that are to happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The machine stops at this operation from now, 0 for the next one.
@@ -118,7 +118,7 @@ impl Simulated {
         fresh
     }
 
-    /// What a file holds now.
+    /// Returns what a file holds now.
     pub fn content(&self, name: &str) -> Vec<u8> {
         self.disk.lock().files[name].lock().now.clone()
     }

@@ -1,4 +1,4 @@
-//! What is known of a journal that was closed: nothing of it may be gone.
+//! A journal that was closed: nothing of what is known of it may be gone.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn segments(disk: &Simulated) -> Vec<String> {
     disk.list().into_iter().filter(|name| name.starts_with("segment-")).collect()
 }
 
-/// What is said of it; then what is left of it with a repair, which goes on.
+/// Returns what is said of it; then what is left of it with a repair, which goes on.
 fn repaired(disk: &Simulated, queues: &Queues) -> (String, u64) {
     let Err(error) = reopen(disk.clone(), SETTINGS, Repair::Refuse) else { panic!("opened") };
     let (journal, report, mut found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();

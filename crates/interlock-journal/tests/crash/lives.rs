@@ -21,7 +21,7 @@ struct Life {
     /// The last record of which a commit said that it is on disk.
     confirmed: u64,
     snapshots: u32,
-    /// Whether it was closed at last.
+    /// True if it was closed at last.
     closed: bool,
 }
 

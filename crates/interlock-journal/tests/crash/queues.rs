@@ -6,7 +6,7 @@ use interlock_journal::record::Record;
 use interlock_journal::storage::Storage;
 use interlock_journal::{open, Entry, Journal, OpenError, Repair, Replay, Report, Settings};
 
-/// What each queue was told, each with the record's sequence.
+/// The values that each queue was told, each with the record's sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queues {
     pub told: BTreeMap<u32, Vec<(u64, Vec<u8>)>>,
@@ -17,7 +17,7 @@ impl Queues {
         self.told.entry(queue).or_default().push((sequence, value.to_vec()));
     }
 
-    /// What a queue was told, as its state in a snapshot.
+    /// Returns what a queue was told, as its state in a snapshot.
     pub fn state(&self, queue: u32) -> Vec<u8> {
         let mut state = Vec::new();
         for (sequence, value) in &self.told[&queue] {
@@ -28,7 +28,7 @@ impl Queues {
         state
     }
 
-    /// What they had been told up to a record.
+    /// Returns what they had been told up to a record.
     pub fn up_to(&self, last: u64) -> Queues {
         let mut told = self.told.clone();
         told.values_mut().for_each(|told| told.retain(|(sequence, _)| *sequence <= last));

@@ -1,4 +1,4 @@
-//! What is not opened, and what is set aside when that is asked for.
+//! Journals that are not opened, and files that are set aside when that is asked for.
 
 use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::{disk::Disk, Fill, Storage};

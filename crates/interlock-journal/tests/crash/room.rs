@@ -13,7 +13,7 @@ fn put(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), R
     settle(journal, queues, n)
 }
 
-/// What is taken as long as there is any room.
+/// Records a call that is taken as long as there is any room.
 fn settle(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), Refused> {
     journal.accepts(None)?;
     let sequence = append(journal, queues, u32::from(n) % 2, &[n; 60])?;

@@ -20,7 +20,7 @@ pub struct Command {
     /// With the name itself; negative: at least so many.
     pub arity: i32,
     pub flags: &'static [&'static str],
-    /// What rights are given by.
+    /// The categories by which rights are given.
     pub categories: &'static [&'static str],
     pub tips: &'static [&'static str],
     /// First, last and step of the arguments that are shard topics.
@@ -31,9 +31,9 @@ pub struct Command {
     pub complexity: &'static str,
     pub arguments: &'static [Argument],
     pub subcommands: &'static [Command],
-    /// What was published before it is delivered first.
+    /// True if what was published before it is delivered first.
     pub changes_deliveries: bool,
-    /// Which of its arguments are topics that one must have a right to.
+    /// The arguments that are topics to which one must have a right.
     pub access: Access,
     /// The slow log looks at it always, and not only where many patterns make it slow.
     pub timed: bool,
