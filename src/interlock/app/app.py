@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
-from interlock.app.handling import AppTasks
+from interlock.app.invocation import AppTasks
 from interlock.app.keyspec import KeySpec
 from interlock.app.middleware import Hooks
 from interlock.app.reach import Reach, served

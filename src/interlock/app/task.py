@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from interlock.app import envelope
-from interlock.app.binding import Binding
 from interlock.app.job import Job
 from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
 from interlock.app.middleware import Sending
+from interlock.app.parameters import Parameters
 from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class _Sendable(Generic[P, R]):
         """The function itself."""
         self.declared = declared
         self.signature = inspect.signature(function)
-        self.binding = Binding(declared.name, self.signature)
+        self.parameters = Parameters(declared.name, self.signature)
         """Judges a call that was sent."""
         name = getattr(function, "__name__", declared.name)
         self._keys: Rule = rule("keys", keys, self.signature, name)

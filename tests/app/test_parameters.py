@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock import PayloadError
-from interlock.app.binding import Binding
+from interlock.app.parameters import Parameters
 from interlock.worker.work import UnknownArgument
 
 KINDS = inspect.Parameter
@@ -49,7 +49,7 @@ def test_it_judges_as_python_calls(seed: int) -> None:
         except TypeError:
             fits = False
         try:
-            Binding("task", takes).check(args, kwargs)
+            Parameters("task", takes).check(args, kwargs)
             judged = True
         except (PayloadError, UnknownArgument):
             judged = False
@@ -74,4 +74,4 @@ def test_what_does_not_fit_is_named(
     args: list[int], kwargs: dict[str, int], raised: type[Exception], text: str
 ) -> None:
     with pytest.raises(raised, match=text):
-        Binding("takes", inspect.signature(takes)).check(args, kwargs)
+        Parameters("takes", inspect.signature(takes)).check(args, kwargs)

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from interlock.errors import PayloadError
 from interlock.worker.work import UnknownArgument
 
-__all__ = ["Binding"]
+__all__ = ["Parameters"]
 
 
-class Binding:
+class Parameters:
     """The names and the number of the arguments that a function takes."""
 
     def __init__(self, task: str, signature: inspect.Signature) -> None:

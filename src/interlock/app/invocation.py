@@ -30,10 +30,10 @@ class AppTasks:
         task = self._tasks.get(read.task)
         if task is None:
             raise UnknownTask(read.task)
-        binding = task.binding
+        parameters = task.parameters
         # As it nearly always is; no call for that.
-        if read.kwargs or not binding.fewest <= len(read.args) <= binding.most:
-            binding.check(read.args, read.kwargs)
+        if read.kwargs or not parameters.fewest <= len(read.args) <= parameters.most:
+            parameters.check(read.args, read.kwargs)
         return Invoked(task, self._hooks, self._retry, lease, read)
 
 
