@@ -19,7 +19,7 @@ from pathlib import Path
 from interlock import Hub, _core
 from interlock.cli import asked, hub, hub_backup, hub_info, parser, pub, queue, replay, sub, worker
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import SHARED
+from interlock.cli.queue.subcommand import SHARED
 from interlock.hub.client import Client
 from interlock.hub.config import toml
 from interlock.hub.figures import FIGURES

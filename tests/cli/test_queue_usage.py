@@ -13,8 +13,8 @@ import pytest
 from interlock.cli import main, parser
 from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
-from interlock.cli.queue.asking import SHARED
-from interlock.cli.queue.watching import fitted
+from interlock.cli.queue.subcommand import SHARED
+from interlock.cli.queue.watch import fitted
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal

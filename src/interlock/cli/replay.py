@@ -89,7 +89,7 @@ def run(given: argparse.Namespace) -> int:
     except (ImportError, ValueError) as error:
         return _refuse(f"--url: {error}")
     except InterlockError as error:
-        from interlock.cli.queue.asking import explained
+        from interlock.cli.queue.subcommand import explained
 
         print(f"interlock: {explained(str(error))}", file=sys.stderr)
         return BROKEN

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from interlock.app.app import App
-from interlock.cli.queue.asking import count
+from interlock.cli.queue.subcommand import count
 from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier

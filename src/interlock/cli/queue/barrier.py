@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.queue import show
-from interlock.cli.queue.asking import declare, emit, failed, on_queue
+from interlock.cli.queue.subcommand import declare, emit, failed, on_queue
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.flags import Flag, positive
 from interlock.cli.queue import show
-from interlock.cli.queue.asking import (
+from interlock.cli.queue.confirmation import YES, refused
+from interlock.cli.queue.gone import when
+from interlock.cli.queue.subcommand import (
     BROKEN,
     count,
     declare,
@@ -19,8 +21,6 @@ from interlock.cli.queue.asking import (
     message_id,
     on_queue,
 )
-from interlock.cli.queue.confirming import YES, refused
-from interlock.cli.queue.gone import when
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import ask, declare, emit, on_queue
+from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.queue import show
-from interlock.cli.queue.asking import count
+from interlock.cli.queue.subcommand import count
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import gone, show
-from interlock.cli.queue.asking import count, declare, emit, failed, on_queue
 from interlock.cli.queue.called import Called
+from interlock.cli.queue.subcommand import count, declare, emit, failed, on_queue
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator

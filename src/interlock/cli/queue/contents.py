@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
 from interlock.cli.queue import gone, show
-from interlock.cli.queue.asking import count, declare, emit_all, failed, message_id, on_queue
+from interlock.cli.queue.subcommand import count, declare, emit_all, failed, message_id, on_queue
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import ask, declare, emit
+from interlock.cli.queue.subcommand import ask, declare, emit
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator

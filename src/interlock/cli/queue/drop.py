@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import BROKEN, count, declare, emit, failed, on_queue
-from interlock.cli.queue.confirming import YES, refused
+from interlock.cli.queue.confirmation import YES, refused
 from interlock.cli.queue.show import command
+from interlock.cli.queue.subcommand import BROKEN, count, declare, emit, failed, on_queue
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.queue.asking import (
+from interlock.cli.queue.subcommand import (
     ask,
     count,
     declare,

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import count, declare, emit, on_queue
-from interlock.cli.queue.confirming import YES, refused
+from interlock.cli.queue.confirmation import YES, refused
 from interlock.cli.queue.dead import of_key
+from interlock.cli.queue.subcommand import count, declare, emit, on_queue
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator

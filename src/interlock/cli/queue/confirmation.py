@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import BAD_INPUT
+from interlock.cli.queue.subcommand import BAD_INPUT
 
 YES = Flag("--yes", "do not ask; needed where there is no terminal to ask on")
 

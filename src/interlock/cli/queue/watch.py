@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import show
-from interlock.cli.queue.asking import declare, emit, on_queue
-from interlock.cli.queue.listing import gates_text
+from interlock.cli.queue.overview import gates_text
+from interlock.cli.queue.subcommand import declare, emit, on_queue
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.cli.flags import Flag
-from interlock.cli.queue.asking import BAD_INPUT, ask, count, declare, emit, failed
 from interlock.cli.queue.show import from_json
+from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit, failed
 from interlock.errors import Full, InterlockError, OptionsMismatch
 
 if TYPE_CHECKING:

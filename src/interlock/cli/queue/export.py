@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
-from interlock.cli.queue.asking import BROKEN, count, declare, escaped, failed, on_queue
-from interlock.cli.queue.looking import place
+from interlock.cli.queue.contents import place
 from interlock.cli.queue.show import command
+from interlock.cli.queue.subcommand import BROKEN, count, declare, escaped, failed, on_queue
 
 if TYPE_CHECKING:
     from interlock.engine.operating import Operator
