@@ -13,7 +13,7 @@ from interlock import Hub
 from interlock.cli import hub_info, main
 from interlock.cli.asked import FLAGS
 from interlock.cli.tables import printable, table
-from interlock.hub import asking
+from interlock.hub import introspection
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, Kind
 from tests.hub.servers import INTERLOCK, free_port
@@ -126,10 +126,10 @@ def test_topics_are_counted_and_the_largest_stands_first(
 
 
 def test_more_topics_than_one_question_takes_are_all_counted(port: int) -> None:
-    names = [f"t{number}" for number in range(asking.BATCH * 2 + 1)]
+    names = [f"t{number}" for number in range(introspection.BATCH * 2 + 1)]
     with Client(address(port)) as subscriber, Client(address(port)) as client:
         subscriber.subscribe(*names)
-        found = asking.topics(client)
+        found = introspection.topics(client)
     assert found.receivers == {name.encode(): 1 for name in names}
 
 
@@ -152,14 +152,16 @@ def test_clients_are_listed_with_what_they_are(
 
 
 def test_a_line_of_client_list_is_read_whatever_it_lacks() -> None:
-    found = asking.connection(
+    found = introspection.connection(
         "id=3 addr=/a b/s:0 name= age=5 idle=1 sub=1 psub=2 ssub=3 omem=9 cmd=client|list "
         "user=ann lib-name=redis-py lib-ver=5.0"
     )
-    assert found == asking.Connection(
+    assert found == introspection.Connection(
         3, "/a b/s:0", "", "redis-py 5.0", "ann", 5, 1, 6, 9, "client|list"
     )
-    assert asking.connection("id=4") == asking.Connection(4, "", "", "", "", 0, 0, 0, 0, "")
+    assert introspection.connection("id=4") == introspection.Connection(
+        4, "", "", "", "", 0, 0, 0, 0, ""
+    )
 
 
 @pytest.mark.parametrize("word", ["info", "topics", "clients"])

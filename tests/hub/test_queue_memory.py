@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from interlock.hub import asking
+from interlock.hub import introspection
 from interlock.hub.client import Client
 from tests.hub.servers import HubProcess, hub_process
 
@@ -174,7 +174,7 @@ KINDS = [
 
 def figures(client: Client) -> tuple[int, int]:
     """Bytes resident, and bytes counted of queues."""
-    found = asking.info(client)
+    found = introspection.info(client)
     resident, counted = found["used_memory_rss"], found["queues_bytes"]
     assert isinstance(resident, int)
     assert isinstance(counted, int)

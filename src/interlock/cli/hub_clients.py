@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 
 from interlock.cli.asked import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import table
-from interlock.hub import asking
+from interlock.hub import introspection
 from interlock.hub.client import Client
 
 
@@ -34,10 +34,10 @@ def run(given: argparse.Namespace) -> int:
 
 def show(client: Client, given: argparse.Namespace) -> int:
     """Ask and print."""
-    found = [asdict(connection) for connection in asking.connections(client)]
+    found = [asdict(connection) for connection in introspection.connections(client)]
     if given.json:
         print(json.dumps(found, ensure_ascii=False))
     else:
-        head = [field.name for field in fields(asking.Connection)]
+        head = [field.name for field in fields(introspection.Connection)]
         print(table(head, [list(row.values()) for row in found]))
     return 0

@@ -13,7 +13,7 @@ from itertools import groupby
 from interlock.cli.asked import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.tables import printable
-from interlock.hub import asking
+from interlock.hub import introspection
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, Figure, Kind, Unit
 
@@ -45,7 +45,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
     before: Mapping[str, int | float | str] | None = None
     asked = 0.0
     while True:
-        now, found = time.monotonic(), asking.info(client)
+        now, found = time.monotonic(), introspection.info(client)
         if before is not None:
             rates = dict(changes(before, found, now - asked))
         if given.json:

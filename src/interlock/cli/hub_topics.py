@@ -7,7 +7,7 @@ import json
 
 from interlock.cli.asked import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import table
-from interlock.hub import asking
+from interlock.hub import introspection
 from interlock.hub.client import Client
 
 
@@ -35,7 +35,7 @@ def run(given: argparse.Namespace) -> int:
 
 def show(client: Client, given: argparse.Namespace) -> int:
     """Ask and print."""
-    found = asking.topics(client, given.glob)
+    found = introspection.topics(client, given.glob)
     receivers = {
         name.decode(errors="backslashreplace"): count for name, count in found.receivers.items()
     }
