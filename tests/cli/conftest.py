@@ -14,7 +14,7 @@ import pytest
 import interlock
 from interlock.cli import main
 from interlock.engine.client import Client, connect
-from interlock.engine.operating import Operator
+from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.server import Server
 from interlock.retry import Retry

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.cli.queue import barrier
 from interlock.engine.lease import RemoteLease
-from interlock.engine.operating import Operator
+from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.errors import Empty, LeaseLost
 from tests.cli.conftest import Command, Said

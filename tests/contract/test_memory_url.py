@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.client import Client
 from interlock.engine.transport.memory import MemoryEngine
 from interlock.engine.url import parse

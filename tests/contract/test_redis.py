@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.client import Client
 from interlock.engine.url import parse
 from interlock.testing.contract import Case, Face, NotHeld, cases, run

@@ -13,7 +13,7 @@ import pytest
 
 from interlock import Retry, connect
 from interlock.engine.client import Client
-from interlock.engine.watching import Watch
+from interlock.engine.watch import Watch
 
 LOGGER = "interlock.queue"
 
@@ -226,7 +226,7 @@ def test_of_what_is_put_without_end_some_is_asked_after_whatever_the_limit(
     monkeypatch: pytest.MonkeyPatch, slow_wait: float
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("interlock.engine.watching.time.monotonic", lambda: now)
+    monkeypatch.setattr("interlock.engine.watch.time.monotonic", lambda: now)
     asked: Any = Asked()
     watch = Watch(asked, slow_wait, 0, 0)
     puts: dict[int, float] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.cli import main
 from interlock.engine.client import connect
-from interlock.engine.operating import Operator
+from interlock.engine.operator import Operator
 from interlock.engine.server import Server
 from interlock.errors import InterlockError
 from interlock.replay.measure import measure

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from interlock.aio import of_asyncio
 from interlock.engine import wire
-from interlock.engine.consuming import consume_async
+from interlock.engine.consumer import consume_async
 from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper

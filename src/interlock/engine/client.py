@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from interlock.engine import forks
 from interlock.engine import url as urls
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.flow import Abandoned, Flow
@@ -20,7 +20,7 @@ from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.seat import Seat, begin, finish, resume, run
 from interlock.engine.tending import Tender
-from interlock.engine.watching import Watch
+from interlock.engine.watch import Watch
 from interlock.errors import ShutDown
 from interlock.retry import Retry, seconds
 

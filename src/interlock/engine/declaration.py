@@ -10,7 +10,7 @@ from interlock.engine.seat import Seat
 from interlock.retry import Retry, Seconds, seconds, whole
 
 if TYPE_CHECKING:
-    from interlock.engine.calling import Engine
+    from interlock.engine.call import Engine
 
 DURABILITIES = ("always", "everysec", "none", "server")
 

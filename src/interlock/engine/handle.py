@@ -21,7 +21,7 @@ from interlock.engine.keeping import Grant
 from interlock.engine.lease import AsyncRemoteLease, RemoteLease
 from interlock.engine.operations import Operations
 from interlock.engine.records import Letter, Stored
-from interlock.engine.watching import Watch
+from interlock.engine.watch import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, Key, Keys, QueuedMessage, check_purged, check_state

@@ -12,16 +12,16 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from interlock import watch as watching
+from interlock import watch as log
 from interlock.engine import forks, records, wire
 from interlock.engine.flow import Flow
 from interlock.engine.seat import Seat
-from interlock.engine.watching import behind
+from interlock.engine.watch import behind
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.operations import Operations
-    from interlock.engine.watching import Watch
+    from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
 _IDLE = 5.0
@@ -230,10 +230,10 @@ class Keeper:
                 reply = yield from grant.operations.explain(seat, "id", id, _EXPLAINED)
                 explained = records.explanation(reply)
                 held = now - grant.started
-                watching.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
+                log.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
                 waits = yield from behind(grant.operations, seat, id, slow_wait)
                 if waits is not None:
-                    watching.report(grant.operations.name, [waits])
+                    log.report(grant.operations.name, [waits])
             del grant
 
     def _renew(self, seat: Seat[Any], grant: Grant) -> Flow[None]:

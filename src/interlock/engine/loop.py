@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.flow import Abandoned, Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from interlock.engine import records, wait, wire
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.declaration import Declaration
 from interlock.engine.flow import Abandoned, Argument, Flow
 from interlock.engine.nonsense import nonsense

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from interlock.consumer import Consumer
 from interlock.engine import wire
-from interlock.engine.consuming import consume
+from interlock.engine.consumer import consume
 from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper

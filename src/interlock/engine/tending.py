@@ -8,7 +8,7 @@ import queue as _queue
 import threading
 from typing import Any
 
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.keeping import Keeper
 from interlock.engine.seat import Seat, run
 from interlock.errors import EngineUnavailable

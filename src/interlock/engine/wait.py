@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
 from interlock.engine.seat import Seat
 

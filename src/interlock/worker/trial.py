@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from interlock import _core
-from interlock.engine.calling import Engine
+from interlock.engine.call import Engine
 from interlock.engine.client import Client
 from interlock.engine.transport.memory import MemoryEngine
 from interlock.engine.url import parse

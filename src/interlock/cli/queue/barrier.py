@@ -25,7 +25,7 @@ from interlock.cli.queue.subcommand import declare, emit, failed, on_queue
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
 
 EXEC = Flag("--exec", "run this command of the shell when its time has come", "CMD")
 WAIT = Flag("--wait", "give up after S seconds, and take the barrier back", "S", seconds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.queue import show
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.records import Stored
     from interlock.explanation import ExplainNode
 

@@ -13,7 +13,7 @@ from interlock.cli.queue.subcommand import count, declare, emit_all, failed, mes
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.records import Stored
     from interlock.explanation import ExplainNode
 

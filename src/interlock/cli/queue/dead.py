@@ -24,7 +24,7 @@ from interlock.cli.queue.subcommand import (
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.records import Letter, Stored
 
     M = TypeVar("M", Letter, Stored)

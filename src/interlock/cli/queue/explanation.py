@@ -12,7 +12,7 @@ from interlock.cli.queue.called import Called
 from interlock.cli.queue.subcommand import count, declare, emit, failed, on_queue
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.explanation import ExplainNode, Explanation
 
 KEY = Flag("--key", "instead of a message: what stands on this key", "KEY")

@@ -14,7 +14,7 @@ from interlock.cli.queue.show import command
 from interlock.cli.queue.subcommand import BROKEN, count, declare, escaped, failed, on_queue
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.records import Stored
 
 MOVE = Flag("--move", "first seal and pause the queue, and wait until nothing is leased")

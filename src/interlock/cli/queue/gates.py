@@ -10,7 +10,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
 
 
 NEW = Flag("--new", "although there is no such queue yet")

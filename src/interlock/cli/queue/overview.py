@@ -18,7 +18,7 @@ from interlock.cli.queue.subcommand import (
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
 
 
 def add_to(commands: Any) -> None:

@@ -11,7 +11,7 @@ from interlock.cli.queue.dead import of_key
 from interlock.cli.queue.subcommand import count, declare, emit, on_queue
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
 
 DEAD = Flag("--dead", "drop the dead letters, not the messages")
 KEY = Flag("--key", "only those that have this key", "KEY")

@@ -21,7 +21,7 @@ from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit,
 from interlock.errors import Full, InterlockError, OptionsMismatch
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator, Word
+    from interlock.engine.operator import Operator, Word
     from interlock.engine.records import Stored
 
 SKIP_DEAD = Flag("--skip-dead", "leave out the dead letters")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
 
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Work = Callable[["Operator"], int]
@@ -72,7 +72,7 @@ def message_id(text: str) -> int:
 def ask(given: argparse.Namespace, work: Work) -> int:
     """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
     from interlock.engine.client import connect
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.refusals import is_advised
     from interlock.engine.server import Server
     from interlock.errors import EngineUnavailable, InterlockError

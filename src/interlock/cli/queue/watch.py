@@ -16,7 +16,7 @@ from interlock.cli.queue.subcommand import declare, emit, on_queue
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.explanation import ExplainNode
 
 EVERY = Flag("--every", "look again each S seconds (2)", "S", seconds, 2.0)

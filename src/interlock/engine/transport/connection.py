@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.flow import Broken, Refused
-from interlock.engine.transport import resolving
+from interlock.engine.transport import resolver
 from interlock.engine.url import Target
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
         options |= {"host": host.strip("[]"), "port": int(port), "socket_keepalive": True}
         if target.tls:
             options |= {"ssl_ca_certs": target.ca or None}
-        connection = resolving.connection(module, target.tls)(**options)
+        connection = resolver.connection(module, target.tls)(**options)
     # It would tell the server its name, a round trip each; by names that differ with its version.
     for name in ("driver_info", "lib_name", "lib_version"):
         if hasattr(connection, name):

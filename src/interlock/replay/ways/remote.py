@@ -27,7 +27,7 @@ def way(url: str) -> Way:
     """The way through the engine at a URL. ImportError if what it needs is not installed,
     ValueError if the URL is none, InterlockError if the engine does not answer."""
     from interlock.engine.client import connect
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.server import Server
 
     with connect(url) as client:
@@ -111,7 +111,7 @@ def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
 
 
 def _remove(client: Client, name: str) -> None:
-    from interlock.engine.operating import Operator
+    from interlock.engine.operator import Operator
     from interlock.engine.server import Server
 
     # The engine may be what broke the run.
