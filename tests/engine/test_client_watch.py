@@ -211,11 +211,11 @@ class Asked:
     def __init__(self) -> None:
         self.ids: list[int] = []
 
-    def stats(self, seat: object) -> Any:
+    def stats(self, session: object) -> Any:
         return {"unsettled": 1}
         yield
 
-    def explain(self, seat: object, what: str, id: int, limit: int) -> Any:
+    def explain(self, session: object, what: str, id: int, limit: int) -> Any:
         self.ids.append(id)
         return []
         yield

@@ -19,7 +19,7 @@ class Operations:
         self.settled: list[Any] = []
         self.error: BaseException | None = None
 
-    def settle(self, _seat: object, settlements: list[Any]) -> Iterator[str]:
+    def settle(self, _session: object, settlements: list[Any]) -> Iterator[str]:
         yield "asked"
         if self.error is not None:
             raise self.error
@@ -28,8 +28,8 @@ class Operations:
 
 def steps(keeper: Keeper) -> int:
     """Gives back all, and tells in how many calls."""
-    seat: Any = None
-    return sum(1 for _ in keeper.settle_abandoned(seat))
+    session: Any = None
+    return sum(1 for _ in keeper.settle_abandoned(session))
 
 
 def dropped(keeper: Keeper, operations: Any, *ids: int) -> list[wire.Settlement]:

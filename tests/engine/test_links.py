@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.flow import Broken, Refused
+from interlock.engine.request import Broken, Refused
 from interlock.engine.transport import speech
 from interlock.engine.transport.loops import AsyncLink
 from interlock.engine.transport.threads import Link

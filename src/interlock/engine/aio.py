@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 from interlock.aio import of_asyncio
 from interlock.engine import wire
 from interlock.engine.consumer import consume_async
-from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
 from interlock.engine.lease import AsyncRemoteLease, RemoteLeaseBatch
 from interlock.engine.loop import Home
-from interlock.engine.seat import Seat
+from interlock.engine.request import Request
+from interlock.engine.session import Session
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
@@ -81,7 +81,9 @@ class AsyncClient:
             home = self._homes[loop] = Home(self._client._engine, loop)
         return home
 
-    async def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None = None) -> R:
+    async def _run(
+        self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None = None
+    ) -> R:
         self._client._check_alive()
         try:
             return await self._home.run(make, handle, self.url)
@@ -281,7 +283,7 @@ class AsyncRemoteQueue(Generic[T]):
     async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """See ``RemoteQueue.settle``."""
         answers = await self._client._run(
-            lambda seat: self._handle.operations.settle(seat, settlements)
+            lambda session: self._handle.operations.settle(session, settlements)
         )
         return [wire.answer(one) for one in answers]
 
@@ -289,7 +291,7 @@ class AsyncRemoteQueue(Generic[T]):
         """See ``RemoteQueue.result``."""
         id = self._handle.check_id("result()", id)
         until = self._handle.until("result()", True, timeout)
-        found = await self._run(lambda seat: self._handle.operations.result(seat, id, until))
+        found = await self._run(lambda session: self._handle.operations.result(session, id, until))
         return self._handle.result(id, found, type)
 
     # -- Watching -----------------------------------------------------------------------------
@@ -316,13 +318,13 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> Explanation:
         """See ``RemoteQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
-        reply, dead = await self._run(lambda seat: self._handle.operations.why(seat, *asked))
+        reply, dead = await self._run(lambda session: self._handle.operations.why(session, *asked))
         return self._handle.explanation(reply, dead, id, key)
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
         """See ``RemoteQueue.hot_keys``."""
         n = self._handle.check_limit("hot_keys()", n, named="n")
-        return await self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
+        return await self._run(lambda session: self._handle.operations.hot_keys(session, n))
 
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
@@ -331,7 +333,7 @@ class AsyncRemoteQueue(Generic[T]):
         limit = self._handle.check_limit("dead_letters()", limit)
         asked = self._handle.canonical("dead_letters()", key)
         found = await self._run(
-            lambda seat: self._handle.operations.dead_letters(seat, limit, asked)
+            lambda session: self._handle.operations.dead_letters(session, limit, asked)
         )
         return [self._handle.dead_letter(letter) for letter in found]
 
@@ -346,7 +348,7 @@ class AsyncRemoteQueue(Generic[T]):
         """See ``RemoteQueue.messages``."""
         wanted = self._handle.wanted(limit, state, key, after)
         operations = self._handle.operations
-        found = await self._run(lambda seat: operations.messages(seat, limit, wanted))
+        found = await self._run(lambda session: operations.messages(session, limit, wanted))
         return [self._handle.queued(one) for one in found]
 
     # -- Operating ----------------------------------------------------------------------------
@@ -392,7 +394,7 @@ class AsyncRemoteQueue(Generic[T]):
         """See ``RemoteQueue.requeue``."""
         asked = self._handle.check_id("requeue()", id)
         operations = self._handle.operations
-        reply = await self._run(lambda seat: operations.change(seat, "requeue", asked))
+        reply = await self._run(lambda session: operations.change(session, "requeue", asked))
         return self._handle.requeued(id, reply)
 
     async def discard(self, id: int) -> bool:
@@ -420,16 +422,16 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> int:
         """See ``RemoteQueue.purge``."""
         asked = self._handle.purged(what, key)
-        return await self._run(lambda seat: self._handle.operations.purge(seat, *asked))
+        return await self._run(lambda session: self._handle.operations.purge(session, *asked))
 
     async def drop(self, force: bool = False) -> bool:
         """See ``RemoteQueue.drop``."""
-        return await self._run(lambda seat: self._handle.operations.drop(seat, force))
+        return await self._run(lambda session: self._handle.operations.drop(session, force))
 
     async def join(self, timeout: Seconds | None = None) -> None:
         """See ``RemoteQueue.join``."""
         until = self._handle.until("join()", True, timeout)
-        await self._run(lambda seat: self._handle.operations.join(seat, until))
+        await self._run(lambda session: self._handle.operations.join(session, until))
 
     async def close(self) -> None:
         """See ``RemoteQueue.close``."""
@@ -457,12 +459,12 @@ class AsyncRemoteQueue(Generic[T]):
     def _keeper(self) -> Keeper:
         return self._client._home.keeper
 
-    async def _run(self, make: Callable[[Seat[Any]], Flow[R]]) -> R:
+    async def _run(self, make: Callable[[Session[Any]], Request[R]]) -> R:
         return await self._client._run(make, self._handle)
 
     async def _flag(self, function: str, *arguments: Any) -> bool:
         operations = self._handle.operations
-        reply = await self._run(lambda seat: operations.change(seat, function, *arguments))
+        reply = await self._run(lambda session: operations.change(session, function, *arguments))
         return self._handle.flag(reply)
 
     async def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
@@ -482,7 +484,7 @@ class AsyncRemoteQueue(Generic[T]):
         if not messages:
             return []
         done = await self._run(
-            lambda seat: self._handle.operations.put(seat, messages, until, bounded)
+            lambda session: self._handle.operations.put(session, messages, until, bounded)
         )
         self._keeper.noted(self._handle.watch, done[-1].id)
         return done
@@ -509,7 +511,7 @@ class AsyncRemoteQueue(Generic[T]):
         until = handle.until(call, block, timeout)
         started = time.monotonic()
         answers, leased = await self._run(
-            lambda seat: handle.operations.take(seat, settlements, limit, kind, until)
+            lambda session: handle.operations.take(session, settlements, limit, kind, until)
         )
         found: tuple[list[AsyncRemoteLease[T]], list[tuple[AsyncRemoteLease[T], Exception]]]
         found = handle.leases(self, AsyncRemoteLease, leased, started)

@@ -18,10 +18,10 @@ from typing import Any
 
 from interlock.engine import cluster, records, refusals
 from interlock.engine.cluster import Nodes
-from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
 from interlock.engine.library import Library
 from interlock.engine.nonsense import nonsense
-from interlock.engine.seat import AnyLink, Seat
+from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
+from interlock.engine.session import AnyLink, Session
 from interlock.engine.transport.memory import (
     AsyncMemoryLink,
     MemoryEngine,
@@ -70,7 +70,7 @@ class Engine:
         self._share = min(target.timeout, max(target.timeout / 2, 1.0))
         """Seconds for a first attempt; see `_Patience.share`."""
         self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
-        self._seats = itertools.count(1)
+        self._sessions = itertools.count(1)
 
     @property
     def memory(self) -> MemoryEngine | None:
@@ -85,7 +85,7 @@ class Engine:
 
     def consumer(self) -> bytes:
         """A name that nobody has or had."""
-        return f"{self._name}/{next(self._seats)}".encode()
+        return f"{self._name}/{next(self._sessions)}".encode()
 
     def link(self, address: str) -> AnyLink:
         """A connection for threads."""
@@ -105,7 +105,7 @@ class Engine:
 
     def call(
         self,
-        seat: Seat[Any],
+        session: Session[Any],
         function: str,
         key: str,
         *arguments: Argument,
@@ -114,7 +114,7 @@ class Engine:
         before: tuple[Argument, ...] = (),
         asleep: float = 0,
         within: float | None = None,
-    ) -> Flow[list[bytes]]:
+    ) -> Request[list[bytes]]:
         """Calls `il1_FUNCTION` on the queue that `key` names.
 
         Args:
@@ -127,14 +127,14 @@ class Engine:
 
         Raises:
             EngineUnavailable: it was not answered in that time.
-            Abandoned: the seat was interrupted.
+            Abandoned: the session was interrupted.
             Full, ShutDown and other errors of the library: what the server said.
         """
         command = ("FCALL", f"{self._prefix}{function}", 1, key, *arguments)
         started = time.monotonic()
         first: Refused | Broken | None = None
         server = self.servers.get(self._alone)
-        if server is not None and not seat.interrupted:
+        if server is not None and not session.interrupted:
             # As it nearly always goes; all else is for what comes of a failure.
             timeout = self._share + wait if server.parks else self._share
             if within is not None:
@@ -155,16 +155,16 @@ class Engine:
         patience = _Patience(self.target, within, function, started)
         asking = ""
         while True:
-            if first is None and seat.interrupted:
+            if first is None and session.interrupted:
                 raise Abandoned
-            address = asking or (yield from self.nodes.of(key, seat, patience.left()))
+            address = asking or (yield from self.nodes.of(key, session, patience.left()))
             called = first is not None
             try:
                 if first is not None:
                     failure, first = first, None
                     raise failure
                 if address not in self.servers:
-                    yield from self._prepare(seat, address, patience)
+                    yield from self._prepare(session, address, patience)
                 if asking:
                     yield Ask(address, ("ASKING",), patience.share())
                     asking = ""
@@ -197,7 +197,7 @@ class Engine:
                     if refusal.ends:
                         # Closed by the server; or it is a primary no longer, and what has taken its
                         # place may have its address.
-                        seat.drop(address)
+                        session.drop(address)
                 patience.failed(address, str(error))
                 patience.sent = patience.sent or (called and refusal.unsure)
             except Broken as error:
@@ -206,12 +206,12 @@ class Engine:
                 patience.sent = patience.sent or (called and error.sent)
             if patience.sent and not again:
                 raise patience.unknown() from None
-            if seat.interrupted:
+            if session.interrupted:
                 raise Abandoned
             if patience.tries > 1 or not patience.redirected:
                 yield Nap(patience.pause())
 
-    def _prepare(self, seat: Seat[Any], address: str, patience: _Patience) -> Flow[None]:
+    def _prepare(self, session: Session[Any], address: str, patience: _Patience) -> Request[None]:
         """Asks a server what it is, and installs the library where it is wanted."""
         version = ("FCALL", f"il{self.library.wire}_version", 0)
         said: records.Version | None = None

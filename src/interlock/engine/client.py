@@ -13,12 +13,12 @@ from interlock.engine import url as urls
 from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
-from interlock.engine.flow import Abandoned, Flow
 from interlock.engine.handle import Handle
 from interlock.engine.operations import Operations
 from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
-from interlock.engine.seat import Seat, begin, finish, resume, run
+from interlock.engine.request import Abandoned, Request
+from interlock.engine.session import Session, begin, finish, resume, run
 from interlock.engine.tending import Tender
 from interlock.engine.watch import Watch
 from interlock.errors import ShutDown
@@ -65,9 +65,9 @@ class Client:
         """Without its password."""
         self._alive = True
         self._forks = forks.count
-        self._free: list[Seat[Any]] = []
+        self._free: list[Session[Any]] = []
         # Of each handle those who are in a call, so that closing it can wake them.
-        self._busy: dict[Seat[Any], Handle | None] = {}
+        self._busy: dict[Session[Any], Handle | None] = {}
         self._tender = Tender(engine)
         self._keeper = self._tender.keeper
         self._aio: AsyncClient | None = None
@@ -139,10 +139,10 @@ class Client:
         self._alive = False
         if self._aio is not None:
             self._aio._wake(None)
-        for seat, handle in list(self._busy.items()):
+        for session, handle in list(self._busy.items()):
             if handle is not None:
                 handle.operations.closed = True
-            seat.interrupt()
+            session.interrupt()
         self._tender.stop()
         while self._free:
             self._free.pop().close()
@@ -205,84 +205,84 @@ class Client:
 
     def _close_handle(self, handle: Handle) -> None:
         handle.operations.closed = True
-        for seat, user in list(self._busy.items()):
+        for session, user in list(self._busy.items()):
             if user is handle:
-                seat.interrupt()
+                session.interrupt()
         if self._aio is not None:
             self._aio._wake(handle)
 
     # -- How calls are made -------------------------------------------------------------------
 
-    def _run(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None = None) -> R:
-        """Runs a flow on a seat of its own."""
+    def _run(self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None = None) -> R:
+        """Runs a request on a session of its own."""
         self._check_alive()
-        seat = self._take(handle)
-        left: list[Flow[Any]] = []
+        session = self._take(handle)
+        left: list[Request[Any]] = []
         try:
             if self._keeper.has_abandoned:
-                self._tender.settle_abandoned(seat)
-            return run(make(seat), seat, left.append)
+                self._tender.settle_abandoned(session)
+            return run(make(session), session, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {self.url} is closed") from None
         finally:
-            self._gone(seat, left)
+            self._gone(session, left)
 
-    def _begin(self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle) -> Callable[[], R]:
-        """Runs a flow on a seat of its own up to its first reply; what is given back runs the
+    def _begin(self, make: Callable[[Session[Any]], Request[R]], handle: Handle) -> Callable[[], R]:
+        """Runs a request on a session of its own up to its first reply; what is given back runs the
         rest, once, on any thread."""
         self._check_alive()
-        seat = self._take(handle)
+        session = self._take(handle)
         try:
             if self._keeper.has_abandoned:
-                self._tender.settle_abandoned(seat)
-            flow = make(seat)
-            step = begin(flow, seat)
+                self._tender.settle_abandoned(session)
+            request = make(session)
+            step = begin(request, session)
         except BaseException:
-            self._give(seat)
+            self._give(session)
             raise
 
         def rest() -> R:
-            left: list[Flow[Any]] = []
+            left: list[Request[Any]] = []
             try:
-                return resume(flow, seat, step, left.append)
+                return resume(request, session, step, left.append)
             except Abandoned:
                 raise ShutDown(f"this handle of {self.url} is closed") from None
             finally:
-                self._gone(seat, left)
+                self._gone(session, left)
 
         return rest
 
-    def _gone(self, seat: Seat[Any], left: list[Flow[Any]]) -> None:
-        """The caller is done with a seat, or has left a flow to be finished on it."""
+    def _gone(self, session: Session[Any], left: list[Request[Any]]) -> None:
+        """The caller is done with a session, or has left a request to be finished on it."""
         if left:
             # Ctrl-C, for instance: it does not wait for the engine.
-            threading.Thread(target=self._finish, args=(left[0], seat), daemon=True).start()
+            threading.Thread(target=self._finish, args=(left[0], session), daemon=True).start()
         else:
-            self._give(seat)
+            self._give(session)
 
-    def _finish(self, flow: Flow[Any], seat: Seat[Any]) -> None:
-        finish(flow, seat)
-        self._give(seat)
+    def _finish(self, request: Request[Any], session: Session[Any]) -> None:
+        finish(request, session)
+        self._give(session)
 
-    def _take(self, handle: Handle | None) -> Seat[Any]:
+    def _take(self, handle: Handle | None) -> Session[Any]:
         if self._forks != forks.count:
             self._forked()
         try:
-            seat = self._free.pop()
+            session = self._free.pop()
         except IndexError:
-            seat = Seat(self._engine.consumer(), self._engine.link)
-        self._busy[seat] = handle
-        return seat
+            session = Session(self._engine.consumer(), self._engine.link)
+        self._busy[session] = handle
+        return session
 
-    def _give(self, seat: Seat[Any]) -> None:
-        if self._busy.pop(seat, _NOT_THERE) is _NOT_THERE:
+    def _give(self, session: Session[Any]) -> None:
+        if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
             # Taken before a fork: it is the parent's.
             return
-        seat.rest()
+        session.rest()
         if self._alive:
-            self._free.append(seat)
+            self._free.append(session)
         else:
-            seat.close()
+            session.close()
 
     def _check_alive(self) -> None:
         if not self._alive:
@@ -292,8 +292,8 @@ class Client:
         """In a child, the parent's connections and consumers are not its own."""
         self._forks = forks.count
         self._engine.forked()
-        for seat in [*self._free, *self._busy]:
-            for link in seat.links.values():
+        for session in [*self._free, *self._busy]:
+            for link in session.links.values():
                 link.forget()
         self._free, self._busy = [], {}
         self._tender = Tender(self._engine)

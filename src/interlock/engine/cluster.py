@@ -6,8 +6,8 @@ import re
 from binascii import crc_hqx
 from typing import Any
 
-from interlock.engine.flow import Ask, Broken, Flow, Refused
-from interlock.engine.seat import Seat
+from interlock.engine.request import Ask, Broken, Refused, Request
+from interlock.engine.session import Session
 from interlock.engine.url import Target
 from interlock.errors import EngineUnavailable
 
@@ -21,13 +21,13 @@ class Nodes:
         self._ranges: list[tuple[int, int, str]] = []
         self._moved: dict[int, str] = {}
 
-    def of(self, key: str, seat: Seat[Any], timeout: float) -> Flow[str]:
+    def of(self, key: str, session: Session[Any], timeout: float) -> Request[str]:
         """The address of the server that has a queue."""
         if not self._cluster:
             return self._seeds[0]
         slot = slot_of(key)
         if slot not in self._moved and not self._ranges:
-            yield from self._learn(seat, timeout)
+            yield from self._learn(session, timeout)
         if slot in self._moved:
             return self._moved[slot]
         for first, last, address in self._ranges:
@@ -36,7 +36,7 @@ class Nodes:
         # Nobody has it now: any node says so.
         return self._seeds[0]
 
-    def primaries(self, seat: Seat[Any], timeout: float) -> Flow[list[str]]:
+    def primaries(self, session: Session[Any], timeout: float) -> Request[list[str]]:
         """Every server that has queues.
 
         Raises:
@@ -44,7 +44,7 @@ class Nodes:
         """
         if not self._cluster:
             return [self._seeds[0]]
-        failure = yield from self._learn(seat, timeout)
+        failure = yield from self._learn(session, timeout)
         if failure is None:
             return sorted({address for _, _, address in self._ranges})
         if isinstance(failure, Refused) and _ALONE.search(str(failure)):
@@ -61,7 +61,7 @@ class Nodes:
         self._moved.clear()
         self._ranges = []
 
-    def _learn(self, seat: Seat[Any], timeout: float) -> Flow[Broken | Refused | None]:
+    def _learn(self, session: Session[Any], timeout: float) -> Request[Broken | Refused | None]:
         """Asks one node after the other, and gives what the last one said if none tells."""
         failure: Broken | Refused | None = None
         known = dict.fromkeys([*(address for _, _, address in self._ranges), *self._seeds])

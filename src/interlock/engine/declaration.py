@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine import wire
-from interlock.engine.flow import Argument, Flow
-from interlock.engine.seat import Seat
+from interlock.engine.request import Argument, Request
+from interlock.engine.session import Session
 from interlock.retry import Retry, Seconds, seconds, whole
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class Declaration:
         """The engine was told, or there is nothing to tell."""
         return self._told in (-1, engine.losses)
 
-    def made(self, engine: Engine, seat: Seat[Any], key: str) -> Flow[None]:
+    def made(self, engine: Engine, session: Session[Any], key: str) -> Request[None]:
         """Tells the engine, unless it was told; OptionsMismatch where it was told otherwise."""
         if self.is_made(engine):
             return
         losses = engine.losses
-        yield from engine.call(seat, "configure", key, *self.arguments)
+        yield from engine.call(session, "configure", key, *self.arguments)
         self._told = losses
 
     def forget(self) -> None:

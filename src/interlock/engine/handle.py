@@ -16,11 +16,11 @@ import msgspec
 from interlock import _core
 from interlock.engine import records, wire
 from interlock.engine.codec import Codec
-from interlock.engine.flow import Argument
 from interlock.engine.keeping import Grant
 from interlock.engine.lease import AsyncRemoteLease, RemoteLease
 from interlock.engine.operations import Operations
 from interlock.engine.records import Letter, Stored
+from interlock.engine.request import Argument
 from interlock.engine.watch import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation

@@ -1,6 +1,6 @@
 """Leases that are held: renewed while they are, and given back when they were dropped.
 
-A keeper belongs to one face of a client. Its flows are run by a thread, or by a task of the loop.
+A keeper belongs to one face of a client. A thread runs its requests, or a task of the loop.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import watch as log
 from interlock.engine import forks, records, wire
-from interlock.engine.flow import Flow
-from interlock.engine.seat import Seat
+from interlock.engine.request import Request
+from interlock.engine.session import Session
 from interlock.engine.watch import behind
 from interlock.errors import InterlockError
 
@@ -150,13 +150,13 @@ class Keeper:
         """Something dropped is not settled yet."""
         return bool(self._abandoned)
 
-    def settle_abandoned(self, seat: Seat[Any]) -> Flow[None]:
+    def settle_abandoned(self, session: Session[Any]) -> Request[None]:
         """Gives back what was dropped; one at a time runs this, and others wait for it."""
         while self._abandoned:
             # Left there until it is settled: others see that they have to wait.
             first = operations, settlement = self._abandoned[0]
             try:
-                yield from operations.settle(seat, [settlement])
+                yield from operations.settle(session, [settlement])
             except InterlockError as error:
                 # It runs out by itself.
                 _log.warning("queue %r: a dropped lease: %s", operations.name, error)
@@ -173,7 +173,7 @@ class Keeper:
         if self._abandoned and self._abandoned[0] is one:
             self._abandoned.popleft()
 
-    def tend(self, seat: Seat[Any]) -> Flow[float | None]:
+    def tend(self, session: Session[Any]) -> Request[float | None]:
         """Does what is due; answers in how many seconds more will be, None: when it is rung."""
         now = time.monotonic()
         for key, reference in list(self._held.items()):
@@ -181,10 +181,10 @@ class Keeper:
             if grant is None:
                 self._forget(key, reference)
             elif grant.renew and not grant.lost and grant.due <= now:
-                yield from self._renew(seat, grant)
+                yield from self._renew(session, grant)
             # No name may keep it from being garbage while the keeper sleeps.
             del grant
-        yield from self._look(seat)
+        yield from self._look(session)
         # Before the look: what is held from here on rings, even if it is not seen.
         self._next = None
         self._next = min(
@@ -211,12 +211,12 @@ class Keeper:
         if found is not reference:
             self._held.setdefault(key, found)
 
-    def _look(self, seat: Seat[Any]) -> Flow[None]:
+    def _look(self, session: Session[Any]) -> Request[None]:
         """Reports what has become slow, or deep."""
         now = time.monotonic()
         for key, watch in list(self._watches.items()):
             if watch.due is not None and watch.due <= now:
-                yield from watch.look(seat)
+                yield from watch.look(session)
             if watch.due is None:
                 self._watches.pop(key, None)
         for reference in list(self._held.values()):
@@ -227,20 +227,20 @@ class Keeper:
             if now - grant.started >= slow_wait:
                 grant.slow_after = None
                 id = min(grant.out)
-                reply = yield from grant.operations.explain(seat, "id", id, _EXPLAINED)
+                reply = yield from grant.operations.explain(session, "id", id, _EXPLAINED)
                 explained = records.explanation(reply)
                 held = now - grant.started
                 log.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
-                waits = yield from behind(grant.operations, seat, id, slow_wait)
+                waits = yield from behind(grant.operations, session, id, slow_wait)
                 if waits is not None:
                     log.report(grant.operations.name, [waits])
             del grant
 
-    def _renew(self, seat: Seat[Any], grant: Grant) -> Flow[None]:
+    def _renew(self, session: Session[Any], grant: Grant) -> Request[None]:
         operations = grant.operations
         started = time.monotonic()
         try:
-            kept = yield from operations.extend(seat, grant.token, grant.seconds)
+            kept = yield from operations.extend(session, grant.token, grant.seconds)
         except InterlockError as error:
             _log.warning(
                 "queue %r: the lease of messages %s could not be renewed: %s",

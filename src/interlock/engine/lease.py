@@ -272,7 +272,7 @@ class RemoteLease(_Lease[T]):
         length = _length(seconds)
         started = time.monotonic()
         operations = self._grant.operations
-        if not self._of._run(lambda seat: operations.extend(seat, self.token, length)):
+        if not self._of._run(lambda session: operations.extend(session, self.token, length)):
             self._took(wire.LOST)
         self._grant.extended(length, started)
         self._of._keeper.sooner(self._grant)
@@ -304,7 +304,7 @@ class RemoteLease(_Lease[T]):
     def _settle(self, settlement: wire.Settlement) -> None:
         operations = self._grant.operations
         try:
-            answers = self._of._run(lambda seat: operations.settle(seat, [settlement]))
+            answers = self._of._run(lambda session: operations.settle(session, [settlement]))
         except BaseException:
             self._reopened()
             raise
@@ -345,7 +345,7 @@ class AsyncRemoteLease(_Lease[T]):
         length = _length(seconds)
         started = time.monotonic()
         operations = self._grant.operations
-        if not await self._of._run(lambda seat: operations.extend(seat, self.token, length)):
+        if not await self._of._run(lambda session: operations.extend(session, self.token, length)):
             self._took(wire.LOST)
         self._grant.extended(length, started)
         self._of._keeper.sooner(self._grant)
@@ -381,7 +381,7 @@ class AsyncRemoteLease(_Lease[T]):
     async def _settle(self, settlement: wire.Settlement) -> None:
         operations = self._grant.operations
         try:
-            answers = await self._of._run(lambda seat: operations.settle(seat, [settlement]))
+            answers = await self._of._run(lambda session: operations.settle(session, [settlement]))
         except BaseException:
             self._reopened()
             raise

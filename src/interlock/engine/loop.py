@@ -1,4 +1,4 @@
-"""The asyncio face of a client on one event loop: its seats, leases and the task for them."""
+"""The asyncio face of a client on one event loop: its sessions, leases and the task for them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from interlock.engine.call import Engine
-from interlock.engine.flow import Abandoned, Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
-from interlock.engine.seat import Seat, finish_async, run_async
+from interlock.engine.request import Abandoned, Request
+from interlock.engine.session import Session, finish_async, run_async
 from interlock.errors import EngineUnavailable, ShutDown
 
 R = TypeVar("R")
@@ -30,8 +30,8 @@ class Home:
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._loop = loop
-        self._free: list[Seat[Any]] = []
-        self._busy: dict[Seat[Any], Handle | None] = {}
+        self._free: list[Session[Any]] = []
+        self._busy: dict[Session[Any], Handle | None] = {}
         self._bell = asyncio.Event()
         self._settling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -39,28 +39,28 @@ class Home:
         self.keeper = Keeper(self.ring)
 
     async def run(
-        self, make: Callable[[Seat[Any]], Flow[R]], handle: Handle | None, shown: str
+        self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None, shown: str
     ) -> R:
-        """Runs a flow on a seat of its own."""
+        """Runs a request on a session of its own."""
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._tend(), name="interlock-leases")
-        seat = (
+        session = (
             self._free.pop()
             if self._free
-            else Seat(self._engine.consumer(), self._engine.async_link)
+            else Session(self._engine.consumer(), self._engine.async_link)
         )
-        self._busy[seat] = handle
-        left: list[Flow[Any]] = []
+        self._busy[session] = handle
+        left: list[Request[Any]] = []
         mine = True
         try:
             if self.keeper.has_abandoned:
-                await self._settle_abandoned(seat)
-            return await run_async(make(seat), seat, left.append)
+                await self._settle_abandoned(session)
+            return await run_async(make(session), session, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {shown} is closed") from None
         except asyncio.CancelledError:
             if left:
-                task = self._loop.create_task(self._finish(left.pop(), seat))
+                task = self._loop.create_task(self._finish(left.pop(), session))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
                 mine = False
@@ -73,7 +73,7 @@ class Home:
             raise
         finally:
             if mine:
-                self._give(seat)
+                self._give(session)
 
     def ring(self) -> None:
         """Has the task look; from any thread, and out of destructors."""
@@ -98,45 +98,45 @@ class Home:
             self._free.pop().close()
 
     def _interrupt(self, handle: Handle | None) -> None:
-        for seat, user in list(self._busy.items()):
+        for session, user in list(self._busy.items()):
             if handle is None or user is handle:
-                seat.interrupt()
+                session.interrupt()
 
-    def _give(self, seat: Seat[Any]) -> None:
-        self._busy.pop(seat, None)
-        seat.rest()
+    def _give(self, session: Session[Any]) -> None:
+        self._busy.pop(session, None)
+        session.rest()
         if self._task is None or self._task.done():
             # The loop ends, or this was closed.
-            seat.close()
+            session.close()
         else:
-            self._free.append(seat)
+            self._free.append(session)
 
-    async def _finish(self, flow: Flow[Any], seat: Seat[Any]) -> None:
-        await finish_async(flow, seat)
-        self._give(seat)
+    async def _finish(self, request: Request[Any], session: Session[Any]) -> None:
+        await finish_async(request, session)
+        self._give(session)
 
     async def _tend(self) -> None:
-        seat: Seat[Any] = Seat(self._engine.consumer(), self._engine.async_link)
+        session: Session[Any] = Session(self._engine.consumer(), self._engine.async_link)
         try:
             while True:
                 self._bell.clear()
-                left = await self._look(seat)
+                left = await self._look(session)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await self._bell.wait()
         finally:
             # asyncio.run cancels this task when the loop ends without a word: nobody else closes.
-            for other in [seat, *self._free]:
+            for other in [session, *self._free]:
                 other.close()
 
-    async def _settle_abandoned(self, seat: Seat[Any]) -> None:
+    async def _settle_abandoned(self, session: Session[Any]) -> None:
         async with self._settling:
-            await run_async(self.keeper.settle_abandoned(seat), seat)
+            await run_async(self.keeper.settle_abandoned(session), session)
 
-    async def _look(self, seat: Seat[Any]) -> float | None:
+    async def _look(self, session: Session[Any]) -> float | None:
         try:
-            await self._settle_abandoned(seat)
-            return await run_async(self.keeper.tend(seat), seat)
+            await self._settle_abandoned(session)
+            return await run_async(self.keeper.tend(session), session)
         except EngineUnavailable as error:
             _log.warning("%s", error)
         except Exception:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from interlock.consumer import Consumer
 from interlock.engine import wire
 from interlock.engine.consumer import consume
-from interlock.engine.flow import Flow
 from interlock.engine.handle import Handle
 from interlock.engine.keeping import Keeper
 from interlock.engine.lease import RemoteLease, RemoteLeaseBatch
-from interlock.engine.seat import Seat
+from interlock.engine.request import Request
+from interlock.engine.session import Session
 from interlock.errors import Empty, InterlockError, LeaseLost
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
@@ -269,7 +269,9 @@ class RemoteQueue(Generic[T]):
     def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """Settles many in one round trip; answers as ``exchange``."""
         # On no handle: whoever closes this one ends what waits, and this does not.
-        answers = self._client._run(lambda seat: self._handle.operations.settle(seat, settlements))
+        answers = self._client._run(
+            lambda session: self._handle.operations.settle(session, settlements)
+        )
         return [wire.answer(one) for one in answers]
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
@@ -282,7 +284,7 @@ class RemoteQueue(Generic[T]):
         """
         id = self._handle.check_id("result()", id)
         until = self._handle.until("result()", True, timeout)
-        found = self._run(lambda seat: self._handle.operations.result(seat, id, until))
+        found = self._run(lambda session: self._handle.operations.result(session, id, until))
         return self._handle.result(id, found, type)
 
     # -- Watching -----------------------------------------------------------------------------
@@ -309,19 +311,21 @@ class RemoteQueue(Generic[T]):
     ) -> Explanation:
         """Explains why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
         asked = self._handle.explained(id, key, limit)
-        reply, dead = self._run(lambda seat: self._handle.operations.why(seat, *asked))
+        reply, dead = self._run(lambda session: self._handle.operations.why(session, *asked))
         return self._handle.explanation(reply, dead, id, key)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """The ``n`` keys on which most unsettled messages stand, deepest first."""
         n = self._handle.check_limit("hot_keys()", n, named="n")
-        return self._run(lambda seat: self._handle.operations.hot_keys(seat, n))
+        return self._run(lambda session: self._handle.operations.hot_keys(session, n))
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """The messages that were given up, oldest dead first; with ``key`` only those on it."""
         limit = self._handle.check_limit("dead_letters()", limit)
         asked = self._handle.canonical("dead_letters()", key)
-        found = self._run(lambda seat: self._handle.operations.dead_letters(seat, limit, asked))
+        found = self._run(
+            lambda session: self._handle.operations.dead_letters(session, limit, asked)
+        )
         return [self._handle.dead_letter(letter) for letter in found]
 
     def messages(
@@ -339,7 +343,7 @@ class RemoteQueue(Generic[T]):
         at a time.
         """
         wanted = self._handle.wanted(limit, state, key, after)
-        found = self._run(lambda seat: self._handle.operations.messages(seat, limit, wanted))
+        found = self._run(lambda session: self._handle.operations.messages(session, limit, wanted))
         return [self._handle.queued(one) for one in found]
 
     # -- Operating ----------------------------------------------------------------------------
@@ -377,7 +381,7 @@ class RemoteQueue(Generic[T]):
         """
         asked = self._handle.check_id("requeue()", id)
         return self._handle.requeued(
-            id, self._run(lambda seat: self._handle.operations.change(seat, "requeue", asked))
+            id, self._run(lambda session: self._handle.operations.change(session, "requeue", asked))
         )
 
     def discard(self, id: int) -> bool:
@@ -407,7 +411,7 @@ class RemoteQueue(Generic[T]):
         call for each that it finds.
         """
         asked = self._handle.purged(what, key)
-        return self._run(lambda seat: self._handle.operations.purge(seat, *asked))
+        return self._run(lambda session: self._handle.operations.purge(session, *asked))
 
     def drop(self, force: bool = False) -> bool:
         """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.
@@ -418,7 +422,7 @@ class RemoteQueue(Generic[T]):
         Raises:
             InterlockError: messages are unsettled, and ``force`` was not given; says how many.
         """
-        return self._run(lambda seat: self._handle.operations.drop(seat, force))
+        return self._run(lambda session: self._handle.operations.drop(session, force))
 
     def join(self, timeout: Seconds | None = None) -> None:
         """Waits until nothing is unsettled.
@@ -429,7 +433,7 @@ class RemoteQueue(Generic[T]):
             NotDrained: the time was up; it names what is held, paused, delayed or leased.
         """
         until = self._handle.until("join()", True, timeout)
-        self._run(lambda seat: self._handle.operations.join(seat, until))
+        self._run(lambda session: self._handle.operations.join(session, until))
 
     def close(self) -> None:
         """Ends this handle: its puts and gets, and those that wait, raise ``ShutDown``.
@@ -460,13 +464,13 @@ class RemoteQueue(Generic[T]):
         """Another handle of the same queue."""
         return RemoteQueue(self._client, self._handle.again())
 
-    def _run(self, make: Callable[[Seat[Any]], Flow[R]]) -> R:
+    def _run(self, make: Callable[[Session[Any]], Request[R]]) -> R:
         return self._client._run(make, self._handle)
 
     def _flag(self, function: str, *arguments: Any) -> bool:
         operations = self._handle.operations
         return self._handle.flag(
-            self._run(lambda seat: operations.change(seat, function, *arguments))
+            self._run(lambda session: operations.change(session, function, *arguments))
         )
 
     def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
@@ -486,7 +490,9 @@ class RemoteQueue(Generic[T]):
         until = self._handle.until(call, block, timeout)
         if not messages:
             return []
-        done = self._run(lambda seat: self._handle.operations.put(seat, messages, until, bounded))
+        done = self._run(
+            lambda session: self._handle.operations.put(session, messages, until, bounded)
+        )
         self._keeper.noted(self._handle.watch, done[-1].id)
         return done
 
@@ -512,7 +518,7 @@ class RemoteQueue(Generic[T]):
         until = handle.until(call, block, timeout)
         started = time.monotonic()
         answers, leased = self._run(
-            lambda seat: handle.operations.take(seat, settlements, limit, kind, until)
+            lambda session: handle.operations.take(session, settlements, limit, kind, until)
         )
         return self._handed(answers, leased, started)
 
@@ -524,7 +530,7 @@ class RemoteQueue(Generic[T]):
         operations = self._handle.operations
         started = time.monotonic()
         rest = self._client._begin(
-            lambda seat: operations.take(seat, settlements, limit, "any", 0.0), self._handle
+            lambda session: operations.take(session, settlements, limit, "any", 0.0), self._handle
         )
 
         def taken() -> tuple[list[str], list[RemoteLease[T]]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from interlock.engine.flow import Refused
+from interlock.engine.request import Refused
 from interlock.errors import (
     EngineUnavailable,
     Full,

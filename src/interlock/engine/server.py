@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine import records, refusals
-from interlock.engine.flow import Argument, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.request import Argument, Ask, Broken, Nap, Refused, Request
 from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.client import Client
-    from interlock.engine.seat import Seat
+    from interlock.engine.session import Session
 
 
 class Server:
@@ -26,18 +26,20 @@ class Server:
     def call(self, function: str, queue: str, *arguments: Argument) -> Sequence[bytes]:
         """Calls `il1_` and `function` on a queue; asked again if the reply is lost."""
         return self._client._run(
-            lambda seat: self._engine.call(seat, function, key(queue), *arguments)
+            lambda session: self._engine.call(session, function, key(queue), *arguments)
         )
 
     def numbered(self, function: str, queue: str, *arguments: Argument) -> Sequence[bytes]:
         """The same for a function that takes a consumer and the number of its call: it is done
         once, however often it is asked."""
 
-        def flow(seat: Seat[Any]) -> Flow[list[bytes]]:
-            caller = (seat.consumer, seat.number())
-            return (yield from self._engine.call(seat, function, key(queue), *caller, *arguments))
+        def request(session: Session[Any]) -> Request[list[bytes]]:
+            caller = (session.consumer, session.number())
+            return (
+                yield from self._engine.call(session, function, key(queue), *caller, *arguments)
+            )
 
-        return self._client._run(flow)
+        return self._client._run(request)
 
     def queues(self) -> list[bytes]:
         """The names of all queues."""
@@ -46,18 +48,18 @@ class Server:
     def remove(self, queue: str) -> None:
         """Drops what is left of a queue that nobody uses any more, where the server keeps more
         of it than its messages."""
-        self._client._run(lambda seat: self._remove(seat, queue))
+        self._client._run(lambda session: self._remove(session, queue))
 
     def install(self, replace: bool) -> list[tuple[str, str, str]]:
         """Gives each server the library of functions; see `Operator.install`."""
         if self.is_local:
             return [(self._engine.target.shown, self._engine.library.release, "built-in")]
-        return self._client._run(lambda seat: self._install(seat, replace))
+        return self._client._run(lambda session: self._install(session, replace))
 
-    def _install(self, seat: Seat[Any], replace: bool) -> Flow[list[tuple[str, str, str]]]:
+    def _install(self, session: Session[Any], replace: bool) -> Request[list[tuple[str, str, str]]]:
         library, patience = self._engine.library, self._engine.target.timeout
         done = []
-        for address in (yield from self._primaries(seat)):
+        for address in (yield from self._primaries(session)):
             found = yield from _version(address, patience)
             if found is not None and "parks" in found.features:
                 done.append((address, found.library, "built-in"))
@@ -71,16 +73,16 @@ class Server:
                 done.append((address, found.release_text, "newer"))
         return done
 
-    def _primaries(self, seat: Seat[Any]) -> Flow[list[str]]:
+    def _primaries(self, session: Session[Any]) -> Request[list[str]]:
         try:
-            return (yield from self._engine.nodes.primaries(seat, TIMEOUT))
+            return (yield from self._engine.nodes.primaries(session, TIMEOUT))
         except (Broken, Refused) as error:
             raise _failed(self._engine.target.shown, error) from None
 
-    def _queues(self, seat: Seat[Any]) -> Flow[list[bytes]]:
+    def _queues(self, session: Session[Any]) -> Request[list[bytes]]:
         names: list[bytes] = []
         patience = self._engine.target.timeout
-        for address in (yield from self._primaries(seat)):
+        for address in (yield from self._primaries(session)):
             features = yield from _features(address, patience)
             if "queues-cursor" in features:
                 cursor = b"0"
@@ -99,8 +101,8 @@ class Server:
                     names.append(name)
         return names
 
-    def _remove(self, seat: Seat[Any], queue: str) -> Flow[None]:
-        address = yield from self._engine.nodes.of(key(queue), seat, TIMEOUT)
+    def _remove(self, session: Session[Any], queue: str) -> Request[None]:
+        address = yield from self._engine.nodes.of(key(queue), session, TIMEOUT)
         patience = self._engine.target.timeout
         if "queues" not in (yield from _features(address, patience)):
             keys = yield from _scanned(address, patience, f"{key(queue)}:*")
@@ -108,7 +110,7 @@ class Server:
                 yield from _asked(address, patience, "UNLINK", *keys)
 
 
-def _features(address: str, patience: float) -> Flow[frozenset[str]]:
+def _features(address: str, patience: float) -> Request[frozenset[str]]:
     """The features that the server tells; with `queues` it has its queues by name, and not among
     the keys of others."""
     found = yield from _version(address, patience)
@@ -116,7 +118,7 @@ def _features(address: str, patience: float) -> Flow[frozenset[str]]:
     return frozenset() if found is None else found.features
 
 
-def _version(address: str, patience: float) -> Flow[records.Version | None]:
+def _version(address: str, patience: float) -> Request[records.Version | None]:
     """The version of who answers there; None: a Redis without the library."""
     try:
         return records.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
@@ -126,7 +128,7 @@ def _version(address: str, patience: float) -> Flow[records.Version | None]:
         raise
 
 
-def _scanned(address: str, patience: float, pattern: str) -> Flow[list[bytes]]:
+def _scanned(address: str, patience: float, pattern: str) -> Request[list[bytes]]:
     cursor: bytes | int = 0
     found: list[bytes] = []
     while True:
@@ -137,7 +139,7 @@ def _scanned(address: str, patience: float, pattern: str) -> Flow[list[bytes]]:
             return found
 
 
-def _asked(address: str, patience: float, *command: Argument) -> Flow[Any]:
+def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
     """Asks, and for so many seconds again while the server refuses what passes."""
     until = time.monotonic() + patience
     while True:

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.engine.call import Engine
 from interlock.engine.keeping import Keeper
-from interlock.engine.seat import Seat, run
+from interlock.engine.session import Session, run
 from interlock.errors import EngineUnavailable
 
 _log = logging.getLogger("interlock.queue")
@@ -33,10 +33,10 @@ class Tender:
         self._settling = threading.Lock()
         self.keeper = Keeper(self.ring)
 
-    def settle_abandoned(self, seat: Seat[Any]) -> None:
+    def settle_abandoned(self, session: Session[Any]) -> None:
         """Gives back what was dropped, or waits until somebody else has."""
         with self._settling:
-            run(self.keeper.settle_abandoned(seat), seat)
+            run(self.keeper.settle_abandoned(session), session)
 
     def ring(self) -> None:
         """Has the thread look; takes no lock, for destructors call it too."""
@@ -57,22 +57,22 @@ class Tender:
 
     def _tend(self) -> None:
         threading.current_thread().name = "interlock-leases"
-        seat: Seat[Any] = Seat(self._engine.consumer(), self._engine.link)
+        session: Session[Any] = Session(self._engine.consumer(), self._engine.link)
         while not self._stopped:
-            left = self._look(seat)
+            left = self._look(session)
             try:
                 self._bell.get(timeout=None if left is None else min(left, _LONGEST))
             except _queue.Empty:
                 continue
             while not self._bell.empty():
                 self._bell.get()
-        seat.close()
+        session.close()
 
-    def _look(self, seat: Seat[Any]) -> float | None:
+    def _look(self, session: Session[Any]) -> float | None:
         # A function of its own, so that no name holds a lease while the thread sleeps.
         try:
-            self.settle_abandoned(seat)
-            return run(self.keeper.tend(seat), seat)
+            self.settle_abandoned(session)
+            return run(self.keeper.tend(session), session)
         except EngineUnavailable as error:
             _log.warning("%s", error)
         except Exception:

@@ -12,8 +12,8 @@ import time
 from typing import Any, NamedTuple
 
 from interlock.engine.call import Engine
-from interlock.engine.flow import Abandoned, Argument, Ask, Broken, Flow, Nap, Refused
-from interlock.engine.seat import Seat
+from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
+from interlock.engine.session import Session
 
 CHUNK = 10.0
 """Seconds of one wait; then the server is asked again. So a server that is gone without a word is
@@ -52,8 +52,8 @@ def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None)
 
 
 def doze(
-    engine: Engine, seat: Seat[Any], key: str, suffix: str, wait: float, due: float | None
-) -> Flow[None]:
+    engine: Engine, session: Session[Any], key: str, suffix: str, wait: float, due: float | None
+) -> Request[None]:
     """Sleeps after a call that got nothing, until it is worth asking again.
 
     Args:
@@ -61,14 +61,14 @@ def doze(
         wait: what that call was given.
         due: seconds until something falls due, as it answered.
     """
-    address = yield from engine.nodes.of(key, seat, engine.target.timeout)
+    address = yield from engine.nodes.of(key, session, engine.target.timeout)
     server = engine.servers.get(address)
     if server is not None and server.parks:
         return
     seconds = wait if due is None else min(wait, due)
     if seconds <= 0:
         return
-    if seat.interrupted:
+    if session.interrupted:
         raise Abandoned
     # A BLPOP of 0 would be for ever; Redis counts its timeout in whole ms.
     seconds = max(seconds, 0.001)
@@ -77,16 +77,16 @@ def doze(
         command = _command(key, suffix, seconds)
         yield Ask(address, command, seconds + engine.target.timeout, (), seconds + LATE)
     except (Broken, Refused) as error:
-        if seat.interrupted:
+        if session.interrupted:
             raise Abandoned from None
         if isinstance(error, Refused) and time.monotonic() - started < 0.01:
             # The call to come will say what is wrong; not at full speed, if it does not.
             yield Nap(0.05)
 
 
-def parks(engine: Engine, seat: Seat[Any], key: str) -> Flow[bool]:
+def parks(engine: Engine, session: Session[Any], key: str) -> Request[bool]:
     """Returns whether the server of this queue, which was asked before, waits by itself."""
-    address = yield from engine.nodes.of(key, seat, engine.target.timeout)
+    address = yield from engine.nodes.of(key, session, engine.target.timeout)
     server = engine.servers.get(address)
     return server is not None and server.parks
 

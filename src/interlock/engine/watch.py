@@ -18,10 +18,10 @@ from typing import Any
 
 from interlock import watch as log
 from interlock.engine import records
-from interlock.engine.flow import Flow
 from interlock.engine.operations import Operations
 from interlock.engine.records import Stored
-from interlock.engine.seat import Seat
+from interlock.engine.request import Request
+from interlock.engine.session import Session
 
 LONGEST = 15.0
 """Seconds between two looks at most."""
@@ -63,16 +63,16 @@ class Watch:
         self.due = now + self._every
         return True
 
-    def look(self, seat: Seat[Any]) -> Flow[None]:
+    def look(self, session: Session[Any]) -> Request[None]:
         """Says what there is to say."""
         self.due = None
         events: list[tuple[Any, ...]] = []
-        counted = yield from self._operations.stats(seat)
-        yield from self._depths(seat, counted["unsettled"], events)
+        counted = yield from self._operations.stats(session)
+        yield from self._depths(session, counted["unsettled"], events)
         now = time.monotonic()
         while self._put and self.slow_wait and now - self._put[0][1] >= self.slow_wait:
             id, _ = self._put.popleft()
-            reply = yield from self._operations.explain(seat, "id", id, _EXPLAINED)
+            reply = yield from self._operations.explain(session, "id", id, _EXPLAINED)
             explained = records.explanation(reply)
             if explained is not None and explained.nodes[0].state in _WAITS:
                 events.append(("slow_wait", id, explained.nodes[0].age, 0, explained))
@@ -83,7 +83,9 @@ class Watch:
         if events:
             log.report(self._operations.name, events)
 
-    def _depths(self, seat: Seat[Any], depth: int, events: list[tuple[Any, ...]]) -> Flow[None]:
+    def _depths(
+        self, session: Session[Any], depth: int, events: list[tuple[Any, ...]]
+    ) -> Request[None]:
         if self._warn_depth and depth < self._warn_depth // 2:
             self._depth_told = 0
         deep = self._warn_depth and depth >= max(self._warn_depth, 2 * self._depth_told)
@@ -92,11 +94,11 @@ class Watch:
             self._lanes_told.clear()
             return
         # One step of il1_hot, not all of it: some lanes, of thousands.
-        _, depths = records.depths((yield from self._operations.call(seat, "hot", "0")))
+        _, depths = records.depths((yield from self._operations.call(session, "hot", "0")))
         if deep:
             self._depth_told = depth
             shared_by_all = [key for key, stand in depths.items() if stand >= NEARLY_ALL * depth]
-            key = (yield from self._held_alone(seat, shared_by_all)) if shared_by_all else None
+            key = (yield from self._held_alone(session, shared_by_all)) if shared_by_all else None
             events.append(("depth", depth, key))
         for key, stand in depths.items():
             told = self._lanes_told.get(key, 0)
@@ -105,13 +107,13 @@ class Watch:
                 self._lanes_told[key] = stand
                 events.append(("lane_depth", key, stand))
 
-    def _held_alone(self, seat: Seat[Any], keys: Sequence[bytes]) -> Flow[bytes | None]:
+    def _held_alone(self, session: Session[Any], keys: Sequence[bytes]) -> Request[bytes | None]:
         """The one of these keys that nearly all messages hold exclusively, by a sample: those that
         only read a key run side by side."""
         found: list[Stored] = []
         cursor = b"0"
         for _ in range(_PAGES):
-            reply = yield from self._operations.call(seat, "scan", cursor, _SAMPLED)
+            reply = yield from self._operations.call(session, "scan", cursor, _SAMPLED)
             cursor, some = records.scanned(reply)
             found += some
             if cursor == b"0" or len(found) >= _SAMPLED:
@@ -124,16 +126,16 @@ class Watch:
 
 
 def behind(
-    operations: Operations, seat: Seat[Any], id: int, slow_wait: float
-) -> Flow[tuple[Any, ...] | None]:
+    operations: Operations, session: Session[Any], id: int, slow_wait: float
+) -> Request[tuple[Any, ...] | None]:
     """The event of the first message that has waited too long for a key that this one holds; None:
     none has. Who put it may be gone, and then nobody else says so."""
-    holder = records.peeked((yield from operations.call(seat, "peek", id)))
+    holder = records.peeked((yield from operations.call(session, "peek", id)))
     if holder is None or holder.state != "leased":
         return None
     waiting: dict[int, float] = {}
     for key in (*holder.keys, *holder.shared)[:_KEYS]:
-        reply = yield from operations.explain(seat, "key", key, _EXPLAINED)
+        reply = yield from operations.explain(session, "key", key, _EXPLAINED)
         explained = records.explanation(reply)
         for node in explained.nodes if explained is not None else ():
             if node.state == "waiting" and node.age >= slow_wait:
@@ -141,7 +143,7 @@ def behind(
     if not waiting:
         return None
     first = min(waiting)
-    reply = yield from operations.explain(seat, "id", first, _EXPLAINED)
+    reply = yield from operations.explain(session, "id", first, _EXPLAINED)
     explained = records.explanation(reply)
     return "slow_wait", first, waiting[first], len(waiting) - 1, explained
 

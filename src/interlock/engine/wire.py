@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from interlock.engine.flow import Argument
 from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
 from interlock.engine.records import first, words
+from interlock.engine.request import Argument
 from interlock.failure import kept
 from interlock.message import Put, Stats
 from interlock.retry import Retry

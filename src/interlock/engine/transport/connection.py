@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.flow import Broken, Refused
+from interlock.engine.request import Broken, Refused
 from interlock.engine.transport import resolver
 from interlock.engine.url import Target
 

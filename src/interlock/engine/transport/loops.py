@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from interlock.engine.flow import Argument, Broken, Reply
+from interlock.engine.request import Argument, Broken, Reply
 from interlock.engine.transport.connection import UNREADABLE, broken, make, refusal
 from interlock.engine.transport.speech import PAUSE
 from interlock.engine.url import Target

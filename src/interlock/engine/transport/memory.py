@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from interlock import _core
-from interlock.engine.flow import Argument, Broken, Refused, Reply
+from interlock.engine.request import Argument, Broken, Refused, Reply
 
 
 class MemoryEngine:

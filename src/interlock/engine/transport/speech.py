@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from interlock.engine.flow import Argument, Broken, Refused, Reply
+from interlock.engine.request import Argument, Broken, Refused, Reply
 
 hiredis: Any
 try:

@@ -9,7 +9,7 @@ import time
 import weakref
 from typing import Any
 
-from interlock.engine.flow import Argument, Broken, Refused, Reply
+from interlock.engine.request import Argument, Broken, Refused, Reply
 from interlock.engine.transport.connection import UNREADABLE, broken, make, refusal
 from interlock.engine.transport.speech import Packed, Speech, speech
 from interlock.engine.url import Target

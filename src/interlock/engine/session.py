@@ -1,7 +1,7 @@
 """A caller: a consumer's name, the number of its last call, and its connections.
 
-A seat is taken for one call of a queue's method and given back when that is answered, so that each
-has one call under way at a time, as the wire asks.
+A session is taken for one call of a queue's method and given back when that is answered, so that
+each has one call under way at a time, as the wire asks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from interlock.engine import forks
-from interlock.engine.flow import Abandoned, Ask, Broken, Flow, Nap, Refused
+from interlock.engine.request import Abandoned, Ask, Broken, Nap, Refused, Request
 from interlock.engine.transport.threads import Link
 from interlock.errors import EngineUnavailable, InterlockError
 
@@ -47,7 +47,7 @@ class AnyLink(Protocol):
 L = TypeVar("L", bound=AnyLink)
 
 
-class Seat(Generic[L]):
+class Session(Generic[L]):
     """One consumer. Only who has taken it uses it, but for `interrupt`."""
 
     def __init__(self, consumer: bytes, link: Callable[[str], L]) -> None:
@@ -96,56 +96,58 @@ class Seat(Generic[L]):
             link.close()
 
 
-Leave = Callable[[Flow[Any]], None]
-"""Is given a flow whose caller goes in the middle of it, to have done elsewhere what it undoes."""
+Leave = Callable[[Request[Any]], None]
+"""Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
 
 
-def run(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
-    """Runs a flow on this thread."""
-    return _run(flow, seat, leave)
+def run(request: Request[R], session: Session[Any], leave: Leave | None = None) -> R:
+    """Runs a request on this thread."""
+    return _run(request, session, leave)
 
 
-def begin(flow: Flow[Any], seat: Seat[Any]) -> Ask | Nap | None:
-    """Runs a flow on this thread up to its first reply, which is not waited for.
+def begin(request: Request[Any], session: Session[Any]) -> Ask | Nap | None:
+    """Runs a request on this thread up to its first reply, which is not waited for.
 
     Answers None where the command is on its way, and otherwise the step that is still to be done:
     there is no connection, or one of a kind that cannot send and receive apart. `resume` does the
     rest.
     """
-    step = flow.send(None)
+    step = request.send(None)
     if isinstance(step, Ask) and not step.nudge:
-        link = seat.link(step.address)
+        link = session.link(step.address)
         if isinstance(link, Link) and link.send(step.command, step.timeout):
-            seat.waiting = link
+            session.waiting = link
             return None
     return step
 
 
-def resume(flow: Flow[R], seat: Seat[Any], step: Ask | Nap | None, leave: Leave | None) -> R:
-    """Runs a flow to its end after `begin`, which gave the step."""
-    return _run(flow, seat, leave, None, step, begun=True)
+def resume(
+    request: Request[R], session: Session[Any], step: Ask | Nap | None, leave: Leave | None
+) -> R:
+    """Runs a request to its end after `begin`, which gave the step."""
+    return _run(request, session, leave, None, step, begun=True)
 
 
-def finish(flow: Flow[Any], seat: Seat[Any]) -> None:
-    """Runs a flow whose caller has gone to its end."""
+def finish(request: Request[Any], session: Session[Any]) -> None:
+    """Runs a request whose caller has gone to its end."""
     with contextlib.suppress(Abandoned, InterlockError):
-        _run(flow, seat, None, Abandoned())
+        _run(request, session, None, Abandoned())
 
 
-async def run_async(flow: Flow[R], seat: Seat[Any], leave: Leave | None = None) -> R:
-    """Runs a flow as part of a task."""
-    return await _run_async(flow, seat, leave)
+async def run_async(request: Request[R], session: Session[Any], leave: Leave | None = None) -> R:
+    """Runs a request as part of a task."""
+    return await _run_async(request, session, leave)
 
 
-async def finish_async(flow: Flow[Any], seat: Seat[Any]) -> None:
-    """Runs a flow whose caller has gone to its end."""
+async def finish_async(request: Request[Any], session: Session[Any]) -> None:
+    """Runs a request whose caller has gone to its end."""
     with contextlib.suppress(Abandoned, InterlockError):
-        await _run_async(flow, seat, None, Abandoned())
+        await _run_async(request, session, None, Abandoned())
 
 
 def _run(
-    flow: Flow[R],
-    seat: Seat[Any],
+    request: Request[R],
+    session: Session[Any],
     leave: Leave | None,
     thrown: BaseException | None = None,
     step: Ask | Nap | None = None,
@@ -154,29 +156,29 @@ def _run(
     began = forks.count
     try:
         if not begun:
-            step = flow.send(None) if thrown is None else flow.throw(thrown)
+            step = request.send(None) if thrown is None else request.throw(thrown)
         while True:
             try:
                 if step is None:
-                    link, seat.waiting = seat.waiting, None
+                    link, session.waiting = session.waiting, None
                     assert link is not None
                     answer = link.receive()
                 elif isinstance(step, Nap):
                     time.sleep(step.seconds)
                     answer = None
                 else:
-                    link = seat.links.get(step.address) or seat.link(step.address)
+                    link = session.links.get(step.address) or session.link(step.address)
                     answer = link.ask(step.command, step.timeout, step.before, step.nudge)
             except (Broken, Refused) as error:
                 _check_forks(began)
-                step = flow.throw(error)
+                step = request.throw(error)
             except BaseException:
                 if leave is not None and forks.count == began:
-                    leave(flow)
+                    leave(request)
                 raise
             else:
                 _check_forks(began)
-                step = flow.send(answer)
+                step = request.send(answer)
     except StopIteration as end:
         found: R = end.value
         return found
@@ -193,26 +195,29 @@ def _check_forks(began: int) -> None:
 
 
 async def _run_async(
-    flow: Flow[R], seat: Seat[Any], leave: Leave | None, thrown: BaseException | None = None
+    request: Request[R],
+    session: Session[Any],
+    leave: Leave | None,
+    thrown: BaseException | None = None,
 ) -> R:
     try:
-        step = flow.send(None) if thrown is None else flow.throw(thrown)
+        step = request.send(None) if thrown is None else request.throw(thrown)
         while True:
             try:
                 if isinstance(step, Nap):
                     await asyncio.sleep(step.seconds)
                     answer = None
                 else:
-                    link = seat.link(step.address)
+                    link = session.link(step.address)
                     answer = await link.ask(step.command, step.timeout, step.before, step.nudge)
             except (Broken, Refused) as error:
-                step = flow.throw(error)
+                step = request.throw(error)
             except BaseException:
                 if leave is not None:
-                    leave(flow)
+                    leave(request)
                 raise
             else:
-                step = flow.send(answer)
+                step = request.send(answer)
     except StopIteration as end:
         found: R = end.value
         return found

@@ -1,8 +1,8 @@
-"""A call described once, for threads and for asyncio.
+"""A request to an engine, described once for threads and for asyncio.
 
-A flow is a generator: it yields what has to be done with the world, an `Ask` or a `Nap`, is sent
-what came of it, and returns the answer. Two drivers run it, one that blocks and one that awaits;
-everything else, what is sent when, repeated how often and given up when, is in flows.
+It is a generator: it yields what has to be done with the world, an `Ask` or a `Nap`, is sent what
+came of it, and returns the answer. Two drivers run it, one that blocks and one that awaits;
+everything else, what is sent when, repeated how often and given up when, is in requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Reply = Any
 
 @dataclass(slots=True)
 class Ask:
-    """Send a command to a server, and give its reply; raises Broken or Refused into the flow."""
+    """Send a command to a server, and give its reply; raises Broken or Refused into the request."""
 
     address: str
     command: tuple[Argument, ...]
@@ -42,7 +42,7 @@ class Nap:
     seconds: float
 
 
-Flow = Generator["Ask | Nap", Reply, R]
+Request = Generator["Ask | Nap", Reply, R]
 
 
 class Broken(Exception):
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 class Abandoned(Exception):
-    """Raised into a flow whose caller has gone: it undoes what nobody will look at, and ends.
+    """Raised into a request whose caller has gone: it undoes what nobody will look at, and ends.
 
     What it still yields then is done in the background.
     """
