@@ -29,9 +29,9 @@ from interlock import (
     current_lease,
 )
 from interlock.engine.client import Client
-from interlock.engine.keeping import Grant
 from interlock.engine.library import Library
 from interlock.engine.queue import RemoteQueue
+from interlock.engine.renewal import Grant
 from tests.hub.certificates import Authority
 from tests.hub.servers import needs_hub, redis_server
 
@@ -301,7 +301,7 @@ def test_settled_leases_leave_nothing_behind(queue: RemoteQueue[Any]) -> None:
         queue.ack_many(leases)
     del leases
     gc.collect()
-    assert not queue._client._keeper._held
+    assert not queue._client._renewer._held
     assert not [one for one in gc.get_objects() if isinstance(one, Grant)]
 
 

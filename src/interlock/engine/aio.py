@@ -13,9 +13,9 @@ from interlock.aio import of_asyncio
 from interlock.engine import wire
 from interlock.engine.consumer import consume_async
 from interlock.engine.handle import Handle
-from interlock.engine.keeping import Keeper
 from interlock.engine.lease import AsyncRemoteLease, RemoteLeaseBatch
 from interlock.engine.loop import Home
+from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Request
 from interlock.engine.session import Session
 from interlock.errors import Empty, InterlockError, LeaseLost
@@ -364,7 +364,7 @@ class AsyncRemoteQueue(Generic[T]):
         asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
         revoked = await self._flag("revoke", *asked)
         if revoked:
-            self._keeper.lose(self.name, id)
+            self._renewer.lose(self.name, id)
         return revoked
 
     async def _revoke_token(self, token: int, id: int) -> bool:
@@ -375,7 +375,7 @@ class AsyncRemoteQueue(Generic[T]):
             self._handle.log_unrevoked(id, error)
             return False
         if revoked:
-            self._keeper.revoked(self.name, id, token)
+            self._renewer.revoked(self.name, id, token)
         return revoked
 
     async def retry(self, id: int) -> bool:
@@ -456,8 +456,8 @@ class AsyncRemoteQueue(Generic[T]):
     # -- How calls are made -------------------------------------------------------------------
 
     @property
-    def _keeper(self) -> Keeper:
-        return self._client._home.keeper
+    def _renewer(self) -> LeaseRenewer:
+        return self._client._home.renewer
 
     async def _run(self, make: Callable[[Session[Any]], Request[R]]) -> R:
         return await self._client._run(make, self._handle)
@@ -486,7 +486,7 @@ class AsyncRemoteQueue(Generic[T]):
         done = await self._run(
             lambda session: self._handle.operations.put(session, messages, until, bounded)
         )
-        self._keeper.noted(self._handle.watch, done[-1].id)
+        self._renewer.noted(self._handle.watch, done[-1].id)
         return done
 
     async def _get(

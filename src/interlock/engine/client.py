@@ -14,12 +14,12 @@ from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.handle import Handle
+from interlock.engine.lease_thread import LeaseThread
 from interlock.engine.operations import Operations
 from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.request import Abandoned, Request
 from interlock.engine.session import Session, begin, finish, resume, run
-from interlock.engine.tending import Tender
 from interlock.engine.watch import Watch
 from interlock.errors import ShutDown
 from interlock.retry import Retry, seconds
@@ -68,8 +68,8 @@ class Client:
         self._free: list[Session[Any]] = []
         # Of each handle those who are in a call, so that closing it can wake them.
         self._busy: dict[Session[Any], Handle | None] = {}
-        self._tender = Tender(engine)
-        self._keeper = self._tender.keeper
+        self._lease_thread = LeaseThread(engine)
+        self._renewer = self._lease_thread.renewer
         self._aio: AsyncClient | None = None
 
     @property
@@ -143,7 +143,7 @@ class Client:
             if handle is not None:
                 handle.operations.closed = True
             session.interrupt()
-        self._tender.stop()
+        self._lease_thread.stop()
         while self._free:
             self._free.pop().close()
 
@@ -219,8 +219,8 @@ class Client:
         session = self._take(handle)
         left: list[Request[Any]] = []
         try:
-            if self._keeper.has_abandoned:
-                self._tender.settle_abandoned(session)
+            if self._renewer.has_abandoned:
+                self._lease_thread.settle_abandoned(session)
             return run(make(session), session, left.append)
         except Abandoned:
             raise ShutDown(f"this handle of {self.url} is closed") from None
@@ -233,8 +233,8 @@ class Client:
         self._check_alive()
         session = self._take(handle)
         try:
-            if self._keeper.has_abandoned:
-                self._tender.settle_abandoned(session)
+            if self._renewer.has_abandoned:
+                self._lease_thread.settle_abandoned(session)
             request = make(session)
             step = begin(request, session)
         except BaseException:
@@ -296,8 +296,8 @@ class Client:
             for link in session.links.values():
                 link.forget()
         self._free, self._busy = [], {}
-        self._tender = Tender(self._engine)
-        self._keeper = self._tender.keeper
+        self._lease_thread = LeaseThread(self._engine)
+        self._renewer = self._lease_thread.renewer
 
 
 _NOT_THERE: Any = object()

@@ -16,10 +16,10 @@ import msgspec
 from interlock import _core
 from interlock.engine import records, wire
 from interlock.engine.codec import Codec
-from interlock.engine.keeping import Grant
 from interlock.engine.lease import AsyncRemoteLease, RemoteLease
 from interlock.engine.operations import Operations
 from interlock.engine.records import Letter, Stored
+from interlock.engine.renewal import Grant
 from interlock.engine.request import Argument
 from interlock.engine.watch import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
@@ -163,12 +163,12 @@ class Handle:
             grant.slow_after = self.watch.slow_wait
         if _log.isEnabledFor(logging.DEBUG):
             grant.told_from = time.monotonic()
-        keeper = of._keeper
-        keeper.hold(grant)
+        renewer = of._renewer
+        renewer.hold(grant)
         for message in leased.messages:
             if message.attempt > 1:
                 # Whoever here had it before has it no more.
-                keeper.lose(self.name, message.id, leased.token)
+                renewer.lose(self.name, message.id, leased.token)
             try:
                 payload = self.codec.decode(message.payload, message.id)
             except PayloadError as error:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from interlock.engine import forks, wire
-from interlock.engine.keeping import Grant
+from interlock.engine.renewal import Grant
 from interlock.errors import LeaseLost
 from interlock.failure import Failure, judged, text_of
 from interlock.message import _current
@@ -138,7 +138,7 @@ class _Lease(Generic[T]):
         out = self._grant.out
         out.discard(self.id)
         if not out:
-            self._of._keeper.let_go(self._grant)
+            self._of._renewer.let_go(self._grant)
 
     def _check_open(self) -> None:
         if self._state != _OPEN:
@@ -161,7 +161,7 @@ class _Lease(Generic[T]):
         if self._state == _SETTLED:
             self._state = _OPEN
             self._grant.out.add(self.id)
-            self._of._keeper.hold(self._grant)
+            self._of._renewer.hold(self._grant)
 
     def _failing(self, failure: Failure) -> wire.Settlement:
         """A handler raised."""
@@ -208,7 +208,7 @@ class _Lease(Generic[T]):
         self._grant.out.discard(self.id)
         if not self._of._may_abandon():
             return
-        self._of._keeper.abandon(
+        self._of._renewer.abandon(
             self._grant.operations, wire.nacking(self.token, self.id, None, "abandoned")
         )
         warnings.warn(
@@ -275,7 +275,7 @@ class RemoteLease(_Lease[T]):
         if not self._of._run(lambda session: operations.extend(session, self.token, length)):
             self._took(wire.LOST)
         self._grant.extended(length, started)
-        self._of._keeper.sooner(self._grant)
+        self._of._renewer.sooner(self._grant)
 
     def __enter__(self) -> T:
         return self._entered()
@@ -348,7 +348,7 @@ class AsyncRemoteLease(_Lease[T]):
         if not await self._of._run(lambda session: operations.extend(session, self.token, length)):
             self._took(wire.LOST)
         self._grant.extended(length, started)
-        self._of._keeper.sooner(self._grant)
+        self._of._renewer.sooner(self._grant)
 
     def __enter__(self) -> NoReturn:
         raise TypeError("a lease of the asyncio face is entered with 'async with'")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from interlock.engine.call import Engine
 from interlock.engine.handle import Handle
-from interlock.engine.keeping import Keeper
+from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Request
 from interlock.engine.session import Session, finish_async, run_async
 from interlock.errors import EngineUnavailable, ShutDown
@@ -36,14 +36,14 @@ class Home:
         self._settling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.keeper = Keeper(self.ring)
+        self.renewer = LeaseRenewer(self.ring)
 
     async def run(
         self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None, shown: str
     ) -> R:
         """Runs a request on a session of its own."""
         if self._task is None or self._task.done():
-            self._task = self._loop.create_task(self._tend(), name="interlock-leases")
+            self._task = self._loop.create_task(self._renew_leases(), name="interlock-leases")
         session = (
             self._free.pop()
             if self._free
@@ -53,7 +53,7 @@ class Home:
         left: list[Request[Any]] = []
         mine = True
         try:
-            if self.keeper.has_abandoned:
+            if self.renewer.has_abandoned:
                 await self._settle_abandoned(session)
             return await run_async(make(session), session, left.append)
         except Abandoned:
@@ -115,7 +115,7 @@ class Home:
         await finish_async(request, session)
         self._give(session)
 
-    async def _tend(self) -> None:
+    async def _renew_leases(self) -> None:
         session: Session[Any] = Session(self._engine.consumer(), self._engine.async_link)
         try:
             while True:
@@ -131,12 +131,12 @@ class Home:
 
     async def _settle_abandoned(self, session: Session[Any]) -> None:
         async with self._settling:
-            await run_async(self.keeper.settle_abandoned(session), session)
+            await run_async(self.renewer.settle_abandoned(session), session)
 
     async def _look(self, session: Session[Any]) -> float | None:
         try:
             await self._settle_abandoned(session)
-            return await run_async(self.keeper.tend(session), session)
+            return await run_async(self.renewer.tick(session), session)
         except EngineUnavailable as error:
             _log.warning("%s", error)
         except Exception:

@@ -11,8 +11,8 @@ from interlock.consumer import Consumer
 from interlock.engine import wire
 from interlock.engine.consumer import consume
 from interlock.engine.handle import Handle
-from interlock.engine.keeping import Keeper
 from interlock.engine.lease import RemoteLease, RemoteLeaseBatch
+from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Request
 from interlock.engine.session import Session
 from interlock.errors import Empty, InterlockError, LeaseLost
@@ -42,8 +42,8 @@ class RemoteQueue(Generic[T]):
         self._retry = handle.retry
 
     @property
-    def _keeper(self) -> Keeper:
-        return self._client._keeper
+    def _renewer(self) -> LeaseRenewer:
+        return self._client._renewer
 
     @property
     def name(self) -> str:
@@ -357,7 +357,7 @@ class RemoteQueue(Generic[T]):
         asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
         revoked = self._flag("revoke", *asked)
         if revoked:
-            self._keeper.lose(self.name, id)
+            self._renewer.lose(self.name, id)
         return revoked
 
     def retry(self, id: int) -> bool:
@@ -493,7 +493,7 @@ class RemoteQueue(Generic[T]):
         done = self._run(
             lambda session: self._handle.operations.put(session, messages, until, bounded)
         )
-        self._keeper.noted(self._handle.watch, done[-1].id)
+        self._renewer.noted(self._handle.watch, done[-1].id)
         return done
 
     def _get(
@@ -561,7 +561,7 @@ class RemoteQueue(Generic[T]):
             self._handle.log_unrevoked(id, error)
             return False
         if revoked:
-            self._keeper.revoked(self.name, id, token)
+            self._renewer.revoked(self.name, id, token)
         return revoked
 
     def _encode_result(self, result: Any) -> bytes:

@@ -160,7 +160,7 @@ def expired(story: Story, lease: float) -> Iterator[Violation]:
     length = int(lease * 1e9)
     for grant in story.grants:
         line = grant.unrenewed
-        # A keeper renews a third after the call was made, not before.
+        # A lease is renewed a third after the call was made, not before.
         if line is None or line.at - grant.get.at > length // 3 - SLACK:
             continue
         for one in grant.settlings:

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from interlock.engine.call import Engine
-from interlock.engine.keeping import Keeper
+from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.session import Session, run
 from interlock.errors import EngineUnavailable
 
@@ -19,8 +19,8 @@ _AGAIN = 0.5
 """Seconds after which an engine that was not there is tried again."""
 
 
-class Tender:
-    """A keeper, and the daemon thread that runs it; started when there is something to do.
+class LeaseThread:
+    """A renewer, and the daemon thread that runs it; started when there is something to do.
 
     It knows nothing of the client, so that a client that is forgotten ends it.
     """
@@ -31,12 +31,12 @@ class Tender:
         self._started: dict[str, object] = {}
         self._stopped = False
         self._settling = threading.Lock()
-        self.keeper = Keeper(self.ring)
+        self.renewer = LeaseRenewer(self.ring)
 
     def settle_abandoned(self, session: Session[Any]) -> None:
         """Gives back what was dropped, or waits until somebody else has."""
         with self._settling:
-            run(self.keeper.settle_abandoned(session), session)
+            run(self.renewer.settle_abandoned(session), session)
 
     def ring(self) -> None:
         """Has the thread look; takes no lock, for destructors call it too."""
@@ -44,7 +44,7 @@ class Tender:
         if self._started.setdefault("thread", me) is me:
             try:
                 # Not threading.Thread, whose start takes locks.
-                _thread.start_new_thread(self._tend, ())
+                _thread.start_new_thread(self._renew_leases, ())
             except RuntimeError:
                 # The interpreter is ending, or there is no room for a thread.
                 self._started.pop("thread", None)
@@ -55,7 +55,7 @@ class Tender:
         self._stopped = True
         self._bell.put(None)
 
-    def _tend(self) -> None:
+    def _renew_leases(self) -> None:
         threading.current_thread().name = "interlock-leases"
         session: Session[Any] = Session(self._engine.consumer(), self._engine.link)
         while not self._stopped:
@@ -72,7 +72,7 @@ class Tender:
         # A function of its own, so that no name holds a lease while the thread sleeps.
         try:
             self.settle_abandoned(session)
-            return run(self.keeper.tend(session), session)
+            return run(self.renewer.tick(session), session)
         except EngineUnavailable as error:
             _log.warning("%s", error)
         except Exception:

@@ -7,7 +7,7 @@ import pytest
 
 from interlock import EngineUnavailable
 from interlock.engine import wire
-from interlock.engine.keeping import Keeper
+from interlock.engine.renewal import LeaseRenewer
 
 
 class Operations:
@@ -26,54 +26,54 @@ class Operations:
         self.settled += settlements
 
 
-def steps(keeper: Keeper) -> int:
+def steps(renewer: LeaseRenewer) -> int:
     """Gives back all, and tells in how many calls."""
     session: Any = None
-    return sum(1 for _ in keeper.settle_abandoned(session))
+    return sum(1 for _ in renewer.settle_abandoned(session))
 
 
-def dropped(keeper: Keeper, operations: Any, *ids: int) -> list[wire.Settlement]:
+def dropped(renewer: LeaseRenewer, operations: Any, *ids: int) -> list[wire.Settlement]:
     settlements = [wire.acking(5, id) for id in ids]
     for one in settlements:
-        keeper.abandon(operations, one)
+        renewer.abandon(operations, one)
     return settlements
 
 
 def test_who_was_interrupted_takes_nothing_away_from_who_came_after() -> None:
     operations = Operations()
-    keeper = Keeper(lambda: None)
-    (first,) = dropped(keeper, operations, 1)
-    interrupted: Any = keeper.settle_abandoned(None)  # type: ignore[arg-type]
+    renewer = LeaseRenewer(lambda: None)
+    (first,) = dropped(renewer, operations, 1)
+    interrupted: Any = renewer.settle_abandoned(None)  # type: ignore[arg-type]
     next(interrupted)
-    assert steps(keeper) == 1
-    (second,) = dropped(keeper, operations, 2)
+    assert steps(renewer) == 1
+    (second,) = dropped(renewer, operations, 2)
     # As late as the collector likes.
     interrupted.close()
-    assert keeper.has_abandoned
-    assert steps(keeper) == 1
+    assert renewer.has_abandoned
+    assert steps(renewer) == 1
     assert operations.settled == [first, second]
-    assert not keeper.has_abandoned
+    assert not renewer.has_abandoned
 
 
 def test_what_an_interrupted_one_left_is_settled_by_the_next() -> None:
     operations = Operations()
-    keeper = Keeper(lambda: None)
-    settlements = dropped(keeper, operations, 1, 2)
-    interrupted: Any = keeper.settle_abandoned(None)  # type: ignore[arg-type]
+    renewer = LeaseRenewer(lambda: None)
+    settlements = dropped(renewer, operations, 1, 2)
+    interrupted: Any = renewer.settle_abandoned(None)  # type: ignore[arg-type]
     next(interrupted)
     interrupted.close()
-    assert steps(keeper) == 2
+    assert steps(renewer) == 2
     assert operations.settled == settlements
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("away"), ValueError("a fault")])
 def test_what_cannot_be_given_back_is_tried_once(error: Exception) -> None:
     operations = Operations()
-    keeper = Keeper(lambda: None)
-    dropped(keeper, operations, 1)
+    renewer = LeaseRenewer(lambda: None)
+    dropped(renewer, operations, 1)
     operations.error = error
     try:
-        steps(keeper)
+        steps(renewer)
     except ValueError:
         assert isinstance(error, ValueError)
-    assert not keeper.has_abandoned
+    assert not renewer.has_abandoned

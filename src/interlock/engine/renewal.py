@@ -1,6 +1,6 @@
 """Leases that are held: renewed while they are, and given back when they were dropped.
 
-A keeper belongs to one face of a client. A thread runs its requests, or a task of the loop.
+A renewer belongs to one face of a client. A thread runs its requests, or a task of the loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _EXPLAINED = 20
 _IDLE = 5.0
-"""Seconds after which a keeper that holds nothing looks again, if it held something before."""
+"""Seconds after which a renewer that holds nothing looks again, if it held something before."""
 _log = logging.getLogger("interlock.queue")
 
 
@@ -75,10 +75,10 @@ class Grant:
         self.deadline = started + seconds
 
 
-class Keeper:
+class LeaseRenewer:
     """The leases that one face of a client holds.
 
-    `ring` is called when there is something to do before the time that `tend` named; out of
+    `ring` is called when there is something to do before the time that `tick` named; out of
     destructors too, so it must take no lock.
     """
 
@@ -91,7 +91,7 @@ class Keeper:
         self._watches: dict[int, Watch] = {}
         """By the put that began it, those that have a look to come."""
         self._next: float | None = None
-        """The time at which `tend` runs next; None: when it is rung."""
+        """The time at which `tick` runs next; None: when it is rung."""
 
     def hold(self, grant: Grant) -> None:
         """Renews it until it is let go, settled, or garbage."""
@@ -173,7 +173,7 @@ class Keeper:
         if self._abandoned and self._abandoned[0] is one:
             self._abandoned.popleft()
 
-    def tend(self, session: Session[Any]) -> Request[float | None]:
+    def tick(self, session: Session[Any]) -> Request[float | None]:
         """Does what is due; answers in how many seconds more will be, None: when it is rung."""
         now = time.monotonic()
         for key, reference in list(self._held.items()):
@@ -182,7 +182,7 @@ class Keeper:
                 self._forget(key, reference)
             elif grant.renew and not grant.lost and grant.due <= now:
                 yield from self._renew(session, grant)
-            # No name may keep it from being garbage while the keeper sleeps.
+            # No name may keep it from being garbage while the renewer sleeps.
             del grant
         yield from self._look(session)
         # Before the look: what is held from here on rings, even if it is not seen.
