@@ -25,9 +25,11 @@ ENQUEUE = {"huey": 0.85}
 
 PEERS = {racer.name: racer for racer in RACERS}
 
+SERVERS = {"redis": "Redis", "hub": "the hub", "nats": "NATS", "postgresql": "PostgreSQL"}
+
 
 def _row(name: str, what: str, ours: Racer, peer: Racer, bar: float) -> Row:
-    beside = f"{peer.name} on Redis" if ours.broker != peer.broker else peer.name
+    beside = f"{peer.name} on {SERVERS[peer.broker]}" if ours.broker != peer.broker else peer.name
     return Row(
         name=f"worker/{name}",
         title=f"no-op tasks, one worker process, {what}",
