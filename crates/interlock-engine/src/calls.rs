@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::reply;
 use crate::settle::{self, Answer, Settlement};
 use crate::shared::Context;
-use crate::waiting::{Served, Waiter, WaitingPut, Want};
+use crate::waiters::{Served, Waiter, WaitingPut, Want};
 use crate::Outcome;
 
 /// The consumer that calls, and the way it calls.
@@ -394,7 +394,7 @@ impl Queue {
                 self.answer_lease(&waiter, wanted, false, out, cx);
             } else {
                 // What is ready is paused, as far as one call looks; if that is not all, the next goes on.
-                dry[crate::waiting::line_of(wanted.kind)] = true;
+                dry[crate::waiters::line_of(wanted.kind)] = true;
                 self.restless |= self.scheduler.ready(wanted.kind) > 0;
                 self.waiting.insert(order, waiter);
             }

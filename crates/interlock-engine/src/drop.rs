@@ -22,7 +22,7 @@ use crate::queue::Queue;
 use crate::reclaim::LOOKS;
 use crate::reply;
 use crate::shared::{Cell, Context, Shared};
-use crate::waiting::Want;
+use crate::waiters::Want;
 use crate::Engine;
 
 impl Queue {
@@ -249,7 +249,7 @@ impl Engine {
     }
 }
 
-impl crate::waiting::Waiting {
+impl crate::waiters::Waiting {
     /// The calls that wait for the end of a message, or of all, in the order in which they came.
     fn for_any_end(&self) -> Vec<u64> {
         let ends = |want: &Want| matches!(want, Want::Result(_) | Want::Join(_));

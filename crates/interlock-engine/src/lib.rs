@@ -66,7 +66,7 @@ mod results;
 mod room;
 mod settle;
 mod shared;
-mod waiting;
+mod waiters;
 mod words;
 
 use std::sync::atomic::Ordering;
@@ -80,7 +80,7 @@ pub use args::{Args, Refused};
 pub use declare::Durability;
 pub use function::{Class, Function};
 pub use shared::{Account, Accounts, Journal, Settings};
-pub use waiting::{Served, Ticket};
+pub use waiters::{Served, Ticket};
 
 use args::{refuse, Read};
 use drop::Gone;

@@ -11,7 +11,7 @@ use crate::put;
 use crate::results::{End, Results};
 use crate::room::Payload;
 use crate::shared::{Account, Context};
-use crate::waiting::Waiting;
+use crate::waiters::Waiting;
 
 /// The data that a message carries through the scheduler.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use crate::operate::key;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::shared::Context;
-use crate::waiting::{Ticket, Waiter, Want};
+use crate::waiters::{Ticket, Waiter, Want};
 use crate::words::to_bytes;
 use crate::Outcome;
 

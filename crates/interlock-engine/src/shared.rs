@@ -13,7 +13,7 @@ use crate::args::{self, Args, Refused};
 use crate::declare::Durability;
 use crate::queue::Queue;
 use crate::reclaim::Idle;
-use crate::waiting::{Served, Ticket};
+use crate::waiters::{Served, Ticket};
 
 /// The settings that an engine is made with.
 #[derive(Clone)]

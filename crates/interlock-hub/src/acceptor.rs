@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::add;
 use crate::events::{Events, Level};
-use crate::listening::Listener;
+use crate::listeners::Listener;
 use crate::reactor::mailbox::{Mail, Mailbox};
 use crate::shared::{Refused, Shared};
 

@@ -34,7 +34,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the hub waits with epoll and runs on Linux only");
 
-mod accepting;
+mod acceptor;
 pub mod beat;
 pub mod command;
 pub mod counters;
@@ -44,8 +44,8 @@ pub mod glob;
 pub mod info;
 mod inherited;
 pub mod journal;
-mod keeping;
-mod listening;
+mod journal_thread;
+mod listeners;
 pub mod memory;
 mod pause;
 pub mod queues;

@@ -10,10 +10,10 @@ use parking_lot::{Condvar, Mutex};
 
 use interlock_engine::durable::Repair;
 
-use crate::accepting;
+use crate::acceptor;
 use crate::events::Level;
-use crate::keeping::{keep, Stop};
-use crate::listening::{Listening, SocketFile};
+use crate::journal_thread::{keep, Stop};
+use crate::listeners::{Listening, SocketFile};
 use crate::queues::Queues;
 use crate::reactor::mailbox::{Mail, Mailbox};
 use crate::reactor::worker::{now, Worker};
@@ -78,7 +78,7 @@ impl Server {
         }
         let (shared, stop) = (server.shared.clone(), server.stop.clone());
         let (listeners, unix) = listening.take();
-        let body = move || accepting::accept(&shared, &stop, &listeners);
+        let body = move || acceptor::accept(&shared, &stop, &listeners);
         server.accept = Some(spawn("hub-accept".into(), body)?);
         drop(signals);
         server.unix = unix;

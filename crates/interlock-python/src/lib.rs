@@ -17,6 +17,7 @@ mod coroutine;
 mod deadlock;
 mod engine;
 mod errors;
+mod events;
 mod exit;
 mod explanation;
 mod fork;
@@ -29,8 +30,8 @@ mod hub_settings;
 mod journal_copy;
 mod lease;
 mod lease_batch;
-mod listing;
 mod many;
+mod messages;
 mod named;
 mod named_batch;
 mod nesting;
@@ -38,7 +39,6 @@ mod queue;
 mod queue_operate;
 mod recycle;
 mod wait;
-mod watching;
 mod work;
 
 // As PyO3 takes modules to need no GIL unless they say so.

@@ -14,7 +14,7 @@ use crate::convert::{self, frozen, Truth};
 use crate::errors;
 use crate::explanation;
 use crate::future;
-use crate::listing;
+use crate::messages;
 use crate::queue::Queue;
 
 #[pymethods]
@@ -162,7 +162,7 @@ impl Queue {
         let key = key.map(|k| convert::key(k, || "messages(): key".into())).transpose()?;
         let key = key.as_ref().map(|key| key.as_bytes());
         let after = after.map_or(Ok(0), |after| id_of(after, "messages(): after"))?;
-        listing::messages(&self.core, limit, state, key, after, |payload| payload.clone_ref(py))
+        messages::messages(&self.core, limit, state, key, after, |payload| payload.clone_ref(py))
             .into_iter()
             .map(|listed| {
                 let names = |shared: bool| {
@@ -170,7 +170,7 @@ impl Queue {
                     frozen(py, keys.map(|(key, _)| key.clone()))
                 };
                 let (keys, shared) = (names(false)?, names(true)?);
-                let listing::Listed { id, payload, priority, attempt, state, error, .. } = listed;
+                let messages::Listed { id, payload, priority, attempt, state, error, .. } = listed;
                 (id, payload, keys, shared, priority, attempt, state, error).into_pyobject(py)
             })
             .collect()

@@ -2,12 +2,12 @@
 
 mod acl;
 pub mod backup;
+mod channels;
 mod client;
 mod connection;
 mod control;
 pub mod declared;
 mod documented;
-mod listing;
 mod login;
 mod queues;
 mod server;
@@ -49,7 +49,7 @@ pub enum Waiting {
     /// A function that waits for something to answer.
     Queue,
     /// Its next step.
-    Listing(listing::Listing),
+    Listing(channels::Listing),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
 }

@@ -1,6 +1,6 @@
 //! Declarations of the commands that publish and subscribe.
 
-use super::super::{listing, nothing, topics};
+use super::super::{channels, nothing, topics};
 use super::{Access, Argument, Command, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
@@ -210,7 +210,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: listing::channels,
+                handler: channels::channels,
                 ..COMMAND
             },
             Command {
@@ -258,7 +258,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: listing::shardchannels,
+                handler: channels::shardchannels,
                 ..COMMAND
             },
             Command {
