@@ -28,7 +28,7 @@ pub struct State {
     pub user: Option<Arc<User>>,
     /// By a password; not for what everybody is.
     pub logged_in: bool,
-    /// The call that the controller was asked about: nothing is read until it has answered.
+    /// The call that is not answered yet: nothing more is read until it is.
     pub waiting: Option<Box<Waiting>>,
     /// The copy of the journal that BACKUP reads.
     pub backup: Option<Box<Backup>>,

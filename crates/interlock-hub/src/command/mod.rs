@@ -38,7 +38,7 @@ pub struct Call<'a, 'b> {
     pub command: &'static Command,
 }
 
-/// A call that goes on when the controller has answered.
+/// A call that goes on later: answered elsewhere, at its next turn, or after a pause.
 #[derive(Debug)]
 pub enum Waiting {
     Login(login::Login),
