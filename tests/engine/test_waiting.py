@@ -244,6 +244,29 @@ def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) 
     assert not queue.parts() & {"w:needs", "w:room", "room:dead", "room:living"}
 
 
+def test_a_wait_that_is_over_says_nothing_of_the_next_one(connection: redis.Redis) -> None:
+    """Of how often it was passed, and since when: by its end, and by a put that entered."""
+    queue = TimedQueue(connection, uuid.uuid4().hex)
+    queue.call("configure", "MAXSIZE", 3)
+    first, second, *_ = queue.put(message("one"), message("two"))
+    # The line is kept by the server's own clock for as long as somebody may wait.
+    refused(queue, "other", 1, 60_000_000, *message("new") * 3)
+    refused(queue, "large", 1, 5, *message("new") * 2)
+    queue.call("put", "other", 2, 0, *message("new"))
+    queue.at(10)
+    queue.call("cancel", first)
+    refused(queue, "large", 2, 5, *message("new") * 3)
+    queue.call("cancel", queue.put(message("small"))[0])
+    queue.at(2_000_000)
+    refused(queue, "large", 3, 60_000_000, *message("new") * 3)
+    queue.call("cancel", queue.put(message("passes: it waits since now"))[0])
+    queue.call("cancel", second)
+    queue.call("put", "large", 4, 0, *message("new"))
+    queue.at(4_000_000)
+    refused(queue, "large", 5, 5, *message("new") * 3)
+    queue.put(message("passes as well"))
+
+
 def test_a_dead_letter_that_is_put_again_passes_who_waits_and_leaves_the_room_that_is_kept(
     connection: redis.Redis,
 ) -> None:

@@ -15,9 +15,26 @@ local MAX_KEPT = 10000000
 -- A table of functions: a library has no more than 200 names.
 local room = { KEPT = 'room is kept for a put that came before and needs more' }
 
-function room.leave(q, consumer)
+function room.step_aside(q, consumer)
   redis_call('ZREM', q['w:room'], consumer)
   redis_call('HDEL', q['w:needs'], consumer)
+end
+
+-- Behind the values comes of whom it is, where the numbers end.
+function room.saved_turn(q, consumer)
+  local text = redis_call('GET', q['w:turn'])
+  if text then
+    local t = { struct_unpack('ddddddd', text) }
+    return string_sub(text, t[8]) == consumer and t
+  end
+end
+
+-- Its wait is over, and its turn with it: the next time it waits, it has not been passed yet.
+function room.leave(q, consumer)
+  room.step_aside(q, consumer)
+  if room.saved_turn(q, consumer) then
+    redis_call('DEL', q['w:turn'])
+  end
 end
 
 function room.need_of(q, text)
@@ -50,15 +67,8 @@ function room.new_turn(q, span, open)
 end
 
 function room.turn_of(q, first)
-  local text = redis_call('GET', q['w:turn'])
-  if text then
-    local t = { struct_unpack('ddddddd', text) }
-    -- Behind the values comes where the numbers end.
-    if string_sub(text, t[8]) == first then
-      return t
-    end
-  end
-  return room.new_turn(q, MIN_KEPT, 0), true
+  local saved = room.saved_turn(q, first)
+  return saved or room.new_turn(q, MIN_KEPT, 0), not saved
 end
 
 function room.expiry(q)
@@ -103,7 +113,7 @@ function room.is_kept(q, consumer)
   room.save_turn(q, room.new_turn(q, more, now + math.min(now, till) - from), first)
   if fits then
     -- It was woken and did not come. It stands in line again when it asks.
-    room.leave(q, first)
+    room.step_aside(q, first)
   end
   return false
 end
@@ -124,6 +134,10 @@ end
 -- It takes its place in line, or keeps it. There was just none for it: an old element says nothing.
 function room.wait(q, consumer, wait, count, bytes)
   local c, ends = q.counters, q.now + wait
+  local before = redis_call('HGET', q['w:needs'], consumer)
+  if before and not room.need_of(q, before) then
+    room.leave(q, consumer)
+  end
   if not redis_call('ZSCORE', q['w:room'], consumer) then
     local last = redis_call('ZRANGE', q['w:room'], -1, -1, 'WITHSCORES')[2]
     redis_call('ZADD', q['w:room'], digits(math.max(q.now, last and to_number(last) + 1 or 0)), consumer)
