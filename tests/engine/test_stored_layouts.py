@@ -85,8 +85,8 @@ def test_what_is_no_queue_is_refused_in_words(bare: redis.Redis, way: str) -> No
 
 def released(release: str) -> Library:
     """The library of a release, with a text of its own."""
-    extra = Path(__file__).parents[2] / "src/interlock/engine/lua/shared/ending.lua"
-    return Library(instead={"ending": extra.read_text() + f"\n-- {release}\n"}, release=release)
+    extra = Path(__file__).parents[2] / "src/interlock/engine/lua/shared/lease_end.lua"
+    return Library(instead={"lease_end": extra.read_text() + f"\n-- {release}\n"}, release=release)
 
 
 def test_an_older_library_does_not_replace_a_newer_one(bare: redis.Redis) -> None:
