@@ -17,7 +17,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock import Hub, _core
-from interlock.cli import asked, hub, hub_backup, hub_info, parser, pub, queue, replay, sub, worker
+from interlock.cli import (
+    connection,
+    hub,
+    hub_backup,
+    hub_info,
+    parser,
+    pub,
+    queue,
+    replay,
+    sub,
+    worker,
+)
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import SHARED
 from interlock.hub.client import Client
@@ -420,7 +431,7 @@ DIFFERENCES = (
 def cli() -> str:
     """The page of the command line."""
     parts = [HEAD, table(replay.FLAGS), TAIL, QUEUES, HUB, table(hub.FLAGS), HUB_TAIL]
-    parts += [table((*asked.FLAGS, hub_info.WATCH)), ASKED_TAIL]
+    parts += [table((*connection.FLAGS, hub_info.WATCH)), ASKED_TAIL]
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
     return "".join([*parts, WORKER, table(worker.FLAGS), WORKER_TAIL])

@@ -11,7 +11,7 @@ import pytest
 
 from interlock import Hub
 from interlock.cli import hub_info, main
-from interlock.cli.asked import FLAGS
+from interlock.cli.connection import FLAGS
 from interlock.cli.tables import printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client

@@ -15,7 +15,7 @@ from interlock.replay.measure import measure
 from interlock.replay.trace import Message, Trace
 from interlock.replay.watch import serial_digest
 from interlock.replay.ways import Pool, remote
-from interlock.replay.work import Work, parse
+from interlock.replay.workload import Workload, parse
 from tests.hub.servers import free_port
 from tests.replay.traces import random_trace
 
@@ -54,7 +54,7 @@ def test_a_handler_that_raises_is_counted_and_the_run_goes_on(url: str) -> None:
         if message.id == seventh:
             raise ValueError("not this one")
 
-    outcome = measure(remote.way(url), trace, Work("a test's", fails), workers=4)
+    outcome = measure(remote.way(url), trace, Workload("a test's", fails), workers=4)
     assert outcome.failures == ((seventh, "ValueError: not this one"),)
     assert outcome.verdict.violations == 0
 

@@ -9,7 +9,7 @@ from interlock.replay.report import Summary, summarise, text
 from interlock.replay.trace import Message, Trace
 from interlock.replay.watch import serial_digest
 from interlock.replay.ways import way
-from interlock.replay.work import parse
+from interlock.replay.workload import parse
 
 TRACE = Trace(
     "small",

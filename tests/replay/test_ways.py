@@ -12,7 +12,7 @@ from interlock.replay.measure import Outcome, measure
 from interlock.replay.trace import Message, Trace
 from interlock.replay.watch import serial_digest
 from interlock.replay.ways import OURS, PEERS, Pool, way
-from interlock.replay.work import Work, WorkError, parse
+from interlock.replay.workload import Workload, WorkloadError, parse
 from tests.replay.traces import random_trace
 
 ALL = (*OURS, *PEERS)
@@ -20,12 +20,14 @@ IN_ORDER = [(name, pool) for name in (*OURS, "serial", "rendezvous") for pool in
 IN_ORDER_HERE = [(name, pool) for name, pool in IN_ORDER if pool != "process"]
 
 
-def ran(name: str, trace: Trace, work: Work, *, pool: Pool = "thread", workers: int = 4) -> Outcome:
+def ran(
+    name: str, trace: Trace, work: Workload, *, pool: Pool = "thread", workers: int = 4
+) -> Outcome:
     return measure(way(name), trace, work, workers=workers, pool=pool)
 
 
-def calling(function: Callable[[Message], object]) -> Work:
-    return Work("a test's", function)
+def calling(function: Callable[[Message], object]) -> Workload:
+    return Workload("a test's", function)
 
 
 def test_each_way_says_its_name_and_where_its_handlers_run() -> None:
@@ -85,7 +87,7 @@ def test_a_trace_of_no_messages_ends_at_once(name: str, pool: Pool) -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if "process" in way(name).pools])
 def test_work_that_cannot_reach_the_processes_is_refused_before_one_starts(name: str) -> None:
     before = set(multiprocessing.active_children())
-    with pytest.raises(WorkError, match="cannot go to another process"):
+    with pytest.raises(WorkloadError, match="cannot go to another process"):
         ran(name, random_trace(4, 20), calling(lambda message: None), pool="process", workers=2)
     assert set(multiprocessing.active_children()) <= before
 

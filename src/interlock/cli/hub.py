@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_topics
 from interlock.cli.flags import Flag
-from interlock.cli.handed import sockets
 from interlock.cli.hub_check import hash_password, open_to
+from interlock.cli.inherited_sockets import sockets
 from interlock.cli.pidfile import PidFile, Taken
 from interlock.hub import config
 from interlock.hub.heartbeat import Heartbeat

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.cli.asked import CA, JSON, ask
+from interlock.cli.connection import CA, JSON, ask
 from interlock.cli.flags import Flag
 from interlock.cli.hub_info import size
 from interlock.cli.pub import BAD_INPUT, BROKEN

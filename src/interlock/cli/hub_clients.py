@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict, fields
 
-from interlock.cli.asked import EXIT_CODES, FLAGS, ask
+from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import table
 from interlock.hub import introspection
 from interlock.hub.client import Client

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 
-from interlock.cli.asked import EXIT_CODES, FLAGS, ask
+from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.tables import printable
 from interlock.hub import introspection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from interlock.cli.asked import EXIT_CODES, FLAGS, ask
+from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import table
 from interlock.hub import introspection
 from interlock.hub.client import Client

@@ -17,7 +17,7 @@ from interlock.replay.trace import Trace, TraceError, read, read_git
 if TYPE_CHECKING:
     from interlock.replay.measure import Outcome
     from interlock.replay.ways import Pool, Way
-    from interlock.replay.work import Work
+    from interlock.replay.workload import Workload
 
 FLAGS = (
     Flag("--git", "replay the history of a repository: commits, keyed by the files they touched",
@@ -62,7 +62,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(given: argparse.Namespace) -> int:
     """Replay as the flags say; the exit code is 0 if order was kept, else 1."""
-    from interlock.replay import work as works
+    from interlock.replay import workload
     from interlock.replay.ways import way
 
     if given.url and given.way != "queue":
@@ -76,11 +76,11 @@ def run(given: argparse.Namespace) -> int:
         given.fail("give either TRACE or --git REPO")
     _check_picture(given)
     try:
-        work = works.parse(given.work)
+        work = workload.parse(given.work)
         if given.pool == "process":
-            works.check_picklable(work)
+            workload.check_picklable(work)
         trace = _read(given)
-    except (TraceError, works.WorkError) as error:
+    except (TraceError, workload.WorkloadError) as error:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename or given.trace or given.git}: {error.strerror or error}")
@@ -108,7 +108,7 @@ def _read(given: argparse.Namespace) -> Trace:
     return read(given.trace, skip_bad=given.skip_bad, limit=given.limit)
 
 
-def _replay(given: argparse.Namespace, trace: Trace, work: Work, ours: list[Way]) -> int:
+def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[Way]) -> int:
     from interlock.replay import report
     from interlock.replay.measure import measure
     from interlock.replay.progress import Progress

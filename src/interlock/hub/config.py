@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from interlock.hub import buffer_limits
-from interlock.hub.fault import Wrong
+from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.settings import BY_KEY, SETTINGS, Setting
 from interlock.hub.users import EVERYBODY, User, ask_password
 
@@ -238,7 +238,7 @@ def checked(raw: Mapping[str, Raw]) -> Configuration:
         found = raw.get(setting.key, Raw(setting.default, DEFAULT))
         try:
             values[setting.key] = setting.check(found.value)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             faults.append(faulty(setting, found, wrong))
     origins = {key: raw[key].origin if key in raw else DEFAULT for key in BY_KEY}
     if len(values) == len(SETTINGS):
@@ -287,7 +287,7 @@ def is_guarded(values: Mapping[str, Any]) -> bool:
     return ask_password(users) or bool(asks_certificate)
 
 
-def faulty(setting: Setting, found: Raw, wrong: Wrong) -> str:
+def faulty(setting: Setting, found: Raw, wrong: InvalidValue) -> str:
     """One line about what a setting refused."""
     if wrong.allowed:
         return fault(f"{setting.key}{wrong.place}", Raw(wrong.value, found.origin), wrong.allowed)

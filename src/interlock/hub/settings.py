@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock.hub import users
-from interlock.hub.fault import Wrong
+from interlock.hub.invalid_value import InvalidValue
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Setting:
 
     default: bool | int | float | str | tuple[users.User, ...]
     check: Callable[[object], object]
-    """Gives the value, made canonical; raises Wrong."""
+    """Gives the value, made canonical; raises InvalidValue."""
 
     allowed: str
     """The text behind `allowed:` in an error."""
@@ -74,7 +74,7 @@ def whole(least: int, most: int) -> Callable[[object], int]:
 
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise Wrong
+            raise InvalidValue
         return value
 
     return check
@@ -83,54 +83,54 @@ def whole(least: int, most: int) -> Callable[[object], int]:
 def seconds(value: object) -> float:
     """A number of seconds, 0 or more, and no more than a year."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong
+        raise InvalidValue
     if not 0 <= value <= YEAR:  # refuses nan too
-        raise Wrong
+        raise InvalidValue
     return float(value)
 
 
 def truth(value: object) -> bool:
     """True or false."""
     if not isinstance(value, bool):
-        raise Wrong
+        raise InvalidValue
     return value
 
 
 def address(value: object) -> str:
     """An IP address, or nothing. Names are not looked up: what they mean can change."""
     if not isinstance(value, str):
-        raise Wrong
+        raise InvalidValue
     try:
         return str(ipaddress.ip_address(value)) if value else ""
     except ValueError:
-        raise Wrong from None
+        raise InvalidValue from None
 
 
 def some_address(value: object) -> str:
     """An IP address."""
     if not value:
-        raise Wrong
+        raise InvalidValue
     return address(value)
 
 
 def path(value: object) -> str:
     """A path that the kernel takes as the name of a socket, or nothing."""
     if not isinstance(value, str) or "\0" in value or len(os.fsencode(value)) > LONGEST_UNIX_PATH:
-        raise Wrong
+        raise InvalidValue
     return value
 
 
 def mode(value: object) -> str:
     """The permissions of a file in octal digits, or nothing."""
     if not isinstance(value, str) or not re.fullmatch(r"(0?[0-7]{3})?", value):
-        raise Wrong
+        raise InvalidValue
     return value
 
 
 def file(value: object) -> str:
     """The path of a file, or nothing."""
     if not isinstance(value, str) or "\0" in value:
-        raise Wrong
+        raise InvalidValue
     return value
 
 
@@ -139,7 +139,7 @@ def one_of(*words: str) -> Callable[[object], str]:
 
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in words:
-            raise Wrong
+            raise InvalidValue
         return value
 
     return check

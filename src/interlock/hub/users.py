@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from interlock import _core
 from interlock.hub import passwords
-from interlock.hub.fault import Wrong
+from interlock.hub.invalid_value import InvalidValue
 
 DEFAULT = "default"
 # What a publisher or subscriber, a producer or consumer needs: nothing that empties a queue or
@@ -116,16 +116,16 @@ def ask_password(users: Sequence[User]) -> bool:
 
 
 def checked(value: object) -> tuple[User, ...]:
-    """The users of a list of tables. Raises Wrong, which names the table and the key."""
+    """The users of a list of tables. Raises InvalidValue, which names the table and the key."""
     if isinstance(value, tuple) and all(isinstance(user, User) for user in value):
         return value
     if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
-        raise Wrong("", value, "a list of [[user]] tables")
+        raise InvalidValue("", value, "a list of [[user]] tables")
     users: list[User] = []
     for index, table in enumerate(value):
         user = one(f"[{index}]", table)
         if any(user.name == other.name for other in users):
-            raise Wrong(f"[{index}].name", user.name, "a name that no other user has")
+            raise InvalidValue(f"[{index}].name", user.name, "a name that no other user has")
         users.append(user)
     return tuple(users)
 
@@ -134,35 +134,36 @@ def one(place: str, table: Mapping[str, object]) -> User:
     """The user of one table."""
     for key in table:
         if key not in KEYS:
-            raise Wrong(f"{place}.{key}", "a key that there is not", ", ".join(KEYS))
+            raise InvalidValue(f"{place}.{key}", "a key that there is not", ", ".join(KEYS))
     name = table.get("name")
     if not isinstance(name, str) or not name or not name.isprintable() or " " in name:
-        raise Wrong(f"{place}.name", name, "a text without spaces")
+        raise InvalidValue(f"{place}.name", name, "a text without spaces")
     hashes = words(place, table, "passwords", ())
     for number, known in enumerate(hashes):
         try:
             passwords.parsed(known)
         except ValueError:
             # Not shown: it may be the password itself.
-            raise Wrong(f"{place}.passwords[{number}]", "no hash", HASH) from None
+            raise InvalidValue(f"{place}.passwords[{number}]", "no hash", HASH) from None
     if not hashes and name != DEFAULT:
-        raise Wrong(f"{place}.passwords", "missing", f"a list of hashes; {HASH}")
+        raise InvalidValue(f"{place}.passwords", "missing", f"a list of hashes; {HASH}")
     rules = words(place, table, "commands", ORDINARY)
     for rule in rules:
         if not meant(rule.removeprefix("-")):
-            raise Wrong(f"{place}.commands", rule, f"command names and {', '.join(classes())}, "
-                        "each with a - before it to take it away")  # fmt: skip
+            names = f"command names and {', '.join(classes())}"
+            allowed = f"{names}, each with a - before it to take it away"
+            raise InvalidValue(f"{place}.commands", rule, allowed)
     topics = words(place, table, "topics", ())
     publish = words(place, table, "publish", topics)
     subscribe = words(place, table, "subscribe", topics)
     queues = words(place, table, "queues", ())
     if not any(key in table for key in ("topics", "publish", "subscribe", "queues")):
         allowed = 'a list of patterns, ["*"] for all topics; or queues'
-        raise Wrong(f"{place}.topics", "missing", allowed)
+        raise InvalidValue(f"{place}.topics", "missing", allowed)
     memory = table.get("queues_memory", 0)
     if isinstance(memory, bool) or not isinstance(memory, int) or not 0 <= memory <= MOST_BYTES:
         allowed = f"a whole number of bytes, from 0 (no limit) to {MOST_BYTES}"
-        raise Wrong(f"{place}.queues_memory", memory, allowed)
+        raise InvalidValue(f"{place}.queues_memory", memory, allowed)
     return User(name, hashes, rules, publish, subscribe, queues, memory)
 
 
@@ -172,7 +173,7 @@ def words(
     """A list of texts."""
     value = table.get(key, default)
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-        raise Wrong(f"{place}.{key}", value, "a list of texts")
+        raise InvalidValue(f"{place}.{key}", value, "a list of texts")
     return tuple(value)
 
 

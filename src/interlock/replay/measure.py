@@ -18,7 +18,7 @@ from interlock.replay.run import Record, Run
 from interlock.replay.trace import Trace
 from interlock.replay.watch import Watch
 from interlock.replay.ways import Job, Pool, Shape, Way
-from interlock.replay.work import Work, check_picklable
+from interlock.replay.workload import Workload, check_picklable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Outcome:
 def measure(
     way: Way,
     trace: Trace,
-    work: Work,
+    work: Workload,
     *,
     workers: int,
     pool: Pool = "thread",
@@ -70,7 +70,7 @@ def measure(
 
 
 def _outcome(
-    way: Way, pool: Pool, shape: Shape, trace: Trace, work: Work, workers: int, watch: Watch
+    way: Way, pool: Pool, shape: Shape, trace: Trace, work: Workload, workers: int, watch: Watch
 ) -> Outcome:
     messages = trace.messages
     begin = watch.puts[0] if messages else 0

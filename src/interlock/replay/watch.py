@@ -17,7 +17,7 @@ from time import monotonic_ns
 
 from interlock.auditor import Auditor, Ledger, Verdict
 from interlock.replay.trace import Message
-from interlock.replay.work import Work
+from interlock.replay.workload import Workload
 
 Seen = list[tuple[bytes, list[int]]]
 
@@ -36,7 +36,7 @@ class Handled:
 class Watch:
     """Runs the handler of each message and notes it. Messages are named by their place."""
 
-    def __init__(self, messages: Sequence[Message], work: Work) -> None:
+    def __init__(self, messages: Sequence[Message], work: Workload) -> None:
         self.messages = messages
         self.puts = [0] * len(messages)
         self.starts = [0] * len(messages)

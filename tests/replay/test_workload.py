@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.replay.trace import Message
-from interlock.replay.work import WorkError, check_picklable, duration, parse
+from interlock.replay.workload import WorkloadError, check_picklable, duration, parse
 
 MESSAGE = Message("m", ("a",))
 
@@ -35,7 +35,7 @@ def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_work_is_refused_and_says_what_is(spec: str) -> None:
-    with pytest.raises(WorkError, match=r"allowed|cannot import|has no"):
+    with pytest.raises(WorkloadError, match=r"allowed|cannot import|has no"):
         parse(spec)
 
 
@@ -44,7 +44,7 @@ def test_a_module_that_fails_while_it_is_imported_is_refused(
 ) -> None:
     (tmp_path / "falls_over.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(WorkError, match="cannot import 'falls_over': division by zero"):
+    with pytest.raises(WorkloadError, match="cannot import 'falls_over': division by zero"):
         parse("falls_over:handle")
 
 
@@ -62,7 +62,7 @@ def test_a_function_that_cannot_be_pickled_is_refused_for_processes(
     monkeypatch.syspath_prepend(tmp_path)
     work = parse("has_lambda:handle")
     work.function(MESSAGE)
-    with pytest.raises(WorkError, match="cannot go to another process"):
+    with pytest.raises(WorkloadError, match="cannot go to another process"):
         check_picklable(work)
 
 

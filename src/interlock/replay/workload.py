@@ -1,7 +1,7 @@
 """The work of a handler on each message of a trace: `sleep:1ms`, `spin:100us`, `hash`, or a
 function of one's own, `module:function`.
 
-A `Work` can be pickled, so that a process pool's workers are given the same one.
+A `Workload` can be pickled, so that a process pool's workers are given the same one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 from interlock.replay.trace import Message
 
 
-class WorkError(ValueError):
+class WorkloadError(ValueError):
     """A `--work` that cannot be understood or found; says what is allowed."""
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """The work to be done on a message. Made by `parse`."""
 
     spec: str
@@ -41,8 +41,8 @@ class Work:
     """Handles one message on an event loop without holding it up, where there is such a way."""
 
 
-def parse(spec: str) -> Work:
-    """The work that `spec` names; WorkError if there is none.
+def parse(spec: str) -> Workload:
+    """The work that `spec` names; WorkloadError if there is none.
 
     sleep:TIME waits, spin:TIME computes for that much processor time, hash digests 256 KiB made
     from the message (hashlib releases the GIL), module:function calls it with the `Message`.
@@ -50,30 +50,30 @@ def parse(spec: str) -> Work:
     """
     name, colon, rest = spec.partition(":")
     if spec == "hash":
-        return Work(spec, hash_message)
+        return Workload(spec, hash_message)
     if name == "sleep" and colon:
         seconds = duration(rest)
-        return Work(spec, partial(sleep, seconds), partial(sleep_on_loop, seconds))
+        return Workload(spec, partial(sleep, seconds), partial(sleep_on_loop, seconds))
     if name == "spin" and colon:
-        return Work(spec, partial(spin, duration(rest)))
+        return Workload(spec, partial(spin, duration(rest)))
     if colon and name and rest:
         return _found(spec, name, rest)
-    raise WorkError(f"work {spec!r}; allowed: sleep:1ms, spin:100us, hash, module:function")
+    raise WorkloadError(f"work {spec!r}; allowed: sleep:1ms, spin:100us, hash, module:function")
 
 
-def check_picklable(work: Work) -> None:
-    """WorkError if the work cannot be sent to a process pool."""
+def check_picklable(work: Workload) -> None:
+    """WorkloadError if the work cannot be sent to a process pool."""
     try:
         pickle.dumps(work.function)
     except Exception as error:
-        raise WorkError(f"work {work.spec!r} cannot go to another process: {error}") from error
+        raise WorkloadError(f"work {work.spec!r} cannot go to another process: {error}") from error
 
 
 def duration(text: str) -> float:
-    """Seconds from a text such as "1ms", "100us", "0.5s"; WorkError if it is none."""
+    """Seconds from a text such as "1ms", "100us", "0.5s"; WorkloadError if it is none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s)", text.strip())
     if match is None:
-        raise WorkError(f"time {text!r}; allowed: a number with ns, us, ms or s, such as 1ms")
+        raise WorkloadError(f"time {text!r}; allowed: a number with ns, us, ms or s, such as 1ms")
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -104,7 +104,7 @@ def hash_message(message: Message) -> str:
     return hashlib.sha256(seed * (HASHED_BYTES // len(seed) + 1)).hexdigest()
 
 
-def _found(spec: str, module: str, name: str) -> Work:
+def _found(spec: str, module: str, name: str) -> Workload:
     # A console script has its own folder first on the path, not the one it is called in.
     here = os.getcwd()
     if here not in sys.path:
@@ -113,17 +113,19 @@ def _found(spec: str, module: str, name: str) -> Work:
         found: Any = importlib.import_module(module)
     except Exception as error:
         # A module may raise anything while it is imported.
-        raise WorkError(f"work {spec!r}: cannot import {module!r}: {error}") from error
+        raise WorkloadError(f"work {spec!r}: cannot import {module!r}: {error}") from error
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise WorkError(f"work {spec!r}: {module!r} has no {name!r}") from None
+            raise WorkloadError(f"work {spec!r}: {module!r} has no {name!r}") from None
     if not callable(found):
-        raise WorkError(f"work {spec!r}: {name!r} is {type(found).__name__}; allowed: a callable")
+        raise WorkloadError(
+            f"work {spec!r}: {name!r} is {type(found).__name__}; allowed: a callable"
+        )
     if inspect.iscoroutinefunction(found):
-        return Work(spec, partial(run_coroutine, found), found)
-    return Work(spec, found)
+        return Workload(spec, partial(run_coroutine, found), found)
+    return Workload(spec, found)
 
 
 def run_coroutine(

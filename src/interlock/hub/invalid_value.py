@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Wrong(ValueError):
+class InvalidValue(ValueError):
     """A value that a setting does not take. Without more, the setting says what it takes; a part of
     a value is named by its place within it, with what it is and what is allowed there."""
 
