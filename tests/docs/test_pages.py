@@ -55,7 +55,11 @@ def test_a_command_of_a_page_works(words: list[str], tmp_path: Path) -> None:
         assert name in NOT_RUN or shutil.which(name), f"{name} is no known command"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_output_belongs_to_a_snippet_that_runs(page: Path) -> None:
-    for block in blocks(page):
-        assert block.output is None or "not-run" not in block.marks, f"{page}:{block.line}"
+def test_every_output_belongs_to_a_snippet_that_runs() -> None:
+    never = [
+        f"{page.relative_to(ROOT)}:{block.line}"
+        for page in PAGES
+        for block in blocks(page)
+        if block.output is not None and "not-run" in block.marks
+    ]
+    assert not never
