@@ -15,9 +15,12 @@ from interlock.cli.usage import Parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and answer its exit code: 0 well, 1 violations were found or the run broke,
-    2 wrong usage or bad input, 130 Ctrl-C. Data goes to standard output, all else to standard
-    error. Wrong flags end by SystemExit, as argparse does."""
+    """Run the command and return its exit code.
+
+    It is 0 for well, 1 if violations were found or the run broke, 2 for wrong usage or bad input,
+    130 for Ctrl-C. Data goes to standard output, all else to standard error. Wrong flags end by
+    SystemExit, as argparse does.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     if arguments is None and isinstance(sys.stdout, io.TextIOWrapper):
         # Keys and payloads are anybody's; a terminal that knows ASCII alone shows them escaped.
@@ -43,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser(only: str = "") -> argparse.ArgumentParser:
-    """The parser of all subcommands, or of `only` one: what the others import takes time, and
-    megabytes that a hub would keep. A word that is no subcommand brings all of them."""
+    """Return the parser of all subcommands, or of `only` one.
+
+    What the others import takes time, and megabytes that a hub would keep. A word that is no
+    subcommand brings all of them.
+    """
     whole = Parser(
         prog="interlock",
         description="Messages that share a key are handled in order, never at the same time; "

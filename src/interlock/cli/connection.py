@@ -51,7 +51,7 @@ def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
 
 
 def address(given: argparse.Namespace) -> Address:
-    """The address of the hub that was asked for; ValueError says what is wrong with it."""
+    """Return the address of the hub that was asked for. ValueError says what is wrong with it."""
     text = given.url or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     place = parse(text)
     if given.ca and not place.tls:
@@ -60,7 +60,7 @@ def address(given: argparse.Namespace) -> Address:
 
 
 def advice(error: Exception) -> str:
-    """Advice about a connection that could not be made."""
+    """Return advice about a connection that could not be made."""
     if isinstance(error, ReplyError) and error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
         return "say who asks: --url redis://USER:PASSWORD@HOST:PORT, or INTERLOCK_URL"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):

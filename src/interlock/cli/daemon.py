@@ -10,11 +10,11 @@ from typing import TextIO
 
 
 def detached(serve: Callable[[Callable[[str], None]], int]) -> int:
-    """Run `serve` in a process of its own session, and answer here when it is ready or has failed.
+    """Run `serve` in a process of its own session, and return here when it is ready or has failed.
 
     `serve` is given what it must call with its ready line when it serves. Then this prints the line
-    and answers 0, and the other's standard output and errors go nowhere any more. If `serve` ends
-    before that, this answers the same exit code; what it printed has been seen, for until then both
+    and returns 0, and the other's standard output and errors go nowhere any more. If `serve` ends
+    before that, this returns the same exit code; what it printed has been seen, for until then both
     have the same standard error. Only for a process of one thread: a fork has no others.
     """
     reading, writing = os.pipe()
@@ -58,7 +58,7 @@ def _tell(pipe: TextIO, text: str) -> None:
 
 
 def _outcome(reading: int) -> int:
-    """The exit code of the parent."""
+    """Tell how it went, and return the exit code of the parent."""
     with open(reading, encoding="utf-8") as pipe:
         word, _, line = pipe.read().partition("\n")
     if word == "ready":

@@ -50,7 +50,7 @@ class Flag:
 
 
 def positive(text: str) -> int:
-    """A whole number above 0."""
+    """Parse a whole number above 0."""
     try:
         number = int(text)
     except ValueError:
@@ -61,7 +61,7 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A number of seconds above 0."""
+    """Parse a number of seconds above 0."""
     try:
         number = float(text)
     except ValueError:

@@ -164,7 +164,7 @@ def serve(
 
 
 def reload(hub: Hub) -> None:
-    """HUP: the configuration anew; one that is wrong changes nothing."""
+    """Read the configuration anew, on HUP; one that is wrong changes nothing."""
     try:
         hub.reload()
     except config.ConfigError as error:
@@ -175,7 +175,7 @@ def reload(hub: Hub) -> None:
 
 
 def ready_line(hub: Hub) -> str:
-    """The line with the addresses where it can be reached; a second one for HTTP."""
+    """Return the line with the addresses where it can be reached; a second one for HTTP."""
     lines = [f"interlock hub: ready on {', '.join(hub.addresses)}"]
     if hub.http_address:
         lines.append(f"interlock hub: http on {hub.http_address}")

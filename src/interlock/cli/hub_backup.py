@@ -94,7 +94,7 @@ def _failed(error: Exception, code: int = BROKEN) -> int:
 
 
 def copied(source: backup.Source, given: argparse.Namespace) -> int:
-    """Write it down."""
+    """Write the copy, and say what was written."""
     began = time.monotonic()
     progress = Progress(sys.stderr.isatty() and not given.quiet)
     try:
@@ -125,7 +125,7 @@ class Progress:
         self._said = -1
 
     def __call__(self, done: int, all: int) -> None:
-        """So many bytes are written, of so many."""
+        """Show that so many bytes are written, of so many."""
         percent = 100 * done // max(all, 1)
         if self._shown and percent != self._said:
             self._said = percent
@@ -133,6 +133,6 @@ class Progress:
             print(line, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """The line is done."""
+        """End the line."""
         if self._said >= 0:
             print(file=sys.stderr)

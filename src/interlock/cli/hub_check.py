@@ -12,7 +12,10 @@ from interlock.hub.users import ask_password
 
 
 def open_to(checked: Configuration) -> str:
-    """The output of `--check`: where the hub would listen, who may connect there, and do what."""
+    """Return the output of `--check`.
+
+    It says where the hub would listen, who may connect there, and do what.
+    """
     lines = ["the configuration is good"]
     users = checked.users()
     password = "with a password" if ask_password(users) else "without a password"
@@ -43,7 +46,7 @@ def reach(host: str) -> str:
 
 
 def hash_password() -> int:
-    """Print the hash of a password that is typed twice, or read as a line; the exit code."""
+    """Print the hash of a password that is typed twice, or read as a line; return the exit code."""
     if sys.stdin.isatty():
         import getpass
 

@@ -61,7 +61,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
 
 
 def summary(info: Mapping[str, int | float | str], rates: Mapping[str, float]) -> str:
-    """The figures by section; those that the server does not tell are left out."""
+    """Return the figures by section; those that the server does not tell are left out."""
     shown = [figure for figure in FIGURES if figure.section and figure.name in info]
     width = max((len(figure.label) for figure in shown), default=0)
     sections = []
@@ -79,7 +79,7 @@ def summary(info: Mapping[str, int | float | str], rates: Mapping[str, float]) -
 def changes(
     before: Mapping[str, int | float | str], now: Mapping[str, int | float | str], passed: float
 ) -> Iterator[tuple[str, float]]:
-    """By how much each counter rose in a second."""
+    """Yield by how much each counter rose in a second."""
     for figure in FIGURES:
         old, new = before.get(figure.name), now.get(figure.name)
         if (
@@ -92,14 +92,14 @@ def changes(
 
 
 def value(figure: Figure, given: int | float | str) -> str:
-    """A figure as people read it."""
+    """Return a figure as people read it."""
     if isinstance(given, str) or figure.kind is Kind.LABEL:
         return printable(str(given)) or NOTHING
     return amount(figure.unit, given)
 
 
 def amount(unit: Unit, number: float) -> str:
-    """A number with its unit."""
+    """Return a number with its unit."""
     if unit is Unit.SECONDS:
         return (
             duration(int(number)) if number >= 60 or isinstance(number, int) else f"{number:.2f} s"
@@ -112,12 +112,12 @@ def amount(unit: Unit, number: float) -> str:
 
 
 def moment(number: float) -> str:
-    """A time of the day, UTC."""
+    """Return a time as its date and time of the day, UTC."""
     return f"{datetime.fromtimestamp(number, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def duration(seconds: int) -> str:
-    """Days, hours, minutes and seconds; the two largest of them."""
+    """Return a duration in days, hours, minutes and seconds; the two largest of them."""
     parts: list[str] = []
     for name, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(seconds, length)
@@ -127,7 +127,7 @@ def duration(seconds: int) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes, in units of 1024."""
+    """Return a number of bytes, in units of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"

@@ -10,10 +10,11 @@ from interlock.hub.config import GUARDED, Configuration, is_guarded
 
 
 def sockets(checked: Configuration) -> list[int]:
-    """The descriptors of the sockets that were handed over; none without a manager that does so.
+    """Return the descriptors of the sockets that were handed over.
 
-    Raises systemd.NotUsable for what the hub cannot serve, and for a socket that other machines
-    can reach where the configuration does not allow that.
+    There are none without a manager that does so. Raises systemd.NotUsable for what the hub cannot
+    serve, and for a socket that other machines can reach where the configuration does not allow
+    that.
     """
     found = systemd.handed(os.environ)
     for socket in found:

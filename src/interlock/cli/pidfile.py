@@ -47,7 +47,10 @@ class PidFile:
         return self
 
     def _placed(self, temporary: str) -> bool:
-        """Put the new file in its place; False: somebody else was quicker, so once more."""
+        """Put the new file in its place.
+
+        Return False if somebody else was quicker, so once more.
+        """
         try:
             os.link(temporary, self._path)
             return True
@@ -68,7 +71,7 @@ class PidFile:
             os.close(old)
 
     def _locked(self, old: int) -> None:
-        """The lock of what is there; Taken if a living process has it."""
+        """Lock what is there. Raises Taken if a living process has it."""
         try:
             fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -76,7 +76,7 @@ def with_client(given: str | None, work: Callable[[Client], int]) -> int:
 
 
 def reason(error: Exception) -> str:
-    """The kernel's words without its number."""
+    """Return the kernel's words without its number."""
     return getattr(error, "strerror", None) or str(error)
 
 

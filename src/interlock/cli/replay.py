@@ -61,7 +61,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(given: argparse.Namespace) -> int:
-    """Replay as the flags say; the exit code is 0 if order was kept, else 1."""
+    """Replay as the flags say; return 0 if order was kept, else 1."""
     from interlock.replay import workload
     from interlock.replay.ways import way
 
@@ -161,7 +161,7 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
 
 
 def _check_picture(given: argparse.Namespace) -> None:
-    """Before the run: it may take minutes, and should not be for nothing."""
+    """Check --picture before the run, which may take minutes and should not be for nothing."""
     if given.picture is None:
         return
     path = Path(given.picture)

@@ -62,7 +62,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
 
 
 def line(published: Published, *, as_json: bool) -> str:
-    """A message as it is printed. What is not UTF-8 is escaped."""
+    """Return a message as it is printed. What is not UTF-8 is escaped."""
     topic, payload, pattern = (
         None if part is None else part.decode(errors="backslashreplace")
         for part in (published.topic, published.payload, published.pattern)

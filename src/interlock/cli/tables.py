@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
-    """Columns under their names; numbers to the right."""
+    """Return columns under their names; numbers to the right."""
     texts = [[printable(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row]
              for row in rows]  # fmt: skip
     columns = list(zip(head, *texts, strict=True))
@@ -23,7 +23,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
 
 
 def printable(text: str) -> str:
-    """Text in which nothing moves a terminal's cursor."""
+    """Return text in which nothing moves a terminal's cursor."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )

@@ -13,7 +13,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that helps on; those of its subcommands are of its kind, as argparse makes them."""
 
     def error(self, message: str) -> NoReturn:
-        """Ends with 2."""
+        """End with 2."""
         if message.endswith(NOTHING_SAID):
             self.print_help(sys.stderr)
             self.exit(2)
@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def meant(message: str) -> str:
-    """The choice that is nearest to a wrong one, if any is near."""
+    """Return a hint at the choice that is nearest to a wrong one, if any is near."""
     found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
     if not found:
         return ""

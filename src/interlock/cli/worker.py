@@ -90,13 +90,13 @@ def run(given: argparse.Namespace) -> int:
 
 
 def refuse(message: str) -> int:
-    """Wrong usage or bad input."""
+    """Tell of wrong usage or bad input, and return the exit code for it."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return BAD_INPUT
 
 
 def guarded(call: Callable[[], int]) -> int:
-    """For the main thread of a service: what it raises is its end, with 1."""
+    """Make the call, for the main thread of a service: what it raises is its end, with 1."""
     try:
         return call()
     except Exception:

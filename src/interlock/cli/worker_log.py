@@ -11,15 +11,17 @@ from typing import Any
 
 
 def set_up(given: argparse.Namespace) -> None:
-    """A log on standard error, unless the app has set up one of its own."""
+    """Set up a log on standard error, unless the app has set up one of its own."""
     handler = logging.StreamHandler()
     handler.setFormatter(Lines() if given.json else logging.Formatter(FORMAT))
     logging.basicConfig(level=given.log_level.upper(), handlers=[handler])
 
 
 def say(given: argparse.Namespace, text: str, *, data: bool = False, **facts: Any) -> None:
-    """Says something of the worker as a whole; ``facts`` go with it in JSON. ``data``: on standard
-    output."""
+    """Say something of the worker as a whole, with ``data`` on standard output.
+
+    ``facts`` go with it in JSON.
+    """
     if given.json:
         line = as_json(time.time(), "info", LOGGER, text, facts)
     else:
@@ -31,7 +33,7 @@ class Lines(logging.Formatter):
     """A record as one line of JSON, with all that it carries."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See ``logging.Formatter``."""
+        """Return the line of a record; see ``logging.Formatter``."""
         facts = {name: value for name, value in vars(record).items() if name not in STANDARD}
         if record.exc_info:
             facts["exception"] = self.formatException(record.exc_info)
@@ -43,7 +45,10 @@ class Lines(logging.Formatter):
 
 
 def as_json(at: float, level: str, logger: str, message: str, facts: dict[str, Any]) -> str:
-    """One line; what a program of its own logs may hold anything, and is then written as text."""
+    """Return one line of JSON.
+
+    What a program logs of its own may hold anything, and is then written as text.
+    """
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
     when = f"{whole}.{int(at % 1 * 1000):03}Z"
     head = {"time": when, "level": level, "logger": logger, "message": message}

@@ -32,7 +32,7 @@ def supervise(given: argparse.Namespace) -> int:
 
 
 def without_processes(command: list[str]) -> list[str]:
-    """The command of one worker: without what is the supervisor's."""
+    """Return the command of one worker: without what is the supervisor's."""
     kept: list[str] = []
     skip = False
     for word in command:

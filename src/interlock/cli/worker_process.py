@@ -47,7 +47,7 @@ class WorkerProcess:
             self._changes = Changes(self._changed, likely(given.app))
 
     def prepare(self, app: App) -> None:
-        """Makes the worker. Raises NoApp and ValueError where the flags do not fit the app."""
+        """Make the worker. Raises NoApp and ValueError where the flags do not fit the app."""
         given = self._given
         set_up(given)
         if given.url is not None:
@@ -81,7 +81,7 @@ class WorkerProcess:
         self._worker.on_broken = lambda: self._events.put("broken")
 
     def run(self) -> int:
-        """Until a signal, a change or a fault."""
+        """Run until a signal, a change or a fault; return the exit code."""
         assert self._worker is not None
         worker, given = self._worker, self._given
         try:
@@ -115,7 +115,7 @@ class WorkerProcess:
         return code
 
     def wait_for_change(self) -> int:
-        """The app cannot be imported: begins again when its files are changed."""
+        """Wait until the files of an app that cannot be imported are changed, and begin again."""
         assert self._changes is not None
         self._changes.start()
         say(self._given, "waiting for a change")
@@ -206,7 +206,7 @@ class WorkerProcess:
         self._events.put("changed")
 
     def _again(self) -> None:
-        """This process becomes the command anew."""
+        """Turn this process into the command anew."""
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -214,7 +214,7 @@ class WorkerProcess:
 
 
 def likely(reference: str) -> set[str]:
-    """The files that the app's module would be, wherever it is looked for."""
+    """Return the files that the app's module would be, wherever it is looked for."""
     module = reference.partition(":")[0].replace(".", os.sep)
     return {
         os.path.join(folder or os.getcwd(), file)

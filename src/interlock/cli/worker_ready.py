@@ -13,7 +13,7 @@ class ReadyFile:
         self._path = Path(path) if path else None
 
     def write(self) -> None:
-        """It is ready. Raises OSError where the file cannot be written."""
+        """Write that it is ready. Raises OSError where the file cannot be written."""
         if self._path is not None:
             # Whoever waits for the file never reads half of it.
             half = self._path.with_name(f".{self._path.name}.{os.getpid()}")

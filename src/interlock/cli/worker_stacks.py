@@ -20,7 +20,7 @@ FLAGS = (
 
 
 def run(given: argparse.Namespace) -> int:
-    """Ask, and print. 1: no worker answers."""
+    """Ask, and print. Return 1 if no worker answers."""
     from interlock.worker.stacks import ask_all
 
     try:
@@ -42,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def as_text(answer: dict[str, Any]) -> str:
-    """One worker's answer, as a person reads it."""
+    """Return one worker's answer, as a person reads it."""
     handlers = answer["handlers"]
     lines = [f"process {answer['process']}"]
     if "error" in answer:

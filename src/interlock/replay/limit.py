@@ -32,7 +32,7 @@ class Limit:
 
 
 def limit(messages: Sequence[Message], durations: Sequence[float], workers: int) -> Limit:
-    """The limit of a trace whose handlers took `durations` seconds, in the trace's order."""
+    """Return the limit of a trace whose handlers took `durations` seconds, in the trace's order."""
     written: dict[str, float] = {}
     read: dict[str, float] = {}
     longest = 0.0
@@ -55,8 +55,11 @@ def limit(messages: Sequence[Message], durations: Sequence[float], workers: int)
 def waited_for(
     messages: Sequence[Message], puts: Sequence[float], ends: Sequence[float]
 ) -> list[int | None]:
-    """For each message the place of the one it waited for last: of those it directly conflicts
-    with, the one that ended last, where that was after its own put; None if there is none."""
+    """Return for each message the place of the one it waited for last; None if there is none.
+
+    That is, of those it directly conflicts with, the one that ended last, where that was after its
+    own put.
+    """
     written: dict[str, int] = {}
     read: dict[str, int] = {}
     answers: list[int | None] = []

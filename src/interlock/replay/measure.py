@@ -102,7 +102,7 @@ def _outcome(
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor | None]:
-    """A process pool of so many processes, all of them up; None for none."""
+    """Yield a process pool of so many processes, all of them up; None for none."""
     if not count:
         yield None
         return

@@ -29,7 +29,7 @@ PARTS = ("data.js", "tracks.js", "draw.js", "marks.js", "panel.js", "start.js")
 
 
 def write(path: Path, run: Run) -> None:
-    """Draws `run` into the file at `path`, over what is there.
+    """Draw `run` into the file at `path`, over what is there.
 
     `.html` gives the picture to look around in, `.svg` a still one of bounded size.
 
@@ -44,7 +44,7 @@ def write(path: Path, run: Run) -> None:
 
 
 def page(run: Run) -> str:
-    """The whole HTML file as text."""
+    """Return the whole HTML file as text."""
     style = _part("picture.css")
     script = '(() => {\n"use strict";\n' + "\n".join(map(_part, PARTS)) + "})();\n"
     policy = (
@@ -64,7 +64,7 @@ def page(run: Run) -> str:
 
 
 def columns(run: Run) -> dict[str, object]:
-    """The run as it stands in the page: a list or a packed column for each property.
+    """Return the run as it stands in the page: a list or a packed column for each property.
 
     Times are whole steps of `UNIT`: `put` against the put before, `wait` from put to start,
     `handled` from start to end. `width` counts a message's keys and `holds` gives them, twice
@@ -115,12 +115,18 @@ def columns(run: Run) -> dict[str, object]:
 
 
 def signed(value: int) -> int:
-    """A signed number as one that is not, small staying small: 0, -1, 1, -2 give 0, 1, 2, 3."""
+    """Return a signed number as one that is not, small staying small.
+
+    0, -1, 1, -2 give 0, 1, 2, 3.
+    """
     return 2 * value if value >= 0 else -2 * value - 1
 
 
 def pack(values: Iterable[int]) -> str:
-    """Numbers of 0 or more in base64: 7 bits a byte, lowest first, the top bit meaning more."""
+    """Return numbers of 0 or more in base64.
+
+    They have 7 bits a byte, lowest first, the top bit meaning more.
+    """
     packed = bytearray()
     for value in values:
         while value > 127:
@@ -131,7 +137,7 @@ def pack(values: Iterable[int]) -> str:
 
 
 def script_data(value: object) -> str:
-    """JSON that can stand inside a script element: no `<`, `>` or `&` in it, and only ASCII."""
+    """Return JSON that can stand inside a script element: no `<`, `>` or `&`, and only ASCII."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 

@@ -57,7 +57,7 @@ class Track:
 
 
 def drawing(run: Run) -> str:
-    """The whole SVG file as text: at most 2,000 elements, whatever the run's size."""
+    """Return the whole SVG file as text: at most 2,000 elements, whatever the run's size."""
     busiest = _busiest(run.records)
     span = max(run.seconds, max((record.end for record in run.records), default=0.0), 1e-6)
     scale = PLOT / span
@@ -95,7 +95,7 @@ def _held(record: Record) -> tuple[str, ...]:
 
 
 def _busiest(records: Iterable[Record]) -> dict[str, tuple[float, int]]:
-    """Each key's handled seconds and messages, the busiest key first."""
+    """Return each key's handled seconds and messages, the busiest key first."""
     seconds: dict[str, float] = defaultdict(float)
     messages: dict[str, int] = defaultdict(int)
     for record in records:
@@ -149,7 +149,7 @@ class _Sheet:
         self.shapes: list[str] = []
 
     def section(self, title: str, tracks: Sequence[Track], tall: int) -> None:
-        """One group of tracks with its time axis."""
+        """Draw one group of tracks with its time axis."""
         add = self.shapes.append
         add(f'<text class="strong" x="24" y="{self.y + 10}">{_text(title)}</text>')
         top = self.y + 20
@@ -169,7 +169,7 @@ class _Sheet:
         self.y = bottom + 12
 
     def legend(self, title: str, entries: Sequence[tuple[int, str]]) -> None:
-        """One line that says which colour means what."""
+        """Draw one line that says which colour means what."""
         add = self.shapes.append
         add(f'<text class="soft" x="24" y="{self.y + 9}">{_text(title)}</text>')
         wide = (PLOT + RIGHT - 4) / max(COLOURS, len(entries))
@@ -181,7 +181,10 @@ class _Sheet:
 
 
 def _track(track: Track, foot: int, tall: int, column: int) -> Iterator[str]:
-    """The elements of one track: at most a path of columns and a path of blocks for each colour."""
+    """Yield the elements of one track.
+
+    For each colour these are at most a path of columns and a path of blocks.
+    """
     blocks: dict[int, list[str]] = defaultdict(list)
     columns: dict[int, list[str]] = defaultdict(list)
     busy: list[dict[int, float]] = [{} for _ in range(PLOT // column + 1)]
@@ -205,7 +208,7 @@ def _track(track: Track, foot: int, tall: int, column: int) -> Iterator[str]:
 
 
 def _stack(parts: dict[int, float], tall: int) -> Iterator[tuple[int, float, float]]:
-    """A column's colours one on another, with lower and upper edges in half units."""
+    """Yield a column's colours one on another, with lower and upper edges in half units."""
     largest = sorted(parts, key=lambda colour: (-parts[colour], colour))
     shown = {colour: parts[colour] for colour in sorted(largest[:MOST_STACKED])}
     for colour in largest[MOST_STACKED:]:
@@ -263,7 +266,7 @@ def _marks(span: float) -> Iterator[float]:
 
 
 def _lasting(seconds: float) -> str:
-    """A length of time to three figures: 1.23 s, 45.6 ms, 789 µs."""
+    """Return a length of time to three figures: 1.23 s, 45.6 ms, 789 µs."""
     if seconds == 0:
         return "0 s"
     scale, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
@@ -280,7 +283,7 @@ def _shorten(text: str, room: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that XML can hold: markup escaped, what XML knows no sign for as U+FFFD."""
+    """Return text that XML can hold: markup escaped, what XML knows no sign for as U+FFFD."""
     return escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text))
 
 

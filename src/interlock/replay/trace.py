@@ -66,7 +66,7 @@ class Trace:
     """With `skip_bad`: what was wrong with each line that was left out."""
 
     def keys(self) -> set[str]:
-        """All distinct keys, exclusive and shared."""
+        """Return all distinct keys, exclusive and shared."""
         found: set[str] = set()
         for message in self.messages:
             found.update(message.keys, message.shared)
@@ -101,7 +101,7 @@ def read_git(repository: str | Path, *, skip_bad: bool = False, limit: int | Non
 
 
 def parse(line: bytes) -> Message:
-    """One line as a message; TraceError says what is wrong with it, without file and number."""
+    """Parse one line as a message. TraceError says what is wrong, without file and number."""
     try:
         found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -214,8 +214,10 @@ def _git_log(repository: str | Path) -> Iterator[Iterator[bytes]]:
 
 
 def _marked(stream: IO[bytes], mark: bytes) -> Iterator[bytes]:
-    """The NUL-ended fields of the stream; the head of a commit is given without its mark and
-    with a NUL before it, which no path can hold."""
+    """Yield the NUL-ended fields of the stream.
+
+    The head of a commit comes without its mark and with a NUL before it, which no path can hold.
+    """
     rest = b""
     while chunk := stream.read(1 << 16):
         *fields, rest = (rest + chunk).split(b"\0")

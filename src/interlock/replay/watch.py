@@ -53,11 +53,11 @@ class Watch:
 
     @property
     def finished(self) -> int:
-        """About how many messages have been handled so far."""
+        """The approximate number of messages handled so far."""
         return max(self.auditor.ends, self.away)
 
     def put(self, index: int) -> None:
-        """The message is about to be put."""
+        """Note that the message is about to be put."""
         self.puts[index] = monotonic_ns()
 
     def handle(self, index: int, worker: int) -> None:
@@ -98,7 +98,7 @@ class Watch:
         self.starts[index], self.ends[index] = handled.start, handled.end
 
     def came_back(self, _: object) -> None:
-        """A message that is handled elsewhere is through; `take_in` will note it."""
+        """Count a message that is handled elsewhere as through; `take_in` will note it."""
         self.away += 1
 
     def take_in(self, handled: Iterable[Handled]) -> None:
@@ -122,7 +122,7 @@ class Watch:
             self.starts[one.index], self.ends[one.index] = one.start, one.end
 
     def verdict(self) -> Verdict:
-        """The auditor's judgement of the run."""
+        """Return the auditor's judgement of the run."""
         return self.auditor.check()
 
     def _begin(self, index: int, worker: int, message: Message) -> Seen:
@@ -152,7 +152,7 @@ def timed(function: Callable[[Message], object], index: int, message: Message) -
 
 
 def serial_digest(messages: Sequence[Message]) -> str:
-    """The ledger's digest after all messages were handled one by one in the trace's order."""
+    """Return the ledger's digest after all messages were handled singly in the trace's order."""
     ledger = Ledger()
     for message in messages:
         seen = ledger.begin(message.keys, message.shared)

@@ -42,7 +42,7 @@ class Workload:
 
 
 def parse(spec: str) -> Workload:
-    """The work that `spec` names; WorkloadError if there is none.
+    """Return the work that `spec` names. Raises WorkloadError if there is none.
 
     sleep:TIME waits, spin:TIME computes for that much processor time, hash digests 256 KiB made
     from the message (hashlib releases the GIL), module:function calls it with the `Message`.
@@ -62,7 +62,7 @@ def parse(spec: str) -> Workload:
 
 
 def check_picklable(work: Workload) -> None:
-    """WorkloadError if the work cannot be sent to a process pool."""
+    """Raise WorkloadError if the work cannot be sent to a process pool."""
     try:
         pickle.dumps(work.function)
     except Exception as error:
@@ -70,7 +70,10 @@ def check_picklable(work: Workload) -> None:
 
 
 def duration(text: str) -> float:
-    """Seconds from a text such as "1ms", "100us", "0.5s"; WorkloadError if it is none."""
+    """Return the seconds of a text such as "1ms", "100us", "0.5s".
+
+    Raises WorkloadError if it is none.
+    """
     match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s)", text.strip())
     if match is None:
         raise WorkloadError(f"time {text!r}; allowed: a number with ns, us, ms or s, such as 1ms")
@@ -83,7 +86,7 @@ def sleep(seconds: float, message: Message) -> None:
 
 
 async def sleep_on_loop(seconds: float, message: Message) -> None:
-    """The same on an event loop."""
+    """Wait as `sleep` does, on an event loop."""
     # Imported here: a process pool's workers and `--help` need no asyncio.
     import asyncio
 

@@ -16,10 +16,10 @@ class SteppedClock(Protocol):
     """A clock that stands still until it is advanced, such as `interlock.testing.ManualClock`."""
 
     def now(self) -> float:
-        """Seconds since the clock's own zero."""
+        """Return the seconds since the clock's own zero."""
 
     def advance(self, seconds: float) -> None:
-        """Moves on by `seconds`, and wakes whatever sleeps on this clock and is due by then."""
+        """Move on by `seconds`, and wake whatever sleeps on this clock and is due by then."""
 
 
 class Harness(Protocol):
@@ -38,14 +38,14 @@ class Harness(Protocol):
         """The clock of every queue that this harness makes."""
 
     def queue(self, **options: Any) -> Any:
-        """A new, empty queue.
+        """Return a new, empty queue.
 
         Options are those of `KeyedQueue` but `clock`: maxsize, maxbytes, sizeof, keys, shared,
         retry, lease, maxdead, dedup_window. A wrong one raises what `KeyedQueue` raises.
         """
 
     def aio(self, queue: Any) -> Any:
-        """The asyncio face of a queue that `queue()` made; called on the running loop."""
+        """Return the asyncio face of a queue that `queue()` made; called on the running loop."""
 
     def close(self) -> None:
-        """Gives back what the queues hold; the last call, after a failed case too."""
+        """Free what the queues hold; the last call, after a failed case too."""

@@ -21,14 +21,14 @@ __all__ = ["interlock_clock", "interlock_testing"]
 
 @pytest.fixture
 def interlock_testing() -> Iterator[Callable[[App], TestWorker]]:
-    """``worker = interlock_testing(app)``: what the app sends stays in the test."""
+    """Yield the call ``worker = interlock_testing(app)``: what the app sends stays in the test."""
     with contextlib.ExitStack() as entered:
         yield lambda app: entered.enter_context(app.testing())
 
 
 @pytest.fixture
 def interlock_clock() -> ManualClock:
-    """A clock that only the test moves."""
+    """Return a clock that only the test moves."""
     from interlock.testing import ManualClock
 
     return ManualClock()

@@ -61,7 +61,7 @@ class Turn:
         self._said = ""
 
     def run(self) -> int:
-        """The exit code."""
+        """Put the barrier, wait for its turn and handle it; return the exit code."""
         options = ("BARRIER", 1, "ATTEMPTS", 1, "THEN", "hold", "PRIORITY", 100)
         message = (PAYLOAD, 0, 0, len(options) // 2, *options)
         ((self._id, _),) = self._operator.put(self._queue, [message])
@@ -82,8 +82,11 @@ class Turn:
                          "that takes any message for its own, or by an operator")  # fmt: skip
 
     def _wait(self, until: float | None) -> str:
-        """leased: by us; held: after a worker failed on it; late: the time is up; gone: settled
-        by others."""
+        """Wait for the barrier's turn, and return what became of it.
+
+        leased: by us; held: after a worker failed on it; late: the time is up; gone: settled by
+        others.
+        """
         pause = SHORTEST
         while True:
             found = self._operator.explain(self._queue, id=self._id, limit=1)

@@ -22,16 +22,16 @@ class Called:
         self._left = MOST_BYTES
 
     def name(self, node: ExplainNode) -> str:
-        """The task that a message calls, for people; empty if it calls none."""
+        """Return the task that a message calls, for people; empty if it calls none."""
         return self.task(node.id) or ""
 
     def task(self, id: int) -> str | None:
-        """The task that a message calls; None if it calls none, or was not looked at."""
+        """Return the task that a message calls; None if it calls none, or was not looked at."""
         message = self._message(id)
         return task_of(message.payload) if message is not None else None
 
     def keys(self, node: ExplainNode) -> str:
-        """A message's keys on one line; empty if it has none, or was not looked at."""
+        """Return a message's keys on one line; empty if it has none, or was not looked at."""
         message = self._message(node.id)
         return show.keys_text(message.keys, message.shared) if message is not None else ""
 
@@ -43,7 +43,7 @@ class Called:
 
 
 def task_of(payload: bytes) -> str | None:
-    """The task that a payload calls; None if it is no call."""
+    """Return the task that a payload calls; None if it is no call."""
     from interlock.app import envelope
     from interlock.errors import PayloadError
 

@@ -28,7 +28,7 @@ def head(
     paused: set[bytes],
     left_out: int,
 ) -> Line:
-    """The first line. `paused` are keys."""
+    """Return the first line. `paused` are keys."""
     return {
         "interlock": "queue",
         "format": FORMAT,
@@ -41,7 +41,7 @@ def head(
 
 
 def letter_line(letter: Stored) -> Line:
-    """A dead letter."""
+    """Return the line of a dead letter."""
     return {
         "dead": letter.id,
         "attempts": letter.attempt,
@@ -52,7 +52,7 @@ def letter_line(letter: Stored) -> Line:
 
 
 def message_line(message: Stored) -> Line:
-    """A message."""
+    """Return the line of a message."""
     return {
         "id": message.id,
         "sequence": message.sequence,
@@ -65,7 +65,7 @@ def message_line(message: Stored) -> Line:
 
 
 def what_was_put(message: Stored) -> Line:
-    """Of a message, or of a dead letter."""
+    """Return what was put, of a message or of a dead letter."""
     return {
         "keys": [as_json(key) for key in message.keys],
         "shared": [as_json(key) for key in message.shared],
@@ -75,12 +75,12 @@ def what_was_put(message: Stored) -> Line:
 
 
 def end(messages: int, dead: int) -> Line:
-    """The last line."""
+    """Return the last line."""
     return {"end": True, "messages": messages, "dead": dead}
 
 
 def letter(line: Line) -> Stored:
-    """A dead letter from its line."""
+    """Return the dead letter of a line."""
     options = options_of(line)
     if "options" not in line and line.get("priority"):
         options["PRIORITY"] = str(int(line["priority"])).encode()
@@ -99,12 +99,12 @@ def letter(line: Line) -> Stored:
 
 
 def options_of(line: Line) -> dict[str, bytes]:
-    """Those of the put; the first format had none of dead letters."""
+    """Return the options of the put; the first format had none of dead letters."""
     return {name.upper(): from_json(value) for name, value in line.get("options", {}).items()}
 
 
 def message(line: Line) -> Stored:
-    """A message from its line."""
+    """Return the message of a line."""
     due = line.get("due")
     return Stored(
         id=whole(line, "id"),
@@ -121,7 +121,7 @@ def message(line: Line) -> Stored:
 
 
 def whole(line: Line, name: str) -> int:
-    """A number of a line, 0 or more."""
+    """Return a number of a line, 0 or more."""
     value = line[name]
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"{name} is {value!r}; allowed: a whole number from 0")
@@ -129,8 +129,10 @@ def whole(line: Line, name: str) -> int:
 
 
 def read(file: TextIO) -> Iterator[Line | Stored]:
-    """The head, the dead letters and the messages. BadFile for what is none of these, and at the
-    end for a file that was cut."""
+    """Yield the head, the dead letters and the messages.
+
+    Raises BadFile for what is none of these, and at the end for a file that was cut.
+    """
     counted = {"messages": 0, "dead": 0}
     number = 0
     for number, text in enumerate(file, start=1):
@@ -156,7 +158,7 @@ def read(file: TextIO) -> Iterator[Line | Stored]:
 
 
 def checked_head(line: Any) -> Line:
-    """The first line, if it is one."""
+    """Return the first line, if it is one."""
     if not isinstance(line, dict) or line.get("interlock") != "queue":
         raise ValueError("no head; allowed: what `interlock queue export` wrote")
     if line.get("format") not in (1, FORMAT):

@@ -12,7 +12,7 @@ YES = Flag("--yes", "do not ask; needed where there is no terminal to ask on")
 
 
 def refused(given: argparse.Namespace, what: str) -> int:
-    """0 if it may be done: by --yes, or by somebody at the terminal. Else the exit code."""
+    """Return 0 if it may be done, by --yes or by somebody at the terminal; else the exit code."""
     if given.yes:
         return 0
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -63,7 +63,7 @@ def hot(given: argparse.Namespace) -> int:
 
 
 def hot_rows(found: list[tuple[bytes, int]]) -> list[tuple[int, str, str]]:
-    """Depth, key and bar of each; the first is the longest."""
+    """Return depth, key and bar of each; the first bar is the longest."""
     return [(depth, show.short_key(key), show.bar(depth, found[0][1], BAR)) for key, depth in found]
 
 
@@ -117,7 +117,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, int] | None:
-    """The place behind which a page begins; of a message that is settled, that of its id."""
+    """Return the place behind which a page begins; of a message that is settled, that of its id."""
     if given.after is None:
         return None
     last = operator.peek(given.queue, given.after)
@@ -125,19 +125,22 @@ def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, i
 
 
 def place(message: Stored) -> tuple[bool, int, int]:
-    """In the order of their places; a delayed message has none, and comes when it is due."""
+    """Return what messages are sorted by: their places.
+
+    A delayed message has none, and comes when it is due.
+    """
     delayed = message.state == "delayed"
     return delayed, (message.due or 0) if delayed else message.sequence, message.id
 
 
 def node_of(operator: Operator, queue: str, id: int) -> ExplainNode | None:
-    """Ask what a message is doing; None if it is settled meanwhile."""
+    """Ask what a message is doing; return None if it is settled meanwhile."""
     found = operator.explain(queue, id=id, limit=1)
     return found.nodes[0] if found else None
 
 
 def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
-    """A message for JSON."""
+    """Return a message for JSON."""
     return {
         "id": message.id,
         "sequence": message.sequence,
@@ -158,7 +161,7 @@ def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
 
 
 def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
-    """A message for people."""
+    """Yield the lines of a message for people."""
     state = (node.state if node else message.state).replace("_", " ")
     is_dead = message.state == "dead"
     parts = [f"{message.id}  {gone.since(message) if is_dead else state}"]

@@ -109,7 +109,10 @@ def _requeue(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def of_key(letters: Iterable[M], key: str | None) -> Iterator[M]:
-    """Those that carry a key. Not left to the server, which looks at a number of them only."""
+    """Return those that carry a key.
+
+    Not left to the server, which looks at a number of them only.
+    """
     wanted = None if key is None else key.encode(errors="surrogateescape")
     return (
         letter
@@ -119,7 +122,7 @@ def of_key(letters: Iterable[M], key: str | None) -> Iterator[M]:
 
 
 def record(letter: Letter) -> dict[str, Any]:
-    """A dead letter for JSON."""
+    """Return a dead letter for JSON."""
     return {
         "id": letter.id,
         "attempts": letter.attempts,
@@ -133,7 +136,7 @@ def record(letter: Letter) -> dict[str, Any]:
 
 
 def lines(letter: Letter) -> Iterator[str]:
-    """A dead letter for people."""
+    """Yield the lines of a dead letter for people."""
     died = when(letter.time)
     yield f"{letter.id}  died {died} after {count(letter.attempts, 'attempt')}"
     yield f"    {printable(letter.error) or 'no error is known'}"

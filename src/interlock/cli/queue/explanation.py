@@ -82,7 +82,10 @@ def _tell(found: Explanation, called: Called, given: argparse.Namespace) -> None
 
 
 def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
-    """A message that waits for nothing any more: a dead letter. False: it is none."""
+    """Tell of a message that waits for nothing any more: a dead letter.
+
+    Return False if it is none.
+    """
     message = operator.peek(given.queue, id)
     if message is None or message.state != "dead":
         return False
@@ -96,12 +99,12 @@ def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
 
 
 def roots_of(found: Explanation) -> list[ExplainNode]:
-    """Those that wait for no other, whoever was asked for among them."""
+    """Return those that wait for no other, whoever was asked for among them."""
     return [node for node in found.nodes if not node.blocked]
 
 
 def roots_text(found: Explanation, called: Called, given: argparse.Namespace) -> Iterator[str]:
-    """The message that was asked for, and below it the roots."""
+    """Yield the message that was asked for, and below it the roots."""
     from interlock.explanation import line
 
     own = notes(given)
@@ -126,7 +129,7 @@ def roots_text(found: Explanation, called: Called, given: argparse.Namespace) ->
 
 
 def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
-    """The notes below a message in the tree: the commands that would free it."""
+    """Return what yields the notes below a message in the tree: the commands that would free it."""
 
     def of(node: ExplainNode) -> Iterator[str]:
         yield from (f"to free it: {one}" for one in freeing(node, given))
@@ -135,7 +138,7 @@ def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
 
 
 def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
-    """Commands that an operator may type for a message which waits for no other."""
+    """Yield commands that an operator may type for a message which waits for no other."""
     id, queue = str(node.id), given.queue
     for key in node.paused:
         named = () if key == b"" else ("--key", key.decode(errors="backslashreplace"))
@@ -151,7 +154,7 @@ def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
 
 
 def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> dict[str, Any]:
-    """An explanation for JSON; with --roots of the message that was asked for and the roots."""
+    """Return an explanation for JSON; with --roots only the message asked for and the roots."""
     nodes = found.nodes
     if given.roots:
         first = nodes[:1] if given.key is None else ()

@@ -66,7 +66,7 @@ def _export(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def drained(operator: Operator, given: argparse.Namespace) -> int:
-    """Wait until no message is leased; 0, or the exit code if it took too long."""
+    """Wait until no message is leased; return 0, or the exit code if it took too long."""
     until = None if given.drain is None else time.monotonic() + given.drain
     told = 0
     while leased := operator.stats(given.queue)["leased"]:
@@ -121,7 +121,7 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def say(text: str) -> None:
-    """Progress, for people."""
+    """Print progress, for people."""
     print(f"interlock: {text}", file=sys.stderr, flush=True)
 
 

@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
 
 
 def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int]:
-    """The work of pause and resume."""
+    """Return the work of pause and resume."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:
@@ -65,7 +65,7 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
 
 
 def entrance(name: str, done: str, not_done: str) -> Callable[[argparse.Namespace], int]:
-    """The work of seal and reopen."""
+    """Return the work of seal and reopen."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:

@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def text(queue: str, id: int) -> str:
-    """Of a message that is neither unsettled nor a dead letter."""
+    """Return what is said of a message that is neither unsettled nor a dead letter."""
     return f"message {id} is not in {queue}: settled, or never there"
 
 
 def since(message: Stored) -> str:
-    """Say that it is a dead letter, since when, and after how many attempts."""
+    """Return that it is a dead letter, since when, and after how many attempts."""
     return f"dead letter since {when(message.due or 0)}, after {count(message.attempt, 'attempt')}"
 
 
 def lines(message: Stored, given: argparse.Namespace) -> Iterator[str]:
-    """With what error, and the command that puts it again."""
+    """Yield with what error it failed, and the command that puts it again."""
     yield f"failed: {printable(message.error) or 'no error is known'}"
     yield f"to put it again: {again(message, given)}"
 
 
 def again(message: Stored, given: argparse.Namespace) -> str:
-    """The command that puts a dead letter again."""
+    """Return the command that puts a dead letter again."""
     return show.command(given, "requeue", given.queue, str(message.id))
 
 
 def record(message: Stored, given: argparse.Namespace) -> dict[str, Any]:
-    """The facts that only a dead letter has, for JSON; `died` is in seconds since 1970."""
+    """Return the facts that only a dead letter has, for JSON; `died` is in seconds since 1970."""
     return {
         "attempt": message.attempt,
         "error": message.error,
@@ -47,5 +47,5 @@ def record(message: Stored, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def when(micros: int) -> str:
-    """A time of the server's clock, here."""
+    """Return a time of the server's clock, as the local time here."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(micros / 1e6))

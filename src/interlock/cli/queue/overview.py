@@ -87,7 +87,7 @@ def _stats(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def summary(queue: str, counts: dict[str, int]) -> str:
-    """The counts by what they mean; those that this release does not know come last."""
+    """Return the counts by what they mean; those that this release does not know come last."""
     gates = gates_text(counts)
     lines = [f"{printable(queue)}{': ' + gates if gates else ''}"]
     known = {name for _, names in SECTIONS for name in names} | {"paused", "sealed"}
@@ -103,7 +103,7 @@ def summary(queue: str, counts: dict[str, int]) -> str:
 
 
 def gates_text(counts: dict[str, int]) -> str:
-    """Tell what is closed, in words; empty if nothing is."""
+    """Return what is closed, in words; empty if nothing is."""
     closed = []
     if paused := counts.get("paused", 0):
         closed.append(f"{count(paused, 'pause')}")

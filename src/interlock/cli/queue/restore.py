@@ -141,7 +141,7 @@ class Restore:
                 self.behind += became == "waiting" and one.state in ("held", "backing_off")
 
     def _item(self, one: Stored) -> list[Word]:
-        """As il1_restore takes it."""
+        """Return a message as il1_restore takes it."""
         # Queues of one name on two servers may be brought together, and ids are times.
         content = hashlib.sha256(repr((one.payload, one.keys, one.shared)).encode()).hexdigest()
         mark = f"import/{self._source}/{one.id}/{content[:16]}"
@@ -154,7 +154,7 @@ class Restore:
 
 
 def batches(items: list[Any]) -> Iterator[list[Any]]:
-    """As many at a time as one call takes."""
+    """Yield as many at a time as one call takes."""
     some: list[Any] = []
     keys = size = 0
     for item in items:
@@ -170,13 +170,15 @@ def batches(items: list[Any]) -> Iterator[list[Any]]:
 
 
 def apart(keys: list[bytes]) -> Iterator[list[bytes]]:
-    """As many keys at a time as one call takes."""
+    """Yield as many keys at a time as one call takes."""
     return (keys[at : at + BATCH] for at in range(0, len(keys), BATCH))
 
 
 def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterator[str]:
-    """Declares the queue as the one it comes from, unless somebody has declared it otherwise; then,
-    what differs. How safely it is stored is the engine's matter, and told."""
+    """Declare the queue as the one it comes from, unless somebody has declared it otherwise.
+
+    Then yield what differs. How safely it is stored is the engine's matter, and told.
+    """
     wanted = {name.upper(): value for name, value in options.items()}
     now = operator.options(queue)
     where = wanted.pop("DURABILITY", "server")

@@ -90,7 +90,7 @@ def add_to(commands: Any) -> None:
 
 
 def runs(name: str, act: Act) -> Callable[[argparse.Namespace], int]:
-    """The work of the subcommand."""
+    """Return the work of the subcommand."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:

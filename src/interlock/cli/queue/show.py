@@ -15,7 +15,7 @@ Text = str | dict[str, str]
 
 
 def as_json(data: bytes) -> Text:
-    """Bytes as they stand in JSON."""
+    """Return bytes as they stand in JSON."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -23,7 +23,7 @@ def as_json(data: bytes) -> Text:
 
 
 def from_json(value: Any) -> bytes:
-    """Bytes from what stands in JSON; ValueError if it is neither form."""
+    """Return the bytes of what stands in JSON. Raises ValueError if it is neither form."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"}:
@@ -32,25 +32,25 @@ def from_json(value: Any) -> bytes:
 
 
 def key_text(key: bytes) -> str:
-    """A key on one line."""
+    """Return a key on one line."""
     return printable(key.decode(errors="backslashreplace"))
 
 
 def short_key(key: bytes) -> str:
-    """A key in a table: one of a thousand bytes would push all else off the screen."""
+    """Return a key for a table: one of a thousand bytes would push all else off the screen."""
     text = key_text(key)
     return text if len(text) <= KEY_WIDTH else text[: KEY_WIDTH - 1] + "…"
 
 
 def keys_text(keys: tuple[bytes, ...], shared: tuple[bytes, ...]) -> str:
-    """The keys of a message on one line; shared ones are marked."""
+    """Return the keys of a message on one line; shared ones are marked."""
     named = [key_text(key) for key in keys] + [f"{key_text(key)} (shared)" for key in shared]
     more = f", and {len(named) - KEYS} more" if len(named) > KEYS else ""
     return ", ".join(named[:KEYS]) + more
 
 
 def decoded(payload: bytes) -> tuple[str, Any]:
-    """A payload as a value, and what it was taken for: json, text, msgpack or bytes."""
+    """Return what a payload was taken for (json, text, msgpack or bytes), and its value."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -67,7 +67,7 @@ def decoded(payload: bytes) -> tuple[str, Any]:
 
 
 def payload_text(payload: bytes, width: int) -> str:
-    """A payload on one line of at most `width` columns."""
+    """Return a payload on one line of at most `width` columns."""
     kind, value = decoded(payload)
     if kind in ("json", "msgpack"):
         try:
@@ -81,7 +81,7 @@ def payload_text(payload: bytes, width: int) -> str:
 
 
 def payload_json(payload: bytes) -> dict[str, Any]:
-    """A payload for JSON: as it is, and decoded where it is JSON or MessagePack."""
+    """Return a payload for JSON: as it is, and decoded where it is JSON or MessagePack."""
     kind, value = decoded(payload)
     found: dict[str, Any] = {"payload": as_json(payload), "format": kind}
     if kind in ("json", "msgpack"):
@@ -93,7 +93,7 @@ def payload_json(payload: bytes) -> dict[str, Any]:
 
 
 def seconds(value: float | None) -> str:
-    """A duration; empty for none."""
+    """Return a duration for people; empty for none."""
     if value is None:
         return ""
     if value < 1:
@@ -108,12 +108,12 @@ def seconds(value: float | None) -> str:
 
 
 def bar(part: int, whole: int, width: int) -> str:
-    """A bar as long as its part of the whole, at least one mark."""
+    """Return a bar as long as its part of the whole, at least one mark."""
     return "#" * max(1, round(width * part / whole)) if part and whole else ""
 
 
 def command(given: Namespace, *words: str) -> str:
-    """A command of `interlock queue` on the same engine, as it can be pasted."""
+    """Return a command of `interlock queue` on the same engine, as it can be pasted."""
     url = given.url
     # A password would be shown, and a URL of the environment is there for the next command too.
     at = ("--url", url) if url and "@" not in url else ()

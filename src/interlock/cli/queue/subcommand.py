@@ -63,7 +63,7 @@ def declare(
 
 
 def message_id(text: str) -> int:
-    """A message's id."""
+    """Parse a message's id."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: a message's id, a whole number")
     return int(text)
@@ -104,14 +104,16 @@ def ask(given: argparse.Namespace, work: Work) -> int:
 
 
 def address(given: argparse.Namespace) -> str:
-    """The URL of the engine; empty if none is named. HOST:PORT is a hub's, as for the commands
-    that ask a hub."""
+    """Return the URL of the engine; empty if none is named.
+
+    HOST:PORT is a hub's, as for the commands that ask a hub.
+    """
     url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
     return url if not url or "://" in url or url.startswith("unix:") else f"interlock://{url}"
 
 
 def wrong_name(name: str) -> str:
-    """Tell what is wrong with the name of a queue; empty if nothing is."""
+    """Return what is wrong with the name of a queue; empty if nothing is."""
     if not 1 <= len(name.encode(errors="surrogateescape")) <= 512 or "{" in name or "}" in name:
         return "allowed: 1 to 512 bytes, without braces"
     return ""
@@ -134,7 +136,7 @@ def existing(operator: Operator, queue: str) -> bool:
 
 
 def on_queue(given: argparse.Namespace, work: Work) -> int:
-    """As `ask`, for a queue that has to be there."""
+    """Do as `ask` does, for a queue that has to be there."""
     return ask(given, lambda engine: work(engine) if existing(engine, given.queue) else BROKEN)
 
 
@@ -149,7 +151,7 @@ def explained(error: str) -> str:
 
 
 def emit(record: object) -> None:
-    """A line of JSON."""
+    """Print a line of JSON."""
     print(json.dumps(record, ensure_ascii=escaped()), flush=True)
 
 
@@ -160,19 +162,19 @@ def escaped() -> bool:
 
 
 def emit_all(records: Iterable[object]) -> None:
-    """Lines of JSON."""
+    """Print lines of JSON."""
     for record in records:
         emit(record)
 
 
 def failed(message: str) -> int:
-    """Tells what kept it, and answers the exit code."""
+    """Tell what kept it, and return the exit code."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return BROKEN
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """A number with what it counts."""
+    """Return a number with what it counts."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

@@ -82,7 +82,7 @@ def _watch(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict[str, float]:
-    """By how much each counter rose in a second."""
+    """Return by how much each counter rose in a second."""
     return {name: max(now[name] - before[name], 0) / passed for name in RATED}
 
 
@@ -108,7 +108,7 @@ def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str
 
 
 def page(queue: str, seen: Look) -> str:
-    """One screen."""
+    """Return a look as one screen."""
     counts, gates = seen.counts, gates_text(seen.counts)
     lines = [f"{printable(queue)}  {time.strftime('%H:%M:%S')}{'  ' + gates if gates else ''}", ""]
     lines.append(table(STATES, [tuple(counts[name] for name in STATES)]))
@@ -140,7 +140,7 @@ def fitted(text: str) -> str:
 
 
 def line(queue: str, seen: Look) -> str:
-    """One line."""
+    """Return a look as one line."""
     counts = seen.counts
     parts = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in STATES if counts[name]]
     parts += [f"{name} {seen.rates[name]:,.1f}/s" for name in RATED if seen.rates]
@@ -155,7 +155,7 @@ def line(queue: str, seen: Look) -> str:
 
 
 def brief(node: ExplainNode | None) -> str:
-    """The message in front of a key, in a few words."""
+    """Return the message in front of a key, in a few words."""
     if node is None:
         return ""
     state = node.state.replace("_", " ")
@@ -164,7 +164,7 @@ def brief(node: ExplainNode | None) -> str:
 
 
 def record(queue: str, seen: Look) -> dict[str, Any]:
-    """One look for JSON."""
+    """Return one look for JSON."""
     oldest = seen.oldest
     return {
         "queue": queue,

@@ -18,7 +18,7 @@ PEERS = ("serial", "hash", "per-key", "rendezvous", "registry")
 
 
 def way(name: str) -> Way:
-    """The way of this name; KeyError if there is none."""
+    """Return the way of this name. Raises KeyError if there is none."""
     found = import_module(f"{__name__}.{_MODULES[name]}").WAY
     assert isinstance(found, Way)
     return found

@@ -112,12 +112,12 @@ def run_threads(
 
 
 def lane_of(key: str, lanes: int) -> int:
-    """The lane a key is hashed to; the same in every process and every run."""
+    """Return the lane a key is hashed to; the same in every process and every run."""
     return crc32(key.encode()) % lanes
 
 
 def one_lane_a_key(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """The shape of the ways that know each key by itself."""
+    """Return the shape of the ways that know each key by itself."""
     keys = {key for message in messages for key in (*message.keys, *message.shared)}
     if pool == "asyncio":
         return Shape(1, len(keys))
@@ -125,5 +125,5 @@ def one_lane_a_key(messages: Sequence[Message], workers: int, pool: Pool) -> Sha
 
 
 def with_processes(threads: int, lanes: int, workers: int, pool: Pool) -> Shape:
-    """The shape of a way with a fixed number of lanes."""
+    """Return the shape of a way with a fixed number of lanes."""
     return Shape(threads, lanes, workers if pool == "process" else 0)

@@ -44,7 +44,7 @@ def run(job: Job) -> None:
 
 
 def shape(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """A lane a thread."""
+    """Return the shape: a lane a thread."""
     return with_processes(workers, workers, workers, pool)
 
 

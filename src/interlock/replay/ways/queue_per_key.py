@@ -90,7 +90,7 @@ def _others(messages: Sequence[Message], workers: int) -> int:
 
 
 def shape(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """A lane and a thread for each key that is a message's first."""
+    """Return the shape: a lane and a thread for each key that is a message's first."""
     first = {keys[0] for message in messages if (keys := message.keys or message.shared)}
     lanes = max(min(len(first), MOST), 1)
     return with_processes(lanes + _others(messages, workers), lanes, workers, pool)

@@ -57,7 +57,7 @@ class RegistryQueue:
                 self._changed.notify()
 
     def get(self) -> int | None:
-        """Wait for a message with free keys and register them; None when all are gone."""
+        """Wait for a message with free keys and register them; return None when all are gone."""
         with self._changed:
             while self._next is None:
                 if self._closed and not self._waiting:
@@ -75,7 +75,7 @@ class RegistryQueue:
             self._scan()
 
     def close(self) -> None:
-        """Nothing more will be put."""
+        """Note that nothing more will be put."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

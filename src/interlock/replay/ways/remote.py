@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 
 def way(url: str) -> Way:
-    """The way through the engine at a URL. ImportError if what it needs is not installed,
-    ValueError if the URL is none, InterlockError if the engine does not answer."""
+    """Return the way through the engine at a URL.
+
+    Raises ImportError if what it needs is not installed, ValueError if the URL is none,
+    InterlockError if the engine does not answer.
+    """
     from interlock.engine.client import connect
     from interlock.engine.operator import Operator
     from interlock.engine.server import Server
@@ -96,7 +99,7 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
 
 
 def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
-    """The places of messages that one call takes."""
+    """Yield the places of the messages that one call takes, call by call."""
     some: list[int] = []
     keys = 0
     for index, message in enumerate(messages):

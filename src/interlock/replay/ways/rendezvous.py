@@ -80,8 +80,11 @@ class _Meetings:
                 self._missing[index] = threads
 
     def arrive(self, index: int) -> bool:
-        """True for the last to come, which is to handle it; False, once it has been handled,
-        for the others. A message of one thread never waits."""
+        """Return True for the last to come, which is to handle it.
+
+        For the others wait until it has been handled, and return False. A message of one thread
+        never waits.
+        """
         with self._done:
             if index not in self._missing:
                 return True
@@ -108,7 +111,7 @@ def _other_threads(messages: Sequence[Message]) -> int:
 
 
 def shape(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """A lane a key thread, and one thread more if anything is unkeyed."""
+    """Return the shape: a lane a key thread, and one thread more if anything is unkeyed."""
     return with_processes(workers + _other_threads(messages), workers, workers, pool)
 
 

@@ -27,7 +27,7 @@ def run(job: Job) -> None:
 
 
 def shape(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """One of each."""
+    """Return the shape: one of each."""
     return with_processes(1, 1, 1, pool)
 
 

@@ -16,7 +16,7 @@ _KEY_TYPES = ("str", "bytes", "int")
 async def _refused(
     q: QueueFace, kind: type[Exception], words: tuple[str, ...], call: Coroutine[Any, Any, Any]
 ) -> None:
-    """The call raises, speaks of `words`, and leaves the queue as it was."""
+    """Check that the call raises, speaks of `words`, and leaves the queue as it was."""
     before = await q.stats()
     with raises(kind, *words):
         await call

@@ -7,7 +7,7 @@ from interlock.testing.contract.trial import Trial, raises
 
 
 async def _dead(q: QueueFace, payload: str, **options: object) -> int:
-    """Puts a message and rejects it; nothing else may be ready."""
+    """Put a message, reject it and return its id; nothing else may be ready."""
     id = await q.put(payload, **options)
     await (await q.one()).reject(f"{payload} is bad")
     return id

@@ -10,7 +10,7 @@ _HOLD = Retry(attempts=2, first=0, then="hold")
 
 
 async def _use_up(q: QueueFace, id: int, attempts: int = 2) -> None:
-    """Leases the one ready message, which must be `id`, and nacks it so many times."""
+    """Lease the one ready message, which must be `id`, and nack it so many times."""
     for _ in range(attempts):
         lease = await q.one()
         assert lease.id == id

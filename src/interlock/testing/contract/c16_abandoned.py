@@ -16,7 +16,7 @@ _AT_ONCE = Retry(attempts=None, first=0)
 
 @contextmanager
 def _warned() -> Iterator[list[str]]:
-    """Gives the texts of the resource warnings of the block, once it has ended."""
+    """Yield a list that has the texts of the block's resource warnings once the block has ended."""
     texts: list[str] = []
     gc.collect()
     with warnings.catch_warnings(record=True) as caught:

@@ -8,7 +8,7 @@ from interlock.testing.contract.trial import Trial, raises
 
 
 def _holders(node: Any) -> dict[bytes | None, tuple[int, ...]]:
-    """The messages that hold a node up, by key; None stands for a barrier."""
+    """Return the messages that hold a node up, by key; None stands for a barrier."""
     return {blocker.key: tuple(blocker.holders) for blocker in node.blocked}
 
 

@@ -152,7 +152,7 @@ def _schedule(random: Random, length: int) -> list[_Call]:
 
 
 async def _play(t: Trial, q: QueueFace, calls: list[_Call]) -> list[Any]:
-    """Makes the calls, one after the other, and answers what each answered."""
+    """Make the calls, one after the other, and return what each answered."""
     leases: list[LeaseFace] = []
     answers: list[Any] = []
     for name, args, options in calls:

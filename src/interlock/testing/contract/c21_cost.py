@@ -14,7 +14,7 @@ _STEP = 1_000
 
 
 async def _crowd(q: QueueFace, readers: int) -> list[int]:
-    """A leased writer of "hot" with so many readers behind it; answers the readers' ids."""
+    """Put a writer of "hot" with so many readers behind it; return the readers' ids."""
     await q.put("writer", keys="hot")
     ids = await q.put_many(range(readers), shared="hot")
     assert len(ids) == readers
@@ -22,7 +22,7 @@ async def _crowd(q: QueueFace, readers: int) -> list[int]:
 
 
 async def _is_readied_in_steps(q: QueueFace) -> None:
-    """Asserts that the last call readied, and each call after it readies, a thousand at most."""
+    """Assert that the last call readied, and each call after it readies, a thousand at most."""
     ready = [(await q.stats()).ready for _ in range(3)]
     # By the first answer two calls were made: the one that readied, and stats itself.
     assert ready[0] <= 2 * _STEP, ready

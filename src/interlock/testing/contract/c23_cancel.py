@@ -7,7 +7,7 @@ from interlock.testing.contract.trial import Trial, raises
 
 
 async def _gone(q: QueueFace, id: int) -> None:
-    """The message was settled by the cancel: no longer known, and cancelled only once."""
+    """Check that the cancel settled the message: no longer known, and cancelled only once."""
     assert not await q.cancel(id)
     with raises(KeyError):
         await q.explain(id)

@@ -7,14 +7,14 @@ from interlock.testing.contract.trial import Trial, raises
 
 
 async def _hung(q: QueueFace) -> LeaseFace:
-    """A lease whose handler hangs on key a, with a message behind it."""
+    """Return a lease whose handler hangs on key a, with a message behind it."""
     await q.put("hung", keys="a")
     await q.put("behind", keys="a")
     return await q.one()
 
 
 async def _dead_to(q: QueueFace, lease: LeaseFace) -> None:
-    """Its token is dead, and the lease says so."""
+    """Check that the lease's token is dead, and that the lease says so."""
     assert lease.lost
     before = await q.stats()
     with raises(LeaseLost):

@@ -65,12 +65,12 @@ class LeaseFace:
         await self._settle("extend", seconds)
 
     def drop(self) -> None:
-        """Loses the last reference to the lease without settling it."""
+        """Lose the last reference to the lease without settling it."""
         self._lease = None
         gc.collect()
 
     async def discard(self) -> None:
-        """Acks if there is still something to ack: what a trial does with what is left over."""
+        """Ack if there is still something to ack: what a trial does with what is left over."""
         if self._lease is not None:
             with suppress(LeaseLost):
                 await self.ack()
@@ -154,7 +154,7 @@ class QueueFace:
         await self._call("ack_many", [lease._lease for lease in leases])
 
     async def ready(self, **options: Any) -> list[LeaseFace]:
-        """Leases everything that can be handed out now, in the order it is given."""
+        """Lease everything that can be handed out now, in the order it is given."""
         leases = []
         with suppress(Empty, ShutDown):
             while True:
@@ -162,21 +162,21 @@ class QueueFace:
         return leases
 
     async def loose(self) -> Any:
-        """The engine's own lease, with no reference to it but the caller's: made to be lost."""
+        """Return the engine's own lease, made to be lost: only the caller has a reference to it."""
         return await self._call("get_nowait")
 
     async def one(self) -> LeaseFace:
-        """The one message that can be handed out now; fails on none and on a second."""
+        """Lease the one message that can be handed out now; fail on none and on a second."""
         leases = await self.ready()
         assert len(leases) == 1, f"exactly one message should be ready: {leases}"
         return leases[0]
 
     async def payloads(self) -> list[Any]:
-        """The payloads of everything that can be handed out now; leaves them leased."""
+        """Return the payloads of everything that can be handed out now, and leave them leased."""
         return [lease.payload for lease in await self.ready()]
 
     async def handle(self) -> list[Any]:
-        """Leases and acks one message after the other till none is ready; answers payloads."""
+        """Lease and ack one message after the other till none is ready; return the payloads."""
         payloads = []
         with suppress(Empty, ShutDown):
             while True:
@@ -211,7 +211,7 @@ class QueueFace:
         return bool(await self._call("full"))
 
     async def state(self, id: int) -> str:
-        """The state of one unsettled message, as explain gives it."""
+        """Return the state of one unsettled message, as explain gives it."""
         state: str = (await self.explain(id)).nodes[0].state
         return state
 
@@ -267,7 +267,10 @@ class QueueFace:
         return answer
 
     def _waits(self, block: bool, timeout: Any) -> dict[str, Any]:
-        """The asyncio face, like asyncio.Queue, has no `block`; not to wait is a timeout of 0."""
+        """Return the options of the wait for the face under test.
+
+        The asyncio face, like asyncio.Queue, has no `block`; not to wait is a timeout of 0.
+        """
         if self.aio is None:
             return {"block": block, "timeout": timeout}
         return {"timeout": timeout if block else 0}
@@ -278,7 +281,7 @@ class QueueFace:
         return wrapped
 
     async def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        """Asks the face under test; what the asyncio face lacks is asked of the queue itself."""
+        """Ask the face under test; what the asyncio face lacks is asked of the queue itself."""
         if self.aio is None:
             return getattr(self.raw, name)(*args, **options)
         answer = getattr(self.aio if hasattr(self.aio, name) else self.raw, name)(*args, **options)

@@ -26,13 +26,13 @@ class Case:
     """The faces that it is about; nearly always both."""
 
     def unheld(self, harness: Harness) -> str | None:
-        """The engine's stated reason why it cannot hold this case, or None if it can."""
+        """Return the engine's stated reason why it cannot hold this case, or None if it can."""
         reasons = harness.capabilities
         return reasons.get(self.name) or reasons.get(self.clause)
 
 
 def clause(number: int, *, faces: tuple[Face, ...] = FACES) -> Callable[[Body], Body]:
-    """Marks a body as a case of clause `number`; the function's name becomes the case's."""
+    """Mark a body as a case of clause `number`; the function's name becomes the case's."""
 
     def register(body: Body) -> Body:
         prefix = "bad_call" if number == BAD_CALL else f"{number:02}"
@@ -46,7 +46,7 @@ def clause(number: int, *, faces: tuple[Face, ...] = FACES) -> Callable[[Body], 
 
 
 def cases() -> Iterator[Case]:
-    """Every case, by clause, then as written.
+    """Yield every case, by clause, then as written.
 
     Raises RuntimeError under `python -O`, which would strip the assertions and pass everything.
     """

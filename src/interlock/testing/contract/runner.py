@@ -19,7 +19,7 @@ class NotHeld(Exception):
 
 
 def run(case: Case, harness: Harness, face: Face, limit: float = 30.0) -> None:
-    """Holds an engine to a case.
+    """Hold an engine to a case.
 
     The body runs on a thread of its own: a call that blocks for ever ends the case after `limit`
     real seconds, not the suite. The harness is closed at the end.

@@ -19,17 +19,17 @@ class Running:
     """A coroutine that runs beside the case: on a thread (sync) or as a task (aio)."""
 
     async def result(self) -> Any:
-        """Returns its result, or raises what it raised; AssertionError if it does not end."""
+        """Return its result, or raise what it raised; AssertionError if it does not end."""
         raise NotImplementedError
 
     async def ended(self, within: float) -> bool:
-        """Returns whether it ends within so many real seconds."""
+        """Return whether it ends within so many real seconds."""
         raise NotImplementedError
 
     async def cancel(self) -> bool:
-        """Cancels it and waits until it is gone; the asyncio face only.
+        """Cancel it and wait until it is gone; the asyncio face only.
 
-        False if it came to its end all the same.
+        Return False if it came to its end all the same.
         """
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class Trial:
         return self.harness.clock
 
     def queue(self, **options: Any) -> QueueFace:
-        """A new queue with the options of `KeyedQueue`."""
+        """Return a new queue with the options of `KeyedQueue`."""
         queue = self.harness.queue(**options)
         aio = self.harness.aio(queue) if self.aio else None
         wrapped = QueueFace(queue, aio, self._leases.append)
@@ -60,13 +60,13 @@ class Trial:
         return wrapped
 
     async def advance(self, seconds: float) -> None:
-        """Moves the clock on; on the asyncio face, lets tasks that this wakes have a turn."""
+        """Move the clock on; on the asyncio face, let tasks that this wakes have a turn."""
         self.clock.advance(seconds)
         if self.aio:
             await asyncio.sleep(0)
 
     async def start(self, coroutine: Coroutine[Any, Any, Any]) -> Running:
-        """Runs `coroutine` beside the case, from its first call on.
+        """Run `coroutine` beside the case, from its first call on.
 
         Returns once it has been started. It has then most likely reached the point where it
         blocks; a case must hold in the other order too.
@@ -79,9 +79,9 @@ class Trial:
         return _Thread(coroutine)
 
     async def wakes(self, waiting: Coroutine[Any, Any, Any], act: Coroutine[Any, Any, Any]) -> Any:
-        """Starts `waiting`, which must block, then does `act`, which must wake it.
+        """Start `waiting`, which must block, then do `act`, which must wake it.
 
-        Answers what `waiting` returned, or raises what it raised.
+        Return what `waiting` returned, or raise what it raised.
         """
         log: list[str] = []
 
@@ -102,7 +102,7 @@ class Trial:
     async def handle_all(
         self, q: QueueFace, handler: Callable[[Any], Coroutine[Any, Any, Any]], **options: Any
     ) -> None:
-        """Runs `q.consume` until nothing is left, then shuts `q` down; time passes meanwhile.
+        """Run `q.consume` until nothing is left, then shut `q` down; time passes meanwhile.
 
         The handler is written for both faces: the sync face runs it on threads of the consumer,
         the asyncio face as a task.
@@ -117,7 +117,7 @@ class Trial:
             running.join()
 
     async def until_ended(self, running: Running, step: float = 1.0) -> Any:
-        """Advances the clock until `running` ends, and answers its result.
+        """Advance the clock until `running` ends, and return its result.
 
         For a timeout, whichever clock the engine counts it on.
         """
@@ -128,7 +128,7 @@ class Trial:
         return await running.result()
 
     async def finish(self) -> None:
-        """Settles and closes what the case left, so that nothing is abandoned by accident."""
+        """Settle and close what the case left, so that nothing is abandoned by accident."""
         for queue in self._queues:
             with suppress(InterlockError):
                 await queue.shutdown(immediate=True)
@@ -137,7 +137,7 @@ class Trial:
 
 
 def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Runs a coroutine that never suspends: how the sync face is driven, without an event loop."""
+    """Run a coroutine that never suspends: how the sync face is driven, without an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -148,7 +148,10 @@ def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 @contextmanager
 def raises(kind: type[BaseException], *words: str) -> Iterator[list[Any]]:
-    """The block raises `kind` and speaks of each of `words`; gives a list to find the error in."""
+    """Check that the block raises `kind` and speaks of each of `words`.
+
+    Yields a list to find the error in.
+    """
     caught: list[Any] = []
     try:
         yield caught
