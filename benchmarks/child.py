@@ -15,7 +15,7 @@ from benchmarks.scenarios import ROWS
 
 
 def main(name: str, repeat: int) -> None:
-    """One pair unseen, to warm up, then `repeat` of them, or as many as the row has at most."""
+    """Take a pair unseen, to warm up, then `repeat` of them, or as many as the row has at most."""
     row = next(row for row in ROWS if row.name == name)
     if row.pair is None:
         raise SystemExit(f"{name} is taken by the program in benchmarks/rust")

@@ -52,8 +52,11 @@ def on_one_core(side: Callable[[], Sample]) -> Callable[[], Sample]:
 
 
 def faults(log: Sequence[int], expected: int, key_of: Callable[[int], object]) -> tuple[int, int]:
-    """Count the numbers 0..expected-1 that are not exactly once in `log`, and those that stand in
-    it after a larger one of their key."""
+    """Count the numbers 0..expected-1 that are not once in `log`, and those that are out of order.
+
+    The first count is of those that are missing or there more than once, the second of those that
+    stand after a larger one of their key.
+    """
     seen = [0] * expected
     last: dict[object, int] = {}
     misordered = 0
@@ -68,7 +71,9 @@ def faults(log: Sequence[int], expected: int, key_of: Callable[[int], object]) -
 
 
 def together(loops: Sequence[Callable[[], None]]) -> float:
-    """Run each loop on a thread of its own; seconds from when all are there to the last one's end.
+    """Run each loop on a thread of its own, and return how many seconds they took.
+
+    The time is from when all threads are there to the end of the last one.
 
     What a loop raises is raised here.
     """
@@ -96,8 +101,11 @@ def together(loops: Sequence[Callable[[], None]]) -> float:
 
 
 def interleaved(messages: int, producers: int) -> list[range]:
-    """The numbers 0..messages-1 dealt to producers. With a number of lanes that `producers`
-    divides, number % lanes is a key that only one producer puts, so that its order is defined."""
+    """Return the numbers 0..messages-1, dealt to producers.
+
+    With a number of lanes that `producers` divides, number % lanes is a key that only one producer
+    puts, so that its order is defined.
+    """
     return [range(first, messages, producers) for first in range(producers)]
 
 
@@ -107,8 +115,9 @@ async def streamed(
     put: Callable[[int], object],
     receive: Callable[[], Awaitable[int]],
 ) -> Sample:
-    """A thread puts `count` numbers and yields after every `burst` of them; it never waits for
-    this event loop, which receives them meanwhile.
+    """Put `count` numbers from a thread, and receive them on this event loop meanwhile.
+
+    The thread yields after every `burst` of them; it never waits for the loop.
 
     `receive` settles what it answers.
     """

@@ -18,19 +18,21 @@ class NotPrepared(RuntimeError):
 
 @cache
 def rust_program() -> Path:
-    """Build benchmarks/rust, where something changed, and answer its program."""
+    """Build benchmarks/rust, where something changed, and return its program."""
     return _built("rust", "interlock-bench")
 
 
 @cache
 def load_program() -> Path:
-    """The same of benchmarks/load, which drives servers."""
+    """Build benchmarks/load, which drives servers, where something changed; return its program."""
     return _built("load", "interlock-load")
 
 
 @cache
 def behaviours_python() -> Path:
-    """The newest CPython of this machine from 3.12 on, in an environment that has bocpy.
+    """Return the newest CPython of this machine from 3.12 on, in an environment that has bocpy.
+
+    Where there is none it is this interpreter itself: bocpy runs there too, only slower.
 
     This interpreter itself where there is none: bocpy runs there too, only slower.
     """
@@ -51,7 +53,10 @@ def behaviours_python() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """For every child: this checkout's benchmarks and package, whichever interpreter runs it."""
+    """Return the environment of every child.
+
+    It has this checkout's benchmarks and package, whichever interpreter runs it.
+    """
     paths = [str(ROOT / "src"), str(ROOT)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -73,7 +78,10 @@ def _newest_python() -> Path | None:
 
 
 def _run(*command: str) -> str:
-    """Answer what it printed; NotPrepared with its last line of complaint if it failed."""
+    """Run a command and return what it printed.
+
+    Raises NotPrepared, with its last line of complaint, if it failed.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     except OSError as error:

@@ -27,7 +27,7 @@ HEAD = ("pending", "put", "put, lease, ack", "– server's CPU", "resident", "a 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if no message was lost or out of order."""
+    """Measure and print all levels; return 0 if no message was lost or out of order."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.levels", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--hub", type=int, default=10_000_000, metavar="N")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(kind: Kind, pending: int) -> load.Figures:
-    """One run, on a server of its own."""
+    """Run the program once, on a server of its own, and return what it printed."""
     print(f"{kind}: up to {pending:,} pending", file=sys.stderr, flush=True)
     options = {"backlog": pending, "keys": LANES[kind], "each": 1, "batch": 16}
     with started(kind) as server:
@@ -57,13 +57,13 @@ def take(kind: Kind, pending: int) -> load.Figures:
 
 
 def faults(figures: load.Figures) -> int:
-    """Messages that were lost, refused, came twice or out of order."""
+    """Count the messages that were lost, refused, came twice or out of order."""
     names = ("lost", "refused", "repeated", "misordered")
     return round(sum(figures[name] for name in names))
 
 
 def table(kind: Kind, figures: load.Figures) -> str:
-    """In Markdown."""
+    """Return the table of one server, in Markdown."""
     found = [name.removeprefix("cycle_ns_") for name in figures if name.startswith("cycle_ns_")]
     lines = [
         f"## {kind}, {LANES[kind]:,} lanes",

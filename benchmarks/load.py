@@ -24,7 +24,7 @@ def run(
     core: int | None = LOAD_CORE,
     longest: float = LONGEST,
 ) -> Figures:
-    """One run of the program, which says what its options are; what it printed."""
+    """Run the program, which says what its options are, and return what it printed."""
     named: dict[str, float] = {"port": server.port, "pid": server.pid}
     if core is not None:
         named["core"] = core
@@ -49,8 +49,7 @@ def run(
 
 
 def throughput(figures: Figures) -> Sample:
-    """A run in mode closed or queue: ns of one message, or of one delivery where there are
-    subscribers.
+    """Return a run in mode closed or queue: ns of one message, or of one delivery with subscribers.
 
     `cpu_ns` is what the server's process used for it. Where `server_busy` is well below 1 the
     server waited: for the load, for the network between them, or for a core that others used.
@@ -64,33 +63,41 @@ def throughput(figures: Figures) -> Sample:
 
 
 def latency(figures: Figures) -> Sample:
-    """A run in mode rate or handled: the median, in µs, from when a message was due until it was
-    there."""
+    """Return a run in mode rate or handled.
+
+    It is the median, in µs, from when a message was due until it was there.
+    """
     names = ("p99_us", "p999_us", "longest_us")
     details = {name: figures[name] for name in names} | busy(figures)
     return _checked(figures, figures["p50_us"], figures["delivered"], details)
 
 
 def idle(figures: Figures) -> Sample:
-    """A run in mode idle: bytes of a connection; those of one with a topic are `subscribed`."""
+    """Return a run in mode idle: bytes of a connection.
+
+    Those of one with a topic are `subscribed`.
+    """
     details = {"subscribed": figures["subscribed_bytes_each"], "before": figures["before_bytes"]}
     return Sample(figures["silent_bytes_each"], round(figures["connections"]), details=details)
 
 
 def level(pending: int, figures: Figures) -> Sample:
-    """A run in mode levels: ns of one message when so many others were pending."""
+    """Return a run in mode levels: ns of one message when so many others were pending."""
     details = {"cpu_ns": figures[f"cycle_cpu_ns_{pending}"]} | figures
     return _checked(figures, figures[f"cycle_ns_{pending}"], figures["delivered"], details)
 
 
 def paused(figures: Figures) -> Sample:
-    """A run in mode paused: MB by which the server grew; `resident` is all of it at the end."""
+    """Return a run in mode paused: MB by which the server grew.
+
+    `resident` is all of it at the end.
+    """
     details = {"resident": figures["resident_bytes"] / 1e6, "owed": figures["owed_bytes"] / 1e6}
     return _checked(figures, figures["more_bytes"] / 1e6, figures["delivered"], details)
 
 
 def busy(figures: Figures) -> Figures:
-    """Cores' worth of time that the server and the load used."""
+    """Return the cores' worth of time that the server and the load used."""
     seconds = figures["seconds"]
     return {
         "server_busy": figures["server_cpu_seconds"] / seconds,

@@ -17,7 +17,7 @@ from benchmarks.interpreters import ROOT, NotPrepared, behaviours_python
 
 
 def describe() -> dict[str, Any]:
-    """CPU, system, versions and commit; None for what cannot be told here."""
+    """Return CPU, system, versions and commit; None for what cannot be told here."""
     return {
         "cpu": cpu(),
         "cpus": os.cpu_count(),
@@ -42,7 +42,7 @@ def describe() -> dict[str, Any]:
 
 
 def cpu() -> str:
-    """The processor's name, as the system gives it."""
+    """Return the processor's name, as the system gives it."""
     try:
         names = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     except OSError:
@@ -51,7 +51,7 @@ def cpu() -> str:
 
 
 def slug() -> str:
-    """The machine in a folder's name."""
+    """Return the machine's part of a folder's name."""
     words = re.sub(r"\(.*?\)|CPU|Processor|@.*", " ", cpu())
     return re.sub(r"[^a-z0-9]+", "-", f"{words} {os.cpu_count()}-cpus".lower()).strip("-")
 
@@ -68,7 +68,10 @@ class Others:
         self._own = _own_seconds()
 
     def share(self) -> float | None:
-        """0 to 1, since this was made; None where the system does not tell."""
+        """Return the part that they used since this was made, 0 to 1.
+
+        None where the system does not tell.
+        """
         busy = _busy_seconds()
         if busy is None or self._busy is None:
             return None

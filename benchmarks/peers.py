@@ -17,7 +17,7 @@ from benchmarks.row import Sample
 
 
 def queue_cycle(messages: int) -> Sample:
-    """queue.Queue: put, get, task_done, one message at a time in one thread."""
+    """Measure queue.Queue: put, get, task_done, one message at a time in one thread."""
     waiting: queue.Queue[int] = queue.Queue()
     put, get, done = waiting.put, waiting.get, waiting.task_done
     lost = 0
@@ -31,7 +31,7 @@ def queue_cycle(messages: int) -> Sample:
 
 
 def queue_batches(messages: int, batch: int) -> Sample:
-    """queue.Queue: `batch` puts, as many gets, as many task_done. It has no batch calls."""
+    """Measure queue.Queue: `batch` puts, as many gets, as many task_done. It has no batch calls."""
     waiting: queue.Queue[int] = queue.Queue()
     put, get, done = waiting.put, waiting.get, waiting.task_done
     lost = 0
@@ -49,7 +49,7 @@ def queue_batches(messages: int, batch: int) -> Sample:
 
 
 def simple_queue_cycle(messages: int) -> Sample:
-    """queue.SimpleQueue: put, get. It has no task_done."""
+    """Measure queue.SimpleQueue: put, get. It has no task_done."""
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     put, get = waiting.put, waiting.get
     lost = 0
@@ -62,7 +62,10 @@ def simple_queue_cycle(messages: int) -> Sample:
 
 
 def queue_threads(messages: int, capacity: int, lanes: int) -> Sample:
-    """queue.Queue: two producers, two consumers. It knows no keys, so its misorder is no fault."""
+    """Measure queue.Queue with two producers and two consumers.
+
+    It knows no keys, so its misorder is no fault.
+    """
     waiting: queue.Queue[int] = queue.Queue(capacity)
     log: list[int] = []
 
@@ -86,7 +89,7 @@ def queue_threads(messages: int, capacity: int, lanes: int) -> Sample:
 
 
 def queue_hand_off(rounds: int) -> Sample:
-    """queue.Queue: a message to another thread and back, two hand-offs a round."""
+    """Measure queue.Queue: a message to another thread and back, two hand-offs a round."""
     there: queue.Queue[int] = queue.Queue()
     back: queue.Queue[int] = queue.Queue()
 
@@ -110,7 +113,7 @@ def queue_hand_off(rounds: int) -> Sample:
 
 
 def pool_waves(waves: int, wave: int, lanes: int) -> Sample:
-    """ThreadPoolExecutor with two workers: submit a wave, then take each result."""
+    """Measure ThreadPoolExecutor with two workers: submit a wave, then take each result."""
     log: list[int] = []
 
     def handle(number: int) -> int:
@@ -133,7 +136,7 @@ def pool_waves(waves: int, wave: int, lanes: int) -> Sample:
 
 
 def pool_round_trips(messages: int) -> Sample:
-    """ThreadPoolExecutor with two workers: submit one, wait for its result."""
+    """Measure ThreadPoolExecutor with two workers: submit one, wait for its result."""
 
     def handle(number: int) -> int:
         return number
@@ -151,7 +154,7 @@ def pool_round_trips(messages: int) -> Sample:
 
 
 def asyncio_cycle(messages: int) -> Sample:
-    """asyncio.Queue: put, get, task_done in one task."""
+    """Measure asyncio.Queue: put, get, task_done in one task."""
 
     async def cycle() -> Sample:
         waiting: asyncio.Queue[int] = asyncio.Queue()
@@ -169,7 +172,7 @@ def asyncio_cycle(messages: int) -> Sample:
 
 
 def culsans_stream(count: int, burst: int) -> Sample:
-    """culsans: one queue with a face for threads and one for asyncio."""
+    """Measure culsans: one queue with a face for threads and one for asyncio."""
     import culsans
 
     async def receive_all() -> Sample:

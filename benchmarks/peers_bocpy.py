@@ -19,7 +19,7 @@ def on_one(account, number):  # type: ignore[no-untyped-def]
 
 
 def on_two(account, other, number):  # type: ignore[no-untyped-def]
-    """The same on both."""
+    """Count the number on both, as `on_one` does."""
     last, count, wrong = account.value
     account.value = (number, count + 1, wrong + (number < last))
     last, count, wrong = other.value
@@ -27,14 +27,16 @@ def on_two(account, other, number):  # type: ignore[no-untyped-def]
 
 
 def workers() -> int:
-    """As many as bocpy starts unasked: one less than there are cores."""
+    """Return as many workers as bocpy starts unasked: one less than there are cores."""
     count: int = bocpy.WORKER_COUNT
     return count
 
 
 def behaviours(messages: int, keys: int, lanes: int, step: int) -> Sample:
-    """Schedule that many, wait until all have run. A behaviour takes a cown, or that and another
-    `step` further on."""
+    """Schedule that many, and wait until all have run.
+
+    A behaviour takes a cown, or that and another `step` further on.
+    """
     # Typed or not as bocpy is installed or not.
     bocpy.start(module=(__name__, __file__))  # type: ignore[no-untyped-call, unused-ignore]
     cowns = [bocpy.Cown((-1, 0, 0)) for _ in range(lanes)]

@@ -32,21 +32,24 @@ Turn = Callable[[int], list[bytes]]
 
 
 def connected(server: Server) -> Any:
-    """Redis with the library. Not typed: redis-py has no types for commands given as words."""
+    """Return a connection to Redis, with the library.
+
+    Not typed: redis-py has no types for commands given as words.
+    """
     connection: Any = redis.Redis(port=server.port, protocol=2)
     install(connection)
     return connection
 
 
 def cycle(keys: int, batch: int, turns: int) -> Sample:
-    """Ours, with so many keys a message. `cpu_ns` is what the server used for one."""
+    """Measure ours, with so many keys a message. `cpu_ns` is what the server used for one."""
     server = kept("redis")
     connection = connected(server)
     return _measure(server, _ours(connection, keys, batch), batch, turns)
 
 
 def stream_cycle(batch: int, turns: int) -> Sample:
-    """XADD, XACK, XDEL and XREADGROUP."""
+    """Measure XADD, XACK, XDEL and XREADGROUP."""
     server = kept("redis")
     connection = connected(server)
     # As it comes: neither side pays for a parser of replies in Python.
@@ -57,7 +60,7 @@ def stream_cycle(batch: int, turns: int) -> Sample:
 
 
 def memory(keys: int) -> Sample:
-    """Ours: bytes of a pending message of 100 bytes whose keys no other has."""
+    """Measure ours: bytes of a pending message of 100 bytes whose keys no other has."""
     with _growing() as (connection, grown):
         for first in range(0, PENDING, 500):
             words = [
@@ -70,7 +73,7 @@ def memory(keys: int) -> Sample:
 
 
 def stream_memory() -> Sample:
-    """Bytes of an entry of 100 bytes."""
+    """Measure the bytes of an entry of 100 bytes."""
     with _growing() as (connection, grown):
         for first in range(0, PENDING, 500):
             pipeline = connection.pipeline(transaction=False)
@@ -81,7 +84,7 @@ def stream_memory() -> Sample:
 
 
 def payload(number: int) -> bytes:
-    """100 bytes."""
+    """Return 100 bytes that name the number."""
     return b"%-100d" % number
 
 
@@ -164,7 +167,10 @@ def _streams(connection: Any, batch: int) -> Turn:
 
 @contextmanager
 def _growing() -> Iterator[tuple[Any, Callable[[], float]]]:
-    """A server of its own, and by how many bytes each of PENDING messages has made it larger."""
+    """Yield a connection to a server of its own, and a function that tells how it has grown.
+
+    The function returns the bytes by which each of PENDING messages has made the server larger.
+    """
     with started("redis") as server:
         connection = connected(server)
         before: int = connection.info("memory")["used_memory"]

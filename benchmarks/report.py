@@ -30,12 +30,12 @@ class Result:
     """The part of the machine that other processes used meanwhile, 0 to 1."""
 
     def values(self, side: str) -> list[float]:
-        """The values of one side, in the order of the pairs."""
+        """Return the values of one side, in the order of the pairs."""
         figure = self.row.figure
         return [sample[figure] for sample in self.samples if sample["side"] == side]
 
     def seen_as(self, row: Row) -> Result:
-        """The same samples for another of the rows that share them."""
+        """Return the same samples for another of the rows that share them."""
         return replace(self, row=row)
 
     @property
@@ -50,7 +50,7 @@ class Result:
         return [mine / theirs for mine, theirs in pairs]
 
     def faults(self, side: str) -> int:
-        """Messages of one side lost or out of order, in all samples."""
+        """Count the messages of one side that were lost or out of order, in all samples."""
         mine = [sample for sample in self.samples if sample["side"] == side]
         return sum(sample["lost"] + sample["misordered"] for sample in mine)
 
@@ -66,7 +66,7 @@ class Result:
         return "yes" if met else "no"
 
     def cells(self) -> tuple[str, ...]:
-        """The line of the table, as HEAD names its columns."""
+        """Return the line of the table, as HEAD names its columns."""
         row = self.row
         if row.is_absolute:
             bar = _amount(row.bar, row.unit)
@@ -91,18 +91,18 @@ class Result:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """All tables of a run, each under its heading."""
+    """Return all tables of a run, each under its heading."""
     return "\n\n".join(f"{name}\n\n{table(part)}" for name, part in parted(results))
 
 
 def parted(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """The results of each table, in the order of the rows."""
+    """Return the results of each table, in the order of the rows."""
     names = dict.fromkeys(result.row.table for result in results)
     return [(name, [one for one in results if one.row.table == name]) for name in names]
 
 
 def table(results: Sequence[Result]) -> str:
-    """Columns aligned for a terminal."""
+    """Return a table with its columns aligned for a terminal."""
     lines = [HEAD, *(result.cells() for result in results)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     rule = tuple("-" * width for width in widths)
@@ -113,7 +113,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """Facts that a reader must know beside the table, a sentence each."""
+    """Return the facts that a reader must know beside the table, a sentence each."""
     said = []
     repeats = sorted({len(result.figures) for result in results if not result.failure})
     if repeats:
@@ -147,7 +147,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
 
 
 def write(folder: Path, results: Sequence[Result], machine: dict[str, Any], seconds: float) -> None:
-    """samples.jsonl, machine.json and summary.md; what stood there before is replaced."""
+    """Write samples.jsonl, machine.json and summary.md; what stood there before is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "samples.jsonl").open("w") as lines:
         written = set()
@@ -190,7 +190,7 @@ def _summary(results: Sequence[Result], machine: dict[str, Any]) -> str:
 
 
 def _waited(result: Result) -> bool:
-    """Says if the server of ours had time left in a row about its throughput."""
+    """Return whether the server of ours had time left in a row about its throughput."""
     if result.failure or result.row.judged != "times" or result.row.figure != "value":
         return False
     shares = [one.get("server_busy") for one in result.samples if one["side"] == "ours"]

@@ -41,11 +41,11 @@ class Sample:
 
     @classmethod
     def each(cls, seconds: float, messages: int, *, lost: int = 0, misordered: int = 0) -> Sample:
-        """A run that took `seconds` in all, as nanoseconds of one message."""
+        """Return a run that took `seconds` in all, as nanoseconds of one message."""
         return cls(seconds / messages * 1e9, messages, lost, misordered)
 
     def as_json(self) -> dict[str, Any]:
-        """Flat, for the raw results."""
+        """Return the sample flat, for the raw results."""
         named = ("value", "messages", "lost", "misordered")
         return {name: getattr(self, name) for name in named} | self.details
 
@@ -119,7 +119,7 @@ class Row:
 
 
 def alternating(ours: Callable[[], Sample], peer: Callable[[], Sample]) -> Callable[[int], Pair]:
-    """Pairs in which the two sides take turns at going first."""
+    """Return what takes pairs in which the two sides take turns at going first."""
 
     def pair(number: int) -> Pair:
         if number % 2 == 0:
@@ -132,7 +132,7 @@ def alternating(ours: Callable[[], Sample], peer: Callable[[], Sample]) -> Calla
 
 
 def also(row: Row, what: str, title: str, figure: str, bar: float, prototype: float | None) -> Row:
-    """One more figure of a row's samples, judged as the row is."""
+    """Return one more figure of a row's samples, judged as the row is."""
     return replace(
         row,
         name=f"{row.name}-{what}",
@@ -146,6 +146,6 @@ def also(row: Row, what: str, title: str, figure: str, bar: float, prototype: fl
 
 
 def settled(side: Callable[[], Sample]) -> Sample:
-    """One side's sample, free of the garbage of whoever ran before."""
+    """Return one side's sample, free of the garbage of whoever ran before."""
     gc.collect()
     return side()

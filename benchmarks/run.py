@@ -32,7 +32,10 @@ from benchmarks.scenarios import ROWS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if every row ran and none lost or misordered a message, whatever the bars say; else 1."""
+    """Run the rows; return 0 if all ran and none lost or misordered a message, else 1.
+
+    The bars do not count, whether they are met or not.
+    """
     options = _options(arguments)
     rows = [row for row in ROWS if any(fnmatch(row.name, glob) for glob in options.rows)]
     if options.list:

@@ -58,7 +58,7 @@ def hub(
     sync: Sync = "no",
     place: Path | None = None,
 ) -> Iterator[Server]:
-    """`interlock hub` with so many workers, on this core; None: wherever the system puts it.
+    """Run `interlock hub` with so many workers, on this core; None: wherever the system puts it.
 
     What it stores is in `place` and stays there, or goes with it.
     """
@@ -79,7 +79,10 @@ def hub(
 def redis(
     *, core: int | None = SERVER_CORE, sync: Sync = "no", place: Path | None = None
 ) -> Iterator[Server]:
-    """`redis-server` of this machine; its append-only file is in `place`, or goes with it."""
+    """Run `redis-server` of this machine.
+
+    Its append-only file is in `place`, or goes with it.
+    """
     program = shutil.which("redis-server")
     if program is None:
         raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
@@ -103,7 +106,7 @@ def redis(
 
 @contextmanager
 def nats(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
-    """`nats-server` of this machine, with JetStream in memory."""
+    """Run `nats-server` of this machine, with JetStream in memory."""
     program = shutil.which("nats-server")
     if program is None:
         raise NotPrepared("no nats-server: install it")
@@ -116,7 +119,7 @@ def nats(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
 
 @cache
 def kept(kind: Kind, workers: int = 1, core: int | None = SERVER_CORE, sync: Sync = "no") -> Server:
-    """A server that this process starts at the first call, and keeps until it ends."""
+    """Return a server that this process starts at the first call, and keeps until it ends."""
     return _KEPT.enter_context(started(kind, workers, core, sync))
 
 
@@ -127,14 +130,14 @@ def started(
     sync: Sync = "no",
     place: Path | None = None,
 ) -> Started:
-    """A server for one sample: its memory is not that of an earlier one."""
+    """Return a server for one sample: its memory is not that of an earlier one."""
     if kind == "hub":
         return hub(workers, core=core, sync=sync, place=place)
     return redis(core=core, sync=sync, place=place)
 
 
 def cpu_seconds(server: Server) -> float:
-    """Of all threads of the server, as the kernel counts it."""
+    """Return the seconds that all threads of the server have used, as the kernel counts them."""
     used = 0
     for task in Path(f"/proc/{server.pid}/task").iterdir():
         used += int((task / "schedstat").read_text().split()[0])
@@ -143,7 +146,10 @@ def cpu_seconds(server: Server) -> float:
 
 @contextmanager
 def folder(place: Path | None = None) -> Iterator[Path]:
-    """For what a server stores, on a disk: where temporary files are in memory, a sync is none."""
+    """Yield a folder for what a server stores, on a disk.
+
+    Where temporary files are in memory, a sync is none.
+    """
     if place is not None:
         yield place
         return
@@ -160,7 +166,7 @@ atexit.register(_KEPT.close)
 def _running(
     command: list[str], ready: str, core: int | None, environment: dict[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and the line in which it said it was ready."""
+    """Start the process, and yield it with the line in which it said that it was ready."""
     with subprocess.Popen(
         command,
         env=os.environ | (environment or {}),
@@ -188,8 +194,11 @@ def _running(
 
 
 def prepare(core: int | None) -> None:
-    """In a new process: stay on this core, open as many files as the system lets it, and end when
-    the one that started it ends, or a row that is given up would leave a server behind."""
+    """Prepare a new process: stay on this core, and open as many files as the system allows.
+
+    It also ends when the one that started it ends, or a row that is given up would leave a server
+    behind.
+    """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -31,12 +31,12 @@ PACE = 0.001
 
 
 def put_to_leased(messages: int) -> Sample:
-    """Ours: the median, in µs."""
+    """Measure ours: the median, in µs."""
     return _measure("ours", messages)
 
 
 def put_to_popped(messages: int) -> Sample:
-    """LPUSH and BLPOP."""
+    """Measure LPUSH and BLPOP."""
     return _measure("peer", messages)
 
 
@@ -91,7 +91,10 @@ def _popped(port: str) -> Generator[int]:
 
 
 def _leased(port: str) -> Generator[int]:
-    """By the client: each call settles what the one before leased, as a consumer does."""
+    """Yield the ns of each message by the client.
+
+    Each call settles what the one before leased, as a consumer does.
+    """
     with interlock.connect(f"redis://127.0.0.1:{port}") as client:
         queue = client.queue(NAME, bytes)
         settlements: list[Any] = []

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def requirements(group: str) -> list[str]:
-    """The requirements of `group`, those of the groups it includes first."""
+    """Return the requirements of `group`, those of the groups it includes first."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     if group not in groups:
         raise SystemExit(

@@ -36,7 +36,10 @@ has both."""
 
 
 def tables(summary: str) -> dict[str, list[str]]:
-    """The lines under each heading of a run's summary. Early runs have one table without any."""
+    """Return the lines under each heading of a run's summary.
+
+    Early runs have one table without any.
+    """
     _, *parts = re.split(r"^## (.+)$", summary, flags=re.MULTILINE)
     found = dict(zip(parts[::2], parts[1::2], strict=True)) or {"One process": summary}
     return {
@@ -45,7 +48,7 @@ def tables(summary: str) -> dict[str, list[str]]:
 
 
 def shown_rows(run: Path, table: str) -> list[list[str]]:
-    """The cells that a page shows of a table of a run: its head, a line under it, its rows."""
+    """Return the cells that a page shows of a run's table: its head, a line under it, its rows."""
     lines = tables((run / "summary.md").read_text())[table]
     rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines if line[:1] == "|"]
     columns = [rows[0].index(name) for name in SHOWN]
@@ -53,7 +56,7 @@ def shown_rows(run: Path, table: str) -> list[list[str]]:
 
 
 def figures(run: Path, table: str) -> str:
-    """The lines of benchmarks/FIGURES.md on a table of a run."""
+    """Return the lines of benchmarks/FIGURES.md on a table of a run."""
     summary = (run / "summary.md").read_text()
     head, lines = summary.splitlines(), tables(summary)[table]
     shown = ["| " + " | ".join(row) + " |" for row in shown_rows(run, table)]
@@ -67,7 +70,7 @@ def figures(run: Path, table: str) -> str:
 
 
 def ratios(newest: dict[str, Path]) -> str:
-    """The README's lines: how many times as much a peer takes as Interlock."""
+    """Return the README's lines: how many times as much a peer takes as Interlock."""
     lines = ["| | beside | times as fast |", "| --- | --- | --- |"]
     for name, table, row, peer in RATIOS:
         found = [
@@ -85,12 +88,12 @@ def ratios(newest: dict[str, Path]) -> str:
 
 
 def taken(run: Path) -> tuple[str, str]:
-    """The time at which a run was made; by its name where two say the same."""
+    """Return the time at which a run was made; by its name where two say the same."""
     return json.loads((run / "machine.json").read_text())["taken"], run.name
 
 
 def main() -> int:
-    """0: the pages show the newest runs."""
+    """Write the pages, or with --check compare them; return 0 if they show the newest runs."""
     runs = sorted((path.parent for path in ROOT.glob("benchmarks/runs/*/summary.md")), key=taken)
     if not runs:
         print(

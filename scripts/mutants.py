@@ -156,7 +156,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(faults: Sequence[Fault]) -> int:
-    """Say which faults the code has outgrown; 1 if there are some."""
+    """Say which faults the code has outgrown; return 1 if there are some."""
     stale = 0
     for fault in faults:
         try:
@@ -169,7 +169,7 @@ def check(faults: Sequence[Fault]) -> int:
 
 
 def made(fault: Fault, tree: Path) -> tuple[str, str]:
-    """Its file's text without and with the fault. Raises StaleFault."""
+    """Return the text of the fault's file without and with the fault. Raises StaleFault."""
     file = tree / fault.file
     sound = file.read_text(encoding="utf-8") if file.is_file() else ""
     times = sound.count(fault.find)
@@ -179,7 +179,7 @@ def made(fault: Fault, tree: Path) -> tuple[str, str]:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """The result as a page: when, of what, and a row for each fault."""
+    """Return the result as a page: when, of what, and a row for each fault."""
     commit = output("git", "rev-parse", "--short", "HEAD")
     dirty = " with changes" if output("git", "status", "--porcelain", "crates", "src") else ""
     caught = sum(not verdict.survived for verdict in verdicts)
@@ -237,7 +237,7 @@ def copy_tree() -> None:
 
 
 def judge(fault: Fault) -> Verdict:
-    """Make the fault, run its test, undo the fault; say what happened and how long it took."""
+    """Make the fault, run its test, undo the fault; return what happened and how long it took."""
     file = TREE / fault.file
     sound, broken = made(fault, TREE)
     start = time.monotonic()
@@ -255,7 +255,10 @@ def judge(fault: Fault) -> Verdict:
 
 
 def failed_tests(done: subprocess.CompletedProcess[str]) -> tuple[str, ...]:
-    """Their names; where a run failed without naming one, it died: how."""
+    """Return the names of the tests that failed.
+
+    Where a run failed without naming one, it died, and the text says how.
+    """
     if done.returncode == 0:
         return ()
     pattern = r"^(?:test (\S+) \.\.\. FAILED|FAILED (\S+))"

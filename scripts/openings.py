@@ -23,7 +23,7 @@ COMMENT = re.compile(r"\s*//[/!](.*)")
 
 
 def of_python(text: str) -> Iterator[tuple[int, str]]:
-    """The docstrings, and the strings under attributes, with their lines."""
+    """Yield the docstrings, and the strings under attributes, with their lines."""
     for node in ast.walk(ast.parse(text)):
         body = getattr(node, "body", None)
         for one in body if isinstance(body, list) else ():
@@ -33,7 +33,7 @@ def of_python(text: str) -> Iterator[tuple[int, str]]:
 
 
 def of_rust(text: str) -> Iterator[tuple[int, str]]:
-    """The first lines of doc comments, with their places."""
+    """Yield the first lines of doc comments, with their places."""
     before = None
     for number, line in enumerate(text.splitlines(), 1):
         found = COMMENT.match(line)
@@ -43,7 +43,7 @@ def of_rust(text: str) -> Iterator[tuple[int, str]]:
 
 
 def files(folders: tuple[str, ...], *suffixes: str) -> Iterator[Path]:
-    """The files of ours in these folders."""
+    """Yield the files of ours in these folders."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in suffixes and not OURS.search(str(path.relative_to(ROOT.parent))):
@@ -51,7 +51,7 @@ def files(folders: tuple[str, ...], *suffixes: str) -> Iterator[Path]:
 
 
 def main() -> int:
-    """0: none opens so."""
+    """Print the openings that are refused; return 0 if there are none."""
     wrong = []
     for parse, paths in (
         (of_python, files(PYTHON, ".py", ".pyi")),

@@ -429,7 +429,7 @@ DIFFERENCES = (
 
 
 def cli() -> str:
-    """The page of the command line."""
+    """Return the page of the command line."""
     parts = [HEAD, table(replay.FLAGS), TAIL, QUEUES, HUB, table(hub.FLAGS), HUB_TAIL]
     parts += [table((*connection.FLAGS, hub_info.WATCH)), ASKED_TAIL]
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
@@ -438,7 +438,7 @@ def cli() -> str:
 
 
 def queue_cli() -> str:
-    """The page of `interlock queue`."""
+    """Return the page of `interlock queue`."""
     parts = [QUEUE, table(SHARED), QUEUE_HEAD]
     of_queue = subparsers(subparsers(parser("queue"))["queue"])
     for name, one in of_queue.items():
@@ -460,13 +460,13 @@ def queue_cli() -> str:
 
 
 def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The subcommands of a parser, in their order."""
+    """Return the subcommands of a parser, in their order."""
     (found,) = (one for one in of._actions if isinstance(one, argparse._SubParsersAction))
     return dict(found.choices)
 
 
 def declared(of: argparse.ArgumentParser) -> list[Flag]:
-    """The declarations of a subcommand's flags, in its order."""
+    """Return the declarations of a subcommand's flags, in its order."""
     flags = [value for group in queue.GROUPS for value in vars(group).values()
              if isinstance(value, Flag)]  # fmt: skip
     flags += SHARED
@@ -482,7 +482,7 @@ def declared(of: argparse.ArgumentParser) -> list[Flag]:
 
 
 def configuration() -> str:
-    """The page of the hub's settings."""
+    """Return the page of the hub's settings."""
     lines = ["| key | default | allowed | meaning | environment |", "|---|---|---|---|---|"]
     for setting in SETTINGS:
         cells = [f"`{setting.key}`", f"`{toml(setting.default)}`", cell(setting.allowed)]
@@ -492,7 +492,7 @@ def configuration() -> str:
 
 
 def info() -> str:
-    """The page of the hub's figures."""
+    """Return the page of the hub's figures."""
     lines = ["| INFO | kind | meaning | metric |", "|---|---|---|---|"]
     for figure in FIGURES:
         metric = f"`{figure.metric}`" if figure.metric else ""
@@ -502,7 +502,7 @@ def info() -> str:
 
 
 def commands() -> str:
-    """The page of the hub's commands, asked of a hub."""
+    """Return the page of the hub's commands, asked of a hub."""
     with Hub(port=0) as server, Client(server.url) as client:
         docs = client.call("COMMAND", "DOCS")
     assert isinstance(docs, dict)
@@ -519,7 +519,7 @@ OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD"}
 
 
 def described(name: str, told: dict[bytes, object]) -> list[str]:
-    """The rows of a command and of its subcommands."""
+    """Return the rows of a command and of its subcommands."""
     words = {key.decode(): value for key, value in told.items()}
     summary, since = (
         found.decode() if isinstance(found := words.get(key), bytes) else ""
@@ -537,7 +537,7 @@ def described(name: str, told: dict[bytes, object]) -> list[str]:
 
 
 def table(flags: tuple[Flag, ...]) -> str:
-    """One row for each flag."""
+    """Return a table with one row for each flag."""
     lines = ["| flag | value | meaning |", "|---|---|---|"]
     for flag in flags:
         lines.append(f"| `{flag.name}` | {value(flag)} | {cell(sentence(flag.help))} |")
@@ -545,14 +545,14 @@ def table(flags: tuple[Flag, ...]) -> str:
 
 
 def value(flag: Flag) -> str:
-    """The value that stands behind the flag; empty for a flag without one."""
+    """Return the value that stands behind the flag; empty for a flag without one."""
     if flag.choices is not None:
         return ", ".join(f"`{choice}`" for choice in flag.choices)
     return f"`{cell(flag.metavar)}`" if flag.metavar is not None else ""
 
 
 def sentence(text: str) -> str:
-    """The help's line with a capital, as it stands in a table."""
+    """Return the help's line with a capital, as it stands in a table."""
     return text[:1].upper() + text[1:]
 
 

@@ -39,7 +39,7 @@ def main(words: list[str]) -> int:
 
 @contextmanager
 def redis() -> Iterator[str]:
-    """A Redis or Valkey on loopback that stores nothing."""
+    """Start a Redis or Valkey on loopback that stores nothing, and yield its URL."""
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
         raise LookupError("neither redis-server nor valkey-server is installed")
@@ -57,7 +57,7 @@ def redis() -> Iterator[str]:
 
 @contextmanager
 def hub() -> Iterator[str]:
-    """A hub on loopback."""
+    """Start a hub on loopback, and yield its URL."""
     with started([sys.executable, "-m", "interlock", "hub", "--port", "0"], "ready on") as line:
         if not line:
             raise LookupError("the hub did not start")
@@ -66,7 +66,10 @@ def hub() -> Iterator[str]:
 
 @contextmanager
 def started(command: list[str], ready: str) -> Iterator[str]:
-    """A server, with the line by which it said that it is ready; empty if it ended before."""
+    """Start a server, and yield the line by which it said that it is ready.
+
+    The line is empty if it ended before.
+    """
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -79,7 +82,7 @@ def started(command: list[str], ready: str) -> Iterator[str]:
 
 
 def usable(url: str) -> None:
-    """Raises if the engine has no queues."""
+    """Raise an error if the engine has no queues."""
     from interlock.replay.ways import remote
 
     remote.way(url)

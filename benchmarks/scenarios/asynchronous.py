@@ -19,7 +19,7 @@ BURST = 10
 
 
 def one_loop() -> Sample:
-    """put, get and ack in one task, one of 1,000 keys each."""
+    """Measure put, get and ack in one task, one of 1,000 keys each."""
 
     async def run() -> Sample:
         queue: KeyedQueue[int] = KeyedQueue()
@@ -38,7 +38,7 @@ def one_loop() -> Sample:
 
 
 def into_a_loop() -> Sample:
-    """A thread puts, all with one key; the loop acks each before it takes the next."""
+    """Measure puts from a thread, all with one key; the loop acks each before it takes the next."""
 
     async def run() -> Sample:
         queue: KeyedQueue[int] = KeyedQueue()

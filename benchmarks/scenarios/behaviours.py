@@ -20,7 +20,10 @@ PEER = 30_000
 
 
 def submitted(keys: int) -> Callable[[], Sample]:
-    """Submit that many messages, wait until all have run; nobody asks for a result."""
+    """Return a run that submits its messages and waits until all have run.
+
+    Each has so many keys; nobody asks for a result.
+    """
 
     def run() -> Sample:
         from benchmarks import peers_bocpy

@@ -23,7 +23,7 @@ LONGEST = 280.0
 
 
 def _cycle(keys: int, batch: int, bar: float, prototype: float) -> Row:
-    """Time, in which Python has its part on both sides."""
+    """Return a row about time, in which Python has its part on both sides."""
     turns = TURNS[batch]
     plural = "" if keys == 1 else "s"
     return Row(
@@ -40,7 +40,7 @@ def _cycle(keys: int, batch: int, bar: float, prototype: float) -> Row:
 
 
 def _cpu(row: Row, bar: float, prototype: float) -> Row:
-    """A ceiling, where the row's own bar is a floor."""
+    """Return the server's part of a row, with a ceiling where the row's own bar is a floor."""
     cpu = also(row, "cpu", "– server's CPU", "cpu_ns", bar, prototype)
     return replace(cpu, judged="ratio")
 
@@ -61,7 +61,7 @@ def _memory(keys: int, bar: float, prototype: float) -> Row:
 
 
 def _level(_: int) -> Pair:
-    """Both from one run: the same server, with few pending and then with many."""
+    """Take both sides from one run: the same server, with few pending and then with many."""
     with started("redis") as server:
         connected(server).close()
         options = {"backlog": MOST, "batch": 16, "each": 1}

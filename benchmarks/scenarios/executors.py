@@ -16,7 +16,7 @@ ROUND_TRIPS = 10_000
 
 
 def waves() -> Sample:
-    """Two workers: submit a wave of 1,000, then take each result."""
+    """Measure two workers: submit a wave of 1,000, then take each result."""
     log: list[int] = []
 
     def handle(number: int) -> int:
@@ -41,7 +41,7 @@ def waves() -> Sample:
 
 
 def round_trips() -> Sample:
-    """Two workers: submit one, wait for its result."""
+    """Measure two workers: submit one, wait for its result."""
 
     def handle(number: int) -> int:
         return number

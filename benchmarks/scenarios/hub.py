@@ -17,23 +17,23 @@ TABLE = "Hub: topics"
 
 
 def closed(kind: Kind, options: dict[str, float]) -> Sample:
-    """As fast as the server lets it."""
+    """Measure a run as fast as the server lets it."""
     return load.throughput(load.run("closed", kept(kind), options))
 
 
 def at_rate(kind: Kind, options: dict[str, float]) -> Sample:
-    """At a fixed rate, from a load that never sleeps."""
+    """Measure a run at a fixed rate, from a load that never sleeps."""
     return load.latency(load.run("rate", kept(kind), options))
 
 
 def fresh(kind: Kind, mode: str, judge: Callable[[load.Figures], Sample]) -> Sample:
-    """On a server that has served nothing yet, for its memory."""
+    """Measure a run on a server that has served nothing yet, for its memory."""
     with started(kind) as server:
         return judge(load.run(mode, server, {}))
 
 
 def unpinned(mode: str, workers: int, options: dict[str, float]) -> Sample:
-    """A hub on all cores. The load sleeps where it can, for it has no core of its own."""
+    """Measure a hub on all cores. The load sleeps where it can, for it has no core of its own."""
     figures = load.run(mode, kept("hub", workers, None), options | {"spin": 0}, None)
     return load.throughput(figures) if mode == "closed" else load.latency(figures)
 
@@ -45,7 +45,7 @@ def _throughput(
     prototypes: tuple[float, float],
     **options: float,
 ) -> tuple[Row, Row]:
-    """Two rows of one load: time, and processor time of the server."""
+    """Return two rows of one load: time, and processor time of the server."""
     row = Row(
         name=f"hub/{name}",
         title=title,
@@ -64,7 +64,10 @@ def _latency(
     name: str, title: str, p50: tuple[float, float], p99: tuple[float, float] | None, rate: float,
     subscribers: int,
 ) -> Iterator[Row]:  # fmt: skip
-    """A bar and a prototype for the median, and for the 99th percentile where it is judged."""
+    """Yield the row of the median, and that of the 99th percentile where it is judged.
+
+    Each is given by its bar and its prototype.
+    """
     options: dict[str, float] = {"rate": rate, "subscribers": subscribers}
     row = Row(
         name=f"hub/{name}",

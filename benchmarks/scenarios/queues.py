@@ -25,12 +25,12 @@ Options = dict[str, float]
 
 
 def closed(kind: Kind, side: str, options: Options, sync: Sync = "no") -> Sample:
-    """As fast as the server lets it."""
+    """Measure a run as fast as the server lets it."""
     return load.throughput(load.run(f"queue-{side}", kept(kind, sync=sync), options))
 
 
 def handled(kind: Kind, side: str, options: Options) -> Sample:
-    """At a fixed rate: from when a message was due until a consumer has it."""
+    """Measure a run at a fixed rate: from when a message was due until a consumer has it."""
     return load.latency(load.run(f"handled-{side}", kept(kind), options))
 
 
@@ -40,7 +40,7 @@ def _beside(
     bars: tuple[float, float],
     prototypes: tuple[float, float],
 ) -> tuple[Row, Row]:
-    """Two rows of one load: time, and processor time of the server."""
+    """Return two rows of one load: time, and processor time of the server."""
     options: Options = {"batch": batch}
     row = Row(
         name=f"queue/{peer}-{batch}",
@@ -103,7 +103,7 @@ _HANDLED = Row(
 
 
 def _durable(sync: Sync, connections: int, batch: int, bar: float, prototype: float) -> Row:
-    """Both sides sync alike."""
+    """Return a row whose sides both sync alike."""
     options: Options = {"clients": connections, "batch": batch, "each": 1, "seconds": 2}
     return Row(
         name=f"journal/{sync}-{connections}x{batch}",

@@ -26,7 +26,7 @@ PIECE = 1_000
 
 
 def restarted(kind: Kind, messages: int) -> Sample:
-    """Seconds of a start with so many messages pending."""
+    """Measure the seconds of a start with so many messages pending."""
     with folder() as place:
         with started(kind, sync="everysec", place=place) as server:
             fill(kind, server, messages)
@@ -72,14 +72,17 @@ LENGTHS = {b"%100b": 100, b"key:%05d": 9}
 
 
 def written_anew(server: Server) -> None:
-    """Until the rewriting of the file that goes on, if any, is done: it makes the start quicker."""
+    """Wait until the rewriting of the file that goes on, if any, is done.
+
+    It makes the start quicker.
+    """
     with connected(server) as client:
         while client.info("persistence")["aof_rewrite_in_progress"]:
             time.sleep(0.1)
 
 
 def pending(kind: Kind, server: Server) -> int:
-    """The number of messages that the server has."""
+    """Return the number of messages that the server has."""
     with connected(server) as client:
         if kind == "redis":
             return int(client.execute_command("XLEN", "load"))
@@ -88,7 +91,10 @@ def pending(kind: Kind, server: Server) -> int:
 
 
 def connected(server: Server) -> Any:
-    """Without the library, which neither needs here. Not typed: as in `pipelines`."""
+    """Return a connection without the library, which neither needs here.
+
+    Not typed: as in `pipelines`.
+    """
     return redis.Redis(port=server.port, protocol=2)
 
 

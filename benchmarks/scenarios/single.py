@@ -31,7 +31,7 @@ def without_keys() -> Sample:
 
 
 def with_keys(count: int) -> Callable[[], Sample]:
-    """Cycles of one message that holds `count` of 1,000 keys."""
+    """Return a run of cycles of one message that holds `count` of 1,000 keys."""
     names = [f"account:{number}" for number in range(LANES)]
     sets: list[str | tuple[str, ...]] = [
         names[first]
@@ -57,7 +57,10 @@ def with_keys(count: int) -> Callable[[], Sample]:
 
 
 def in_batches() -> Sample:
-    """Batches of 64 messages with a key each, all different within a batch, by their payloads."""
+    """Measure batches of 64 messages with a key each.
+
+    The keys are all different within a batch, which is looked at by its payloads.
+    """
     names = [f"account:{number}" for number in range(LANES)]
     starts = range(0, LANES - BATCH, BATCH)
     batches = [(list(range(at, at + BATCH)), names[at : at + BATCH]) for at in starts]

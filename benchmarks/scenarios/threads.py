@@ -18,7 +18,7 @@ ROUNDS = 20_000
 
 
 def producers_and_consumers(capacity: int) -> Sample:
-    """Two producers, two consumers, each key put by one producer only."""
+    """Measure two producers and two consumers, each key put by one producer only."""
     queue: KeyedQueue[int] = KeyedQueue(capacity)
     log: list[int] = []
 
@@ -44,7 +44,7 @@ def producers_and_consumers(capacity: int) -> Sample:
 
 
 def hand_off() -> Sample:
-    """A message to another thread and back, two hand-offs a round, all with one key."""
+    """Measure a message to another thread and back, two hand-offs a round, all with one key."""
     there: KeyedQueue[int] = KeyedQueue()
     back: KeyedQueue[int] = KeyedQueue()
 

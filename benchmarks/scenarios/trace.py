@@ -25,14 +25,17 @@ KEYS = 100
 
 @cache
 def messages() -> list[Message]:
-    """The recorded messages; a 1 ms handler for each takes 11 s on one thread."""
+    """Return the recorded messages; a 1 ms handler for each takes 11 s on one thread."""
     return read(TRACE).messages
 
 
 def makespan(workers: int, _pair: int) -> Pair:
-    """The whole trace, put at once, beside the limit: max(critical path, work ÷ workers) of the
-    handlers as they were measured. A queue that keeps the interpreter busy makes the handlers
-    longer too; `work` in the raw results shows it (11 s is what they ask for)."""
+    """Measure the whole trace, put at once, beside the limit.
+
+    The limit is max(critical path, work ÷ workers) of the handlers as they were measured. A queue
+    that keeps the interpreter busy makes the handlers longer too; `work` in the raw results shows
+    it (11 s is what they ask for).
+    """
     trace = messages()
     queue: KeyedQueue[int] = KeyedQueue()
     auditor = Auditor()
@@ -67,7 +70,9 @@ def makespan(workers: int, _pair: int) -> Pair:
 
 
 def waits(slow: bool) -> Sample:
-    """About 1,800 messages a second for 8 workers, 1 ms each; with `slow` the first takes a second.
+    """Measure waits at about 1,800 messages a second for 8 workers, 1 ms each.
+
+    With `slow` the first takes a second.
 
     One in 20 holds the slow one's key and is left out of the figure: the rest have nothing to
     wait for. The value is the 99th percentile of the time from a put to its handler's start.

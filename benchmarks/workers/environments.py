@@ -23,7 +23,7 @@ NODE = sorted(path.name.removesuffix("-lock.json") for path in PINS.glob("*-lock
 
 
 def python(name: str) -> Path:
-    """The interpreter of a peer's environment, which is made where it is not as pinned."""
+    """Return the interpreter of a peer's environment, which is made where it is not as pinned."""
     folder = FOLDER / name
     program = folder / "bin" / "python"
     pins = PINS / f"{name}.txt"
@@ -37,7 +37,7 @@ def python(name: str) -> Path:
 
 
 def node_modules(name: str) -> Path:
-    """The folder of a peer's modules, from the versions in its lock file."""
+    """Return the folder of a peer's modules, from the versions in its lock file."""
     if shutil.which("npm") is None:
         raise NotPrepared(f"no npm, which installs {name}")
     folder = FOLDER / name

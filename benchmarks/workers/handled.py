@@ -16,7 +16,7 @@ DONE = os.environ.get("BENCH_DONE", "")
 
 
 def note(number: int) -> None:
-    """The whole work of a task: it was handled."""
+    """Note that a task was handled, which is its whole work."""
     global _first, _used
     place = next(_places)
     if place == 0:

@@ -28,7 +28,7 @@ STUCK = "benchmarks.workers.stuck"
 
 
 def killed() -> Sample:
-    """ms; it cannot be less than the time between two looks of the one that waits."""
+    """Measure the ms; they cannot be less than the time between two looks of the one that waits."""
     with ExitStack() as stack:
         server = stack.enter_context(started("redis"))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -55,7 +55,7 @@ def killed() -> Sample:
 
 @contextmanager
 def _worker(variables: dict[str, str], ready: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One that is ready, and then writes this file."""
+    """Start a worker, and yield it when it is ready, at which it writes this file."""
     flags = {
         "--concurrency": "1",
         "--lease": f"{LEASE:g}",
@@ -81,7 +81,10 @@ def _worker(variables: dict[str, str], ready: Path) -> Iterator[subprocess.Popen
 
 
 def _read(begun: int) -> float:
-    """The time at which a handler began, by the clock of the machine, which is the server's too."""
+    """Read the time at which a handler began.
+
+    It is by the clock of the machine, which is the server's too.
+    """
     if not select.select([begun], [], [], LONGEST)[0]:
         raise RuntimeError(f"nobody handled the message within {LONGEST:g} s")
     at: float = json.loads(os.read(begun, 1_000))["at"]

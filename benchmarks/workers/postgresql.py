@@ -21,7 +21,10 @@ PATIENCE = 30.0
 
 @contextmanager
 def cluster(port: int) -> Iterator[tuple[int, str]]:
-    """Its process, and a URL; all of it is gone afterwards. With the settings of a new cluster."""
+    """Start a new cluster, and yield its process and a URL.
+
+    It has the settings of a new cluster; all of it is gone afterwards.
+    """
     programs = _programs()
     with tempfile.TemporaryDirectory(prefix="interlock-postgresql-") as name:
         folder = Path(name)
@@ -64,7 +67,7 @@ def _wait(server: subprocess.Popen[bytes], programs: Path, port: int) -> None:
 
 
 def _programs() -> Path:
-    """Debian puts those of a server where a shell does not look."""
+    """Find the programs of a server, which Debian puts where a shell does not look."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent

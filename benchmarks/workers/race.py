@@ -57,14 +57,17 @@ class Racer:
     """Ours: the task is a coroutine, in the asyncio pool."""
 
     def command(self) -> list[str]:
-        """Its program; what to do is added."""
+        """Return the command of its program; what to do is added."""
         if self.node:
             return ["node", str(environments.HERE / "peers" / f"{self.name}.cjs")]
         python = sys.executable if self.ours else str(environments.python(self.pins or self.name))
         return [python, "-m", "benchmarks.workers.program", self.name]
 
     def environment(self) -> dict[str, str]:
-        """The benchmarks and, but for ours, nothing of this package."""
+        """Return the variables that it runs with.
+
+        They name the benchmarks and, but for ours, nothing of this package.
+        """
         told = {} if self.handlers is None else {"BENCH_HANDLERS": str(self.handlers)}
         if self.ours:
             pool = "asyncio" if self.asynchronous else "thread"
@@ -75,14 +78,17 @@ class Racer:
 
 
 def race(racer: Racer) -> Sample:
-    """ns of a task that a worker handles; `enqueue` is ns of one that is enqueued, `cpu_ns` what
-    the worker's process used for one, where it is a program in Python."""
+    """Measure the ns of a task that a worker handles.
+
+    `enqueue` is ns of one that is enqueued, `cpu_ns` what the worker's process used for one, where
+    it is a program in Python.
+    """
     with _broker(racer) as url:
         return run(racer.command(), racer.environment(), url, racer.tasks)
 
 
 def run(command: list[str], variables: Mapping[str, str], url: str, tasks: int) -> Sample:
-    """The same of a program given by its command."""
+    """Measure the same of a program given by its command."""
     with tempfile.TemporaryDirectory() as folder:
         pipe = Path(folder) / "done"
         os.mkfifo(pipe)
@@ -120,7 +126,7 @@ def _enqueue(start: Any, command: list[str]) -> float:
 
 
 def _work(start: Any, command: list[str], pipe: Path) -> dict[str, float]:
-    """Until all are handled; then the worker is ended."""
+    """Wait until all are handled, and return what the worker wrote; then the worker is ended."""
     # Without waiting for the worker to open it too.
     done = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(done) as lines, tempfile.TemporaryFile("w+") as said:
@@ -149,7 +155,10 @@ def _end(worker: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _broker(racer: Racer) -> Iterator[str]:
-    """New for each run: nothing is left of an earlier one."""
+    """Start a broker, and yield its URL.
+
+    It is new for each run: nothing is left of an earlier one.
+    """
     match racer.broker:
         case "redis":
             with started("redis") as server:

@@ -86,7 +86,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
     ) -> int:
-        """Puts a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
+        """Put a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
         if timeout is not None:
             _check(timeout, "put()")
         queue = self.queue
@@ -164,7 +164,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
-        """Puts a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
+        """Put a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
         if timeout is not None:
             _check(timeout, "put_many()")
         queue = self.queue
@@ -177,7 +177,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             raise of_asyncio(error) from None
 
     async def get(self, *, timeout: Seconds | None = None, kind: Kind = "any") -> AsyncLease[T]:
-        """Waits for a message; see ``KeyedQueue.get``."""
+        """Wait for a message; see ``KeyedQueue.get``."""
         if timeout is not None:
             _check(timeout, "get()")
         queue = self.queue
@@ -202,7 +202,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
     async def get_many(
         self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
     ) -> AsyncLeaseBatch[T]:
-        """Waits for at least one message, and takes at most ``limit``; see ``LeaseBatch``."""
+        """Wait for at least one message, and take at most ``limit``; see ``LeaseBatch``."""
         if timeout is not None:
             _check(timeout, "get_many()")
         try:
@@ -211,7 +211,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             raise of_asyncio(error) from None
 
     async def ack_many(self, leases: Iterable[AsyncLease[T]]) -> None:
-        """Settles all these leases, or a batch; the first lost is raised when the others are."""
+        """Settle all these leases, or a batch; the first lost is raised when the others are."""
         self.queue.ack_many(leases)  # type: ignore[arg-type]
 
     async def consume(
@@ -222,7 +222,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         timeout: Seconds | None = None,
         kind: Kind = "any",
     ) -> None:
-        """Awaits ``handler(payload)`` for every message, until the queue is shut down and drained.
+        """Await ``handler(payload)`` for every message, until the queue is shut down and drained.
 
         As ``KeyedQueue.consume``, with a task where that has a thread: ``threads`` is how many
         handlers run at once. Cancelling it cancels the handlers; their messages go back as they
@@ -231,7 +231,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         await _consume(self.queue, handler, threads, timeout, kind)
 
     async def join(self, timeout: Seconds | None = None) -> None:
-        """Waits until nothing is unsettled; see ``KeyedQueue.join``."""
+        """Wait until nothing is unsettled; see ``KeyedQueue.join``."""
         if timeout is None:
             self.queue._check_join()
         else:
@@ -242,15 +242,15 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             raise self.queue._not_drained() from None
 
     def qsize(self) -> int:
-        """Messages that are not leased."""
+        """Return the number of messages that are not leased."""
         return self.queue.qsize()
 
     def empty(self) -> bool:
-        """No message is queued that is not leased."""
+        """Return True if no message is queued that is not leased."""
         return self.queue.empty()
 
     def full(self) -> bool:
-        """A put would have to wait."""
+        """Return True if a put would have to wait."""
         return self.queue.full()
 
     def shutdown(self, immediate: bool = False) -> list[Message[T]]:
@@ -258,7 +258,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         return self.queue.shutdown(immediate)
 
     def task_done(self) -> NoReturn:
-        """Not here: a message is settled through its lease."""
+        """Raise TypeError: a message is settled through its lease."""
         self.queue.task_done()
 
     @property
@@ -319,7 +319,7 @@ def _put_look(
 async def _wait(
     queue: KeyedQueue[Any], look: Callable[[_core.Waiter], R | None], timeout: Seconds | None
 ) -> R:
-    """Looks, and looks again when called, until there is something or the time is up."""
+    """Look, and look again when called, until there is something or the time is up."""
     loop = asyncio.get_running_loop()
     place = _Place(loop)
     wait = place.wait = _core.Waiter(queue, place.call, timeout, id(loop))
@@ -428,7 +428,10 @@ def _revoke(
 
 
 def stack_of(task: asyncio.Task[Any]) -> str:
-    """The stack of a task: it tells only of its outermost coroutine, the handler is further in."""
+    """Return the stack of a task, down to where its handler stands.
+
+    The task tells only of its outermost coroutine, the handler is further in.
+    """
     frames = []
     awaited: Any = task.get_coro()
     while awaited is not None:

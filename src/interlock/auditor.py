@@ -111,11 +111,11 @@ class Auditor:
         self._expected.append((id, tuple(exclusive), tuple(readers)))
 
     def started(self, id: int) -> None:
-        """A handler of this message starts. Safe from any thread."""
+        """Note that a handler of this message starts. Safe from any thread."""
         self._log.append((id, True))
 
     def ended(self, id: int) -> None:
-        """The handler of this message ended, well or not. Safe from any thread."""
+        """Note that the handler of this message ended, well or not. Safe from any thread."""
         self._log.append((id, False))
 
     @property
@@ -219,11 +219,11 @@ class Ledger:
             reads.append(int.from_bytes(_hash(name)))
 
     def digests(self) -> Mapping[str, bytes]:
-        """The digest of each key that was ever held: 16 bytes."""
+        """Return the digest of each key that was ever held: 16 bytes."""
         return {key: _chain(digest, reads, b"") for key, (digest, reads) in self._entries.items()}
 
     def digest(self) -> str:
-        """One digest of all keys, as 32 hexadecimal digits."""
+        """Return one digest of all keys, as 32 hexadecimal digits."""
         whole = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         for key, digest in sorted(self.digests().items()):
             name = key.encode("utf-8", "surrogatepass")
@@ -232,7 +232,7 @@ class Ledger:
 
 
 def canonical(key: Key) -> bytes:
-    """The bytes that name a key: UTF-8 of a str, the digits of an int, bytes as they are."""
+    """Return the bytes that name a key: UTF-8 of a str, the digits of an int, bytes as they are."""
     if isinstance(key, bytes):
         return key
     return str(key).encode()

@@ -85,7 +85,7 @@ class Consumer:
             raise
 
     def stop(self, timeout: Seconds | None = None) -> bool:
-        """Takes no more messages, and waits for the handlers that run.
+        """Take no more messages, and wait for the handlers that run.
 
         Returns:
             True if all have ended; False if ``timeout`` seconds were not enough. A handler that
@@ -97,7 +97,7 @@ class Consumer:
         return self.join(timeout)
 
     def join(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the consumer has ended: it was stopped, or its queue shut down and drained.
+        """Wait until the consumer has ended: it was stopped, or its queue shut down and drained.
 
         Returns:
             True if it has; False if ``timeout`` seconds were not enough.
@@ -151,7 +151,7 @@ class Consumer:
         return True
 
     def _wait(self, bell: _queue.SimpleQueue[None]) -> Lease[Any] | None:
-        """The next message; None: the consumer was stopped."""
+        """Return the next message; None: the consumer was stopped."""
         wait = _core.Waiter(self._queue, functools.partial(bell.put, None))
         try:
             while not self._stopping:
@@ -197,7 +197,7 @@ def consume(
 
 
 def check(handler: object, threads: int, timeout: Seconds | None, kind: object) -> float | None:
-    """The arguments of ``consume``. Returns the timeout in seconds."""
+    """Check the arguments of ``consume``, and return the timeout in seconds."""
     if not callable(handler):
         raise TypeError(f"consume(): handler is {type(handler).__name__}; allowed: a callable")
     if not isinstance(threads, int) or isinstance(threads, bool):
@@ -215,8 +215,10 @@ AnyLease = Lease[Any] | AsyncLease[Any]
 def failed(
     queue: KeyedQueue[Any], lease: AnyLease, error: BaseException, what: str = "raised"
 ) -> None:
-    """A handler raised: says so, and settles by the policy, or as the handler steered. Never
-    raises."""
+    """Log that a handler raised, and settle by the policy, or as the handler steered.
+
+    Never raises.
+    """
     policy = queue._retry
     failure = judged(error, policy.on)
     if not failure.steered:
@@ -230,13 +232,16 @@ def failed(
 
 
 def give_back(lease: AnyLease) -> None:
-    """The consumer was cancelled while its handler ran: no fault of the message's."""
+    """Release a message whose consumer was cancelled while its handler ran.
+
+    That is no fault of the message's.
+    """
     settle(lease.release)
     log_given_back(lease)
 
 
 def log_given_back(lease: AnyLease) -> None:
-    """Says that a message goes back for its consumer was cancelled."""
+    """Log that a message goes back for its consumer was cancelled."""
     text = "message %d in queue %r goes back, at the same attempt: its consumer was cancelled"
     _log.info(text, lease.id, lease.queue, extra=_of(lease))
 
@@ -244,7 +249,7 @@ def log_given_back(lease: AnyLease) -> None:
 def log_failure(
     policy: Retry, lease: AnyLease, failure: Failure, error: BaseException, what: str = "raised"
 ) -> None:
-    """Says that a handler raised. Never raises."""
+    """Log that a handler raised. Never raises."""
     attempts = policy.attempts
     again = failure.how == "nack" and (attempts is None or lease.attempt < attempts)
     level = logging.WARNING if again else logging.ERROR
@@ -279,7 +284,7 @@ def _of(lease: AnyLease) -> dict[str, Any]:
 
 
 def settle(how: Callable[..., object], *args: Any) -> None:
-    """Settles, unless somebody else did."""
+    """Settle, unless somebody else did."""
     try:
         how(*args)
     except LeaseLost as lost:
@@ -288,7 +293,7 @@ def settle(how: Callable[..., object], *args: Any) -> None:
 
 
 def revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) -> None:
-    """Ends the lease of a handler that runs too long, and logs where it stands."""
+    """End the lease of a handler that runs too long, and log where it stands."""
     if queue._revoke_token(lease.token, lease.id):
         _log.error(
             "message %d was handled for more than %.3g s; its lease is revoked. "
@@ -329,7 +334,7 @@ class _Watchdog:
             self._running.pop(lease.token, None)
 
     def leave(self, threads: int) -> None:
-        """So many threads handle nothing any more."""
+        """Note that so many threads handle nothing any more."""
         with self._changed:
             self._left -= threads
             self._stopped = self._stopped or self._left == 0

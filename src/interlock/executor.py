@@ -155,13 +155,13 @@ class KeyedExecutor(futures.Executor):
         self._finalizer = weakref.finalize(self, calls._shutdown, False)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Runs ``fn(*args, **kwargs)``, without a key."""
+        """Run ``fn(*args, **kwargs)``, without a key."""
         return self._submit(None, None, None, False, fn, args, kwargs)
 
     def submit_keyed(
         self, keys: Keys, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Future[R]:
-        """Runs ``fn(*args, **kwargs)`` when all calls before it that share a key have ended.
+        """Run ``fn(*args, **kwargs)`` when all calls before it that share a key have ended.
 
         Raises:
             TypeError, ValueError: a key is of a wrong type, empty, or too long.
@@ -179,7 +179,7 @@ class KeyedExecutor(futures.Executor):
         chunksize: int = 1,
         **options: Any,
     ) -> Iterator[R]:
-        """``fn`` of each item, without a key, as ``concurrent.futures`` has it.
+        """Return ``fn`` of each item, without a key, as ``concurrent.futures`` has it.
 
         Args:
             timeout: seconds until a result must be there. Default: no limit.
@@ -195,7 +195,10 @@ class KeyedExecutor(futures.Executor):
     def keyed(
         self, *keys: Key, shared: Keys = (), priority: int = 0, quiet: bool = False
     ) -> futures.Executor:
-        """A view of this executor that is an executor itself, whose calls all carry these keys.
+        """Return a view of this executor whose calls all carry these keys.
+
+        It is an executor itself, for ``map``, ``loop.run_in_executor``, and whatever takes an
+        executor. Shutting the view down does nothing to this one.
 
         For ``map``, ``loop.run_in_executor``, and whatever takes an executor. Shutting the view
         down does nothing to this one.
@@ -215,7 +218,7 @@ class KeyedExecutor(futures.Executor):
         shared: Callable[[T], Keys] | None = None,
         buffersize: int | None = None,
     ) -> Iterator[R]:
-        """``fn`` of each item, in the order of the items, read lazily.
+        """Return ``fn`` of each item, in the order of the items, read lazily.
 
         What is still waiting is cancelled when a call raises, or the iterator is closed.
 
@@ -260,7 +263,7 @@ class KeyedExecutor(futures.Executor):
         return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more calls, and lets those that were submitted run.
+        """Take no more calls, and let those that were submitted run.
 
         Args:
             wait: return when all have ended (those that were revoked aside). Default True.
@@ -327,7 +330,7 @@ class _View(futures.Executor):
         self._named = keys, shared, priority, quiet
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Runs ``fn(*args, **kwargs)`` under the keys of this view."""
+        """Run ``fn(*args, **kwargs)`` under the keys of this view."""
         return self._executor._submit(*self._named, fn, args, kwargs)
 
     def map(
@@ -338,11 +341,11 @@ class _View(futures.Executor):
         chunksize: int = 1,
         **options: Any,
     ) -> Iterator[R]:
-        """``fn`` of each item under the keys of this view; see ``KeyedExecutor.map``."""
+        """Return ``fn`` of each item under the keys of this view; see ``KeyedExecutor.map``."""
         return _mapped(super().map, self._executor, fn, iterables, timeout, chunksize, options)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Does nothing: the executor belongs to whoever made it."""
+        """Do nothing: the executor belongs to whoever made it."""
 
     def __repr__(self) -> str:
         keys, shared, _, _ = self._named
@@ -368,7 +371,7 @@ def _mapped(
 
 
 def _chunk(fn: Callable[..., R], items: list[tuple[Any, ...]]) -> list[R]:
-    """The call that a pool makes for several items."""
+    """Make several calls, which a pool is given as one."""
     return [fn(*arguments) for arguments in items]
 
 

@@ -66,7 +66,10 @@ def tree(
     notes: Callable[[ExplainNode], Iterable[str]],
     name: Callable[[ExplainNode], str] = lambda node: "",
 ) -> str:
-    """The drawing, with a name for each message, empty for none, and lines of one's own below."""
+    """Return the drawing, with a name for each message and lines of one's own below.
+
+    An empty name is none.
+    """
     by_id = {node.id: node for node in explanation.nodes}
     lines: list[str] = []
     drawn: set[int] = set()
@@ -79,7 +82,7 @@ def tree(
 
 
 def from_native(found: tuple[Any, ...]) -> Explanation:
-    """Gives what the core answered its classes."""
+    """Return what the core answered in the classes of this module."""
     nodes, truncated = found
     names = {thread.ident: thread.name for thread in threading.enumerate()}
 
@@ -102,13 +105,15 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
 
 
 def key_text(key: bytes) -> str:
-    """A key for people: text where it is text."""
+    """Return a key for people: text where it is text."""
     return key.decode(errors="backslashreplace") if key else "the queue"
 
 
 def key_names(keys: Iterable[bytes]) -> list[str]:
-    """Keys as log records carry them: in the order of their bytes, as text; what is no UTF-8 is
-    escaped as ``\\xff``."""
+    """Return keys as log records carry them: in the order of their bytes, as text.
+
+    What is no UTF-8 is escaped as ``\\xff``.
+    """
     return [key.decode(errors="backslashreplace") for key in sorted(keys)]
 
 
@@ -119,7 +124,7 @@ def _draw(
     notes: Callable[[ExplainNode], Iterable[str]],
     name: Callable[[ExplainNode], str],
 ) -> Iterator[str]:
-    """A node and what holds it up, below it; each node once in the whole drawing."""
+    """Yield a node and what holds it up, below it; each node once in the whole drawing."""
     drawn.add(top.id)
     yield line(top, name(top))
     yield from (f"   {note}" for note in notes(top))
@@ -164,7 +169,7 @@ def _why(blocker: Blocker) -> str:
 
 
 def line(node: ExplainNode, name: str = "") -> str:
-    """One message, with a name where it has one."""
+    """Return one message, with a name where it has one."""
     called = f" ({name})" if name else ""
     parts = [f"message {node.id}{called} {node.state.replace('_', ' ')}"]
     if node.attempt > 1:

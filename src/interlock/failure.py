@@ -31,7 +31,7 @@ class Failure:
 
 
 def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
-    """Judges how the message is settled whose handler raised this. Never raises.
+    """Judge how the message is settled whose handler raised this. Never raises.
 
     Args:
         on: exceptions that are retried, of the retry policy.
@@ -54,8 +54,10 @@ def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
 
 
 def text_of(error: BaseException) -> str:
-    """An exception as a dead letter tells it: its name and text, see ``kept``. Never raises; one
-    whose text cannot be made is still known by its name."""
+    """Return an exception as a dead letter tells it: its name and text, see ``kept``.
+
+    Never raises; one whose text cannot be made is still known by its name.
+    """
     try:
         name = str.__str__(type(error).__name__)
     except BaseException:
@@ -68,15 +70,17 @@ def text_of(error: BaseException) -> str:
 
 
 def kept(text: str) -> str:
-    """A text as it is kept with a message: at most 1,024 bytes of UTF-8, and what is no Unicode, a
-    lone surrogate, escaped."""
+    """Return a text as it is kept with a message: at most 1,024 bytes of UTF-8.
+
+    What is no Unicode, a lone surrogate, is escaped.
+    """
     # Not by methods of its own: it may be of a class derived from str.
     plain = str.__str__(text)[:LONGEST]
     return plain.encode(errors="backslashreplace")[:LONGEST].decode(errors="ignore")
 
 
 def _delay(error: BaseException) -> float | None:
-    """Seconds that a RetryAfter names; None: none that can be waited for."""
+    """Return the seconds that a RetryAfter names; None: none that can be waited for."""
     try:
         return seconds(error.seconds, "RetryAfter")  # type: ignore[attr-defined]
     except BaseException:
@@ -85,7 +89,7 @@ def _delay(error: BaseException) -> float | None:
 
 
 def _reason(error: BaseException) -> str | None:
-    """The reason that a Reject names; None: none that is a text."""
+    """Return the reason that a Reject names; None: none that is a text."""
     try:
         reason = error.reason  # type: ignore[attr-defined]
         return kept(reason) if issubclass(type(reason), str) else None

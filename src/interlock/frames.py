@@ -14,7 +14,7 @@ __all__ = ["frame_of", "own_frames", "stack_text"]
 
 
 def frame_of(thread: int | None) -> FrameType | None:
-    """The innermost frame of the thread with this identifier; None once it has ended.
+    """Return the innermost frame of the thread with this identifier; None once it has ended.
 
     ``sys._current_frames`` holds a lock of the interpreter's while it makes its answer. A garbage
     collection at that moment may let another thread go on, and where that one begins or ends a
@@ -31,18 +31,24 @@ def frame_of(thread: int | None) -> FrameType | None:
 
 
 def stack_text(frame: FrameType) -> str:
-    """The stack of a thread that runs a handler, as a traceback shows it, from the handler on."""
+    """Return the stack of a thread that runs a handler, as a traceback shows it.
+
+    It begins with the handler.
+    """
     outermost_first = list(traceback.walk_stack(frame))[::-1]
     return as_text(outermost_first) or "(no handler runs there)\n"
 
 
 def as_text(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Frames, outermost first, from the handler's own on; empty if there is none of it."""
+    """Return frames as a text, outermost first.
+
+    They are those from the handler's own on; empty if there is none of it.
+    """
     return "".join(traceback.StackSummary.extract(iter(own_frames(frames))).format())
 
 
 def own_frames(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
-    """Those behind Interlock's, and behind what runs threads and coroutines around that.
+    """Return those behind Interlock's, and behind what runs threads and coroutines around that.
 
     What the handler calls of these itself stays: it says what it waits for.
     """

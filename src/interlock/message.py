@@ -151,7 +151,9 @@ def _handles_here() -> bool:
 
 
 def current_lease() -> Lease[Any]:
-    """The lease under which the calling handler runs: its message's id, keys, attempt and token.
+    """Return the lease under which the calling handler runs.
+
+    It has its message's id, keys, attempt and token.
 
     Raises:
         LookupError: the caller is not a handler.
@@ -169,7 +171,7 @@ def current_lease() -> Lease[Any]:
 
 
 def check_state(state: object) -> None:
-    """Of ``messages(state=)``."""
+    """Check the argument of ``messages(state=)``."""
     if state is None or state in get_args(State):
         return
     if not isinstance(state, str):
@@ -178,7 +180,7 @@ def check_state(state: object) -> None:
 
 
 def check_purged(what: object) -> None:
-    """Of ``purge(what)``."""
+    """Check the argument of ``purge(what)``."""
     if not isinstance(what, str):
         raise TypeError(f"purge(): what is {type(what).__name__}; allowed: str")
     if what not in ("pending", "dead"):

@@ -154,7 +154,7 @@ class PoolWork(Work):
         self._end(lease, result, error, again=not broken)
 
     def _broke(self, error: BaseException) -> None:
-        """The pool is broken for good: what waits in the queue fails, and every submit raises."""
+        """Fail what waits in the queue, and every submit to come: the pool is broken for good."""
         if self.broken is None:
             kind: Any = type(error)
             own = kind.__module__.startswith("concurrent.futures")
@@ -174,7 +174,7 @@ class PoolWork(Work):
             self._slots.release()
 
     def runs_at_once(self) -> None:
-        """Notes if the pool runs a call where it is submitted: then it runs one at a time."""
+        """Note if the pool runs a call where it is submitted: then it runs one at a time."""
         if threading.current_thread() is self._thread:
             self.queue._set_crew(1, 1)
 
@@ -219,7 +219,7 @@ class _FarHandler:
 
 
 def _nothing() -> None:
-    """Called in a pool so that it starts its processes."""
+    """Do nothing. A pool is given it so that it starts its processes."""
 
 
 def _is_broken(error: BaseException) -> bool:

@@ -164,8 +164,10 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
     ) -> Put:
-        """As ``put``; answers the id, and whether the dedup string was known, so that nothing was
-        put: ``id, known = queue.put_known(order, dedup=f"order:{number}")``."""
+        """Put as ``put`` does; return the id, and whether the dedup string was known.
+
+        If it was, nothing was put: ``id, known = queue.put_known(order, dedup=f"order:{number}")``.
+        """
         named = (keys, shared, priority, delay, dedup, barrier, quiet)
         return Put(*self._put_known(payload, block, timeout, *named))
 
@@ -181,7 +183,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
     ) -> int:
-        """``put(payload, block=False, ...)``."""
+        """Put without waiting: ``put(payload, block=False, ...)``."""
         return self.put(
             payload,
             False,
@@ -195,7 +197,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         )
 
     def get_nowait(self, *, kind: Kind = "any") -> Lease[T]:
-        """``get(block=False, ...)``."""
+        """Get without waiting: ``get(block=False, ...)``."""
         return self.get(False, kind=kind)
 
     def consume(
@@ -206,7 +208,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         timeout: Seconds | None = None,
         kind: Kind = "any",
     ) -> Consumer:
-        """Runs ``handler(payload)`` for every message, on threads of its own, and goes on.
+        """Run ``handler(payload)`` for every message, on threads of its own, and go on.
 
         What the handler raises is logged, and the message comes again by the retry policy. A
         handler may ``raise RetryAfter(30)`` or ``raise Reject("why")``. ``timeout``: seconds after
@@ -220,7 +222,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Explains why a message waits, or what stands on a key; at most ``limit`` messages of it.
+        """Explain why a message waits, or what stands on a key; at most ``limit`` messages of it.
 
         Raises:
             KeyError: the message is settled, a dead letter (which is said) or was never put; or
@@ -243,7 +245,10 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return from_native(found)
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
-        """The messages that were given up, oldest dead first; with ``key`` only those on it."""
+        """Return the messages that were given up, oldest dead first.
+
+        With ``key`` only those on it.
+        """
         return [DeadLetter(*letter) for letter in self._dead_letters(limit, key)]
 
     def messages(
@@ -254,7 +259,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         key: Key | None = None,
         after: int | None = None,
     ) -> list[QueuedMessage[T]]:
-        """The unsettled messages in the order of their puts, at most ``limit``.
+        """Return the unsettled messages in the order of their puts, at most ``limit``.
 
         With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
         the last one of a page, gives the next page. What it costs grows with what it goes through.
@@ -263,7 +268,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return [QueuedMessage(*message) for message in self._messages(limit, state, key, after)]
 
     def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
-        """Cancels all that is not leased, or drops all dead letters. Returns how many.
+        """Cancel all that is not leased, or drop all dead letters. Returns how many.
 
         With ``key`` only those on it that are there now; to find them costs as much as ``messages``
         and ``dead_letters`` do.
@@ -286,7 +291,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
                 return purged
 
     def requeue(self, id: int) -> int:
-        """Puts a dead letter again, as a new message at the end of its lanes. Returns the new id.
+        """Put a dead letter again, as a new message at the end of its lanes. Returns the new id.
 
         Raises:
             KeyError: there is no such dead letter.
@@ -299,15 +304,15 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return new
 
     def stats(self) -> Stats:
-        """Counts of this moment, and since the queue was made."""
+        """Return the counts of this moment, and since the queue was made."""
         return Stats(**self._stats())
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
-        """The ``n`` keys on which most unsettled messages stand, deepest first."""
+        """Return the ``n`` keys on which most unsettled messages stand, deepest first."""
         return [HotKey(key, depth) for key, depth in self._hot_keys(n)]
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Waits until nothing is unsettled.
+        """Wait until nothing is unsettled.
 
         Raises:
             NotDrained: the time was up; it names what is held, paused, delayed or leased.
@@ -316,7 +321,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             raise self._not_drained()
 
     def shutdown(self, immediate: bool = False) -> list[Message[T]]:
-        """Refuses puts from now on, and lets the rest drain.
+        """Refuse puts from now on, and let the rest drain.
 
         ``get`` raises ``ShutDown`` once nothing unsettled is left. With ``immediate`` everything
         that is not leased is cancelled and returned, in the order of its puts, and ``get`` raises
@@ -325,7 +330,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return [Message(*message) for message in self._shutdown(immediate, True)]
 
     def record(self) -> None:
-        """Starts to record every call with its time; payloads are left out. ``recording`` ends it.
+        """Start to record every call with its time; payloads are left out. ``recording`` ends it.
 
         What is recorded replays to the same answers (``interlock.testing.replay``).
 
@@ -335,7 +340,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         self._record()
 
     def recording(self) -> str:
-        """Ends the recording and gives it as text: the queue's options, then a call a line.
+        """End the recording and return it as text: the queue's options, then a call a line.
 
         Raises:
             ValueError: the queue does not record.
@@ -346,7 +351,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return text
 
     def task_done(self) -> NoReturn:
-        """Not here: a message is settled through its lease."""
+        """Raise TypeError: a message is settled through its lease."""
         raise TypeError(
             "task_done(): a KeyedQueue is told which message is done: lease = queue.get(); ...; "
             "lease.ack(), or 'with queue.get() as payload: ...'"

@@ -90,14 +90,14 @@ class Retry:
             object.__setattr__(self, name, value)
 
     def _native(self) -> tuple[int | None, int, float, int, bool, bool]:
-        """As the core takes it: times in µs."""
+        """Return the policy as the core takes it: times in µs."""
         dead = self.then == "dead"
         first, longest = _micros(self.first), _micros(self.longest)
         return self.attempts, first, self.factor, longest, self.jitter, dead
 
 
 def seconds(value: Seconds, name: str) -> float:
-    """A time as a number of seconds; ``name`` says in the error which argument it was."""
+    """Return a time as a number of seconds; ``name`` says in the error which argument it was."""
     if isinstance(value, dt.timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -114,8 +114,11 @@ def seconds(value: Seconds, name: str) -> float:
 
 
 def whole(value: object, name: str, allowed: str = "int") -> int:
-    """A whole number as a plain int, for a class derived from int may print itself otherwise;
-    ``name`` says in the error which argument it was."""
+    """Return a whole number as a plain int.
+
+    A class derived from int may print itself otherwise. ``name`` says in the error which argument
+    it was.
+    """
     # By its class itself: an instance may say that it is of another.
     if not issubclass(type(value), int) or isinstance(value, bool):
         raise TypeError(f"{name} is {type(value).__name__}; allowed: {allowed}")

@@ -26,7 +26,7 @@ class Notifier:
 
     @classmethod
     def of(cls, environment: Environment) -> Notifier:
-        """The one that the environment names, in which its variables stand no more."""
+        """Return the one that the environment names, in which its variables stand no more."""
         address = environment.pop("NOTIFY_SOCKET", "")
         period = environment.pop("WATCHDOG_USEC", "")
         process = environment.pop("WATCHDOG_PID", "")
@@ -38,29 +38,35 @@ class Notifier:
         return bool(self._address)
 
     def ready(self, status: str = "") -> None:
-        """It serves; also the end of a reload."""
+        """Tell that the service serves; also that a reload has ended."""
         self.send("READY=1", f"MAINPID={os.getpid()}", *_status(status))
 
     def reloading(self) -> None:
-        """It reads its configuration again. `ready` ends it, whether it was taken or not."""
+        """Tell that it reads its configuration again.
+
+        `ready` ends it, whether it was taken or not.
+        """
         # By this time the manager tells the READY of this reload from an earlier one.
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self.send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self, status: str = "") -> None:
-        """It takes no more, and ends when it has sent what it owes."""
+        """Tell that it takes no more, and ends when it has sent what it owes."""
         self.send("STOPPING=1", *_status(status))
 
     def status(self, text: str) -> None:
-        """A line for `systemctl status`."""
+        """Set the line for `systemctl status`."""
         self.send(*_status(text))
 
     def alive(self) -> None:
-        """A sign of life for the watchdog."""
+        """Send a sign of life for the watchdog."""
         self.send("WATCHDOG=1")
 
     def send(self, *lines: str) -> bool:
-        """One datagram. Whether it went out: a service does not end for want of its manager."""
+        """Send one datagram, and return whether it went out.
+
+        A service does not end for want of its manager.
+        """
         if not self._address:
             return False
         # The name of a socket without a file begins with a zero.
@@ -88,8 +94,10 @@ class NotUsable(Exception):
 
 
 def handed(environment: Environment) -> list[Handed]:
-    """The sockets for this process, which the environment then tells no more. Raises NotUsable
-    where one is no listening stream socket, or is not there."""
+    """Return the sockets for this process, which the environment then tells no more.
+
+    Raises NotUsable where one is no listening stream socket, or is not there.
+    """
     process = environment.pop("LISTEN_PID", "")
     count = environment.pop("LISTEN_FDS", "")
     names = environment.pop("LISTEN_FDNAMES", "")
@@ -109,7 +117,7 @@ def handed(environment: Environment) -> list[Handed]:
 
 
 def reach(descriptor: int) -> str:
-    """The IP address that a TCP listener is bound to; empty for a unix socket."""
+    """Return the IP address that a TCP listener is bound to; empty for a unix socket."""
     with socket.socket(fileno=os.dup(descriptor)) as listener:
         if listener.family not in (socket.AF_INET, socket.AF_INET6):
             return ""

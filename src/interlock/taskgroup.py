@@ -66,7 +66,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """A task that runs ``coro`` when nothing before it conflicts, within the limit.
+        """Return a task that runs ``coro`` when nothing before it conflicts, within the limit.
 
         Args:
             keys, shared: what it holds alone, and together with others.
@@ -152,7 +152,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                     del self._awaited[id]
 
     def _unfinished(self, awaited: Any) -> list[asyncio.Future[Any]]:
-        """The tasks of this group that one waits for who awaits this."""
+        """Return the tasks of this group that one waits for who awaits this."""
         if awaited in self._ids:
             return [awaited]
         gathered: Iterable[asyncio.Future[Any]] = getattr(awaited, "_children", ())
@@ -220,7 +220,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         self._start()
 
     def _start(self) -> None:
-        """Starts those whose turn has come."""
+        """Start those whose turn has come."""
         looks = self._looks
         assert looks is not None
         while self._waiting and (self._limit is None or self._running < self._limit):
@@ -261,11 +261,11 @@ class _Looks:
         return lease
 
     def stop(self) -> None:
-        """Not to be called for what the group itself is about to do."""
+        """Ask not to be called for what the group itself is about to do."""
         self._wait.give_up()
 
     def end(self) -> None:
-        """No task is left."""
+        """Cancel the alarm: no task is left."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

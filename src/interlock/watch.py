@@ -22,10 +22,11 @@ log = logging.getLogger("interlock.queue")
 
 
 def report(queue: str, events: Sequence[tuple[Any, ...]], number: int | None = None) -> bool:
-    """Logs what the queue noted; called by the core, at least once a second while puts are made.
+    """Log what the queue noted, and return whether each handled message is wanted too.
 
-    ``number`` is that of a queue of this process, which the watcher may have to look at. Answers
-    whether each handled message is wanted too.
+    Called by the core, at least once a second while puts are made.
+
+    ``number`` is that of a queue of this process, which the watcher may have to look at.
     """
     for kind, *rest in events:
         _REPORTS[kind](queue, *rest)
@@ -86,7 +87,10 @@ def _slow_lease(queue: str, id: int, consumer: int, held: float, explained: Any)
 
 
 def _drawn(explained: Any) -> Any:
-    """An explanation, of the core or of an engine; None: there is nothing to explain any more."""
+    """Return an explanation, of the core or of an engine, as it is drawn.
+
+    None: there is nothing to explain any more.
+    """
     if explained is None:
         return "settled meanwhile"
     return explained if isinstance(explained, Explanation) else from_native(explained)
@@ -123,7 +127,7 @@ def log_handled(
     handled: float,
     **more: Any,
 ) -> None:
-    """Says that a message was handled, at level debug; ``more`` of its record: token, task."""
+    """Log that a message was handled, at level debug; ``more`` of its record: token, task."""
     known = {name: value for name, value in more.items() if value}
     log.debug(
         "queue %r: message %d%s [%s] waited %.1f ms, handled %.1f ms",
@@ -180,7 +184,7 @@ _STALE = 64
 
 
 def follow(queue: _core.Queue[Any]) -> None:
-    """Has the watcher look after a queue as long as it lives."""
+    """Let the watcher look after a queue as long as it lives."""
     number = queue._number
 
     def forget(_: object) -> None:
@@ -233,7 +237,10 @@ def _watch() -> None:
 
 
 def _look_at(number: int) -> float | None:
-    """Looks at a queue: seconds until the next look; None: nothing in it could become slow."""
+    """Look at a queue; return the seconds until the next look.
+
+    None: nothing in it could become slow.
+    """
     reference = _followed.get(number)
     queue = reference() if reference is not None else None
     if queue is None:

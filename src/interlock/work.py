@@ -36,25 +36,25 @@ class Work:
         _works.add(self)
 
     def grow(self) -> None:
-        """Starts what is missing for the calls that are in the queue."""
+        """Start what is missing for the calls that are in the queue."""
         raise NotImplementedError
 
     def help(self) -> None:
-        """Sees to it that somebody runs what lies there: Ctrl-C may have ended a submit midway."""
+        """Make sure that somebody runs what lies there: Ctrl-C may have ended a submit midway."""
         if not self.complete and self.queue._unsettled():
             self.grow()
 
     def join(self) -> None:
-        """Waits for the calls, and for what runs them; not for calls whose lease was revoked."""
+        """Wait for the calls, and for what runs them; not for calls whose lease was revoked."""
         self.help()
         self.queue._join(None)
 
     def leave(self, thread: int | None) -> Callable[[], None]:
-        """A call that a thread runs is about to be revoked. Gives what undoes this."""
+        """Prepare for the revocation of a call that a thread runs. Returns what undoes this."""
         return lambda: None
 
     def forked(self) -> None:
-        """In the child of a fork: nothing is started here yet."""
+        """Begin anew in the child of a fork: nothing is started here yet."""
         self._reset()
 
     def _reset(self) -> None:
@@ -66,11 +66,11 @@ class Work:
         self._starting: dict[threading.Thread, bool] = {}
 
     def _wanted(self) -> bool:
-        """Asked by a thread of ours, once, whether it is wanted."""
+        """Return whether a thread of ours is wanted. It asks once."""
         return self._starting.pop(threading.current_thread(), False)
 
     def _break(self, kind: type[futures.BrokenExecutor], text: str) -> None:
-        """Fails what waits, and all that comes."""
+        """Fail what waits, and all that comes."""
         self.broken = kind, text
         self.queue._fail_all(lambda: kind(text))
 
@@ -138,7 +138,7 @@ class ThreadWork(Work):
             thread.join()
 
     def leave(self, thread: int | None) -> Callable[[], None]:
-        """Nobody waits for the thread any more, and another takes its place."""
+        """Let another take the place of the thread, for which nobody waits any more."""
         with self._growing:
             left = [one for one in list(self._threads) if thread and one.ident == thread]
             if not left:
@@ -198,7 +198,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def at_exit() -> None:
-    """Finishes submitted calls before the interpreter goes, as with the standard executors."""
+    """Finish submitted calls before the interpreter goes, as with the standard executors."""
     works = list(_works)
     for work in works:
         work.queue._shutdown(False)
@@ -225,7 +225,7 @@ _registered: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def before(kind: type) -> None:
-    """Has ``at_exit`` run before whatever a kind of executor does at the end of the interpreter."""
+    """Let ``at_exit`` run before what a kind of executor does at the end of the interpreter."""
     if kind in _registered:
         return
     _registered.add(kind)

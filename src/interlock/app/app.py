@@ -116,8 +116,9 @@ class App:
         result_ttl: Seconds = 0,
         quiet: bool = False,
     ) -> Any:
-        """Makes a task of a function, or of a coroutine function: ``@app.task(keys=...)``, or
-        ``@app.task`` for one without keys and with all defaults.
+        """Make a task of a function, or of a coroutine function.
+
+        Write ``@app.task(keys=...)``, or ``@app.task`` for one without keys and with all defaults.
 
         Args:
             name: what the task is called on the wire; workers find it by that. Default: the
@@ -152,27 +153,27 @@ class App:
         return made if fn is None else made(fn)
 
     def use(self, middleware: object) -> None:
-        """Adds all hooks that an object has as methods; see ``Middleware``."""
+        """Add all hooks that an object has as methods; see ``Middleware``."""
         self._hooks.use(middleware)
 
     def before_send(self, hook: H) -> H:
-        """Adds a hook: ``hook(sending)``, before a call is sent."""
+        """Add a hook: ``hook(sending)``, before a call is sent."""
         return self._hook("before_send", hook)
 
     def after_send(self, hook: H) -> H:
-        """Adds a hook: ``hook(sending, job)``, after a call was sent."""
+        """Add a hook: ``hook(sending, job)``, after a call was sent."""
         return self._hook("after_send", hook)
 
     def before_handle(self, hook: H) -> H:
-        """Adds a hook: ``hook(handling)``, before a handler runs."""
+        """Add a hook: ``hook(handling)``, before a handler runs."""
         return self._hook("before_handle", hook)
 
     def after_handle(self, hook: H) -> H:
-        """Adds a hook: ``hook(handling, result)``, after a handler has returned."""
+        """Add a hook: ``hook(handling, result)``, after a handler has returned."""
         return self._hook("after_handle", hook)
 
     def on_error(self, hook: H) -> H:
-        """Adds a hook: ``hook(handling, error)``, after a handler has raised."""
+        """Add a hook: ``hook(handling, error)``, after a handler has raised."""
         return self._hook("on_error", hook)
 
     def worker(
@@ -184,7 +185,7 @@ class App:
         unkeyed: int = 0,
         audit: bool | None = None,
     ) -> Worker:
-        """A worker in this process, which runs from ``start`` or ``with`` until ``stop``.
+        """Return a worker in this process, which runs from ``start`` or ``with`` until ``stop``.
 
         Args:
             threads: how many handlers run at once. Default 16; with ``pool="process"`` as many as
@@ -210,7 +211,9 @@ class App:
         )
 
     def testing(self) -> TestWorker:
-        """A worker for tests, on ``memory://`` with a clock that stands still; see ``TestWorker``.
+        """Return a worker for tests; see ``TestWorker``.
+
+        It is on ``memory://``, with a clock that stands still.
 
         While it is used as a context manager, what this app sends goes there.
         """
@@ -219,7 +222,7 @@ class App:
         return TestWorker(self)
 
     def close(self) -> None:
-        """Closes the connections; the next send makes new ones."""
+        """Close the connections; the next send makes new ones."""
         with self._lock:
             client, self._client = self._client, None
             reach, self._reach = self._reach, None
@@ -231,7 +234,7 @@ class App:
             client.close()
 
     async def aclose(self) -> None:
-        """``close``, and what ``asend`` and ``aresult`` hold on the running loop too."""
+        """Close as ``close``, and what ``asend`` and ``aresult`` hold on the running loop too."""
         client = self._client
         if client is not None:
             await client.aio.close()
@@ -282,12 +285,14 @@ class App:
         return AppTasks(self._tasks, self._hooks, self.retry)
 
     def _named(self) -> str | None:
-        """The engine as somebody has named it."""
+        """Return the engine as somebody has named it; None if nobody has."""
         return self.url or os.environ.get("INTERLOCK_URL") or None
 
     def _queue_to_send(self, name: str) -> Any:
-        """The queue of a task that is sent now. Raises EngineUnavailable where nobody could ever
-        handle it."""
+        """Return the queue of a task that is sent now.
+
+        Raises EngineUnavailable where nobody could ever handle it.
+        """
         found = self._sent_to.get(name)
         if found is not None:
             return found
@@ -313,7 +318,7 @@ class App:
             return found
 
     def _open(self, name: str, **options: Any) -> Any:
-        """A handle of its own, which can be closed without the others."""
+        """Return a handle of its own, which can be closed without the others."""
         with self._lock:
             if self._client is None:
                 from interlock.engine.client import connect
@@ -322,12 +327,12 @@ class App:
             return self._client.queue(name, bytes, **options)
 
     def _url_in_use(self) -> str:
-        """The URL that sends go to, without a password."""
+        """Return the URL that sends go to, without a password."""
         client = self._client
         return str(self.url or "memory://") if client is None else str(client.url)
 
     def _redirected(self, client: Any) -> Any:
-        """Sends go through this client from now on; gives the one before. Nobody is closed."""
+        """Send through this client from now on; return the one before. Nobody is closed."""
         with self._lock:
             before, self._client = self._client, client
             self._queues.clear()
@@ -337,7 +342,7 @@ class App:
 
 
 def _reference(app: App) -> str:
-    """The name by which processes find this app, as ``module:name``."""
+    """Return the name by which processes find this app, as ``module:name``."""
     import sys
 
     for name, module in list(sys.modules.items()):

@@ -86,7 +86,10 @@ class Types:
         self.returns = hints.get("return", Any) if _known(hints.get("return", Any)) else Any
 
     def decode(self, envelope: Envelope) -> Call:
-        """The arguments. Raises PayloadError, which names the one that is not of its type."""
+        """Return the arguments.
+
+        Raises PayloadError, which names the one that is not of its type.
+        """
         args = []
         for place, raw in enumerate(envelope.args):
             if place < len(self._placed):
@@ -124,7 +127,10 @@ def write(
     timeout: float | None,
     headers: dict[str, str],
 ) -> bytes:
-    """A call as bytes. Raises PayloadError, which names the argument that cannot be encoded."""
+    """Return a call as bytes.
+
+    Raises PayloadError, which names the argument that cannot be encoded.
+    """
     try:
         return _encoder.encode(_Sent(VERSION, task, args, kwargs, timeout, headers))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -141,8 +147,11 @@ def write(
 
 
 def read(payload: bytes) -> Envelope:
-    """The envelope of a message. Raises PayloadError where it is none, UnknownVersion where it is
-    of a later version, which a newer worker knows."""
+    """Return the envelope of a message.
+
+    Raises PayloadError where it is none, UnknownVersion where it is of a later version, which a
+    newer worker knows.
+    """
     try:
         found = _envelopes.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -162,7 +171,7 @@ def _of_version(version: int) -> None:
 
 
 def encode_result(task: str, value: Any) -> bytes:
-    """Encodes what a handler returned. Raises PayloadError."""
+    """Encode what a handler returned. Raises PayloadError."""
     try:
         found = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -33,7 +33,7 @@ class Job(Generic[R]):
         self._app, self._queue, self._types, self._kept = app, queue, types, kept
 
     def result(self, timeout: Seconds | None = None) -> R:
-        """Waits for what the handler returns; ``timeout`` in seconds, by default for ever.
+        """Wait for what the handler returns; ``timeout`` in seconds, by default for ever.
 
         Raises:
             TimeoutError: it was not settled in time.
@@ -49,7 +49,7 @@ class Job(Generic[R]):
         return found
 
     async def aresult(self, timeout: Seconds | None = None) -> R:
-        """``result``, awaited."""
+        """Do what ``result`` does, awaited."""
         self._check()
         queue = self._app._queue(self._queue).aio
         try:
@@ -63,8 +63,11 @@ class Job(Generic[R]):
         return f"<{type(self).__name__} {self.id} of {self.task!r}{known}>"
 
     def _overdue(self, error: TimeoutError) -> TimeoutError:
-        """The error with a hint where to look, for nothing is wrong that could be seen from here.
-        Who has not set INTERLOCK_URL sends into the own process, where mostly no worker is."""
+        """Return the error with a hint where to look.
+
+        Nothing is wrong that could be seen from here. Who has not set INTERLOCK_URL sends into the
+        own process, where mostly no worker is.
+        """
         url = self._app._url_in_use()
         if url.startswith("memory:"):
             where = f"it is in this process ({url}), where only a worker of this process has it"

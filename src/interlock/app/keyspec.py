@@ -48,7 +48,7 @@ class Field:
     """(is an attribute, its name or index) from left to right."""
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """The value that it stands for in this call."""
+        """Return the value that it stands for in this call."""
         found = arguments[self.argument]
         for is_attribute, name in self.path:
             found = getattr(found, name) if is_attribute else found[name]
@@ -59,7 +59,10 @@ class Template:
     """One template of a key, taken apart."""
 
     def __init__(self, text: str, where: str, signature: inspect.Signature, function: str) -> None:
-        """``where`` begins each error: the argument of ``task()`` that gave the template."""
+        """Take a template apart.
+
+        ``where`` begins each error: the argument of ``task()`` that gave the template.
+        """
         self.text = text
         self._where = where
         self._parts = tuple(_parts(text, where))
@@ -72,7 +75,7 @@ class Template:
                 )
 
     def key(self, arguments: Mapping[str, Any]) -> Key:
-        """The key in this call; what is no template but one field is the value itself."""
+        """Return the key in this call; what is no template but one field is the value itself."""
         if len(self._parts) == 1 and isinstance(self._parts[0], Field):
             return self._of(self._parts[0], arguments, (str, int, bytes))
         return "".join(
@@ -101,7 +104,9 @@ class Template:
 
 
 def rule(name: str, spec: object, signature: inspect.Signature, function: str) -> Rule:
-    """Checks what ``task()`` was given as ``keys`` or ``shared`` (``name``) against the function.
+    """Check what ``task()`` was given as ``keys`` or ``shared`` against the function.
+
+    ``name`` says which of the two it is. Returns what finds the keys of a call.
 
     Raises:
         TypeError, ValueError: the template names what is not there or is none, or the callable

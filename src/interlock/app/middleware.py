@@ -62,19 +62,22 @@ class Middleware:
     the methods with these names are called."""
 
     def before_send(self, sending: Sending) -> None:
-        """A call is about to be sent. What this raises is raised by the send."""
+        """Act before a call is sent. What this raises is raised by the send."""
 
     def after_send(self, sending: Sending, job: Job[Any]) -> None:
-        """A call was sent."""
+        """Act after a call was sent."""
 
     def before_handle(self, handling: Handling) -> None:
-        """A handler is about to run, in its thread or task. What this raises is its failure."""
+        """Act before a handler runs, in its thread or task. What this raises is its failure."""
 
     def after_handle(self, handling: Handling, result: Any) -> None:
-        """A handler has returned; it is not settled yet."""
+        """Act after a handler has returned; its message is not settled yet."""
 
     def on_error(self, handling: Handling, error: BaseException) -> None:
-        """A handler has raised; ``RetryAfter`` and ``Reject`` are among what it may have."""
+        """Act after a handler has raised.
+
+        ``RetryAfter`` and ``Reject`` are among what it may have raised.
+        """
 
 
 class Hooks:
@@ -86,14 +89,14 @@ class Hooks:
         """There are hooks around handlers."""
 
     def add(self, name: str, hook: Callable[..., object]) -> None:
-        """One more of that name."""
+        """Add one more hook of that name."""
         if not callable(hook):
             raise TypeError(f"{name}(): {type(hook).__name__} is given; allowed: a function")
         self._of[name].append(hook)
         self._look()
 
     def remove(self, name: str, hook: Callable[..., object]) -> None:
-        """One that was added."""
+        """Remove a hook that was added."""
         self._of[name].remove(hook)
         self._look()
 
@@ -101,7 +104,10 @@ class Hooks:
         self.handling = any(self._of[name] for name in HOOKS if not name.endswith("_send"))
 
     def use(self, middleware: object) -> None:
-        """All methods of an object that are named as hooks are. Raises TypeError where none is."""
+        """Add all methods of an object that are named as hooks are.
+
+        Raises TypeError where none is.
+        """
         found = [name for name in HOOKS if callable(getattr(middleware, name, None))]
         if not found or isinstance(middleware, type):
             what = (
@@ -115,17 +121,20 @@ class Hooks:
             self.add(name, getattr(middleware, name))
 
     def before(self, name: str, *arguments: Any) -> None:
-        """Calls those of a ``before_`` hook; the first that raises ends it."""
+        """Call those of a ``before_`` hook; the first that raises ends it."""
         for hook in self._of[name]:
             hook(*arguments)
 
     def after_handling(self, name: str, *arguments: Any) -> None:
-        """Calls those of another hook around a handler, the last given first; what they raise, be
-        it SystemExit, is logged: the handler has ended, and that is what counts."""
+        """Call those of another hook around a handler, the last given first.
+
+        What they raise, be it SystemExit, is logged: the handler has ended, and that is what
+        counts.
+        """
         self.after(name, *arguments, caught=BaseException)
 
     def after(self, name: str, *arguments: Any, caught: type[BaseException] = Exception) -> None:
-        """Calls those of another hook, the last given first; what they raise is logged."""
+        """Call those of another hook, the last given first; what they raise is logged."""
         for hook in reversed(self._of[name]):
             try:
                 hook(*arguments)

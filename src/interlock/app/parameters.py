@@ -41,8 +41,11 @@ class Parameters:
         """So many by place it knows, apart from ``*args``."""
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """Raises UnknownArgument where the function does not have what was sent; PayloadError where
-        it wants what was not sent, or one was sent twice: with that no attempt can succeed."""
+        """Raise an error where the arguments are not those that the function takes.
+
+        It is UnknownArgument where the function does not have what was sent; PayloadError where it
+        wants what was not sent, or one was sent twice: with that no attempt can succeed.
+        """
         if len(args) > self.most and not self._any_placed:
             what = f"{len(args)} arguments by place, of which it takes {self.most}"
             raise UnknownArgument(self._task, what)

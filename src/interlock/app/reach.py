@@ -31,7 +31,7 @@ class Memory:
         self.queues: set[str] = set()
 
     def report(self) -> None:
-        """Nobody will handle any more what is left: says how much that is."""
+        """Log how much is left: nobody will handle it any more."""
         if self._process != os.getpid():
             # The child of a fork: it is the parent's.
             return
@@ -52,7 +52,7 @@ class Reach:
     """The queues in memory into which one app has sent through one client."""
 
     def __init__(self, app: Any, client: Any, url: str | None, has_worker: bool) -> None:
-        """Looks, at the first send.
+        """Look, at the first send, whether anybody handles what is sent.
 
         Args:
             url: as somebody has named the engine; None: nobody has.
@@ -82,18 +82,21 @@ class Reach:
             self._end = weakref.finalize(app, self._memory.report)
 
     def sent(self, queue: str) -> None:
-        """A task is sent to this queue."""
+        """Note that a task is sent to this queue."""
         if self._memory is not None:
             self._memory.queues.add(queue)
 
     def close(self) -> None:
-        """The client is about to be closed; an engine without a name goes with it."""
+        """Report what is left in an engine without a name, which goes with its client.
+
+        To be called before the client is closed.
+        """
         if self._end is not None:
             self._end()
 
 
 def served(url: str) -> None:
-    """A worker in this process takes from there."""
+    """Note that a worker in this process takes from there."""
     _served.add(url)
 
 

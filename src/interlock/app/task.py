@@ -83,8 +83,9 @@ class _Sendable(Generic[P, R]):
         return envelope.Types(self.function, self.signature)
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Puts a call into the task's queue. It is stored when this returns, as far as the engine
-        stores.
+        """Put a call into the task's queue.
+
+        It is stored when this returns, as far as the engine stores.
 
         Raises:
             TypeError: the function does not take these arguments, or a key is of a wrong type.
@@ -103,7 +104,7 @@ class _Sendable(Generic[P, R]):
         return self._sent(ready, put)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """``send``, awaited."""
+        """Do what ``send`` does, awaited."""
         ready = self._ready(args, kwargs)
         queue = self._app._queue_to_send(self.declared.queue).aio
         put = await queue._sent(ready.payload, self._app.send_timeout, **ready.options)
@@ -118,7 +119,7 @@ class _Sendable(Generic[P, R]):
         timeout: Seconds | None = None,
         quiet: bool | None = None,
     ) -> Self:
-        """The same task with options for what is sent through it.
+        """Return the same task with options for what is sent through it.
 
         Args:
             delay: seconds until the message takes its place.
@@ -141,7 +142,7 @@ class _Sendable(Generic[P, R]):
         return same
 
     def keys_of(self, *args: P.args, **kwargs: P.kwargs) -> KeySet:
-        """The keys under which this call would be handled."""
+        """Return the keys under which this call would be handled."""
         return self._key_set(self._bound(args, kwargs))
 
     def __get__(self, instance: object, owner: object) -> Self:
@@ -207,7 +208,7 @@ class Task(_Sendable[P, R]):
     is_async = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls the function, here and now."""
+        """Call the function, here and now."""
         found: R = self.function(*args, **kwargs)
         return found
 
@@ -218,7 +219,7 @@ class AsyncTask(_Sendable[P, R]):
     is_async = True
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Calls the function, here and now."""
+        """Call the function, here and now."""
         found: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return found
 

@@ -43,7 +43,7 @@ class Source(Protocol):
         """Its files, in the order in which they are to be written."""
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """The bytes to be written into a file, by its place in `parts`."""
+        """Yield the bytes to be written into a file, by its place in `parts`."""
 
 
 class Folder:
@@ -56,7 +56,7 @@ class Folder:
         self.parts = [Part(*file) for file in self._copy.files]
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """A file's bytes."""
+        """Yield a file's bytes."""
         offset = 0
         while piece := self._copy.read(number, offset, PIECE):
             yield piece
@@ -79,7 +79,7 @@ class Asked:
         self.parts = [_part(file) for file in files]
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """A file's bytes, several questions at once."""
+        """Yield a file's bytes, by several questions at once."""
         size = self.parts[number].bytes
         for begin in range(0, size, PIECE * AHEAD):
             offsets = range(begin, min(size, begin + PIECE * AHEAD), PIECE)
@@ -92,12 +92,12 @@ class Asked:
                 yield reply
 
     def end(self) -> None:
-        """Lets the hub close its files; the end of the connection does it too."""
+        """Let the hub close its files; the end of the connection does it too."""
         self._client.call("BACKUP", "END")
 
 
 def check(destination: Path) -> None:
-    """Raises OSError, in words, where a copy cannot go: what is there must be an empty folder."""
+    """Raise OSError, in words, where a copy cannot go: what is there must be an empty folder."""
     if destination.is_dir():
         if any(destination.iterdir()):
             raise FileExistsError(
@@ -110,9 +110,11 @@ def check(destination: Path) -> None:
 def write(
     source: Source, destination: Path, told: Callable[[int, int], None] = lambda done, all: None
 ) -> int:
-    """Writes a copy into a folder that is empty or not there, and answers how many bytes that were.
+    """Write a copy into a folder that is empty or not there; return the number of its bytes.
+
     It is on disk then, and was read once more. `told` gets how many bytes are written, and of how
-    many. What was written is removed when something fails: OSError, or what `source` raises."""
+    many. What was written is removed when something fails: OSError, or what `source` raises.
+    """
     check(destination)
     fresh = not destination.exists()
     destination.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,7 +158,7 @@ def _write(file: FileIO, piece: bytes) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Adds the file's name to what the system says of it."""
+    """Add the file's name to what the system says of it."""
     try:
         yield
     except OSError as error:

@@ -89,7 +89,10 @@ class Configuration:
         }
 
     def users(self) -> tuple[User, ...]:
-        """Those that are declared; without any, one that everybody is and who may do everything."""
+        """Return the users that are declared.
+
+        Without any it is one that everybody is and who may do everything.
+        """
         found: tuple[User, ...] = self["user"]
         return found or (EVERYBODY,)
 
@@ -110,9 +113,10 @@ class Configuration:
         yield buffer_limits.NAME, buffer_limits.shown(limits)
 
     def renewed(self, raw: Mapping[str, Raw] | None = None) -> tuple[Configuration, list[str]]:
-        """The configuration as its sources give it now, or with `raw` values instead of those it
-        has; and the keys that would have to change and cannot while a hub runs, which stay as they
-        are.
+        """Return the configuration as its sources give it now, and the keys that stay as they are.
+
+        With `raw` it is the one that there is, with these values instead of its own. The keys are
+        those that would have to change and cannot while a hub runs.
 
         Raises ConfigError, also where what stays and what changes are wrong together, and OSError
         where the file cannot be read.
@@ -153,7 +157,7 @@ class Configuration:
         return certificate, key_text, authorities
 
     def text(self) -> str:
-        """The configuration as a file that would give it, each value with its origin."""
+        """Return the configuration as a file that would give it, each value with its origin."""
         lines = []
         table = ""
         for setting in SETTINGS:
@@ -180,7 +184,7 @@ class Source:
     given: Mapping[str, Raw]
 
     def read(self) -> Configuration:
-        """The configuration as it is now. Raises as `config.read`."""
+        """Read the configuration as it is now. Raises as `config.read`."""
         return read(self.file, environment=self.environment, given=self.given)
 
 
@@ -190,7 +194,9 @@ def read(
     environment: Mapping[str, str] | None = None,
     given: Mapping[str, Raw] | None = None,
 ) -> Configuration:
-    """The configuration of a file, the environment and what was `given` by flags or arguments.
+    """Read the configuration of a file, the environment and what was `given`.
+
+    `given` are the values of flags or arguments.
 
     Raises ConfigError with all faults, and OSError where the file cannot be read.
     """
@@ -206,7 +212,7 @@ def read(
 
 
 def from_file(path: Path) -> dict[str, Raw]:
-    """The values of a TOML file, by dotted key."""
+    """Return the values of a TOML file, by dotted key."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -216,12 +222,18 @@ def from_file(path: Path) -> dict[str, Raw]:
 
 
 def from_arguments(arguments: Mapping[str, object]) -> dict[str, Raw]:
-    """The values of a program: `limits={"pubsub": {"hard": 0}}` or `{"limits.pubsub.hard": 0}`."""
+    """Return the values that a program gives.
+
+    They are `limits={"pubsub": {"hard": 0}}` or `{"limits.pubsub.hard": 0}`.
+    """
     return {key: Raw(value, "argument") for key, value in flat(arguments)}
 
 
 def flat(tree: Mapping[str, object], head: str = "") -> Iterator[tuple[str, object]]:
-    """Tables within tables as dotted keys. An unknown table stays whole: its name is the fault."""
+    """Yield tables within tables as dotted keys.
+
+    An unknown table stays whole: its name is the fault.
+    """
     for name, value in tree.items():
         key = f"{head}{name}"
         if isinstance(value, Mapping) and any(known.startswith(f"{key}.") for known in BY_KEY):
@@ -231,7 +243,10 @@ def flat(tree: Mapping[str, object], head: str = "") -> Iterator[tuple[str, obje
 
 
 def checked(raw: Mapping[str, Raw]) -> Configuration:
-    """The configuration of raw values and defaults; raises ConfigError with all that is wrong."""
+    """Return the configuration of raw values and defaults.
+
+    Raises ConfigError with all that is wrong.
+    """
     faults = [unknown(key, found) for key, found in raw.items() if key not in BY_KEY]
     values: dict[str, Any] = {}
     for setting in SETTINGS:
@@ -249,7 +264,7 @@ def checked(raw: Mapping[str, Raw]) -> Configuration:
 
 
 def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[str]:
-    """Faults of values that are right alone and wrong together."""
+    """Yield the faults of values that are right alone and wrong together."""
 
     def wrong(key: str, allowed: str) -> str:
         return fault(key, Raw(values[key], origins[key]), allowed)
@@ -288,14 +303,14 @@ def is_guarded(values: Mapping[str, Any]) -> bool:
 
 
 def faulty(setting: Setting, found: Raw, wrong: InvalidValue) -> str:
-    """One line about what a setting refused."""
+    """Return one line about what a setting refused."""
     if wrong.allowed:
         return fault(f"{setting.key}{wrong.place}", Raw(wrong.value, found.origin), wrong.allowed)
     return fault(setting.key, found, setting.allowed)
 
 
 def fault(key: str, found: Raw, allowed: str) -> str:
-    """One line about a wrong value."""
+    """Return one line about a wrong value."""
     shown = repr(found.value)
     if len(shown) > LONGEST_SHOWN:
         shown = shown[:LONGEST_SHOWN] + "..."
@@ -303,14 +318,14 @@ def fault(key: str, found: Raw, allowed: str) -> str:
 
 
 def unknown(key: str, found: Raw) -> str:
-    """One line about a key that there is not."""
+    """Return one line about a key that there is not."""
     near = get_close_matches(key, BY_KEY, n=1)
     hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(BY_KEY)}"
     return f"{key} is no key of the configuration ({found.origin}); {hint}"
 
 
 def toml(value: object) -> str:
-    """A value as TOML writes it: a truth, a number, a text, or a list of them."""
+    """Return a value as TOML writes it: a truth, a number, a text, or a list of them."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml(one) for one in value)}]"
     if isinstance(value, bool):

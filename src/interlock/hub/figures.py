@@ -66,30 +66,30 @@ class Figure:
 
 
 def metric_name(name: str, kind: Kind | None = None) -> str:
-    """A name of INFO as Prometheus would have it: counters end in `_total`."""
+    """Return a name of INFO as Prometheus would have it: counters end in `_total`."""
     if kind is Kind.COUNTER:
         name = f"{name.removeprefix('total_')}_total"
     return PREFIX + name
 
 
 def label(name: str, help: str, section: str = "", shown_as: str = "") -> Figure:
-    """A figure that tells which hub it is."""
+    """Return a figure that tells which hub it is."""
     return Figure(name, Kind.LABEL, section, shown_as, help)
 
 
 def words(name: str, section: str, label: str, help: str) -> Figure:
-    """A figure that is none: it says something."""
+    """Return a figure that is none: it says something."""
     return Figure(name, Kind.TEXT, section, label, help)
 
 
 def gauge(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER,
           exposed_as: str = "") -> Figure:  # fmt: skip
-    """A figure that rises and falls."""
+    """Return a figure that rises and falls."""
     return Figure(name, Kind.GAUGE, section, label, help, unit, exposed_as)
 
 
 def counter(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER) -> Figure:
-    """A figure that only rises."""
+    """Return a figure that only rises."""
     return Figure(name, Kind.COUNTER, section, label, help, unit)
 
 

@@ -39,7 +39,7 @@ class Heartbeat:
         return min(self._notifier.watchdog / 2, WITHOUT_WATCHDOG)
 
     def beat(self) -> bool:
-        """One beat; whether all workers had answered the one before."""
+        """Beat once, and return whether all workers had answered the beat before."""
         answered = self._pulse()
         alive = bool(answered) and all(answered)
         if alive:
@@ -66,7 +66,7 @@ class Heartbeat:
         self.stop()
 
     def stop(self) -> None:
-        """No more beats. Before the workers end, for then they answer none."""
+        """Stop the beats. To be called before the workers end, for then they answer none."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -79,7 +79,7 @@ class Heartbeat:
 
 
 def status(info: Mapping[str, object]) -> str:
-    """A line for people."""
+    """Return a line for people."""
     clients, topics = info.get("connected_clients", 0), info.get("pubsub_channels", 0)
     published = info.get("messages_published", 0)
     text = f"{clients} connections, {topics} topics, {published} messages published"

@@ -34,7 +34,7 @@ class HttpServer:
     """Listens from its making on, answers from `start` on, until `close`."""
 
     def __init__(self, host: str, port: int, pages: Pages) -> None:
-        """OSError, which names the address, where it cannot listen."""
+        """Listen. Raises OSError, which names the address, where it cannot."""
         self._pages = pages
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -157,11 +157,11 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
     def version_string(self) -> str:
-        """The value of the header Server."""
+        """Return the value of the header Server."""
         return "interlock-hub"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what is asked each few seconds is no news."""
+        """Log nothing: what is asked each few seconds is no news."""
 
 
 def _shut(connection: socket.socket) -> None:

@@ -49,7 +49,7 @@ class Connection:
 
 
 def info(client: Client) -> dict[str, int | float | str]:
-    """The figures of INFO; numbers as numbers."""
+    """Return the figures of INFO; numbers as numbers."""
     found: dict[str, int | float | str] = {}
     for line in text(client, "INFO").splitlines():
         name, colon, value = line.partition(":")
@@ -60,7 +60,7 @@ def info(client: Client) -> dict[str, int | float | str]:
 
 
 def topics(client: Client, pattern: str = "*") -> Topics:
-    """The topics that match a glob, each with the number of its subscribers."""
+    """Return the topics that match a glob, each with the number of its subscribers."""
     names = client.call("PUBSUB", "CHANNELS", pattern)
     patterns = client.call("PUBSUB", "NUMPAT")
     if not isinstance(names, list) or not isinstance(patterns, int):
@@ -73,12 +73,12 @@ def topics(client: Client, pattern: str = "*") -> Topics:
 
 
 def connections(client: Client) -> list[Connection]:
-    """All connections, oldest first."""
+    """Return all connections, oldest first."""
     return [connection(line) for line in text(client, "CLIENT", "LIST").splitlines()]
 
 
 def connection(line: str) -> Connection:
-    """A line of CLIENT LIST. Redis before 7 tells less; what it does not tell is empty."""
+    """Read a line of CLIENT LIST. Redis before 7 tells less; what it does not tell is empty."""
     # The path of a unix socket may hold spaces.
     pairs = (word.partition("=") for word in re.split(r" (?=[a-z-]+=)", line.strip()))
     fields = {name: value for name, _, value in pairs}
@@ -102,7 +102,7 @@ def connection(line: str) -> Connection:
 
 
 def text(client: Client, *words: str) -> str:
-    """A reply that is text."""
+    """Return a reply that is text."""
     reply = client.call(*words)
     if isinstance(reply, bytes):
         return reply.decode(errors="backslashreplace")

@@ -32,8 +32,10 @@ class Log(logging.Handler):
 
     @classmethod
     def set_up(cls, config: Configuration) -> Log:
-        """The log of a hub that is a process of its own. Raises OSError where the file cannot be
-        written."""
+        """Set up the log of a hub that is a process of its own, and return it.
+
+        Raises OSError where the file cannot be written.
+        """
         log = cls()
         log.open(config["log.file"])
         logger.addHandler(log)
@@ -54,8 +56,10 @@ class Log(logging.Handler):
         logger.setLevel(config["log.level"].upper())
 
     def reopen(self) -> None:
-        """Open the file anew, after somebody has moved it away; if it cannot be, go on as before
-        and say so."""
+        """Open the file anew, after somebody has moved it away.
+
+        If it cannot be, go on as before and say so.
+        """
         try:
             self.open()
         except OSError as error:
@@ -63,7 +67,9 @@ class Log(logging.Handler):
 
     def open(self, path: str | None = None) -> None:
         """Open it, or open it anew after somebody moved the file away; `path` is another file.
-        Raises OSError, and goes on with what was open then."""
+
+        Raises OSError, and goes on with what was open then.
+        """
         wanted = self.path if path is None else path
         stream = open(wanted, "a", buffering=1, encoding="utf-8") if wanted else None  # noqa: SIM115
         with self._opening:

@@ -61,7 +61,7 @@ class Logins:
         return self._count
 
     def add(self, login: Login) -> list[Login]:
-        """Let it wait; the answer are those that have no place, which may be itself."""
+        """Let it wait, and return those that have no place, of which it may be one."""
         lines = self._lines.setdefault(login.origin, OrderedDict())
         line = lines.setdefault(login.name, deque())
         for known in line:
@@ -80,17 +80,17 @@ class Logins:
         return sent_away
 
     def is_full(self, origin: str) -> bool:
-        """Tells if no login more of this address may wait."""
+        """Return True if no login more of this address may wait."""
         return _size(self._lines.get(origin, OrderedDict())) >= self.waiting
 
     def forget(self, origin: str, waits: Callable[[Login], bool]) -> None:
-        """Those of an address that have gone wait no more."""
+        """Let those of an address that have gone wait no more."""
         for line in list(self._lines.get(origin, OrderedDict()).values()):
             for login in [one for one in line if not waits(one)]:
                 self._remove(login)
 
     def next(self) -> Login | float | None:
-        """The one to look at now; or in how many seconds there is one; None: nobody waits."""
+        """Return the one to look at now, or the seconds until there is one; None: nobody waits."""
         ready = {origin: self._ready_in(origin) for origin in self._lines}
         if not ready:
             return None
@@ -102,8 +102,10 @@ class Logins:
         return self._take(origin)
 
     def looked(self, login: Login, right: bool) -> list[Login]:
-        """A look has ended; the answer are those who wait with the very same, which holds for them
-        too."""
+        """Note that a look has ended, and return those who wait with the very same.
+
+        It holds for them too.
+        """
         same = [one for one in self._all() if one.pair == login.pair]
         for one in same:
             self._remove(one)
@@ -154,7 +156,7 @@ class Logins:
         return login
 
     def _drop(self, origin: str) -> Login:
-        """The last of the longest line of an address goes."""
+        """Remove the last of the longest line of an address, and return it."""
         line = max(self._lines[origin].values(), key=len)
         login = line[-1]
         self._remove(login)
@@ -175,7 +177,10 @@ class Logins:
 
 
 def origin_of(host: str) -> str:
-    """The unit that takes turns for a connection from here. (One IPv6 address means 2^64.)"""
+    """Return the unit that takes turns for a connection from here.
+
+    (One IPv6 address means 2^64.)
+    """
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -15,7 +15,7 @@ def text(info: Mapping[str, object], *, draining: bool = False) -> str:
 
 
 def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
-    """The same, line by line."""
+    """Yield the body of /metrics line by line."""
     labels = [
         f'{figure.name}="{escaped(str(info[figure.name]))}"'
         for figure in FIGURES
@@ -43,5 +43,5 @@ def metric(name: str, kind: str, help: str) -> Iterator[str]:
 
 
 def escaped(value: str) -> str:
-    """A label's value between its quotes."""
+    """Return a label's value as it stands between its quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -22,7 +22,7 @@ class HubPages:
         self._info = info
 
     def __call__(self, path: str) -> Page | None:
-        """The page at a path."""
+        """Return the page at a path; None if there is none."""
         make = {
             "/": self._index,
             "/metrics": self._metrics,

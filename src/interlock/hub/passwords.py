@@ -14,7 +14,7 @@ from functools import cache
 
 
 def hashed(password: str) -> str:
-    """A new hash of a password; another one each time, for its salt is random."""
+    """Return a new hash of a password; another one each time, for its salt is random."""
     salt = os.urandom(16)
     return "$".join(("scrypt", str(COST), str(BLOCK), str(PARALLEL), _text(salt),
                      _text(_scrypt(password.encode(), salt, COST, BLOCK, PARALLEL))))  # fmt: skip
@@ -35,7 +35,10 @@ def nobody() -> str:
 
 
 def parsed(given: str) -> tuple[int, int, int, bytes, bytes]:
-    """N, r, p, salt and hash. Raises ValueError for what is no hash, or would cost too much."""
+    """Return N, r, p, salt and hash.
+
+    Raises ValueError for what is no hash, or would cost too much.
+    """
     kind, *rest = given.split("$")
     if kind != "scrypt" or len(rest) != 5:
         raise ValueError

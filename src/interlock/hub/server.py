@@ -125,9 +125,12 @@ class Hub:
         return "" if self._http is None else self._http.address
 
     def start(self, listeners: Sequence[int] = ()) -> None:
-        """Listen, and start the threads. `listeners` are descriptors of listening stream sockets
-        to serve instead of the addresses of the configuration; they stay the caller's. Raises
-        OSError, which names the address or descriptor, where it cannot listen."""
+        """Listen, and start the threads.
+
+        `listeners` are descriptors of listening stream sockets to serve instead of the addresses of
+        the configuration; they stay the caller's. Raises OSError, which names the address or
+        descriptor, where it cannot listen.
+        """
         if self._server is not None:
             raise RuntimeError("the hub is running already")
         given = {**self._for_server(self._config), "controlled": True, "clock": self._clock}
@@ -149,8 +152,9 @@ class Hub:
             http.start()
 
     def reload(self) -> list[str]:
-        """Read the configuration again from where it came, and apply it to the running hub; the
-        answer are keys that have changed there and need a restart to take effect.
+        """Read the configuration again from where it came, and apply it to the running hub.
+
+        Returns the keys that have changed there and need a restart to take effect.
 
         Raises ConfigError or OSError where it cannot be used: nothing has changed then. What `set`
         changed is as it was.
@@ -163,8 +167,10 @@ class Hub:
         return fixed
 
     def set(self, values: Mapping[str, object]) -> None:
-        """Change keys of the running hub until the next reload: all of them or, with a ConfigError,
-        none."""
+        """Change keys of the running hub until the next reload.
+
+        All of them change or, with a ConfigError, none.
+        """
         given = {
             key: value
             if isinstance(value, configuration.Raw)
@@ -198,8 +204,11 @@ class Hub:
         return given
 
     def stop(self, timeout: float | None = None) -> int:
-        """Take no more connections, wait up to `timeout` seconds (the setting `drain`) until the
-        clients have read what they are owed, and close. Answers how many were owed some still."""
+        """Stop, and return how many clients were owed something still.
+
+        It takes no more connections, waits up to `timeout` seconds (the setting `drain`) until the
+        clients have read what they are owed, and closes.
+        """
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"stop(): timeout is {timeout}; allowed: 0 or more, None")
         server = self._server
@@ -215,12 +224,14 @@ class Hub:
             self._end()
 
     def info(self) -> dict[str, Any]:
-        """The server's counters, by the names that INFO gives them."""
+        """Return the server's counters, by the names that INFO gives them."""
         return self._running().info()
 
     def pulse(self) -> list[bool]:
-        """Send each worker a beat; tells of each whether it has answered the beat before. Called
-        again and again by one caller, it finds a worker that hangs."""
+        """Send each worker a beat; return of each whether it has answered the beat before.
+
+        Called again and again by one caller, it finds a worker that hangs.
+        """
         return self._running().pulse()
 
     def _http_server(self, server: _core.HubServer) -> HttpServer | None:
@@ -262,7 +273,7 @@ class Hub:
 def end(
     server: _core.HubServer, controller: Controller, http: HttpServer | None, process: int
 ) -> None:
-    """The end of a hub that was stopped, or that nobody holds any more."""
+    """End a hub that was stopped, or that nobody holds any more."""
     if process == os.getpid():
         server.stop(0.0)
         controller.stop()

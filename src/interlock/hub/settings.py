@@ -49,8 +49,10 @@ class Setting:
         return "INTERLOCK_HUB_" + self.key.upper().replace(".", "_")
 
     def parse(self, text: str) -> object:
-        """A value from a flag, the environment or CONFIG SET, where all is text, as the file would
-        give it."""
+        """Return the value of a text as the file would give it.
+
+        The text is from a flag, the environment or CONFIG SET, where all is text.
+        """
         if isinstance(self.default, str):
             return text
         if isinstance(self.default, bool):
@@ -70,7 +72,7 @@ class Setting:
 
 
 def whole(least: int, most: int) -> Callable[[object], int]:
-    """A whole number within limits."""
+    """Return the check of a whole number within limits."""
 
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -81,7 +83,7 @@ def whole(least: int, most: int) -> Callable[[object], int]:
 
 
 def seconds(value: object) -> float:
-    """A number of seconds, 0 or more, and no more than a year."""
+    """Return `value`, which must be a number of seconds, 0 or more, and no more than a year."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue
     if not 0 <= value <= YEAR:  # refuses nan too
@@ -90,14 +92,17 @@ def seconds(value: object) -> float:
 
 
 def truth(value: object) -> bool:
-    """True or false."""
+    """Return `value`, which must be true or false."""
     if not isinstance(value, bool):
         raise InvalidValue
     return value
 
 
 def address(value: object) -> str:
-    """An IP address, or nothing. Names are not looked up: what they mean can change."""
+    """Return `value`, which must be an IP address, or nothing.
+
+    Names are not looked up: what they mean can change.
+    """
     if not isinstance(value, str):
         raise InvalidValue
     try:
@@ -107,35 +112,35 @@ def address(value: object) -> str:
 
 
 def some_address(value: object) -> str:
-    """An IP address."""
+    """Return `value`, which must be an IP address."""
     if not value:
         raise InvalidValue
     return address(value)
 
 
 def path(value: object) -> str:
-    """A path that the kernel takes as the name of a socket, or nothing."""
+    """Return `value`, which must be a path the kernel takes as the name of a socket, or nothing."""
     if not isinstance(value, str) or "\0" in value or len(os.fsencode(value)) > LONGEST_UNIX_PATH:
         raise InvalidValue
     return value
 
 
 def mode(value: object) -> str:
-    """The permissions of a file in octal digits, or nothing."""
+    """Return `value`, which must be the permissions of a file in octal digits, or nothing."""
     if not isinstance(value, str) or not re.fullmatch(r"(0?[0-7]{3})?", value):
         raise InvalidValue
     return value
 
 
 def file(value: object) -> str:
-    """The path of a file, or nothing."""
+    """Return `value`, which must be the path of a file, or nothing."""
     if not isinstance(value, str) or "\0" in value:
         raise InvalidValue
     return value
 
 
 def one_of(*words: str) -> Callable[[object], str]:
-    """One of some words."""
+    """Return the check of a value that is one of some words."""
 
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in words:

@@ -10,7 +10,7 @@ class Socket(ssl.SSLSocket):
     """Says that nothing is there yet in the way of other sockets."""
 
     def recv(self, size: int = 1024, flags: int = 0) -> bytes:
-        """Receive; BlockingIOError where a socket without a wait has no whole record yet."""
+        """Receive. Raises BlockingIOError where a socket without a wait has no whole record yet."""
         try:
             return super().recv(size, flags)
         except ssl.SSLWantReadError:
@@ -18,9 +18,11 @@ class Socket(ssl.SSLSocket):
 
 
 def wrapped(connection: socket.socket, host: str, ca: str) -> socket.socket:
-    """The connection with TLS. Raises ssl.SSLError, an OSError, where the server's certificate is
-    not for `host` or not signed by the authority in the file `ca` (empty: one that this machine
-    trusts)."""
+    """Return the connection with TLS.
+
+    Raises ssl.SSLError, an OSError, where the server's certificate is not for `host` or not signed
+    by the authority in the file `ca` (empty: one that this machine trusts).
+    """
     context = ssl.create_default_context(cafile=ca or None)
     context.sslsocket_class = Socket
     return context.wrap_socket(connection, server_hostname=host)

@@ -18,7 +18,7 @@ class Trouble:
 
     @classmethod
     def of(cls, info: Mapping[str, object]) -> Trouble:
-        """Out of INFO."""
+        """Return the trouble that INFO tells of."""
         since = info.get("journal_trouble_since")
         return cls(
             str(info.get("journal_state", "none")),
@@ -36,7 +36,7 @@ class Trouble:
         return self.state == FAILED
 
     def told(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the trouble as an object of JSON."""
         if not self:
             return {"state": self.state}
         return {"state": self.state, "error": self.error, "since": self._moment()}

@@ -39,7 +39,7 @@ class Address:
 
 
 def parse(address: str) -> Address:
-    """The parts of an address; ValueError, which shows no password, if it is none."""
+    """Return the parts of an address. Raises ValueError, which shows no password, if it is none."""
     try:
         found = _unix(address) if address.startswith("unix:") else _tcp(address)
     except ValueError:  # a port that is no number
@@ -50,12 +50,12 @@ def parse(address: str) -> Address:
 
 
 def shown(host: str, port: int) -> str:
-    """An address as one types it."""
+    """Return an address as one types it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown."""
+    """Return an address as it may be shown."""
     return re.sub(r"^((?:\w+:(?=//))?/*).*@", r"\1***@", address)
 
 

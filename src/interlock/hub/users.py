@@ -53,7 +53,7 @@ class User:
         return any(found)
 
     def allowed(self) -> list[str] | None:
-        """The commands it may call by name; None for all."""
+        """Return the commands it may call by name; None for all."""
         if self.commands == ("@all",):
             return None
         allowed: set[str] = set()
@@ -80,7 +80,7 @@ class User:
         )  # fmt: skip
 
     def table(self) -> dict[str, object]:
-        """As a `[[user]]` table that would give it."""
+        """Return the user as a `[[user]]` table that would give it."""
         found: dict[str, object] = {"name": self.name}
         if self.passwords:
             found["passwords"] = list(self.passwords)
@@ -92,7 +92,7 @@ class User:
         return found
 
     def describe(self) -> str:
-        """A line for people: what is open to it."""
+        """Return a line for people: what is open to it."""
         commands = " ".join(self.commands)
 
         def named(patterns: Sequence[str], none: str = "nothing") -> str:
@@ -116,7 +116,10 @@ def ask_password(users: Sequence[User]) -> bool:
 
 
 def checked(value: object) -> tuple[User, ...]:
-    """The users of a list of tables. Raises InvalidValue, which names the table and the key."""
+    """Return the users of a list of tables.
+
+    Raises InvalidValue, which names the table and the key.
+    """
     if isinstance(value, tuple) and all(isinstance(user, User) for user in value):
         return value
     if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
@@ -131,7 +134,7 @@ def checked(value: object) -> tuple[User, ...]:
 
 
 def one(place: str, table: Mapping[str, object]) -> User:
-    """The user of one table."""
+    """Return the user of one table."""
     for key in table:
         if key not in KEYS:
             raise InvalidValue(f"{place}.{key}", "a key that there is not", ", ".join(KEYS))
@@ -170,7 +173,7 @@ def one(place: str, table: Mapping[str, object]) -> User:
 def words(
     place: str, table: Mapping[str, object], key: str, default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """A list of texts."""
+    """Return the list of texts that a table has under a key."""
     value = table.get(key, default)
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
         raise InvalidValue(f"{place}.{key}", value, "a list of texts")
@@ -178,7 +181,7 @@ def words(
 
 
 def meant(rule: str) -> set[str]:
-    """The commands that a rule without its sign names; none if there is no such thing."""
+    """Return the commands that a rule without its sign names; none if there is no such thing."""
     declared = _core.HubServer.commands()
     if rule == "@all":
         return {name for name, _ in declared}
@@ -188,7 +191,7 @@ def meant(rule: str) -> set[str]:
 
 
 def classes() -> list[str]:
-    """The classes of commands."""
+    """Return the classes of commands."""
     found = {category for _, categories in _core.HubServer.commands() for category in categories}
     return ["@all", *sorted(found)]
 
