@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from interlock import Hub
 from interlock.hub import metrics
 from interlock.hub.client import Client
-from interlock.hub.figures import BY_NAME, FIGURES, Kind
+from interlock.hub.figures import BY_NAME, FIGURES, MetricKind
 
 
 def values(text: str) -> dict[str, float]:
@@ -50,7 +50,7 @@ def test_the_metrics_are_what_prometheus_wants(hub: Hub) -> None:
         if figure.metric:
             # The parser takes a counter's ending for no part of its name.
             assert kinds[figure.metric.removesuffix("_total")] == figure.kind.value
-            assert figure.metric.endswith("_total") == (figure.kind is Kind.COUNTER)
+            assert figure.metric.endswith("_total") == (figure.kind is MetricKind.COUNTER)
     for family in families:
         assert re.fullmatch(r"(interlock_hub|process)_[a-z_]+", family.name)
         assert re.fullmatch(r"\S.*\.", family.documentation)

@@ -15,7 +15,7 @@ from interlock.cli.connection import FLAGS
 from interlock.cli.tables import printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client
-from interlock.hub.figures import FIGURES, Kind
+from interlock.hub.figures import FIGURES, MetricKind
 from tests.hub.servers import INTERLOCK, free_port
 
 FLAG_NAMES = [flag.name for flag in (*FLAGS, hub_info.WATCH)]
@@ -75,7 +75,7 @@ def test_watch_asks_again_and_shows_rates_until_it_is_interrupted(hub: Hub) -> N
         process.stdout.read()
         assert process.wait(20) == 130
     assert first["rates"] == {}
-    counters = {figure.name for figure in FIGURES if figure.kind is Kind.COUNTER}
+    counters = {figure.name for figure in FIGURES if figure.kind is MetricKind.COUNTER}
     assert second["rates"].keys() == counters
     # At least the INFO before it.
     assert second["rates"]["total_commands_processed"] > 0

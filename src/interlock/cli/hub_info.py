@@ -15,7 +15,7 @@ from interlock.cli.flags import Flag, seconds
 from interlock.cli.tables import printable
 from interlock.hub import introspection
 from interlock.hub.client import Client
-from interlock.hub.figures import FIGURES, Figure, Kind, Unit
+from interlock.hub.figures import FIGURES, Figure, MetricKind, Unit
 
 WATCH = Flag("--watch", "ask again each S seconds, and show rates", "S", seconds)
 
@@ -83,7 +83,7 @@ def changes(
     for figure in FIGURES:
         old, new = before.get(figure.name), now.get(figure.name)
         if (
-            figure.kind is Kind.COUNTER
+            figure.kind is MetricKind.COUNTER
             and isinstance(old, int | float)
             and isinstance(new, int | float)
         ):
@@ -93,7 +93,7 @@ def changes(
 
 def value(figure: Figure, given: int | float | str) -> str:
     """Return a figure as people read it."""
-    if isinstance(given, str) or figure.kind is Kind.LABEL:
+    if isinstance(given, str) or figure.kind is MetricKind.LABEL:
         return printable(str(given)) or NOTHING
     return amount(figure.unit, given)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
-from collections.abc import Callable
 
 from interlock.cli import worker_stacks
 from interlock.cli.flags import Flag, positive, seconds
@@ -93,15 +91,6 @@ def refuse(message: str) -> int:
     """Tell of wrong usage or bad input, and return the exit code for it."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return BAD_INPUT
-
-
-def guarded(call: Callable[[], int]) -> int:
-    """Make the call, for the main thread of a service: what it raises is its end, with 1."""
-    try:
-        return call()
-    except Exception:
-        traceback.print_exc()
-        return BROKEN
 
 
 BROKEN = 1

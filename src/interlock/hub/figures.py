@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """The kind of a figure: what may be done with its value."""
 
     COUNTER = "counter"
@@ -43,7 +43,7 @@ class Figure:
     name: str
     """As INFO has it."""
 
-    kind: Kind
+    kind: MetricKind
     section: str
     """Under which `interlock hub info` shows it; empty: it does not."""
 
@@ -60,37 +60,37 @@ class Figure:
     @property
     def metric(self) -> str:
         """The name in /metrics; empty for a label and a text."""
-        if self.kind in (Kind.LABEL, Kind.TEXT):
+        if self.kind in (MetricKind.LABEL, MetricKind.TEXT):
             return ""
         return self.exposed_as or metric_name(self.name, self.kind)
 
 
-def metric_name(name: str, kind: Kind | None = None) -> str:
+def metric_name(name: str, kind: MetricKind | None = None) -> str:
     """Return a name of INFO as Prometheus would have it: counters end in `_total`."""
-    if kind is Kind.COUNTER:
+    if kind is MetricKind.COUNTER:
         name = f"{name.removeprefix('total_')}_total"
     return PREFIX + name
 
 
 def label(name: str, help: str, section: str = "", shown_as: str = "") -> Figure:
     """Return a figure that tells which hub it is."""
-    return Figure(name, Kind.LABEL, section, shown_as, help)
+    return Figure(name, MetricKind.LABEL, section, shown_as, help)
 
 
 def words(name: str, section: str, label: str, help: str) -> Figure:
     """Return a figure that is none: it says something."""
-    return Figure(name, Kind.TEXT, section, label, help)
+    return Figure(name, MetricKind.TEXT, section, label, help)
 
 
 def gauge(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER,
           exposed_as: str = "") -> Figure:  # fmt: skip
     """Return a figure that rises and falls."""
-    return Figure(name, Kind.GAUGE, section, label, help, unit, exposed_as)
+    return Figure(name, MetricKind.GAUGE, section, label, help, unit, exposed_as)
 
 
 def counter(name: str, section: str, label: str, help: str, unit: Unit = Unit.NUMBER) -> Figure:
     """Return a figure that only rises."""
-    return Figure(name, Kind.COUNTER, section, label, help, unit)
+    return Figure(name, MetricKind.COUNTER, section, label, help, unit)
 
 
 PREFIX = "interlock_hub_"

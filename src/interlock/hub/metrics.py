@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from interlock.hub.figures import FIGURES, PREFIX, Kind, metric_name
+from interlock.hub.figures import FIGURES, PREFIX, MetricKind, metric_name
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -19,7 +19,7 @@ def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
     labels = [
         f'{figure.name}="{escaped(str(info[figure.name]))}"'
         for figure in FIGURES
-        if figure.kind is Kind.LABEL and figure.name in info
+        if figure.kind is MetricKind.LABEL and figure.name in info
     ]
     yield from metric(f"{PREFIX}info", "gauge", "which hub this is; always 1")
     yield f"{PREFIX}info{{{','.join(labels)}}} 1"
