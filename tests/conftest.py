@@ -4,7 +4,7 @@ At its limit the main thread is interrupted, and the test fails with the stacks 
 Where that does not help, for a thread may be stuck in native code and even hold the GIL,
 faulthandler's timer ends the whole run at one and a half times the limit: a thread in C that needs
 nobody's cooperation. The order of the tests is random: pytest-randomly prints its seed, and
-`--randomly-seed=N` repeats it.
+`--randomly-seed=N` or INTERLOCK_SEED repeats it.
 """
 
 import faulthandler
@@ -22,11 +22,15 @@ import pytest
 
 DEFAULT_SECONDS = 60.0
 STDERR = pytest.StashKey[int]()
+SEED = os.environ.get("INTERLOCK_SEED")
 # Where the name of the running test is kept, for nothing can be printed once the process is ended.
 RUNNING = Path(os.environ.get("INTERLOCK_RUNNING_TEST", os.devnull)).absolute()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if SEED and config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = int(SEED)
     # hiredis is optional for a user, and here for the tests; so that both ways are run by some.
     if os.environ.get("INTERLOCK_PARSER") == "redis-py":
         from interlock.engine.transport import speech

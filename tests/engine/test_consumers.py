@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 import pytest
 import redis
 
+from tests import seeds
 from tests.engine.calls import LONG, Argument, Handed, Queue, leased, message
 
 KEYS = "abcd"
@@ -116,8 +117,7 @@ def consume(port: int, name: str, seed: int, watched: Watched, left: Left) -> No
 def test_what_shares_a_key_never_overlaps_and_never_overtakes(
     engine_port: int, queue: Queue
 ) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     name = queue.key[4:-1]
     watched, left = Watched(), Left(PRODUCERS * EACH)
     with ThreadPoolExecutor(PRODUCERS + CONSUMERS) as pool:

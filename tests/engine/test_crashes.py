@@ -3,14 +3,13 @@ is their result."""
 
 from __future__ import annotations
 
-import os
-import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import seeds
 from tests.engine.faults.report import SUMMARY
 from tests.engine.faults.servers import ENGINES
 from tests.hub.servers import needs_hub, redis_program
@@ -24,9 +23,7 @@ ROOT = Path(__file__).parents[2]
 def test_nothing_answered_is_lost_or_undone_by_kills_and_stops(engine: str, tmp_path: Path) -> None:
     """Clauses 1, 2, 3, 8, 9, 13, 18 and 19."""
     needs_hub() if engine == "hub" else redis_program()
-    given = os.environ.get("INTERLOCK_CRASH_SEED")
-    seed = given or str(random.randrange(2**32))
-    print(f"INTERLOCK_CRASH_SEED={seed}")
+    seed = str(seeds.seed())
     flags = ["--runs", str(RUNS), "--jobs", str(RUNS), "--folder", str(tmp_path)]
     # In a process of its own: it forks, and this one has threads.
     done = subprocess.run(

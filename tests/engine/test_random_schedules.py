@@ -8,10 +8,10 @@ servers is listed in `schedules.forms.LISTED`. Millions of calls, with a summary
 from __future__ import annotations
 
 import os
-import random
 
 import pytest
 
+from tests import seeds
 from tests.engine.schedules.compare import run
 from tests.engine.schedules.servers import both
 
@@ -20,7 +20,6 @@ CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "30000"))
 
 @pytest.mark.watchdog(120 + CALLS / 250)
 def test_random_calls_get_the_same_of_model_hub_and_redis(engine_port: int) -> None:
-    seed = int(os.environ.get("INTERLOCK_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"INTERLOCK_SEED={seed}")
+    seed = seeds.seed()
     with both(engine_port) as servers:
         run(servers, seed, CALLS)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import random
 from pathlib import Path
 
 import pytest
 
+from tests import seeds
 from tests.hub.faults.scenarios import SCENARIOS
 from tests.hub.servers import needs_hub
 
@@ -18,9 +17,7 @@ SUMMARY = Path(__file__).with_name("FAULTS.md")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_hub_stands(name: str, tmp_path: Path) -> None:
     needs_hub()
-    given = os.environ.get("INTERLOCK_FAULTS_SEED")
-    seed = int(given) if given else random.randrange(2**32)
-    print(f"INTERLOCK_FAULTS_SEED={seed}")
+    seed = seeds.seed()
     scenario = SCENARIOS[name]
     # The path of a unix socket may not be long.
     folder = tmp_path / "f"

@@ -12,6 +12,7 @@ import pytest
 import interlock
 from interlock.hub.client import Client
 from interlock.hub.resp import command
+from tests import seeds
 from tests.hub.servers import needs_hub
 
 
@@ -166,8 +167,7 @@ def test_a_silent_client_is_closed_after_the_timeout_and_a_subscriber_is_not() -
 
 
 def test_noise_ends_at_most_its_own_connection() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     chance = random.Random(seed)
     valid = [command("PING"), command("SUBSCRIBE", "a"), command("PUBLISH", "a", b"x" * 50), b"*"]
     with interlock.Hub(port=0, workers=2) as hub, Client(hub.url) as witness:

@@ -18,6 +18,7 @@ from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, read
 from interlock.hub.resp import ReplyError
 from interlock.hub.settings import SETTINGS
+from tests import seeds
 from tests.hub.certificates import Authority
 from tests.hub.servers import HubProcess, hub_process, needs_hub
 
@@ -264,8 +265,7 @@ def test_reloads_under_load_lose_nothing_and_leave_nothing(
     written: Written, process: HubProcess
 ) -> None:
     """A thousand with INTERLOCK_RELOADS=1000; every third file is bad."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     chance = random.Random(seed)
     stop = threading.Event()
     sent = 0

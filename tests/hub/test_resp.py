@@ -8,6 +8,7 @@ import random
 import pytest
 
 from interlock.hub.resp import INCOMPLETE, ProtocolError, Push, Reader, ReplyError, command
+from tests import seeds
 
 REPLIES: list[tuple[bytes, object]] = [
     (b"+OK\r\n", "OK"),
@@ -51,8 +52,7 @@ def test_a_reply_is_complete_at_its_last_byte_and_not_before(data: bytes, reply:
 
 
 def test_any_cut_of_the_stream_gives_the_same() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     chance = random.Random(seed)
     for _ in range(200):
         chosen = chance.choices(REPLIES, k=chance.randrange(1, 9))

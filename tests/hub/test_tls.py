@@ -21,6 +21,7 @@ from interlock.hub import passwords
 from interlock.hub.client import Client
 from interlock.hub.config import ConfigError, from_arguments, read
 from interlock.hub.resp import command
+from tests import seeds
 from tests.hub.certificates import Authority, Pair
 from tests.hub.faults.measures import processor_seconds
 from tests.hub.servers import needs_hub
@@ -242,8 +243,7 @@ def test_who_speaks_plainly_to_the_tls_port_is_closed(hub: interlock.Hub) -> Non
 def test_noise_within_and_before_tls_ends_its_own_connection(
     hub: interlock.Hub, authority: Authority
 ) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     chance = random.Random(seed)
     with shaken(hub.tls_port, authority) as witness:
         for _ in range(60):

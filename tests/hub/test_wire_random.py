@@ -1,17 +1,17 @@
 """Random talks of three connections with the hub and with Redis: the same bytes come back.
 
-A seed gives the whole talk; it is printed, and `INTERLOCK_WIRE_SEED` repeats it.
+A seed gives the whole talk; it is printed, and `INTERLOCK_SEED` repeats it as the first.
 """
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
 
 import interlock
 from interlock.hub.resp import command
+from tests import seeds
 from tests.hub.servers import REDIS_VERSION, needs_hub, version_of
 from tests.hub.wire import Exchange, Step, differences, play
 
@@ -88,10 +88,9 @@ def test_random_talks_have_the_same_answers(redis_port: int) -> None:
     needs_hub()
     if version_of(redis_port) != REDIS_VERSION:
         pytest.skip(f"Redis is not {REDIS_VERSION}")
-    given = os.environ.get("INTERLOCK_WIRE_SEED")
-    first = int(given) if given else random.randrange(2**32)
+    first = seeds.seed()
     with interlock.Hub(port=0, workers=1) as hub:
-        for seed in range(first, first + (1 if given else TALKS)):
+        for seed in range(first, first + TALKS):
             exchange = talk(seed)
             expected = play(redis_port, exchange)
             size = random.Random(seed).choice([1, 7, 1 << 20])

@@ -16,6 +16,7 @@ import pytest
 from interlock import InterlockError, KeyedQueue, Lease, Retry
 from interlock.message import Kind
 from interlock.testing import ManualClock
+from tests import seeds
 from tests.property.model import Model, Policy
 
 OPERATIONS = int(os.environ.get("INTERLOCK_OPERATIONS", "100000"))
@@ -260,8 +261,7 @@ class Round:
 
 @pytest.mark.watchdog(60 + OPERATIONS / 1000)
 def test_random_calls_get_what_the_model_says() -> None:
-    seed = int(os.environ.get("INTERLOCK_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"INTERLOCK_SEED={seed}")
+    seed = seeds.seed()
     rng = random.Random(seed)
     calls: deque[str] = deque(maxlen=SHOWN)
     for start in range(0, OPERATIONS, ROUND):

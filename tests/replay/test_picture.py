@@ -17,6 +17,7 @@ import pytest
 
 from interlock.replay.picture import PARTS, columns, write
 from interlock.replay.run import Record, Run
+from tests.hub.servers import missing
 from tests.replay.browser import CHROMIUM, NAMES, opened
 
 HOSTILE = [
@@ -293,10 +294,13 @@ def test_the_still_drawing_holds_hostile_keys_as_text(tmp_path: Path) -> None:
     assert "日本 🔑" in [shape.text for shape in shapes]
 
 
-# In the CI too: a browser is larger than all else the tests need, and few machines for it have one.
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason=f"no browser: none of {', '.join(NAMES)} is on PATH"
-)
+@pytest.fixture
+def browser() -> None:
+    if CHROMIUM is None:
+        missing(f"no browser: none of {', '.join(NAMES)} is on PATH")
+
+
+needs_chromium = pytest.mark.usefixtures("browser")
 
 
 @needs_chromium

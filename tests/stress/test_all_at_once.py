@@ -25,6 +25,7 @@ from functools import partial
 import pytest
 
 from interlock import AsyncLease, Empty, Full, KeyedQueue, Lease, LeaseLost, Retry, ShutDown
+from tests import seeds
 
 SECONDS = float(os.environ.get("INTERLOCK_STRESS_SECONDS", "15"))
 KEYS = [f"key {number}" for number in range(12)]
@@ -299,8 +300,7 @@ class Round:
 
 @pytest.mark.watchdog(SECONDS + 4 * BOUND)
 def test_everything_at_once() -> None:
-    seed = int(os.environ.get("INTERLOCK_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"INTERLOCK_SEED={seed}")
+    seed = seeds.seed()
     end = time.monotonic() + SECONDS
     totals: dict[str, int] = defaultdict(int)
     for number in itertools.count():

@@ -20,6 +20,7 @@ import pytest
 
 from interlock import KeyedQueue, Lease, Retry, ShutDown
 from interlock.message import AsyncLease
+from tests import seeds
 
 SECONDS = float(os.environ.get("INTERLOCK_STRESS_SECONDS", "10"))
 PRODUCERS = CONSUMERS = TASKS = 4
@@ -210,8 +211,7 @@ class Round:
 
 @pytest.mark.watchdog(SECONDS + 4 * BOUND)
 def test_threads_and_a_loop_on_one_queue() -> None:
-    seed = int(os.environ.get("INTERLOCK_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"INTERLOCK_SEED={seed}")
+    seed = seeds.seed()
     end = time.monotonic() + SECONDS
     rounds = 0
     while rounds == 0 or time.monotonic() < end:

@@ -10,6 +10,7 @@ import pytest
 
 from interlock import AsyncLease, Empty, Full, KeyedQueue, Retry
 from interlock.testing import ManualClock
+from tests import seeds
 from tests.unit.test_aio import parked, run
 
 AT_ONCE = Retry(attempts=None, first=0)
@@ -251,8 +252,7 @@ def test_random_cancellations() -> None:
         stats = q.stats()
         assert (stats.acks, stats.retries) == (stats.puts, 0)
 
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     run(main(seed))
 
 

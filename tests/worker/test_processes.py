@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from interlock.app import App
+from tests import seeds
 from tests.hub.servers import free_port
 from tests.worker import shop
 from tests.worker.workers import OURS, PATIENCE, ROOT, Workers, wait_for
@@ -330,8 +331,7 @@ def test_a_change_of_a_module_starts_it_again(workers: Workers, tmp_path: Path) 
 @SERVERS
 @pytest.mark.watchdog(180)
 def test_money_is_conserved_while_workers_are_killed(workers: Workers) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+    seed = seeds.seed()
     chance = random.Random(seed)
     flags = ("--lease", "1", "--concurrency", "4")
     running = [workers.start(*flags).ready() for _ in range(2)]

@@ -1,6 +1,6 @@
 //! Random, mutated and structured input to the parser and to sessions, cut at random points.
 //!
-//! The seed is printed. `INTERLOCK_FUZZ_SEED` repeats a run, `INTERLOCK_FUZZ_ROUNDS` lengthens it.
+//! The seed is printed. `INTERLOCK_SEED` repeats a run, `INTERLOCK_FUZZ_ROUNDS` lengthens it.
 
 mod naive;
 mod threadless;
@@ -53,8 +53,8 @@ fn a_session_answers_any_stream_the_same_however_it_is_cut() {
 
 fn setting(rounds: usize) -> (Rng, usize) {
     let from = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    let seed = from("INTERLOCK_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("INTERLOCK_FUZZ_SEED={seed}");
+    let seed = from("INTERLOCK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("INTERLOCK_SEED={seed}");
     let rounds = from("INTERLOCK_FUZZ_ROUNDS").map_or(rounds, |rounds| rounds as usize);
     (Rng::with_seed(seed), rounds)
 }
