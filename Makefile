@@ -184,6 +184,8 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	@$(PY) scripts/mutants.py --check
 	$(call step,openings of docstrings)
 	@$(PY) scripts/openings.py
+	$(call step,words of the field)
+	@$(PY) scripts/words.py
 	$(call step,figures of the pages)
 	@$(PY) scripts/figures.py --check
 

@@ -163,20 +163,20 @@ fn read_declared(reader: &mut Reader<'_>) -> Result<Declared, Damaged> {
 }
 
 /// Appends a byte string and, behind it, how much room it was kept in: a bound counts the room.
-pub fn roomy(out: &mut Vec<u8>, bytes: &Vec<u8>) {
+pub fn string_with_room(out: &mut Vec<u8>, bytes: &Vec<u8>) {
     string(out, bytes);
     number(out, bytes.capacity() as u64);
 }
 
-pub fn read_roomy(reader: &mut Reader<'_>, wanted: &'static str) -> Result<Vec<u8>, Damaged> {
+pub fn read_with_room(reader: &mut Reader<'_>, wanted: &'static str) -> Result<Vec<u8>, Damaged> {
     let bytes = reader.string(wanted)?;
     let room: usize = reader.small(wanted)?;
     if room < bytes.len() || room > MOST_ROOM {
         return reader.damaged(wanted);
     }
-    let mut roomy = Vec::with_capacity(room);
-    roomy.extend_from_slice(bytes);
-    Ok(roomy)
+    let mut kept = Vec::with_capacity(room);
+    kept.extend_from_slice(bytes);
+    Ok(kept)
 }
 
 /// Damage must not ask for all memory.

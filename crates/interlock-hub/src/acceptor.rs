@@ -40,7 +40,7 @@ pub fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
                             }
                             None => shared.left(&peer),
                         },
-                        Err(refused) if !peer.speaks_tls => turn_away(socket, refused),
+                        Err(refused) if !peer.speaks_tls => refuse_connection(socket, refused),
                         // Without a handshake it can be told nothing.
                         Err(_) => {}
                     },
@@ -75,7 +75,7 @@ impl Complaint {
     }
 }
 
-fn turn_away(socket: OwnedFd, refused: Refused) {
+fn refuse_connection(socket: OwnedFd, refused: Refused) {
     let text: &[u8] = match refused {
         Refused::Full => b"-ERR max number of clients reached\r\n",
         Refused::Address => b"-ERR max number of clients reached for this address\r\n",

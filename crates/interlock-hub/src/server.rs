@@ -29,7 +29,7 @@ pub struct Server {
     stop: Arc<Mailbox>,
     accept: Option<JoinHandle<()>>,
     /// Of the journal.
-    keeper: Option<(Arc<Stop>, JoinHandle<()>)>,
+    journal: Option<(Arc<Stop>, JoinHandle<()>)>,
     workers: Vec<JoinHandle<()>>,
     running: Arc<Running>,
 }
@@ -55,10 +55,10 @@ impl Server {
             (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
         let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
         let (addresses, stop) = (listening.addresses.clone(), Arc::new(Mailbox::new()?));
-        let (accept, keeper, workers) = (None, None, workers?);
+        let (accept, journal, workers) = (None, None, workers?);
         let (unix, none) = (None, Vec::new());
         let mut server =
-            Server { shared, addresses, unix, stop, accept, keeper, workers: none, running };
+            Server { shared, addresses, unix, stop, accept, journal, workers: none, running };
         // Signals are for the thread that started the hub.
         let signals = BlockedSignals::block();
         for (index, worker) in workers.into_iter().enumerate() {
@@ -74,7 +74,7 @@ impl Server {
             let (shared, stop) = (server.shared.clone(), Arc::new(Stop::default()));
             let stops = stop.clone();
             let thread = spawn("hub-journal".into(), move || keep(&shared, &durable, &stops))?;
-            server.keeper = Some((stop, thread));
+            server.journal = Some((stop, thread));
         }
         let (shared, stop) = (server.shared.clone(), server.stop.clone());
         let (listeners, unix) = listening.take();
@@ -129,9 +129,9 @@ impl Server {
             let _ = worker.join();
         }
         // Last: what the workers have answered is recorded.
-        if let Some((stop, keeper)) = self.keeper.take() {
+        if let Some((stop, journal)) = self.journal.take() {
             stop.stop();
-            let _ = keeper.join();
+            let _ = journal.join();
         }
         self.shared.counters.connections_cut.load(std::sync::atomic::Ordering::Relaxed)
     }

@@ -47,15 +47,15 @@ enum Slot {
 struct Sleepers {
     all: HashMap<u64, Arc<Parker>>,
     /// The sleeper that keeps the time, and until when it sleeps.
-    keeper: Option<(u64, Time)>,
+    timekeeper: Option<(u64, Time)>,
 }
 
 impl Sleepers {
     /// Something falls due at that time: whoever keeps the time must know.
     fn due(&mut self, at: Time) {
-        if let Some((keeper, until)) = self.keeper {
+        if let Some((number, until)) = self.timekeeper {
             if at < until {
-                self.all[&keeper].unpark();
+                self.all[&number].unpark();
             }
         }
     }
@@ -63,10 +63,10 @@ impl Sleepers {
     /// A sleeper is about to sleep, and something falls due at `due`. Answers until when it may.
     fn sleeps(&mut self, who: u64, parker: &Arc<Parker>, due: Time) -> Time {
         self.all.insert(who, parker.clone());
-        match self.keeper {
-            Some((keeper, _)) if keeper != who => Time::MAX,
+        match self.timekeeper {
+            Some((number, _)) if number != who => Time::MAX,
             _ => {
-                self.keeper = Some((who, due));
+                self.timekeeper = Some((who, due));
                 due
             }
         }
@@ -74,8 +74,8 @@ impl Sleepers {
 
     fn leaves(&mut self, who: u64) {
         self.all.remove(&who);
-        if self.keeper.is_some_and(|(keeper, _)| keeper == who) {
-            self.keeper = None;
+        if self.timekeeper.is_some_and(|(number, _)| number == who) {
+            self.timekeeper = None;
             if let Some(next) = self.all.values().next() {
                 next.unpark();
             }
@@ -120,7 +120,7 @@ impl Engine {
 
     fn note_due(&self) {
         let mut sleepers = self.sleepers.lock().expect("never poisoned");
-        if sleepers.keeper.is_some() {
+        if sleepers.timekeeper.is_some() {
             sleepers.due(self.core.next_due().unwrap_or(Time::MAX));
         }
     }

@@ -203,7 +203,7 @@ impl Lease {
 
     /// Its end will not count as abandonment: it is settled, or somebody else settles it.
     #[inline]
-    pub fn given_away(&self) {
+    pub fn handed_over(&self) {
         self.state.store(SETTLED, Ordering::Relaxed);
     }
 
@@ -212,13 +212,13 @@ impl Lease {
         match settled {
             Ok(keys) => {
                 drop(self.keys.replace(py, NamedKeys::new(keys)));
-                self.given_away();
+                self.handed_over();
             }
             Err(LeaseLost) => self.state.store(LOST, Ordering::Relaxed),
         }
     }
 
-    /// Undoes `given_away`.
+    /// Undoes `handed_over`.
     pub fn take_up(&self) {
         self.state.store(OPEN, Ordering::Relaxed);
     }
@@ -232,7 +232,7 @@ impl Lease {
     pub fn take_back(&self, py: Python<'_>) {
         self.keep_keys(py);
         if self.queue.get().core.call(|scheduler, _| scheduler.holds(self.handle)) {
-            self.given_away();
+            self.handed_over();
         }
     }
 

@@ -120,7 +120,7 @@ impl LeaseBatch {
             lease = lease.ended(py, keys.as_deref());
         } else {
             // Until the lease is kept below, the message is the batch's, whatever comes of making it.
-            lease.given_away();
+            lease.handed_over();
         }
         let made = match self.of {
             Of::Threads => lease.into_python(py)?,

@@ -299,7 +299,7 @@ pub fn end_call(
 ) -> PyResult<bool> {
     let py = lease.py();
     let this = lease.get();
-    this.given_away();
+    this.handed_over();
     let outcome = match error {
         Some(error) => Err(PyErr::from_value(error)),
         None => Ok(result.unwrap_or_else(|| py.None().into_bound(py))),

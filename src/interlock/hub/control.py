@@ -119,9 +119,9 @@ class Controller:
             login = Login([asker], origin_of(host), name, password)
             if self._logins.is_full(login.origin):
                 self._logins.forget(login.origin, self._waits)
-            sent_away = self._logins.add(login)
+            refused = self._logins.add(login)
             self._arrived.notify()
-        self._tell(sent_away, COME_AGAIN)
+        self._tell(refused, COME_AGAIN)
 
     def _tell(self, logins: Sequence[Login], error: str | None) -> None:
         for login in logins:

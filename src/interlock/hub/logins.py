@@ -70,14 +70,14 @@ class Logins:
                 return []
         line.append(login)
         self._count += 1
-        sent_away = []
+        refused = []
         if _size(lines) > self.waiting:
-            sent_away.append(self._drop(login.origin))
+            refused.append(self._drop(login.origin))
         elif self._count > MOST_WAITING:
             # The most of those who come last of all: a crowd of addresses meets its own.
             worst = max(self._lines, key=lambda one: (self._rank(one), _size(self._lines[one])))
-            sent_away.append(self._drop(worst))
-        return sent_away
+            refused.append(self._drop(worst))
+        return refused
 
     def is_full(self, origin: str) -> bool:
         """Return True if no login more of this address may wait."""

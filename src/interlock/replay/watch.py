@@ -46,7 +46,7 @@ class Watch:
         self.auditor = Auditor()
         self.ledger = Ledger()
         self.function = work.function
-        self.away = 0
+        self.returned = 0
         self._coroutine = work.coroutine
         for index, message in enumerate(messages):
             self.auditor.expect(index, message.keys, message.shared)
@@ -54,7 +54,7 @@ class Watch:
     @property
     def finished(self) -> int:
         """The approximate number of messages handled so far."""
-        return max(self.auditor.ends, self.away)
+        return max(self.auditor.ends, self.returned)
 
     def put(self, index: int) -> None:
         """Note that the message is about to be put."""
@@ -86,7 +86,7 @@ class Watch:
             self._fail(index, error)
         self._finish(index, message, seen)
 
-    def handle_away(self, index: int, worker: int, pool: Executor) -> None:
+    def handle_in_pool(self, index: int, worker: int, pool: Executor) -> None:
         """Handle a message in a process of the pool while this thread waits for it. Its times
         are those of the process: the way there and back is no work."""
         message = self.messages[index]
@@ -99,7 +99,7 @@ class Watch:
 
     def came_back(self, _: object) -> None:
         """Count a message that is handled elsewhere as through; `take_in` will note it."""
-        self.away += 1
+        self.returned += 1
 
     def take_in(self, handled: Iterable[Handled]) -> None:
         """Note what was handled in other processes with no thread of this one beside it, in the

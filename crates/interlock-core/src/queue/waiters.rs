@@ -178,7 +178,7 @@ impl Crowd {
     fn remove(&mut self, line: usize, number: u64) -> Option<Parked> {
         let parked = self.lines[line].remove(&number)?;
         self.parked -= 1;
-        if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
+        if self.timekeeper.is_some_and(|(holder, _)| holder == number) {
             self.timekeeper = None;
         }
         Some(parked)

@@ -9,10 +9,10 @@ use fastrand::Rng;
 use interlock_core::queue::trace::{Answer, Call};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
+use crate::mix::{choose, options, Mix};
 use crate::model::{Message, Phase};
 use crate::schedule::{number_of, Given, Pair, Plan, Planned, Subject};
 use crate::tally::Tally;
-use crate::taste::{choose, options, Taste};
 
 /// Makes one random schedule while it runs; the second is what was wrong with its last answer.
 pub fn run_one<S: Subject>(seed: u64, tally: &mut Tally) -> (Plan, Result<(), String>) {
@@ -21,7 +21,7 @@ pub fn run_one<S: Subject>(seed: u64, tally: &mut Tally) -> (Plan, Result<(), St
     let mut generator = Generator::new(rng);
     let mut pair = Pair::<S>::new(options.clone());
     let mut plan = Plan { options, calls: Vec::new() };
-    for label in 0..generator.rng.usize(50..=generator.taste.longest) {
+    for label in 0..generator.rng.usize(50..=generator.mix.longest) {
         let planned = generator.next(label, &pair);
         let step = pair.resolve(&planned);
         plan.calls.push(planned);
@@ -97,7 +97,7 @@ const USUAL: [(What, u32); 25] = [
 struct Generator {
     rng: Rng,
     now: Time,
-    taste: Taste,
+    mix: Mix,
     weights: [u32; USUAL.len()],
     weights_last: usize,
     /// The numbers that the calls gave, rising: tokens, and ids.
@@ -108,7 +108,7 @@ struct Generator {
 impl Generator {
     fn new(mut rng: Rng) -> Self {
         Generator {
-            taste: Taste::new(&mut rng),
+            mix: Mix::new(&mut rng),
             now: choose(&mut rng, &[1, 1_000, 1_700_000_000_000_000]),
             rng,
             weights: [0; USUAL.len()],
@@ -125,7 +125,7 @@ impl Generator {
         self.weights_last -= 1;
         let now = self.time(pair);
         let mut what = self.what();
-        let deep = pair.model.unsettled().count() >= self.taste.deep;
+        let deep = pair.model.unsettled().count() >= self.mix.deep;
         if deep && matches!(what, What::Put | What::PutMany) {
             what = if self.rng.bool() { What::Lease } else { What::Ack };
         }
@@ -201,10 +201,10 @@ impl Generator {
     fn call(&mut self, what: What) -> Call {
         let (token, id) = (0, 0);
         match what {
-            What::Put => Call::Put(self.taste.put(&mut self.rng)),
+            What::Put => Call::Put(self.mix.put(&mut self.rng)),
             What::PutMany => {
                 let many = self.rng.usize(0..=6);
-                Call::PutMany((0..many).map(|_| self.taste.put(&mut self.rng)).collect())
+                Call::PutMany((0..many).map(|_| self.mix.put(&mut self.rng)).collect())
             }
             What::Lease => Call::Lease {
                 kind: choose(&mut self.rng, &[Kind::Any, Kind::Any, Kind::Keyed, Kind::Unkeyed]),
@@ -239,7 +239,7 @@ impl Generator {
             What::Resume => Call::Resume { key: self.paused_key() },
             What::Explain => Call::Explain { id, limit: self.limit() },
             What::ExplainKey => {
-                Call::ExplainKey { key: self.taste.key(&mut self.rng), limit: self.limit() }
+                Call::ExplainKey { key: self.mix.key(&mut self.rng), limit: self.limit() }
             }
             What::Stats => Call::Stats,
             What::HotKeys => Call::HotKeys { limit: self.rng.usize(0..=9) },
@@ -250,7 +250,7 @@ impl Generator {
     }
 
     fn paused_key(&mut self) -> Option<Vec<u8>> {
-        (self.rng.usize(0..4) != 0).then(|| self.taste.key(&mut self.rng))
+        (self.rng.usize(0..4) != 0).then(|| self.mix.key(&mut self.rng))
     }
 
     fn limit(&mut self) -> usize {

@@ -12,7 +12,7 @@
 //! | `audit` | order and exclusion seen from the answers alone |
 //! | `compare` | when two answers are the same, and what is masked |
 //! | `schedule` | plans, and the run of scheduler and model side by side |
-//! | `generate`, `taste` | making plans |
+//! | `generate`, `mix` | making plans |
 //! | `shrink` | making them small |
 //! | `tally` | what the schedules met, so that nothing is left out unseen |
 //! | `broken` | deliberate breaks, each of which must be found |
@@ -34,13 +34,13 @@ mod compare;
 mod edges;
 mod explain;
 mod generate;
+mod mix;
 mod model;
 mod operate;
 mod restored;
 mod schedule;
 mod shrink;
 mod tally;
-mod taste;
 
 const OPERATIONS: usize = if cfg!(debug_assertions) { 200_000 } else { 10_000_000 };
 

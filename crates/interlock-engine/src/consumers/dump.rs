@@ -3,7 +3,7 @@
 use interlock_core::queue::bytes::{number, string, Damaged, Reader};
 
 use crate::consumers::{Consumer, Consumers, Kept, Short, NONE};
-use crate::dump::{read_roomy, roomy};
+use crate::dump::{read_with_room, string_with_room};
 use crate::function::Function;
 use crate::settle::Answer;
 
@@ -28,7 +28,7 @@ impl Consumers {
                 Kept::Nothing => out.push(0),
                 Kept::Reply(reply) => {
                     out.push(1);
-                    roomy(out, reply);
+                    string_with_room(out, reply);
                 }
                 Kept::Half(answers) => {
                     out.push(2);
@@ -116,7 +116,7 @@ impl Consumers {
 fn read_kept(reader: &mut Reader<'_>) -> Result<Kept, Damaged> {
     Ok(match reader.byte("kept reply")? {
         0 => Kept::Nothing,
-        1 => Kept::Reply(read_roomy(reader, "kept reply")?),
+        1 => Kept::Reply(read_with_room(reader, "kept reply")?),
         2 => Kept::Half(read_answers(reader)?),
         3 => Kept::Dropped,
         form @ (4 | 5) => {

@@ -29,7 +29,7 @@ enum Outcome {
     Refused,
     Asked,
     /// Nobody has looked at it.
-    SentAway(String),
+    Busy(String),
 }
 
 pub fn auth(call: &mut Call<'_, '_>) {
@@ -50,7 +50,7 @@ pub fn auth(call: &mut Call<'_, '_>) {
         Outcome::Done => call.reply.ok(),
         Outcome::Refused => call.error(WRONG_PASSWORD),
         // Only the controller says so.
-        Outcome::SentAway(_) | Outcome::Asked => {}
+        Outcome::Busy(_) | Outcome::Asked => {}
     }
 }
 
@@ -92,7 +92,7 @@ pub fn hello(call: &mut Call<'_, '_>) {
     }
     match login.map(|login| log_in(call.state, call.core, login)) {
         Some(Outcome::Refused) => return call.error(WRONG_PASSWORD),
-        Some(Outcome::SentAway(_) | Outcome::Asked) => return,
+        Some(Outcome::Busy(_) | Outcome::Asked) => return,
         Some(Outcome::Done) | None => {}
     }
     if call.state.user.is_none() {
@@ -178,7 +178,7 @@ impl Login {
                     state.become_user(Some(user.clone()), true);
                     Outcome::Done
                 }
-                (Answer::No(text), _) if !text.starts_with("WRONGPASS") => Outcome::SentAway(text),
+                (Answer::No(text), _) if !text.starts_with("WRONGPASS") => Outcome::Busy(text),
                 _ => {
                     failed(state, core, &self.user);
                     Outcome::Refused
@@ -187,7 +187,7 @@ impl Login {
         };
         match (outcome, hello) {
             (Outcome::Asked, _) => {}
-            (Outcome::SentAway(text), _) => {
+            (Outcome::Busy(text), _) => {
                 add(&core.shared.counters.login_refusals, 1);
                 core.count_error(text.as_bytes());
                 reply.error(text.as_bytes());

@@ -226,7 +226,7 @@ pub(super) unsafe extern "C" fn ack(slf: *mut PyObject, _: *mut PyObject) -> *mu
             }
             match lease.ack_in_core(py) {
                 Ok(payload) => {
-                    lease.given_away();
+                    lease.handed_over();
                     if let Some(payload) = payload {
                         give_back(payload);
                     }

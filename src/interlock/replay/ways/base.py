@@ -51,7 +51,7 @@ class Job:
         if self.executor is None:
             self.watch.handle(index, worker)
         else:
-            self.watch.handle_away(index, worker, self.executor)
+            self.watch.handle_in_pool(index, worker, self.executor)
 
 
 @dataclass(frozen=True, slots=True)

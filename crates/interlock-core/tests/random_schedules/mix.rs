@@ -5,7 +5,7 @@ use interlock_core::queue::trace::PutCall;
 use interlock_core::queue::types::{Options, Retry, Then};
 
 /// The shape of one schedule's puts, in per cent.
-pub struct Taste {
+pub struct Mix {
     unkeyed: usize,
     shared: usize,
     many_keys: usize,
@@ -22,10 +22,10 @@ pub struct Taste {
     pub longest: usize,
 }
 
-impl Taste {
+impl Mix {
     pub fn new(rng: &mut Rng) -> Self {
         let sometimes = [0, 0, 5, 20, 60];
-        let mut taste = Taste {
+        let mut mix = Mix {
             unkeyed: choose(rng, &[2, 10, 40]),
             shared: choose(rng, &[0, 20, 50, 80]),
             many_keys: choose(rng, &[10, 40, 80]),
@@ -42,11 +42,11 @@ impl Taste {
         // Now and then many lanes, and many messages, so that tables grow and places are reused.
         if rng.usize(0..40) == 0 {
             many = rng.usize(9..=200);
-            taste = Taste { deep: 150, longest: 1_500, ..taste };
+            mix = Mix { deep: 150, longest: 1_500, ..mix };
         }
         let odd = rng.usize(0..4) == 0;
-        taste.keys = (0..many).map(|number| key(number, odd)).collect();
-        taste
+        mix.keys = (0..many).map(|number| key(number, odd)).collect();
+        mix
     }
 
     pub fn put(&self, rng: &mut Rng) -> PutCall {
