@@ -24,6 +24,7 @@ PY := .venv/bin/python
 BUILD_TOOLS := .venv/tools-build.txt
 DEVELOP_TOOLS := .venv/tools-develop.txt
 BENCH_TOOLS := .venv/tools-bench.txt
+SITE_TOOLS := .venv/tools-site.txt
 CORE := src/interlock/_core.abi3.so
 BUILT := .venv/built
 RUNNING := .venv/running-test
@@ -54,6 +55,9 @@ $(DEVELOP_TOOLS): $(BUILD_TOOLS) pyproject.toml
 
 $(BENCH_TOOLS): $(BUILD_TOOLS) pyproject.toml
 	@scripts/prepare.sh tools bench
+
+$(SITE_TOOLS): $(BUILD_TOOLS) pyproject.toml
+	@scripts/prepare.sh tools site
 
 # The stamp is beside the environment, the library beside its sources: either may be gone alone.
 ifeq ($(wildcard $(CORE)),)
@@ -157,6 +161,12 @@ docs: $(BUILT) $(DEVELOP_TOOLS) ## run every snippet and example, check every li
 	$(call step,cargo doc)
 	@RUSTDOCFLAGS="--deny warnings" cargo doc --locked --no-deps --workspace --quiet
 	@echo "interlock: the docs start at docs/README.md, the crate's reference at target/doc/interlock_core/index.html"
+
+.PHONY: docs-site
+docs-site: $(SITE_TOOLS) ## the pages as a site with search, in target/site; a link that leads nowhere is an error
+	@rm -rf target/site
+	@$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c scripts/site -b html -d target/site-cache . target/site
+	@echo "interlock: the site begins at target/site/index.html"
 
 .PHONY: mutants
 mutants: $(DEVELOP_TOOLS) ## break the code on purpose, one deliberate fault at a time, and name the test that sees it
