@@ -24,6 +24,7 @@ PY := .venv/bin/python
 BUILD_TOOLS := .venv/tools-build.txt
 DEVELOP_TOOLS := .venv/tools-develop.txt
 BENCH_TOOLS := .venv/tools-bench.txt
+RELEASE_TOOLS := .venv/tools-release.txt
 SITE_TOOLS := .venv/tools-site.txt
 CORE := src/interlock/_core.abi3.so
 BUILT := .venv/built
@@ -59,6 +60,9 @@ $(BENCH_TOOLS): $(BUILD_TOOLS) pyproject.toml
 $(SITE_TOOLS): $(BUILD_TOOLS) pyproject.toml
 	@scripts/prepare.sh tools site
 
+$(RELEASE_TOOLS): $(BUILD_TOOLS) pyproject.toml
+	@scripts/prepare.sh tools release
+
 # The stamp is beside the environment, the library beside its sources: either may be gone alone.
 ifeq ($(wildcard $(CORE)),)
 $(BUILT): FORCE
@@ -73,12 +77,20 @@ $(BUILT): $(CRATES) $(BUILD_TOOLS)
 build: $(BUILT) ## the core, optimised, and the package in .venv
 
 .PHONY: wheel
-wheel: $(BUILD_TOOLS) ## a wheel for every CPython from 3.11 on, in target/wheels
+wheel: $(RELEASE_TOOLS) ## wheels for every CPython from 3.11 on and either libc of Linux, in target/wheels
 	@scripts/prepare.sh rust
-	$(call step,building the wheel)
-	@rm -rf target/wheels
-	@$(PY) -m maturin build --release --locked --quiet --out target/wheels
-	@ls target/wheels
+	$(call step,building the wheels)
+	@scripts/wheels.sh target/wheels
+
+.PHONY: sdist
+sdist: $(BUILD_TOOLS) ## the sources that pip can build, in target/sdist
+	@rm -rf target/sdist
+	@$(PY) -m maturin sdist --out target/sdist
+	@ls target/sdist
+
+.PHONY: try-wheel
+try-wheel: wheel sdist ## install the wheel on every CPython found and the sdist on one, each alone, and use them
+	@scripts/try_wheels.sh target/wheels target/sdist
 
 FORCE:
 
@@ -151,8 +163,8 @@ test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valk
 	fi
 
 .PHONY: test-all
-test-all: test wheel ## the same, then the Python tests of the wheel on every CPython from 3.11 found
-	@scripts/test_wheel.sh target/wheels/*.whl $(ARGS)
+test-all: test try-wheel ## the same, then the wheel tried alone, and its Python tests on every CPython from 3.11 found
+	@scripts/test_wheel.sh $$(ls target/wheels/*.whl | grep -v musllinux) $(ARGS)
 
 .PHONY: docs
 docs: $(BUILT) $(DEVELOP_TOOLS) ## run every snippet and example, check every link, build the crate's reference
@@ -198,6 +210,8 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	@$(PY) scripts/words.py
 	$(call step,figures of the pages)
 	@$(PY) scripts/figures.py --check
+	$(call step,completion files of the shells)
+	@$(PY) scripts/completions.py --check
 
 .PHONY: lint-rust
 lint-rust: $(BUILD_TOOLS)
@@ -214,6 +228,7 @@ lint-rust: $(BUILD_TOOLS)
 licences: $(BUILD_TOOLS)
 	$(call step,licences and sources of the crates)
 	@$(PY) scripts/check_licences.py
+	@$(PY) scripts/third_party.py --check
 
 .PHONY: format
 format: $(DEVELOP_TOOLS) ## rewrite the sources as the linters want them

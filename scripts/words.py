@@ -41,7 +41,7 @@ ALLOWED = {
     "trial": ("src/interlock/testing/",),
 }
 NOT_YET = ("crates/interlock-core/src/queue/", "src/interlock/worker/", "src/interlock/app/app.py")
-"""Where any of them may still be; nothing is added here."""
+"""Files that may still have any of them; nothing is added here."""
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 COMMENTS = {".rs": r"//[^\n]*|/\*.*?\*/", ".lua": r"--\[\[.*?\]\]|--[^\n]*"}
 STRING = r"""b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\\n])'"""

@@ -1,12 +1,16 @@
 """A user's install: everything needed, nothing else, one file for every Python from 3.11 on."""
 
 import email
+import json
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from scripts.third_party import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "interlock"
@@ -37,7 +41,7 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     others = [
         name
         for name in wheel.namelist()
-        if not name.startswith("interlock/") and ".dist-info/" not in name
+        if not re.match(r"interlock/|interlock-[^/]+\.(dist-info|data/data/share)/", name)
     ]
     assert not others
     assert not [name for name in wheel.namelist() if "__pycache__" in name]
@@ -53,6 +57,33 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert metadata.get_payload(), "the README is the long description"
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra" not in line]
     assert {line.partition(">")[0] for line in needed} == {"msgspec", "redis"}
+
+
+def test_the_wheel_holds_the_licences_of_the_crates_in_it(wheel: zipfile.ZipFile) -> None:
+    (name,) = [name for name in wheel.namelist() if name.endswith("THIRD-PARTY-LICENCES.txt")]
+    text = wheel.read(name).decode()
+    crates = {f"{component['name']} {component['version']}" for component in components(wheel)}
+    for crate in compiled():
+        assert f"\n{crate['name']} {crate['version']}: " in text
+        assert f"{crate['name']} {crate['version']}" in crates, "the bill of materials has it too"
+
+
+def test_the_wheel_holds_the_completion_files_of_the_shells(wheel: zipfile.ZipFile) -> None:
+    files = [path for path in (ROOT / "packaging").rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"interlock", "_interlock", "interlock.fish"}
+    for path in files:
+        end = path.relative_to(ROOT / "packaging").as_posix()
+        (name,) = [name for name in wheel.namelist() if name.endswith(f".data/{end}")]
+        assert wheel.read(name) == path.read_bytes()
+
+
+def components(wheel: zipfile.ZipFile) -> list[dict[str, str]]:
+    """Return what the bill of materials names, which is CycloneDX in JSON."""
+    (name,) = [name for name in wheel.namelist() if ".dist-info/sboms/" in name]
+    bill = json.loads(wheel.read(name))
+    assert bill["bomFormat"] == "CycloneDX"
+    found: list[dict[str, str]] = bill["components"]
+    return found
 
 
 def test_the_installed_wheel_works_without_the_sources(wheel_path: Path, tmp_path: Path) -> None:
