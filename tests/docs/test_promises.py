@@ -1,0 +1,51 @@
+"""The pages put nothing off: what Interlock does not have stands in a few sentences, named here."""
+
+import re
+
+from tests.docs.running import ROOT
+from tests.docs.test_pages import PAGES
+
+LATER = re.compile(
+    r"\bplan(?:s|ned)\b|\broad ?map\b|\bTODO\b|\bTBD\b|\bcoming soon\b|\bin (?:the|a) future\b"
+    r"|\bwill (?:come|follow|be (?:added|supported|possible|there))\b"
+    r"|\b(?:later|coming|future) (?:version|release|milestone)s?\b"
+    r"|\bnot (?:(?:there|here|on \w+|run|(?:been )?\w+(?:ed|able|ible)) yet"
+    r"|yet (?:there|here|on \w+|(?:been )?\w+(?:ed|able|ible)))\b"
+    r"|\bno [\w *-]{1,40} yet[:.]",
+    re.IGNORECASE,
+)
+"""What one says of a feature that is not there."""
+
+ALLOWED = {
+    "README.md": (
+        "it is not on PyPI yet",
+        "**Planned, and not there yet:** stores",
+        "has not been tested yet",
+    ),
+    "ARCHITECTURE.md": ("a dashboard are planned.", "limits count what is not yet encrypted"),
+    "CONTRIBUTING.md": ("Not run yet, for want of a place",),
+    "docs/howto/install.md": ("Interlock is not on PyPI yet.",),
+    # Of messages, rows, records: none of them says it of a feature.
+    "docs/howto/delays.md": ("has no place in line yet.",),
+    "docs/glossary.md": ("not yet settled: counts",),
+    "docs/howto/web.md": ("looks for a row that is not there yet",),
+    "docs/reference/hub-info.md": ("the disk has not confirmed yet",),
+    "docs/reference/logs.md": ("as a later release writes it",),
+}
+"""The sentences that may say so, by page."""
+
+
+def test_no_page_puts_off_what_may_be_there_by_now() -> None:
+    found = []
+    for page in PAGES:
+        name = page.relative_to(ROOT).as_posix()
+        text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
+        for sentence in ALLOWED.get(name, ()):
+            assert sentence in text, f"{name} has it no more: take {sentence!r} out of ALLOWED"
+            text = text.replace(sentence, "")
+        if name != "CHANGELOG.md":
+            found += [
+                f"{name}: {text[max(0, m.start() - 40) : m.end() + 20]}"
+                for m in LATER.finditer(text)
+            ]
+    assert not found, "\n".join(found)
