@@ -14,7 +14,7 @@ LATER = re.compile(
     r"|\bno [\w *-]{1,40} yet[:.]",
     re.IGNORECASE,
 )
-"""What one says of a feature that is not there."""
+"""Words that say of a feature that it is not there."""
 
 ALLOWED = {
     "README.md": (
