@@ -35,6 +35,9 @@ def actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yield the flags and arguments of a parser and of its subcommands."""
     for action in of._actions:
         if isinstance(action, argparse._SubParsersAction):
+            # A shell has one line for each: the help, not the whole description.
+            for one in action._choices_actions:
+                action.choices[one.dest].description = one.help
             for below in action.choices.values():
                 yield from actions(below)
         else:
