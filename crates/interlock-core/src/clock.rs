@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::queue::types::Time;
+/// Microseconds since the Unix epoch; a scheduler never lets it fall.
+pub type Time = u64;
 
 #[derive(Clone, Debug, Default)]
 pub enum Clock {

@@ -7,7 +7,7 @@
 //! | [`sync`] | lock and parker, from the platform or from the model checker |
 //! | [`queue`] | scheduler, queue, leases, explanations, recorded schedules |
 //!
-//! Imports point one way: `queue → sync, clock, key`.
+//! Imports point one way: a module imports only modules that stand above it in this table.
 
 pub mod clock;
 pub mod key;

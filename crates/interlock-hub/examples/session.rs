@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use interlock_hub::reactor::mailbox::Mailbox;
+use interlock_hub::mailbox::Mailbox;
 use interlock_hub::registry::Card;
 use interlock_hub::session::{Session, Step};
 use interlock_hub::settings::Settings;

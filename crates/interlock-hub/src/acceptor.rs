@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::counters::add;
 use crate::events::{Events, Level};
-use crate::listeners::Listener;
-use crate::reactor::mailbox::{Mail, Mailbox};
+use crate::listener::Listener;
+use crate::mailbox::{Mail, Mailbox};
 use crate::shared::{Refused, Shared};
 
 /// Until `stop` is woken.

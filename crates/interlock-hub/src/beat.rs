@@ -3,9 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::reactor::mailbox::Mail;
-use crate::shared::Shared;
-
 /// Of each worker.
 pub struct Beats {
     each: Vec<Beat>,
@@ -35,7 +32,7 @@ impl Beats {
 
     /// Returns whether the worker has answered what it was sent. If so it is to be sent another:
     /// one that hangs is owed nothing new, or its mailbox would grow for as long as it hangs.
-    fn next(&self, worker: usize) -> bool {
+    pub fn next(&self, worker: usize) -> bool {
         let beat = &self.each[worker];
         let alive = beat.answered.load(Relaxed) == beat.sent.load(Relaxed);
         if alive {
@@ -43,16 +40,4 @@ impl Beats {
         }
         alive
     }
-}
-
-/// Sends a beat, and tells of each worker whether it has answered the one before; at first, yes.
-pub fn pulse(shared: &Shared) -> Vec<bool> {
-    let beat = |worker| {
-        let alive = shared.beats.next(worker);
-        if alive {
-            shared.send(worker, Mail::Beat);
-        }
-        alive
-    };
-    (0..shared.mailboxes.len()).map(beat).collect()
 }

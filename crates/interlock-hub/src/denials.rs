@@ -4,16 +4,10 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use crate::registry::{Card, Time};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    Command,
-    /// A queue, which is the key of its functions.
-    Key,
-    Channel,
-    Password,
-}
+use crate::catalog::name_of;
+use crate::registry::Card;
+use crate::time::Time;
+use crate::users::Reason;
 
 /// One, or several alike that followed each other soon.
 #[derive(Clone, Debug)]
@@ -45,8 +39,7 @@ impl Denials {
             alike && now.saturating_sub(known.at) < TOGETHER
         });
         let count = again.and_then(|place| entries.remove(place)).map_or(0, |known| known.count);
-        let command =
-            crate::command::name_of(card.command.load(std::sync::atomic::Ordering::Relaxed));
+        let command = name_of(card.command.load(std::sync::atomic::Ordering::Relaxed));
         let client = card.line(now, command);
         let (object, user) = (object.to_vec(), user.to_vec());
         entries.push_front(Denial { count: count + 1, reason, object, user, at: now, client });
@@ -60,18 +53,6 @@ impl Denials {
 
     pub fn clear(&self) {
         self.entries.lock().clear();
-    }
-}
-
-impl Reason {
-    /// As Redis calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Command => "command",
-            Reason::Key => "key",
-            Reason::Channel => "channel",
-            Reason::Password => "auth",
-        }
     }
 }
 

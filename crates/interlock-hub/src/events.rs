@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::reactor::wake::WakeUp;
+use crate::wake::WakeUp;
 
 #[derive(Debug)]
 pub enum Event {

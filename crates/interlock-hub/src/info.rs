@@ -6,8 +6,9 @@ use std::time::UNIX_EPOCH;
 
 use interlock_journal::Refused;
 
-use crate::registry::{Part, Time};
+use crate::registry::Part;
 use crate::shared::Shared;
+use crate::time::{now, Time};
 
 /// The named sections, or all.
 pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
@@ -52,7 +53,7 @@ type Section = (&'static str, Vec<(&'static str, String)>);
 
 /// Returns what INFO shows, without its sections.
 pub fn flat(shared: &Shared) -> Vec<(&'static str, String)> {
-    figures(shared, crate::reactor::worker::now()).into_iter().flat_map(|(_, all)| all).collect()
+    figures(shared, now()).into_iter().flat_map(|(_, all)| all).collect()
 }
 
 /// Returns what INFO shows, for those who want it as values.
@@ -79,7 +80,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
             "Server",
             vec![
                 // What clients take for the version of the protocol's commands.
-                ("redis_version", crate::command::REDIS_VERSION.to_owned()),
+                ("redis_version", crate::catalog::REDIS_VERSION.to_owned()),
                 ("redis_mode", "standalone".to_owned()),
                 ("os", os()),
                 ("arch_bits", usize::BITS.to_string()),

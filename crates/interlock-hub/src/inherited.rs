@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crate::listeners::Listener;
+use crate::listener::Listener;
 
 /// The listener behind a descriptor, which stays the caller's: this one is a copy of it. Not its
 /// address either: a socket file is not removed by who did not make it.

@@ -8,8 +8,8 @@ use interlock_engine::durable::Durable;
 use parking_lot::{Condvar, Mutex};
 
 use crate::events::Level;
-use crate::reactor::worker::now;
 use crate::shared::Shared;
+use crate::time::now;
 
 /// Ends the thread.
 #[derive(Default)]

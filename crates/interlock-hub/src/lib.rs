@@ -1,41 +1,54 @@
 //! The hub: a server of several threads in one process that speaks the Redis protocol.
 //!
+//! Imports point one way: a module imports only modules that stand above it in this table, from the bytes
+//! of the protocol to the server.
+//!
 //! | module | what it holds |
 //! |---|---|
-//! | [`resp`] | requests in, replies out |
+//! | [`time`] | the clock of intervals |
 //! | [`glob`] | patterns of topics |
-//! | [`settings`] | what a hub is told at its start, and anew while it runs |
-//! | [`users`] | who may do what |
-//! | [`events`] | what the server says to, and asks of, its controller |
+//! | [`resp`] | requests in, replies out |
+//! | [`memory`] | what the kernel counts for this process |
 //! | [`counters`] | what is counted since the start |
-//! | [`statistics`] | what was called, what failed, and how much comes in just now |
-//! | [`denials`] | who was refused what: ACL LOG |
-//! | `pause` | CLIENT PAUSE: requests that wait |
+//! | [`journal`] | what of the journal's own crate others need |
+//! | `wake`, `socket` | a descriptor to sleep on; system calls on a socket |
+//! | [`catalog`] | what each command takes and who may call it |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
-//! | `journal` | what of the journal's own crate others need |
-//! | `keeping` | the thread that keeps the journal |
-//! | [`queues`] | the keyed queues, and whom an answer that was waited for goes to |
+//! | [`users`] | who may do what |
+//! | [`settings`] | what a hub is told at its start, and anew while it runs |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
-//! | [`command`] | one declaration per command, and what each does |
-//! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
-//! | [`state`] | what commands may change of their connection |
+//! | [`denials`] | who was refused what: ACL LOG |
+//! | [`statistics`] | what was called, what failed, and how much comes in just now |
 //! | [`tracing`] | the slow log and the lines of MONITOR |
-//! | [`tls`] | what is between such a socket and its session |
-//! | [`reactor`] | sockets, epoll, and the way of a message between workers |
+//! | `pause` | CLIENT PAUSE: requests that wait |
+//! | [`events`] | what the server says to, and asks of, its controller |
+//! | [`chunk`] | what one worker published in one turn |
+//! | [`mailbox`] | the way of a message between workers |
+//! | [`queues`] | the keyed queues |
 //! | [`beat`] | whether the workers are alive |
-//! | `listening`, `inherited` | sockets that are bound here, or were handed over |
-//! | `accepting` | the thread that takes connections and deals them |
+//! | [`shared`] | what all workers share, and what each has for itself |
+//! | [`info`] | counters and figures as INFO shows them |
+//! | [`pending`] | calls that go on later |
+//! | [`state`] | what commands may change of their connection |
+//! | [`command`] | what each command does |
+//! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |
+//! | [`tls`] | what is between such a socket and its session |
+//! | [`reactor`] | sockets and epoll |
+//! | `listener`, `inherited`, `listeners` | sockets that are bound here, or were handed over |
+//! | `acceptor` | the thread that takes connections and deals them |
+//! | `journal_thread` | the thread that keeps the journal |
 //! | [`server`] | start, drain, stop |
 //!
-//! What decides is kept apart from what touches the world: from `session` down nothing knows a
-//! socket or reads a clock. Imports point one way: `server → reactor → session → command →
-//! state → topics, registry, users → resp, glob, settings`.
+//! What decides is kept apart from what touches the world: up to `session` nothing knows a socket or
+//! reads a clock.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the hub waits with epoll and runs on Linux only");
 
 mod acceptor;
 pub mod beat;
+pub mod catalog;
+pub mod chunk;
 pub mod command;
 pub mod counters;
 pub mod denials;
@@ -45,9 +58,12 @@ pub mod info;
 mod inherited;
 pub mod journal;
 mod journal_thread;
+mod listener;
 mod listeners;
+pub mod mailbox;
 pub mod memory;
 mod pause;
+pub mod pending;
 pub mod queues;
 pub mod reactor;
 pub mod registry;
@@ -56,9 +72,12 @@ pub mod server;
 pub mod session;
 pub mod settings;
 pub mod shared;
+mod socket;
 pub mod state;
 pub mod statistics;
+pub mod time;
 pub mod tls;
 pub mod topics;
 pub mod tracing;
 pub mod users;
+mod wake;

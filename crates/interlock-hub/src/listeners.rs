@@ -3,26 +3,20 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::inherited;
-use crate::reactor::mailbox::Peer;
-use crate::reactor::poll;
+use crate::listener::Listener;
 use crate::settings::Settings;
+use crate::socket;
 
 pub struct Listening {
     listeners: Vec<Listener>,
     /// `host:port`, `tls:host:port` or `unix:PATH`, with the port that was really bound.
     pub addresses: Vec<String>,
     file: Option<SocketFile>,
-}
-
-pub enum Listener {
-    /// And whether it speaks TLS.
-    Tcp(TcpListener, bool),
-    Unix(UnixListener, String),
 }
 
 /// The file of a unix socket: removed with its hub, or with the attempt to start one.
@@ -76,7 +70,7 @@ impl Listening {
                 // What the umask has taken of it.
                 fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
             }
-            poll::listen(listener.as_raw_fd()).map_err(failed)?;
+            socket::listen(listener.as_raw_fd()).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             addresses.push(format!("unix:{path}"));
             listeners.push(Listener::Unix(listener, path.clone()));
@@ -94,46 +88,10 @@ impl Listening {
     }
 }
 
-impl Listener {
-    fn port(&self) -> Option<u16> {
-        match self {
-            Listener::Tcp(listener, _) => listener.local_addr().ok().map(|address| address.port()),
-            Listener::Unix(..) => None,
-        }
-    }
-
-    pub fn fd(&self) -> RawFd {
-        match self {
-            Listener::Tcp(listener, _) => listener.as_raw_fd(),
-            Listener::Unix(listener, _) => listener.as_raw_fd(),
-        }
-    }
-
-    pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
-        match self {
-            Listener::Tcp(listener, speaks_tls) => {
-                let (stream, address) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
-                let (address, speaks_tls) = (address.to_string(), *speaks_tls);
-                Ok((stream.into(), Peer { address, local, is_tcp: true, speaks_tls }))
-            }
-            Listener::Unix(listener, path) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                // As Redis names them.
-                let address = format!("{path}:0");
-                let (local, is_tcp, speaks_tls) = (address.clone(), false, false);
-                Ok((stream.into(), Peer { local, address, is_tcp, speaks_tls }))
-            }
-        }
-    }
-}
-
 fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
     let failed = |error| refused(&format!("{host}:{port}"), error);
     let listener = TcpListener::bind((host, port)).map_err(failed)?;
-    poll::listen(listener.as_raw_fd()).map_err(failed)?;
+    socket::listen(listener.as_raw_fd()).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))

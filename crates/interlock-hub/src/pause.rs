@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::command::Command;
-use crate::registry::Time;
+use crate::catalog::Command;
+use crate::time::Time;
 
 /// Relaxed throughout: who misses a beginning or an end by a moment was a moment earlier.
 #[derive(Default)]

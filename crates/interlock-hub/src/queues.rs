@@ -7,17 +7,11 @@ use std::sync::Arc;
 
 use interlock_core::clock::Clock;
 use interlock_engine::durable::{Durable, OpenError, Repair};
-use interlock_engine::{
-    Account, Args, Durability, Engine, Function, Outcome, Served, Settings, Ticket,
-};
+use interlock_engine::{Durability, Engine, Served, Settings, Ticket};
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::Refused;
 
-use crate::events::Answer;
-use crate::reactor::mailbox::Mail;
-use crate::registry::{Card, Time};
-use crate::resp::parse::Arguments;
-use crate::shared::{Core, Shared};
+use crate::time::Time;
 
 pub struct Queues {
     pub engine: Engine,
@@ -113,96 +107,15 @@ fn advised(error: &OpenError) -> String {
     }
 }
 
-/// Makes a call of a connection's; `payer`: whose bound of memory holds for it. Whom it serves beside is told
-/// when the turn is committed.
-pub fn call(
-    core: &mut Core<'_>,
-    token: u64,
-    payer: Option<&Arc<Account>>,
-    function: Function,
-    arguments: Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Outcome {
-    let (key, args) = match function.takes_queue() {
-        true => (arguments.get(3), Behind(arguments.behind(4))),
-        false => (None, Behind(arguments.behind(3))),
-    };
-    let queues = &core.shared.queues;
-    let local = &mut *core.local;
-    if queues.durable.is_some() && local.callers.last() != Some(&token) {
-        local.callers.push(token);
-    }
-    let ticket = Some(ticket(local.worker, token));
-    let now = queues.now();
-    queues.engine.call_for(payer, function, key, &args, now, ticket, out, &mut local.served)
-}
-
-/// Ends the wait of a connection's call: as if its time were over, or by this error. False: it does not wait.
-pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
-    let queues = &core.shared.queues;
-    let ticket = ticket(card.worker, card.token);
-    let now = queues.now();
-    match error {
-        None => queues.engine.give_up(ticket, now, &mut core.local.served),
-        Some(text) => {
-            let waited = queues.engine.forget(ticket);
-            if waited {
-                let reply = format!("-{text}\r\n").into_bytes();
-                core.local.served.push(Served { ticket, reply });
-            }
-            waited
-        }
-    }
-}
-
-/// The names of those queues that are shown.
-pub fn tell_names(
-    core: &Core<'_>,
-    arguments: Arguments<'_>,
-    shown: impl Fn(&[u8]) -> bool,
-    out: &mut Vec<u8>,
-) -> Result<(), interlock_engine::Refused> {
-    core.shared.queues.engine.tell_names(&Behind(arguments.behind(3)), shown, out)
-}
-
 /// A ticket names the worker in bits that no slot reaches.
 pub fn ticket(worker: usize, token: u64) -> Ticket {
     token | (worker as u64) << WORKER
 }
 
-/// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
-/// stored, and an error would say that it was not done.
-pub fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Refused>) {
-    for Served { ticket, reply } in served {
-        let worker = (ticket >> WORKER) as usize & MOST_WORKERS;
-        let token = ticket & !((MOST_WORKERS as u64) << WORKER);
-        let answer = match refused {
-            None => Answer::Reply(reply),
-            Some(refused) => Answer::No(refused.to_string()),
-        };
-        let mail = Mail::Answer(token, answer);
-        // Its own mailbox a worker looks into before it sleeps.
-        if worker == from {
-            let _ = shared.mailboxes[worker].put(mail);
-        } else {
-            shared.send(worker, mail);
-        }
-    }
-}
-
-/// The arguments of a function, behind those of FCALL.
-struct Behind<'a>(Arguments<'a>);
-
-impl Args for Behind<'_> {
-    #[inline]
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn get(&self, index: usize) -> &[u8] {
-        &self.0[index]
-    }
+/// Returns the worker and the token of the connection that a ticket names.
+pub fn connection_of(ticket: Ticket) -> (usize, u64) {
+    let worker = (ticket >> WORKER) as usize & MOST_WORKERS;
+    (worker, ticket & !((MOST_WORKERS as u64) << WORKER))
 }
 
 /// Slots are numbers of 26 bits, workers of 6, and together they are half a token.

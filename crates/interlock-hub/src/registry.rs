@@ -13,10 +13,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::time::Time;
 use crate::users::{User, DEFAULT};
-
-/// µs of a clock that does not step back.
-pub type Time = u64;
 
 /// Of one connection. All orderings are relaxed: each value stands for itself.
 pub struct Card {

@@ -12,13 +12,15 @@ use interlock_engine::durable::Repair;
 
 use crate::acceptor;
 use crate::events::Level;
+use crate::info;
 use crate::journal_thread::{keep, Stop};
 use crate::listeners::{Listening, SocketFile};
+use crate::mailbox::{Mail, Mailbox};
 use crate::queues::Queues;
-use crate::reactor::mailbox::{Mail, Mailbox};
-use crate::reactor::worker::{now, Worker};
+use crate::reactor::worker::Worker;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::time::now;
 
 /// A hub that listens and serves until it is stopped or dropped.
 pub struct Server {
@@ -96,7 +98,7 @@ impl Server {
     }
 
     pub fn info(&self) -> Vec<(&'static str, String)> {
-        self.shared.info()
+        info::flat(&self.shared)
     }
 
     /// Takes no more connections, answers what has arrived and sends what is owed for so long at
@@ -215,7 +217,7 @@ mod tests {
         assert!(events.len() == 1 && told(&events[0]), "{events:?}");
         assert_eq!([0, 1, 2].map(|from| shared.serving(from)), [Some(0), Some(2), Some(2)]);
         let interest = crate::topics::Interest { receivers: 3, workers: 0b111 };
-        let mut builder = crate::reactor::chunk::Builder::default();
+        let mut builder = crate::chunk::Builder::default();
         builder.add(crate::topics::Kind::Topic, b"t", b"t", b"x", interest);
         shared.sequence(0, builder.take());
         let waiting = shared.mailboxes.iter().map(|mailbox| mailbox.take().len());

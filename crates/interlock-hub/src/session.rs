@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::command::{self, Call, Command, Waiting};
+use crate::catalog::{self, Command, Unknown};
+use crate::command::{self, Call};
 use crate::counters::add;
 use crate::events::{Answer, Level};
+use crate::pending::Pending;
 use crate::queues::ticket;
 use crate::registry::{Card, Part};
 use crate::resp::parse::{Limits, Parsed, Parser, Refusal};
@@ -81,7 +83,7 @@ impl Session {
         let bulk = core.local.live.frame_limit;
         let step = loop {
             // An answer may have led to another question.
-            if state.waiting.is_some() {
+            if state.pending.is_some() {
                 break Step::Wait;
             }
             let limits = Limits { bulk, strict: state.user.is_none() };
@@ -137,15 +139,15 @@ impl Session {
     /// The answer to what it waits for. Then `run` goes on.
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
-        let Some(waiting) = state.waiting.take() else { return };
-        if matches!(*waiting, Waiting::Pause) {
+        let Some(pending) = state.pending.take() else { return };
+        if matches!(*pending, Pending::Pause) {
             // The request itself comes now.
             return;
         }
         let before = out.len();
         let resp3 = state.resp3;
-        waiting.answered(answer, state, core, Writer { out, resp3 });
-        if state.waiting.is_some() {
+        command::answered(*pending, answer, state, core, Writer { out, resp3 });
+        if state.pending.is_some() {
             // It had to ask again.
             return;
         }
@@ -183,7 +185,7 @@ impl Session {
     }
 
     pub fn waits_for_queue(&self) -> bool {
-        matches!(self.state.waiting.as_deref(), Some(Waiting::Queue))
+        matches!(self.state.pending.as_deref(), Some(Pending::Queue))
     }
 
     /// Gives up what others know of it. Called once, at the end of the connection.
@@ -197,7 +199,7 @@ impl Session {
         if self.waits_for_queue() {
             core.shared.queues.engine.forget(ticket(core.local.worker, self.state.card.token));
         }
-        if matches!(self.state.waiting.as_deref(), Some(Waiting::Pause)) {
+        if matches!(self.state.pending.as_deref(), Some(Pending::Pause)) {
             core.shared.pause.forget(core.local.worker, self.state.card.token);
         }
         core.shared.registry.remove(self.state.card.id);
@@ -246,7 +248,7 @@ impl Requests {
         if arguments.is_empty() {
             return Ok((used, None));
         }
-        let command = command::find(arguments);
+        let command = catalog::find(arguments);
         if command.is_err() && command::is_http(&arguments[0]) {
             add(&core.shared.counters.http_disconnections, 1);
             let text = format!("disconnected: it speaks HTTP: {}", state.card.who());
@@ -257,7 +259,7 @@ impl Requests {
             && core.shared.pause.wait(core.local.worker, state.card.token)
         {
             self.ready = Some(used);
-            state.waiting = Some(Box::new(Waiting::Pause));
+            state.pending = Some(Box::new(Pending::Pause));
             return Ok((0, Some(Step::Wait)));
         }
         // Who subscribes now must not receive what was published before.
@@ -271,7 +273,7 @@ impl Requests {
         if state.deferred.is_some() {
             return Ok((used, Some(Step::Sync)));
         }
-        if state.waiting.is_some() {
+        if state.pending.is_some() {
             return Ok((used, Some(Step::Wait)));
         }
         if state.is_silent() && !pushes {
@@ -296,7 +298,7 @@ impl State {
     /// Executes a command; returns whether its replies come although CLIENT REPLY is off.
     fn execute(
         &mut self,
-        command: Result<&'static Command, command::Unknown>,
+        command: Result<&'static Command, Unknown>,
         arguments: crate::resp::parse::Arguments<'_>,
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
@@ -337,7 +339,13 @@ impl State {
             _ if stands_for > 0 => (core.clock)(),
             _ => 0,
         };
-        (command.handler)(&mut Call { state: self, core, arguments, reply, command });
+        command::handler(command.action)(&mut Call {
+            state: self,
+            core,
+            arguments,
+            reply,
+            command,
+        });
         let mut took = 0;
         if stands_for > 0 {
             let after = (core.clock)();

@@ -10,18 +10,18 @@ use parking_lot::{Mutex, RwLock};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::beat::Beats;
+use crate::chunk::{Builder, Chunk};
 use crate::counters::{add, Counters};
 use crate::denials::Denials;
 use crate::events::{Answer, Asker, Events, Level};
-use crate::info;
+use crate::mailbox::{Mail, Mailbox, Peer};
 use crate::pause::Pause;
 use crate::queues::Queues;
-use crate::reactor::chunk::{Builder, Chunk};
-use crate::reactor::mailbox::{Mail, Mailbox, Peer};
-use crate::registry::{Registry, Time};
+use crate::registry::Registry;
 use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
 use crate::statistics::{Statistics, Tallies};
+use crate::time::Time;
 use crate::topics::{Directory, Subscribers};
 use crate::tracing::SlowEntries;
 
@@ -176,9 +176,16 @@ impl Shared {
         self.bound_clients();
     }
 
-    /// Returns what INFO shows.
-    pub fn info(&self) -> Vec<(&'static str, String)> {
-        info::flat(self)
+    /// Sends a beat to each worker; returns of each whether it has answered the one before. At first, yes.
+    pub fn pulse(&self) -> Vec<bool> {
+        let beat = |worker| {
+            let alive = self.beats.next(worker);
+            if alive {
+                self.send(worker, Mail::Beat);
+            }
+            alive
+        };
+        (0..self.mailboxes.len()).map(beat).collect()
     }
 
     /// Sends what the controller says to a question.

@@ -1,13 +1,14 @@
 //! The state of a connection that commands may change.
 
+use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use interlock_journal::copy::Copy;
 
-use crate::command::backup::Backup;
-use crate::command::Waiting;
+use crate::pending::Pending;
 use crate::registry::{Card, Part};
 use crate::resp::write::Writer;
 use crate::shared::Core;
@@ -29,9 +30,10 @@ pub struct State {
     /// By a password; not for what everybody is.
     pub logged_in: bool,
     /// The call that is not answered yet: nothing more is read until it is.
-    pub waiting: Option<Box<Waiting>>,
-    /// The copy of the journal that BACKUP reads.
-    pub backup: Option<Box<Backup>>,
+    pub pending: Option<Box<Pending>>,
+    /// The copy of the journal that BACKUP reads: its files are open until it ends, though the journal
+    /// may need them no more.
+    pub backup: Option<Box<Copy<File>>>,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     pub deferred: Option<i64>,
     /// Each with its number, for they are given up in the order in which they were taken.
@@ -53,7 +55,7 @@ pub enum Silent {
 impl State {
     pub fn new(card: Arc<Card>, slot: u32, users: &Users) -> Self {
         let (resp3, silent, drops, closing) = Default::default();
-        let (deferred, subscriptions, waiting, backup) = Default::default();
+        let (deferred, subscriptions, pending, backup) = Default::default();
         let mut state = State {
             card,
             slot,
@@ -64,7 +66,7 @@ impl State {
             monitors: false,
             user: None,
             logged_in: false,
-            waiting,
+            pending,
             backup,
             deferred,
             subscriptions,

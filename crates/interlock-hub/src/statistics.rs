@@ -8,9 +8,9 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::command::{name_of, Command};
+use crate::catalog::{name_of, Command};
 use crate::counters::Counters;
-use crate::registry::Time;
+use crate::time::Time;
 
 /// Of one command.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 pub use rustls::ServerConfig;
 use rustls::{RootCertStore, ServerConnection};
 
-use crate::reactor::poll;
+use crate::socket;
 
 /// From the text of PEM files. With `client_authorities` a client must show a certificate that one of
 /// them has signed. An error says which of the three it is about.
@@ -80,7 +80,7 @@ impl Tls {
         self.connection.wants_write()
     }
 
-    /// As `poll::receive`. Never leaves anything decrypted behind: nothing would tell of it.
+    /// As `socket::receive`. Never leaves anything decrypted behind: nothing would tell of it.
     pub fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let mut filled = 0;
         // One record decrypts to 16 KiB at most; and who sends empty ones has its turn end too.
@@ -113,7 +113,7 @@ impl Tls {
         Ok((filled > 0).then_some(filled))
     }
 
-    /// As `poll::send`: how much of the parts was taken, which is no longer the caller's.
+    /// As `socket::send`: how much of the parts was taken, which is no longer the caller's.
     pub fn send(&mut self, fd: RawFd, parts: &[&[u8]]) -> io::Result<usize> {
         if !self.flush(fd)? {
             return Ok(0);
@@ -153,13 +153,13 @@ struct Socket(RawFd);
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        poll::receive(self.0, buffer)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        socket::receive(self.0, buffer)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        poll::send(self.0, &[bytes])?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        socket::send(self.0, &[bytes])?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     fn flush(&mut self) -> io::Result<()> {

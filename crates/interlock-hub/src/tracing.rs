@@ -5,9 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use crate::command::Command;
-use crate::registry::{Card, Time};
+use crate::catalog::Command;
+use crate::registry::Card;
 use crate::resp::parse::Arguments;
+use crate::time::Time;
 
 /// The newest slow commands.
 #[derive(Default)]

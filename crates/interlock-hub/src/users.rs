@@ -13,9 +13,7 @@ use interlock_engine::{queue_name, Account, Accounts};
 use parking_lot::Mutex;
 use ring::hmac;
 
-use crate::command::declared::{Access, Command};
-use crate::command::named;
-use crate::denials::Reason;
+use crate::catalog::{named, Access, Command};
 use crate::glob;
 use crate::resp::parse::Arguments;
 
@@ -32,6 +30,28 @@ pub struct User {
     pub account: Option<Arc<Account>>,
     /// As the configuration has it, for those who ask: `commands` and `passwords` alone.
     pub declared: Rules,
+}
+
+/// The right that a refused call wants for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Command,
+    /// A queue, which is the key of its functions.
+    Key,
+    Channel,
+    Password,
+}
+
+impl Reason {
+    /// As Redis calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Channel => "channel",
+            Reason::Password => "auth",
+        }
+    }
 }
 
 /// The rights of a user, in words.

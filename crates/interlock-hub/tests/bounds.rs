@@ -5,7 +5,7 @@ mod threadless;
 use std::sync::atomic::Ordering::Relaxed;
 
 use interlock_hub::events::Answer;
-use interlock_hub::reactor::mailbox::Mail;
+use interlock_hub::mailbox::Mail;
 use interlock_hub::registry::Part;
 use interlock_hub::session::Step;
 use interlock_hub::settings::{Live, Settings, SlowLog};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread;
 
-use interlock_hub::reactor::chunk::{Builder, Chunk};
-use interlock_hub::reactor::mailbox::{Mail, Mailbox};
+use interlock_hub::chunk::{Builder, Chunk};
+use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
 use interlock_hub::topics::{Interest, Kind};

@@ -1,6 +1,6 @@
 //! Places for those who connect, in all and by address, are taken and given back.
 
-use interlock_hub::reactor::mailbox::{Mailbox, Peer};
+use interlock_hub::mailbox::{Mailbox, Peer};
 use interlock_hub::settings::{Live, Settings};
 use interlock_hub::shared::{Refused, Shared};
 

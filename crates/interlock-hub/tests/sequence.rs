@@ -3,8 +3,8 @@
 use std::sync::Barrier;
 use std::thread;
 
-use interlock_hub::reactor::chunk::Builder;
-use interlock_hub::reactor::mailbox::{Mail, Mailbox};
+use interlock_hub::chunk::Builder;
+use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
 use interlock_hub::topics::{Interest, Kind};
@@ -38,10 +38,7 @@ fn chunks_of_all_workers_are_in_one_order_in_all_mailboxes() {
     }
 }
 
-fn chunk(
-    worker: usize,
-    number: usize,
-) -> Vec<std::sync::Arc<interlock_hub::reactor::chunk::Chunk>> {
+fn chunk(worker: usize, number: usize) -> Vec<std::sync::Arc<interlock_hub::chunk::Chunk>> {
     let mut builder = Builder::default();
     let all = Interest { receivers: WORKERS as u32, workers: (1 << WORKERS) - 1 };
     let message = format!("{worker}:{number}");

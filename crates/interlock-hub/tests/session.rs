@@ -2,7 +2,7 @@
 
 mod threadless;
 
-use interlock_hub::reactor::mailbox::Mail;
+use interlock_hub::mailbox::Mail;
 use interlock_hub::session::Step;
 use interlock_hub::settings::{Live, Settings};
 use interlock_hub::shared::Core;

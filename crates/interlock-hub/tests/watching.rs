@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use interlock_hub::beat::pulse;
-use interlock_hub::reactor::mailbox::{Mail, Mailbox};
+use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::server::Server;
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
@@ -59,7 +58,7 @@ fn each_worker_answers_each_beat() {
     let mut clients = [0, 1].map(|_| Client::new(&server.addresses()[0]));
     for beats in 0..3 {
         assert_eq!(server.shared().beats.answered(), [beats, beats]);
-        assert_eq!(pulse(server.shared()), [true, true]);
+        assert_eq!(server.shared().pulse(), [true, true]);
         clients.iter_mut().for_each(Client::ping);
     }
 }
@@ -83,25 +82,25 @@ fn a_worker_that_hangs_does_not_answer_and_is_sent_no_more_until_it_does() {
         while card.command.load(Relaxed) == before {
             thread::yield_now();
         }
-        pulse(server.shared());
+        server.shared().pulse();
         for _ in 0..3 {
             other.ping();
-            assert_eq!(pulse(server.shared()), [worker != 0, worker != 1]);
+            assert_eq!(server.shared().pulse(), [worker != 0, worker != 1]);
         }
     }
     assert_eq!(hanging.line(), "$-1");
     clients.iter_mut().for_each(Client::ping);
-    assert_eq!(pulse(server.shared()), [true, true]);
+    assert_eq!(server.shared().pulse(), [true, true]);
 }
 
 #[test]
 fn beats_do_not_pile_up_in_a_mailbox_that_nobody_empties() {
     let mailboxes = vec![Mailbox::new().unwrap(), Mailbox::new().unwrap()];
     let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
-    assert_eq!(pulse(&shared), [true, true]);
+    assert_eq!(shared.pulse(), [true, true]);
     shared.beats.answer(1);
     for _ in 0..10 {
-        assert!(!pulse(&shared)[0]);
+        assert!(!shared.pulse()[0]);
     }
     assert!(matches!(shared.mailboxes[0].take().as_slice(), [Mail::Beat]));
     assert_eq!(shared.mailboxes[1].take().len(), 2);

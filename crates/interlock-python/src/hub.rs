@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use interlock_hub::beat;
-use interlock_hub::command::{self, Command};
+use interlock_hub::catalog::{self, Command};
 use interlock_hub::events::{Answer, Asker, Event, Level, Question};
+use interlock_hub::info;
 use interlock_hub::server::Server;
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
@@ -39,7 +39,7 @@ impl HubServer {
     #[staticmethod]
     fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
         let declared = |command: &'static Command| (command.name, command.categories.to_vec());
-        command::all()
+        catalog::all()
             .flat_map(|command| [command].into_iter().chain(command.subcommands))
             .map(declared)
             .collect()
@@ -139,14 +139,14 @@ impl HubServer {
 
     /// Sends each worker a beat; answers of each whether it has answered the one before.
     fn pulse(&self) -> Vec<bool> {
-        self.shared.get().map_or_else(Vec::new, |shared| beat::pulse(shared))
+        self.shared.get().map_or_else(Vec::new, |shared| shared.pulse())
     }
 
     /// Returns what INFO shows; numbers as numbers.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
         if let Some(shared) = self.shared.get() {
-            for (name, value) in py.detach(|| shared.info()) {
+            for (name, value) in py.detach(|| info::flat(shared)) {
                 if let Ok(number) = value.parse::<u64>() {
                     info.set_item(name, number)?;
                 } else if let (true, Ok(number)) = (is_decimal(&value), value.parse::<f64>()) {

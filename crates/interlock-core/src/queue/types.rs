@@ -1,7 +1,6 @@
 //! The words of the contract as types, shared by scheduler, queue, trace and tests.
 
-/// Microseconds since the Unix epoch; the scheduler never lets it fall.
-pub type Time = u64;
+pub use crate::clock::Time;
 
 /// The options a queue was made with. A bound of 0 messages or bytes means none.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{all, find, Call, Command};
-use crate::denials::Reason;
+use super::Call;
+use crate::catalog::{all, find, Command};
 use crate::resp::parse::integer;
+use crate::users::Reason;
 
 pub fn whoami(call: &mut Call<'_, '_>) {
     let name = call.state.card.user_name();

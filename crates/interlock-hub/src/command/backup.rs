@@ -1,13 +1,7 @@
 //! BACKUP: a copy of the journal, read in pieces by the connection that asked for it.
 
-use interlock_journal::copy::Copy;
-
 use super::Call;
 use crate::resp::parse::integer;
-
-/// The copy that a connection reads: its files are open until it ends, though the journal may need
-/// them no more.
-pub type Backup = Copy<std::fs::File>;
 
 pub fn begin(call: &mut Call<'_, '_>) {
     let journal = call.core.shared.queues.durable.as_ref().and_then(|durable| durable.journal());

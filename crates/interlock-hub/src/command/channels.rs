@@ -3,27 +3,15 @@
 //! Between two steps the worker serves its other connections. A topic that comes or goes meanwhile may
 //! be told, or not.
 
-use super::{Call, Waiting};
+use super::Call;
 use crate::events::Answer;
 use crate::glob;
-use crate::reactor::mailbox::Mail;
+use crate::mailbox::Mail;
+use crate::pending::{Listing, Pending};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
-use crate::topics::{Kind, Name, STRIPES};
-
-#[derive(Debug)]
-pub struct Listing {
-    kind: Kind,
-    pattern: Option<Box<[u8]>>,
-    /// The next part of the directory.
-    stripe: usize,
-    /// Of the one before, what was not yet compared.
-    left: Vec<Name>,
-    found: Vec<Name>,
-    /// Bytes that the answer has, about.
-    size: usize,
-}
+use crate::topics::{Kind, STRIPES};
 
 pub fn channels(call: &mut Call<'_, '_>) {
     list(call, Kind::Topic);
@@ -44,26 +32,27 @@ fn list(call: &mut Call<'_, '_>, kind: Kind) {
     let (left, found) = Default::default();
     let listing =
         Listing { kind, pattern: pattern.map(Into::into), stripe: 0, left, found, size: 0 };
-    listing.go_on(call.state, call.core, &mut call.reply);
+    go_on(listing, call.state, call.core, &mut call.reply);
+}
+
+/// Takes the next step of a list under way.
+pub fn go_on(mut listing: Listing, state: &mut State, core: &mut Core<'_>, reply: &mut Writer<'_>) {
+    let done = listing.step(core);
+    if listing.size > MOST_ANSWERED {
+        let text = format!("ERR more than {MOST_ANSWERED} bytes of topics; give a pattern");
+        core.count_error(text.as_bytes());
+        return reply.error(text.as_bytes());
+    }
+    if done {
+        reply.array(listing.found.len());
+        return listing.found.iter().for_each(|name| reply.bulk(name));
+    }
+    state.pending = Some(Box::new(Pending::Listing(listing)));
+    // Comes with the next turn.
+    core.shared.send(core.local.worker, Mail::Answer(state.card.token, Answer::Yes));
 }
 
 impl Listing {
-    pub fn go_on(mut self, state: &mut State, core: &mut Core<'_>, reply: &mut Writer<'_>) {
-        let done = self.step(core);
-        if self.size > MOST_ANSWERED {
-            let text = format!("ERR more than {MOST_ANSWERED} bytes of topics; give a pattern");
-            core.count_error(text.as_bytes());
-            return reply.error(text.as_bytes());
-        }
-        if done {
-            reply.array(self.found.len());
-            return self.found.iter().for_each(|name| reply.bulk(name));
-        }
-        state.waiting = Some(Box::new(Waiting::Listing(self)));
-        // Comes with the next turn.
-        core.shared.send(core.local.worker, Mail::Answer(state.card.token, Answer::Yes));
-    }
-
     /// False: there is more to go through.
     fn step(&mut self, core: &Core<'_>) -> bool {
         let mut budget = STEPS;

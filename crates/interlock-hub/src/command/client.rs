@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME};
-use super::{name_of, Call};
+use super::{queues, Call};
+use crate::catalog::name_of;
 use crate::counters::add;
-use crate::queues;
-use crate::reactor::mailbox::Mail;
+use crate::mailbox::Mail;
 use crate::registry::Card;
 use crate::resp::parse::integer;
 use crate::state::Silent;

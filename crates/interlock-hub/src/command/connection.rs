@@ -86,4 +86,3 @@ pub const LONGEST_NAME: usize = 1024;
 pub const LONG_NAME: &str = "ERR Client names cannot be longer than 1024 bytes.";
 pub const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
-pub const REDIS_VERSION: &str = "7.0.15";

@@ -2,9 +2,10 @@
 
 use std::process;
 
-use super::{Call, Waiting};
+use super::Call;
 use crate::events::{Answer, Question};
 use crate::glob;
+use crate::pending::Pending;
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
@@ -87,8 +88,8 @@ pub fn shutdown(call: &mut Call<'_, '_>) {
 
 fn order(call: &mut Call<'_, '_>, question: Question) {
     if call.core.shared.settings.controlled {
-        let waiting = Waiting::Order { closes: question == Question::Shutdown };
-        return call.ask(question, waiting);
+        let pending = Pending::Order { closes: question == Question::Shutdown };
+        return call.ask(question, pending);
     }
     call.error("ERR this hub has nobody to do this");
 }

@@ -1,6 +1,7 @@
 //! COMMAND: the declarations, as clients and redis-cli ask for them.
 
-use super::{all, named, Argument, Call, Command};
+use super::Call;
+use crate::catalog::{all, named, Argument, Command};
 use crate::glob;
 use crate::resp::write::Writer;
 

@@ -2,27 +2,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME, REDIS_VERSION};
-use super::{ask, Call, Waiting};
+use super::connection::{is_printable, BAD_NAME, LONGEST_NAME, LONG_NAME};
+use super::{ask, Call};
+use crate::catalog::REDIS_VERSION;
 use crate::counters::add;
-use crate::denials::Reason;
 use crate::events::{Answer, Level, Question};
+use crate::pending::{Login, LoginCommand, Pending};
 use crate::resp::parse::integer;
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
-use crate::users::{Users, DEFAULT};
-
-/// A password that the controller looks at, and what comes after it.
-#[derive(Debug)]
-pub struct Login {
-    user: Vec<u8>,
-    password: Vec<u8>,
-    /// HELLO, and the protocol it wants; `None`: AUTH.
-    hello: Option<bool>,
-    /// The users when it was asked: the answer is about them.
-    users: Users,
-}
+use crate::users::{Reason, DEFAULT};
 
 enum Outcome {
     Done,
@@ -45,7 +35,8 @@ pub fn auth(call: &mut Call<'_, '_>) {
         _ => return call.syntax_error(),
     };
     let (user, password) = (user.to_vec(), call.arguments[password].to_vec());
-    let login = Login { user, password, hello: None, users: call.core.local.live.users.clone() };
+    let login =
+        Login { user, password, by: LoginCommand::Auth, users: call.core.local.live.users.clone() };
     match log_in(call.state, call.core, login) {
         Outcome::Done => call.reply.ok(),
         Outcome::Refused => call.error(WRONG_PASSWORD),
@@ -71,7 +62,7 @@ pub fn hello(call: &mut Call<'_, '_>) {
             let (user, password) = (&call.arguments[at + 1], &call.arguments[at + 2]);
             let (user, password) = (user.to_vec(), password.to_vec());
             let users = call.core.local.live.users.clone();
-            login = Some(Login { user, password, hello: Some(resp3), users });
+            login = Some(Login { user, password, by: LoginCommand::Hello { resp3 }, users });
             at += 3;
         } else if call.is(at, "SETNAME") && left >= 1 {
             let name = &call.arguments[at + 1];
@@ -141,7 +132,7 @@ fn log_in(state: &mut State, core: &Core<'_>, login: Login) -> Outcome {
             let (user, password) = (login.user.clone(), login.password.clone());
             let host = state.card.host().to_owned();
             let question = Question::Password { host, user, password };
-            ask(state, core, question, Waiting::Login(login));
+            ask(state, core, question, Pending::Login(login));
             Outcome::Asked
         }
         _ => {
@@ -159,46 +150,45 @@ fn failed(state: &State, core: &Core<'_>, user: &[u8]) {
     core.shared.events.log(Level::Warning, text);
 }
 
-impl Login {
-    pub fn answered(
-        self,
-        answer: Answer,
-        state: &mut State,
-        core: &mut Core<'_>,
-        mut reply: Writer<'_>,
-    ) {
-        let (users, hello) = (core.local.live.users.clone(), self.hello);
-        let outcome = if !users.are(&self.users) {
-            // The password may be one no more, or another user's: the answer is worth nothing.
-            log_in(state, core, Login { users, ..self })
-        } else {
-            match (answer, users.named(&self.user)) {
-                (Answer::Yes, Some(user)) => {
-                    users.remember(&self.user, &self.password);
-                    state.become_user(Some(user.clone()), true);
-                    Outcome::Done
-                }
-                (Answer::No(text), _) if !text.starts_with("WRONGPASS") => Outcome::Busy(text),
-                _ => {
-                    failed(state, core, &self.user);
-                    Outcome::Refused
-                }
+/// The controller has looked at the password.
+pub fn answered(
+    login: Login,
+    answer: Answer,
+    state: &mut State,
+    core: &mut Core<'_>,
+    mut reply: Writer<'_>,
+) {
+    let (users, by) = (core.local.live.users.clone(), login.by);
+    let outcome = if !users.are(&login.users) {
+        // The password may be one no more, or another user's: the answer is worth nothing.
+        log_in(state, core, Login { users, ..login })
+    } else {
+        match (answer, users.named(&login.user)) {
+            (Answer::Yes, Some(user)) => {
+                users.remember(&login.user, &login.password);
+                state.become_user(Some(user.clone()), true);
+                Outcome::Done
             }
-        };
-        match (outcome, hello) {
-            (Outcome::Asked, _) => {}
-            (Outcome::Busy(text), _) => {
-                add(&core.shared.counters.login_refusals, 1);
-                core.count_error(text.as_bytes());
-                reply.error(text.as_bytes());
+            (Answer::No(text), _) if !text.starts_with("WRONGPASS") => Outcome::Busy(text),
+            _ => {
+                failed(state, core, &login.user);
+                Outcome::Refused
             }
-            (Outcome::Refused, _) => {
-                core.count_error(WRONG_PASSWORD.as_bytes());
-                reply.error(WRONG_PASSWORD.as_bytes());
-            }
-            (Outcome::Done, None) => reply.ok(),
-            (Outcome::Done, Some(resp3)) => greet(state, resp3, &mut reply),
         }
+    };
+    match (outcome, by) {
+        (Outcome::Asked, _) => {}
+        (Outcome::Busy(text), _) => {
+            add(&core.shared.counters.login_refusals, 1);
+            core.count_error(text.as_bytes());
+            reply.error(text.as_bytes());
+        }
+        (Outcome::Refused, _) => {
+            core.count_error(WRONG_PASSWORD.as_bytes());
+            reply.error(WRONG_PASSWORD.as_bytes());
+        }
+        (Outcome::Done, LoginCommand::Auth) => reply.ok(),
+        (Outcome::Done, LoginCommand::Hello { resp3 }) => greet(state, resp3, &mut reply),
     }
 }
 

@@ -1,12 +1,11 @@
 //! Commands: found by name, checked against their declaration, applied to state, never to a socket.
 
 mod acl;
-pub mod backup;
+mod backup;
 mod channels;
 mod client;
 mod connection;
 mod control;
-pub mod declared;
 mod documented;
 mod login;
 mod queues;
@@ -15,15 +14,13 @@ mod slow;
 mod status;
 mod topics;
 
-pub use connection::REDIS_VERSION;
-use declared::Access;
-pub use declared::{Argument, Command};
-
 use interlock_engine::Function;
 
+use crate::catalog::{named, Access, Action, Command, Unknown};
 use crate::counters::add;
 use crate::events::{Answer, Asker, Question};
 use crate::glob;
+use crate::pending::Pending;
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
 use crate::shared::Core;
@@ -38,118 +35,12 @@ pub struct Call<'a, 'b> {
     pub command: &'static Command,
 }
 
-/// A call that goes on later: answered elsewhere, at its next turn, or after a pause.
-#[derive(Debug)]
-pub enum Waiting {
-    Login(login::Login),
-    /// CONFIG SET and the like; `closes`: the connection's end is the answer.
-    Order {
-        closes: bool,
-    },
-    /// A function that waits for something to answer.
-    Queue,
-    /// Its next step.
-    Listing(channels::Listing),
-    /// CLIENT PAUSE: the request is done when that ends.
-    Pause,
-}
-
-impl Waiting {
-    pub fn answered(
-        self,
-        answer: Answer,
-        state: &mut State,
-        core: &mut Core<'_>,
-        reply: Writer<'_>,
-    ) {
-        match self {
-            Waiting::Login(login) => login.answered(answer, state, core, reply),
-            Waiting::Order { closes } => control::answered(answer, closes, state, core, reply),
-            Waiting::Queue => queues::answered(answer, state, core, reply),
-            Waiting::Listing(listing) => {
-                let mut reply = reply;
-                listing.go_on(state, core, &mut reply);
-            }
-            Waiting::Pause => {}
-        }
-    }
-}
-
-/// The reason why there is no such command.
-#[derive(Clone, Copy, Debug)]
-pub enum Unknown {
-    Command,
-    Subcommand,
-    /// Of FCALL, which says it as a server with libraries does.
-    Function,
-}
-
-pub fn all() -> impl Iterator<Item = &'static Command> {
-    declared::FAMILIES.iter().flat_map(|family| family.iter())
-}
-
-pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
-    let name = &arguments[0];
-    let command = all().find(|command| is_called(name, command.name.as_bytes()));
-    let command = command.ok_or(Unknown::Command)?;
-    match arguments.get(1) {
-        Some(sub) if !command.subcommands.is_empty() => {
-            let calls_functions = command.name.starts_with("fcall");
-            let unknown = if calls_functions { Unknown::Function } else { Unknown::Subcommand };
-            command.subcommand(sub).ok_or(unknown)
-        }
-        _ => Ok(command),
-    }
-}
-
-/// Returns whether it is this name, in whatever case. Of names of one length most differ in their
-/// last letter, and those of the functions begin alike.
-#[inline]
-fn is_called(name: &[u8], known: &[u8]) -> bool {
-    let last = |name: &[u8]| name.last().map(|byte| byte | 0x20);
-    name.len() == known.len() && last(name) == last(known) && name.eq_ignore_ascii_case(known)
-}
-
 /// A browser was made to talk to the hub: as in Redis, its first line must not become a command.
 pub fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// By its name as COMMAND INFO takes it: `get`, `client|list`.
-pub fn named(name: &[u8]) -> Option<&'static Command> {
-    let subcommands = |command: &'static Command| [command].into_iter().chain(command.subcommands);
-    all().flat_map(subcommands).find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
-}
-
-/// The command whose `index` it is.
-pub fn name_of(index: usize) -> &'static str {
-    let known = all().flat_map(|command| [command].into_iter().chain(command.subcommands));
-    known.into_iter().find(|command| command.index() == index).map_or("NULL", |found| found.name)
-}
-
 impl Command {
-    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
-        // The container's name comes first, and `|`.
-        let first = self.name.len() + 1;
-        let own = |sub: &&Command| is_called(name, &sub.name.as_bytes()[first..]);
-        self.subcommands.iter().find(own)
-    }
-
-    /// A number that stands for it: its place in memory.
-    pub fn index(&self) -> usize {
-        std::ptr::from_ref(self) as usize
-    }
-
-    pub fn has_flag(&self, flag: &str) -> bool {
-        self.flags.contains(&flag)
-    }
-
-    pub fn wrong_arity(&self, arguments: Arguments<'_>) -> Option<String> {
-        let count = arguments.len() as i32;
-        let wrong = (self.arity > 0 && count != self.arity) || count < -self.arity;
-        wrong.then(|| format!("ERR wrong number of arguments for '{}' command", self.name))
-    }
-
     /// Returns the refusal of a call that names a topic or a pattern too long to be one.
     fn too_long(&self, arguments: Arguments<'_>) -> Option<String> {
         match self.access {
@@ -242,6 +133,23 @@ impl Unknown {
     }
 }
 
+/// Answers a call that waited: by what it waited for.
+pub fn answered(
+    pending: Pending,
+    answer: Answer,
+    state: &mut State,
+    core: &mut Core<'_>,
+    mut reply: Writer<'_>,
+) {
+    match pending {
+        Pending::Login(login) => login::answered(login, answer, state, core, reply),
+        Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
+        Pending::Queue => queues::answered(answer, state, core, reply),
+        Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
+        Pending::Pause => {}
+    }
+}
+
 impl Call<'_, '_> {
     pub fn error(&mut self, text: &str) {
         self.error_bytes(text.as_bytes());
@@ -253,8 +161,8 @@ impl Call<'_, '_> {
     }
 
     /// The reply comes when the controller has answered.
-    pub fn ask(&mut self, question: Question, waiting: Waiting) {
-        ask(self.state, self.core, question, waiting);
+    pub fn ask(&mut self, question: Question, pending: Pending) {
+        ask(self.state, self.core, question, pending);
     }
 
     pub fn is(&self, index: usize, word: &str) -> bool {
@@ -274,11 +182,11 @@ impl Call<'_, '_> {
     }
 }
 
-fn ask(state: &mut State, core: &Core<'_>, question: Question, waiting: Waiting) {
+fn ask(state: &mut State, core: &Core<'_>, question: Question, pending: Pending) {
     let card = &state.card;
     let asker = Asker { worker: card.worker, token: card.token, id: card.id };
     core.shared.events.ask(asker, question);
-    state.waiting = Some(Box::new(waiting));
+    state.pending = Some(Box::new(pending));
 }
 
 /// HELP of a container: what its subcommands are for, as Redis lays it out.
@@ -298,3 +206,81 @@ fn help(call: &mut Call<'_, '_>) {
 
 /// Of a container: its subcommands do the work.
 fn nothing(_: &mut Call<'_, '_>) {}
+
+/// Returns the code of an action.
+pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
+    match action {
+        Action::Publish => topics::publish,
+        Action::Spublish => topics::spublish,
+        Action::Subscribe => topics::subscribe,
+        Action::Psubscribe => topics::psubscribe,
+        Action::Unsubscribe => topics::unsubscribe,
+        Action::Punsubscribe => topics::punsubscribe,
+        Action::Ssubscribe => topics::ssubscribe,
+        Action::Sunsubscribe => topics::sunsubscribe,
+        Action::PubsubChannels => channels::channels,
+        Action::PubsubNumsub => topics::numsub,
+        Action::PubsubNumpat => topics::numpat,
+        Action::PubsubShardchannels => channels::shardchannels,
+        Action::PubsubShardnumsub => topics::shardnumsub,
+        Action::Container => nothing,
+        Action::CallFunction => queues::call,
+        Action::ListQueues => queues::list,
+        Action::Ping => connection::ping,
+        Action::Echo => connection::echo,
+        Action::Hello => login::hello,
+        Action::Auth => login::auth,
+        Action::Select => connection::select,
+        Action::Quit => connection::quit,
+        Action::Reset => connection::reset,
+        Action::Readonly => connection::readonly,
+        Action::ClientId => client::id,
+        Action::ClientInfo => client::info,
+        Action::ClientList => client::list,
+        Action::ClientKill => client::kill,
+        Action::ClientSetname => client::setname,
+        Action::ClientGetname => client::getname,
+        Action::ClientSetinfo => client::setinfo,
+        Action::ClientNoEvict => client::no_evict,
+        Action::ClientNoTouch => client::no_touch,
+        Action::ClientReply => client::reply,
+        Action::ClientSlow => client::slow,
+        Action::ClientPause => client::pause,
+        Action::ClientUnpause => client::unpause,
+        Action::ClientUnblock => client::unblock,
+        Action::Info => server::info,
+        Action::CommandCount => documented::count,
+        Action::CommandDocs => documented::docs,
+        Action::CommandInfo => documented::info,
+        Action::CommandList => documented::list,
+        Action::Command => documented::command,
+        Action::ConfigGet => control::get,
+        Action::ConfigSet => control::set,
+        Action::ConfigReload => control::reload,
+        Action::ConfigResetStat => control::reset_statistics,
+        Action::SlowlogGet => slow::get,
+        Action::SlowlogLen => slow::len,
+        Action::SlowlogReset => slow::reset,
+        Action::BackupBegin => backup::begin,
+        Action::BackupRead => backup::read,
+        Action::BackupEnd => backup::end,
+        Action::Monitor => connection::monitor,
+        Action::Shutdown => control::shutdown,
+        Action::AclCat => acl::cat,
+        Action::AclDryrun => acl::dryrun,
+        Action::AclGenpass => acl::genpass,
+        Action::AclGetuser => acl::getuser,
+        Action::AclList => acl::list,
+        Action::AclLog => acl::log,
+        Action::AclUsers => acl::users,
+        Action::AclWhoami => acl::whoami,
+        Action::Time => status::time,
+        Action::Role => status::role,
+        Action::Dbsize => status::dbsize,
+        Action::Cluster => status::cluster,
+        Action::Doctor => status::doctor,
+        Action::NoSamples => status::no_samples,
+        Action::LatencyReset => status::reset,
+        Action::Help => help,
+    }
+}

@@ -1,11 +1,15 @@
 //! FCALL: the functions of keyed queues.
 
-use interlock_engine::{Class, Function, Outcome};
+use std::sync::Arc;
 
-use super::{Call, Waiting};
+use interlock_engine::{Account, Args, Class, Function, Outcome, Served};
+
+use super::Call;
 use crate::events::Answer;
-use crate::queues;
-use crate::resp::parse;
+use crate::pending::Pending;
+use crate::queues::ticket;
+use crate::registry::Card;
+use crate::resp::parse::{self, Arguments};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
@@ -22,9 +26,9 @@ pub fn call(call: &mut Call<'_, '_>) {
     }
     let (token, arguments) = (call.state.card.token, call.arguments);
     let payer = call.state.user.as_ref().and_then(|user| user.account.as_ref());
-    match queues::call(call.core, token, payer, function, arguments, call.reply.out) {
+    match make(call.core, token, payer, function, arguments, call.reply.out) {
         Outcome::Done => {}
-        Outcome::Parked => call.state.waiting = Some(Box::new(Waiting::Queue)),
+        Outcome::Parked => call.state.pending = Some(Box::new(Pending::Queue)),
         Outcome::Refused(refused) => call.error(&refused.0),
     }
 }
@@ -36,7 +40,7 @@ pub fn list(call: &mut Call<'_, '_>) {
     }
     let user = &call.state.user;
     let shown = |name: &[u8]| user.as_ref().is_some_and(|user| user.queues.hold(name));
-    let told = queues::tell_names(call.core, call.arguments, shown, call.reply.out);
+    let told = tell_names(call.core, call.arguments, shown, call.reply.out);
     if let Err(refused) = told {
         call.error(&refused.0);
     }
@@ -79,6 +83,73 @@ pub fn answered(answer: Answer, state: &mut State, core: &mut Core<'_>, reply: W
         core.count_error(&bytes[1..]);
     }
     reply.out.extend_from_slice(&bytes);
+}
+
+/// Makes a call of a connection's; `payer`: whose bound of memory holds for it. Whom it serves beside is told
+/// when the turn is committed.
+fn make(
+    core: &mut Core<'_>,
+    token: u64,
+    payer: Option<&Arc<Account>>,
+    function: Function,
+    arguments: Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let (key, args) = match function.takes_queue() {
+        true => (arguments.get(3), Behind(arguments.behind(4))),
+        false => (None, Behind(arguments.behind(3))),
+    };
+    let queues = &core.shared.queues;
+    let local = &mut *core.local;
+    if queues.durable.is_some() && local.callers.last() != Some(&token) {
+        local.callers.push(token);
+    }
+    let ticket = Some(ticket(local.worker, token));
+    let now = queues.now();
+    queues.engine.call_for(payer, function, key, &args, now, ticket, out, &mut local.served)
+}
+
+/// Ends the wait of a connection's call: as if its time were over, or by this error. False: it does not wait.
+pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
+    let queues = &core.shared.queues;
+    let ticket = ticket(card.worker, card.token);
+    let now = queues.now();
+    match error {
+        None => queues.engine.give_up(ticket, now, &mut core.local.served),
+        Some(text) => {
+            let waited = queues.engine.forget(ticket);
+            if waited {
+                let reply = format!("-{text}\r\n").into_bytes();
+                core.local.served.push(Served { ticket, reply });
+            }
+            waited
+        }
+    }
+}
+
+/// The names of those queues that are shown.
+fn tell_names(
+    core: &Core<'_>,
+    arguments: Arguments<'_>,
+    shown: impl Fn(&[u8]) -> bool,
+    out: &mut Vec<u8>,
+) -> Result<(), interlock_engine::Refused> {
+    core.shared.queues.engine.tell_names(&Behind(arguments.behind(3)), shown, out)
+}
+
+/// The arguments of a function, behind those of FCALL.
+struct Behind<'a>(Arguments<'a>);
+
+impl Args for Behind<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> &[u8] {
+        &self.0[index]
+    }
 }
 
 /// Whoever may call this one operates.

@@ -3,13 +3,19 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::poll::{self, Wants, PARTS};
+use interlock_engine::Served;
+use interlock_journal::Refused;
+
+use super::poll::Wants;
 use super::worker::{Connection, Worker};
 use crate::counters::add;
-use crate::events::Level;
-use crate::queues;
+use crate::events::{Answer, Level};
+use crate::mailbox::Mail;
+use crate::queues::connection_of;
 use crate::registry::Part;
 use crate::settings::{Live, OutputLimit};
+use crate::shared::Shared;
+use crate::socket::{self, PARTS};
 
 impl Worker {
     pub(super) fn flush_replies(&mut self) {
@@ -39,7 +45,7 @@ impl Worker {
                 callers.clear();
                 // For its room.
                 self.local.callers = callers;
-                queues::tell(&self.shared, worker, served, None);
+                tell(&self.shared, worker, served, None);
             }
             Err(refused) => {
                 let text = format!("disconnected {} clients: journal: {refused}", callers.len());
@@ -49,7 +55,7 @@ impl Worker {
                         self.close(token as u32);
                     }
                 }
-                queues::tell(&self.shared, worker, served, Some(&refused));
+                tell(&self.shared, worker, served, Some(&refused));
             }
         }
     }
@@ -120,7 +126,7 @@ impl Worker {
 impl Connection {
     pub(super) fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.tls {
-            None => poll::receive(fd, buffer),
+            None => socket::receive(fd, buffer),
             Some(tls) => tls.receive(fd, buffer),
         }
     }
@@ -135,7 +141,7 @@ impl Connection {
         let (sent, full) = match &mut self.tls {
             None if count == 0 => (0, false),
             None => {
-                let sent = poll::send(fd, parts)?.unwrap_or(0);
+                let sent = socket::send(fd, parts)?.unwrap_or(0);
                 (sent, sent < size)
             }
             Some(tls) => (tls.send(fd, parts)?, tls.wants_write()),
@@ -161,7 +167,7 @@ impl Connection {
 
     /// For the controller: nothing is read from it until then.
     pub(super) fn is_waiting(&self) -> bool {
-        self.session.state.waiting.is_some()
+        self.session.state.pending.is_some()
     }
 
     pub(super) fn reads(&self) -> bool {
@@ -200,3 +206,22 @@ fn drop_limit(limit: &OutputLimit) -> usize {
 
 /// Bytes sent per connection and turn.
 const SENT: usize = 256 << 10;
+
+/// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
+/// stored, and an error would say that it was not done.
+fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Refused>) {
+    for Served { ticket, reply } in served {
+        let (worker, token) = connection_of(ticket);
+        let answer = match refused {
+            None => Answer::Reply(reply),
+            Some(refused) => Answer::No(refused.to_string()),
+        };
+        let mail = Mail::Answer(token, answer);
+        // Its own mailbox a worker looks into before it sleeps.
+        if worker == from {
+            let _ = shared.mailboxes[worker].put(mail);
+        } else {
+            shared.send(worker, mail);
+        }
+    }
+}

@@ -4,16 +4,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use super::mailbox::Peer;
 use super::output::Output;
-use super::poll;
-use super::worker::{now, Connection, Slot, Worker};
+use super::worker::{Connection, Slot, Worker};
 use crate::counters::add;
 use crate::events::{Answer, Level};
-use crate::registry::{Card, Time};
+use crate::mailbox::Peer;
+use crate::registry::Card;
 use crate::session::Session;
 use crate::settings::Live;
 use crate::shared::Core;
+use crate::socket;
+use crate::time::now;
+use crate::time::Time;
 use crate::tls::Tls;
 
 impl Worker {
@@ -26,7 +28,7 @@ impl Worker {
         let token = u64::from(place.generation) << 32 | u64::from(slot);
         let fd = socket.as_raw_fd();
         if peer.is_tcp {
-            poll::no_delay(fd);
+            socket::no_delay(fd);
         }
         let tls = match (peer.speaks_tls, &self.local.live.tls) {
             (false, _) => None,
@@ -164,7 +166,7 @@ impl Worker {
             let state = &connection.session.state;
             let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
             let is_idle =
-                idle > 0 && unheard > idle && !state.is_pushed_to() && state.waiting.is_none();
+                idle > 0 && unheard > idle && !state.is_pushed_to() && state.pending.is_none();
             let is_shaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
             let is_unknown = is_shaking || state.user.is_none();
             let is_stranger = login > 0 && is_unknown && now - state.card.created > login;
@@ -190,7 +192,7 @@ impl Worker {
                 let place = &self.slots[slot];
                 let token = u64::from(place.generation) << 32 | slot as u64;
                 let Some(connection) = place.connection.as_ref() else { break };
-                if !connection.reads() || !poll::has_input(&connection.socket) {
+                if !connection.reads() || !socket::has_input(&connection.socket) {
                     break;
                 }
                 self.read(token);
@@ -234,7 +236,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::reactor::mailbox::{Mail, Mailbox};
+    use crate::mailbox::{Mail, Mailbox};
     use crate::settings::Settings;
     use crate::shared::Shared;
 

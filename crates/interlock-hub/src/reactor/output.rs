@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::Chunk;
-use crate::registry::Time;
+use crate::chunk::Chunk;
 use crate::resp::write::Writer;
 use crate::settings::OutputLimit;
+use crate::time::Time;
 
 #[derive(Default)]
 pub struct Output {
@@ -321,7 +321,7 @@ const BLOCK: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::chunk::Builder;
+    use crate::chunk::Builder;
     use crate::topics::{Interest, Kind};
 
     fn chunk(message: &[u8]) -> Arc<Chunk> {

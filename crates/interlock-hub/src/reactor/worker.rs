@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::chunk::Chunk;
-use super::mailbox::{Mail, Peer};
 use super::output::Output;
 use super::poll::Poll;
+use crate::chunk::Chunk;
 use crate::events::Answer;
-use crate::registry::{Part, Time};
+use crate::mailbox::{Mail, Peer};
+use crate::registry::Part;
 use crate::session::{Session, Step};
 use crate::shared::{Core, Local, Shared};
+use crate::time::{now, Time};
 use crate::tls::Tls;
 use crate::topics::Kind;
 
@@ -394,12 +395,6 @@ impl Worker {
         let place = self.slots.get(token as u32 as usize)?;
         place.connection.as_deref().filter(|_| place.generation == (token >> 32) as u32)
     }
-}
-
-/// µs, of a clock that does not step back.
-pub fn now() -> Time {
-    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
-    START.elapsed().as_micros() as Time
 }
 
 const MAILBOX: u64 = u64::MAX;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_hub::reactor::mailbox::{Mail, Mailbox};
+use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::registry::Card;
 use interlock_hub::session::{Session, Step};
 use interlock_hub::settings::Settings;

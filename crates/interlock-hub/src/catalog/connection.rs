@@ -1,7 +1,6 @@
 //! Declarations of the commands about one's own connection.
 
-use super::super::{connection, login};
-use super::{Argument, Command, ARGUMENT, COMMAND};
+use super::{Action, Argument, Command, ARGUMENT, COMMAND};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -21,7 +20,7 @@ pub const DECLARED: &[Command] = &[
             ..ARGUMENT
         }],
         timed: false,
-        handler: connection::ping,
+        action: Action::Ping,
         ..COMMAND
     },
     Command {
@@ -35,7 +34,7 @@ pub const DECLARED: &[Command] = &[
         complexity: "O(1)",
         arguments: &[Argument { name: "message", kind: "string", ..ARGUMENT }],
         timed: false,
-        handler: connection::echo,
+        action: Action::Echo,
         ..COMMAND
     },
     Command {
@@ -75,7 +74,7 @@ pub const DECLARED: &[Command] = &[
             ..ARGUMENT
         }],
         changes_deliveries: true,
-        handler: login::hello,
+        action: Action::Hello,
         ..COMMAND
     },
     Command {
@@ -97,7 +96,7 @@ pub const DECLARED: &[Command] = &[
             },
             Argument { name: "password", kind: "string", ..ARGUMENT },
         ],
-        handler: login::auth,
+        action: Action::Auth,
         ..COMMAND
     },
     Command {
@@ -110,7 +109,7 @@ pub const DECLARED: &[Command] = &[
         group: "connection",
         complexity: "O(1)",
         arguments: &[Argument { name: "index", kind: "integer", ..ARGUMENT }],
-        handler: connection::select,
+        action: Action::Select,
         ..COMMAND
     },
     Command {
@@ -123,7 +122,7 @@ pub const DECLARED: &[Command] = &[
         group: "connection",
         complexity: "O(1)",
         changes_deliveries: true,
-        handler: connection::quit,
+        action: Action::Quit,
         ..COMMAND
     },
     Command {
@@ -136,7 +135,7 @@ pub const DECLARED: &[Command] = &[
         group: "connection",
         complexity: "O(1)",
         changes_deliveries: true,
-        handler: connection::reset,
+        action: Action::Reset,
         ..COMMAND
     },
     Command {
@@ -148,7 +147,7 @@ pub const DECLARED: &[Command] = &[
         since: "3.0.0",
         group: "cluster",
         complexity: "O(1)",
-        handler: connection::readonly,
+        action: Action::Readonly,
         ..COMMAND
     },
 ];

@@ -1,7 +1,6 @@
 //! Declarations of what any server of Redis is asked by operators and clients.
 
-use super::super::{nothing, status};
-use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
+use super::{Action, Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -14,7 +13,7 @@ pub const DECLARED: &[Command] = &[
         since: "2.6.0",
         group: "server",
         complexity: "O(1)",
-        handler: status::time,
+        action: Action::Time,
         ..COMMAND
     },
     Command {
@@ -26,7 +25,7 @@ pub const DECLARED: &[Command] = &[
         since: "2.8.12",
         group: "server",
         complexity: "O(1)",
-        handler: status::role,
+        action: Action::Role,
         ..COMMAND
     },
     Command {
@@ -39,7 +38,7 @@ pub const DECLARED: &[Command] = &[
         since: "1.0.0",
         group: "server",
         complexity: "O(1)",
-        handler: status::dbsize,
+        action: Action::Dbsize,
         ..COMMAND
     },
     Command {
@@ -51,7 +50,7 @@ pub const DECLARED: &[Command] = &[
         group: "server",
         complexity: "of the subcommand",
         subcommands: LATENCY,
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
     Command {
@@ -62,7 +61,7 @@ pub const DECLARED: &[Command] = &[
         since: "3.0.0",
         group: "cluster",
         complexity: "O(1)",
-        handler: status::cluster,
+        action: Action::Cluster,
         ..COMMAND
     },
 ];
@@ -78,7 +77,7 @@ const LATENCY: &[Command] = &[
         since: "2.8.13",
         group: "server",
         complexity: "O(1)",
-        handler: status::doctor,
+        action: Action::Doctor,
         ..COMMAND
     },
     Command {
@@ -92,7 +91,7 @@ const LATENCY: &[Command] = &[
         group: "server",
         complexity: "O(1)",
         arguments: &[Argument { name: "event", kind: "string", ..ARGUMENT }],
-        handler: status::no_samples,
+        action: Action::NoSamples,
         ..COMMAND
     },
     Command {
@@ -105,7 +104,7 @@ const LATENCY: &[Command] = &[
         since: "2.8.13",
         group: "server",
         complexity: "O(1)",
-        handler: status::no_samples,
+        action: Action::NoSamples,
         ..COMMAND
     },
     Command {
@@ -124,7 +123,7 @@ const LATENCY: &[Command] = &[
             flags: &["optional", "multiple"],
             ..ARGUMENT
         }],
-        handler: status::reset,
+        action: Action::LatencyReset,
         ..COMMAND
     },
     Command { name: "latency|help", since: "2.8.13", group: "server", ..HELP },

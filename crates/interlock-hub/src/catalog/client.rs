@@ -1,7 +1,6 @@
 //! Declarations of CLIENT and its subcommands.
 
-use super::super::{client, nothing};
-use super::{Argument, Command, ARGUMENT, COMMAND, HELP};
+use super::{Action, Argument, Command, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[Command {
     name: "client",
@@ -22,7 +21,7 @@ pub const DECLARED: &[Command] = &[Command {
             since: "5.0.0",
             group: "connection",
             complexity: "O(1)",
-            handler: client::id,
+            action: Action::ClientId,
             ..COMMAND
         },
         Command {
@@ -35,7 +34,7 @@ pub const DECLARED: &[Command] = &[Command {
             since: "6.2.0",
             group: "connection",
             complexity: "O(1)",
-            handler: client::info,
+            action: Action::ClientInfo,
             ..COMMAND
         },
         Command {
@@ -98,7 +97,7 @@ pub const DECLARED: &[Command] = &[Command {
                     ..ARGUMENT
                 },
             ],
-            handler: client::list,
+            action: Action::ClientList,
             ..COMMAND
         },
         Command {
@@ -210,7 +209,7 @@ pub const DECLARED: &[Command] = &[Command {
                 ],
                 ..ARGUMENT
             }],
-            handler: client::kill,
+            action: Action::ClientKill,
             ..COMMAND
         },
         Command {
@@ -223,7 +222,7 @@ pub const DECLARED: &[Command] = &[Command {
             group: "connection",
             complexity: "O(1)",
             arguments: &[Argument { name: "connection-name", kind: "string", ..ARGUMENT }],
-            handler: client::setname,
+            action: Action::ClientSetname,
             ..COMMAND
         },
         Command {
@@ -235,7 +234,7 @@ pub const DECLARED: &[Command] = &[Command {
             since: "2.6.9",
             group: "connection",
             complexity: "O(1)",
-            handler: client::getname,
+            action: Action::ClientGetname,
             ..COMMAND
         },
         Command {
@@ -257,7 +256,7 @@ pub const DECLARED: &[Command] = &[Command {
                 ],
                 ..ARGUMENT
             }],
-            handler: client::setinfo,
+            action: Action::ClientSetinfo,
             ..COMMAND
         },
         Command {
@@ -278,7 +277,7 @@ pub const DECLARED: &[Command] = &[Command {
                 ],
                 ..ARGUMENT
             }],
-            handler: client::no_evict,
+            action: Action::ClientNoEvict,
             ..COMMAND
         },
         Command {
@@ -299,7 +298,7 @@ pub const DECLARED: &[Command] = &[Command {
                 ],
                 ..ARGUMENT
             }],
-            handler: client::no_touch,
+            action: Action::ClientNoTouch,
             ..COMMAND
         },
         Command {
@@ -321,7 +320,7 @@ pub const DECLARED: &[Command] = &[Command {
                 ],
                 ..ARGUMENT
             }],
-            handler: client::reply,
+            action: Action::ClientReply,
             ..COMMAND
         },
         Command {
@@ -342,7 +341,7 @@ pub const DECLARED: &[Command] = &[Command {
                 ],
                 ..ARGUMENT
             }],
-            handler: client::slow,
+            action: Action::ClientSlow,
             ..COMMAND
         },
         Command {
@@ -368,7 +367,7 @@ pub const DECLARED: &[Command] = &[Command {
                     ..ARGUMENT
                 },
             ],
-            handler: client::pause,
+            action: Action::ClientPause,
             ..COMMAND
         },
         Command {
@@ -380,7 +379,7 @@ pub const DECLARED: &[Command] = &[Command {
             since: "6.2.0",
             group: "connection",
             complexity: "O(N)",
-            handler: client::unpause,
+            action: Action::ClientUnpause,
             ..COMMAND
         },
         Command {
@@ -410,7 +409,7 @@ pub const DECLARED: &[Command] = &[Command {
                     ..ARGUMENT
                 },
             ],
-            handler: client::unblock,
+            action: Action::ClientUnblock,
             ..COMMAND
         },
         Command {
@@ -421,6 +420,6 @@ pub const DECLARED: &[Command] = &[Command {
             ..HELP
         },
     ],
-    handler: nothing,
+    action: Action::Container,
     ..COMMAND
 }];

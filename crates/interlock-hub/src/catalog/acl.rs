@@ -1,8 +1,7 @@
 //! Declarations of the commands about users. Who there is and who may do what is the configuration's: these
 //! only tell it.
 
-use super::super::{acl, nothing};
-use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
+use super::{Action, Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[Command {
     name: "acl",
@@ -13,7 +12,7 @@ pub const DECLARED: &[Command] = &[Command {
     group: "server",
     complexity: "of the subcommand",
     subcommands: SUBCOMMANDS,
-    handler: nothing,
+    action: Action::Container,
     ..COMMAND
 }];
 
@@ -33,7 +32,7 @@ const SUBCOMMANDS: &[Command] = &[
             flags: &["optional"],
             ..ARGUMENT
         }],
-        handler: acl::cat,
+        action: Action::AclCat,
         ..COMMAND
     },
     Command {
@@ -50,7 +49,7 @@ const SUBCOMMANDS: &[Command] = &[
             Argument { name: "command", kind: "string", ..ARGUMENT },
             Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT },
         ],
-        handler: acl::dryrun,
+        action: Action::AclDryrun,
         ..COMMAND
     },
     Command {
@@ -63,7 +62,7 @@ const SUBCOMMANDS: &[Command] = &[
         group: "server",
         complexity: "O(1)",
         arguments: &[Argument { name: "bits", kind: "integer", flags: &["optional"], ..ARGUMENT }],
-        handler: acl::genpass,
+        action: Action::AclGenpass,
         ..COMMAND
     },
     Command {
@@ -76,7 +75,7 @@ const SUBCOMMANDS: &[Command] = &[
         group: "server",
         complexity: "O(N)",
         arguments: &[Argument { name: "username", kind: "string", ..ARGUMENT }],
-        handler: acl::getuser,
+        action: Action::AclGetuser,
         ..COMMAND
     },
     Command {
@@ -88,7 +87,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "6.0.0",
         group: "server",
         complexity: "O(N)",
-        handler: acl::list,
+        action: Action::AclList,
         ..COMMAND
     },
     Command {
@@ -110,7 +109,7 @@ const SUBCOMMANDS: &[Command] = &[
             ],
             ..ARGUMENT
         }],
-        handler: acl::log,
+        action: Action::AclLog,
         ..COMMAND
     },
     Command {
@@ -122,7 +121,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "6.0.0",
         group: "server",
         complexity: "O(N)",
-        handler: acl::users,
+        action: Action::AclUsers,
         ..COMMAND
     },
     Command {
@@ -134,7 +133,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "6.0.0",
         group: "server",
         complexity: "O(1)",
-        handler: acl::whoami,
+        action: Action::AclWhoami,
         ..COMMAND
     },
     Command { name: "acl|help", since: "6.0.0", group: "server", ..HELP },

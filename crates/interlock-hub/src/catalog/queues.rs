@@ -1,8 +1,7 @@
 //! Declarations of the functions of keyed queues: each is a subcommand of FCALL, so that rights, COMMAND
 //! and its documentation know it by name.
 
-use super::super::{nothing, queues};
-use super::{Access, Argument, Command, ARGUMENT, COMMAND};
+use super::{Access, Action, Argument, Command, ARGUMENT, COMMAND};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -16,7 +15,7 @@ pub const DECLARED: &[Command] = &[
         complexity: "Depends on the function that is executed.",
         arguments: CALLED,
         subcommands: FUNCTIONS,
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
     Command {
@@ -37,7 +36,7 @@ pub const DECLARED: &[Command] = &[
         complexity: "Depends on the function that is executed.",
         arguments: CALLED,
         subcommands: READING,
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
 ];
@@ -74,7 +73,7 @@ const fn function(
         complexity,
         arguments,
         access: Access::Queue,
-        handler: queues::call,
+        action: Action::CallFunction,
         ..COMMAND
     }
 }
@@ -98,7 +97,7 @@ macro_rules! with_reading {
             },
             Command {
                 access: Access::None,
-                handler: queues::list,
+                action: Action::ListQueues,
                 ..function(concat!($by, "|il1_queues"), READ, "Names of all queues", "O(N) of the names told", &[CURSOR])
             },
         ]

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::chunk::Chunk;
-use super::wake::WakeUp;
+use crate::chunk::Chunk;
 use crate::events::Answer;
 use crate::registry::Card;
 use crate::settings::Live;
+use crate::wake::WakeUp;
 
 pub enum Mail {
     Chunk(Arc<Chunk>),

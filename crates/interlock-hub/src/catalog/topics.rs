@@ -1,7 +1,6 @@
 //! Declarations of the commands that publish and subscribe.
 
-use super::super::{channels, nothing, topics};
-use super::{Access, Argument, Command, ARGUMENT, COMMAND, HELP};
+use super::{Access, Action, Argument, Command, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -19,7 +18,7 @@ pub const DECLARED: &[Command] = &[
         ],
         access: Access::Publish,
         timed: false,
-        handler: topics::publish,
+        action: Action::Publish,
         ..COMMAND
     },
     Command {
@@ -38,7 +37,7 @@ pub const DECLARED: &[Command] = &[
         ],
         access: Access::Publish,
         timed: false,
-        handler: topics::spublish,
+        action: Action::Spublish,
         ..COMMAND
     },
     Command {
@@ -56,7 +55,7 @@ pub const DECLARED: &[Command] = &[
         ],
         access: Access::Publish,
         timed: false,
-        handler: topics::publish,
+        action: Action::Publish,
         ..COMMAND
     },
     Command {
@@ -77,7 +76,7 @@ pub const DECLARED: &[Command] = &[
         changes_deliveries: true,
         pushes: true,
         access: Access::Topics,
-        handler: topics::subscribe,
+        action: Action::Subscribe,
         ..COMMAND
     },
     Command {
@@ -99,7 +98,7 @@ pub const DECLARED: &[Command] = &[
         changes_deliveries: true,
         pushes: true,
         access: Access::Patterns,
-        handler: topics::psubscribe,
+        action: Action::Psubscribe,
         ..COMMAND
     },
     Command {
@@ -119,7 +118,7 @@ pub const DECLARED: &[Command] = &[
         }],
         changes_deliveries: true,
         pushes: true,
-        handler: topics::unsubscribe,
+        action: Action::Unsubscribe,
         ..COMMAND
     },
     Command {
@@ -139,7 +138,7 @@ pub const DECLARED: &[Command] = &[
         }],
         changes_deliveries: true,
         pushes: true,
-        handler: topics::punsubscribe,
+        action: Action::Punsubscribe,
         ..COMMAND
     },
     Command {
@@ -161,7 +160,7 @@ pub const DECLARED: &[Command] = &[
         changes_deliveries: true,
         pushes: true,
         access: Access::Topics,
-        handler: topics::ssubscribe,
+        action: Action::Ssubscribe,
         ..COMMAND
     },
     Command {
@@ -182,7 +181,7 @@ pub const DECLARED: &[Command] = &[
         }],
         changes_deliveries: true,
         pushes: true,
-        handler: topics::sunsubscribe,
+        action: Action::Sunsubscribe,
         ..COMMAND
     },
     Command {
@@ -210,7 +209,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: channels::channels,
+                action: Action::PubsubChannels,
                 ..COMMAND
             },
             Command {
@@ -228,7 +227,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional", "multiple"],
                     ..ARGUMENT
                 }],
-                handler: topics::numsub,
+                action: Action::PubsubNumsub,
                 ..COMMAND
             },
             Command {
@@ -240,7 +239,7 @@ pub const DECLARED: &[Command] = &[
                 since: "2.8.0",
                 group: "pubsub",
                 complexity: "O(1)",
-                handler: topics::numpat,
+                action: Action::PubsubNumpat,
                 ..COMMAND
             },
             Command {
@@ -258,7 +257,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: channels::shardchannels,
+                action: Action::PubsubShardchannels,
                 ..COMMAND
             },
             Command {
@@ -276,12 +275,12 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional", "multiple"],
                     ..ARGUMENT
                 }],
-                handler: topics::shardnumsub,
+                action: Action::PubsubShardnumsub,
                 ..COMMAND
             },
             Command { name: "pubsub|help", since: "6.2.0", group: "pubsub", ..HELP },
         ],
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
 ];

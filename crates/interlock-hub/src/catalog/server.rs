@@ -1,7 +1,6 @@
 //! Declarations of the commands about the server.
 
-use super::super::{backup, connection, control, documented, nothing, server, slow};
-use super::{Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
+use super::{Action, Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -20,7 +19,7 @@ pub const DECLARED: &[Command] = &[
             flags: &["optional", "multiple"],
             ..ARGUMENT
         }],
-        handler: server::info,
+        action: Action::Info,
         ..COMMAND
     },
     Command {
@@ -43,7 +42,7 @@ pub const DECLARED: &[Command] = &[
                 since: "2.8.13",
                 group: "server",
                 complexity: "O(1)",
-                handler: documented::count,
+                action: Action::CommandCount,
                 ..COMMAND
             },
             Command {
@@ -62,7 +61,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional", "multiple"],
                     ..ARGUMENT
                 }],
-                handler: documented::docs,
+                action: Action::CommandDocs,
                 ..COMMAND
             },
             Command {
@@ -81,7 +80,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional", "multiple"],
                     ..ARGUMENT
                 }],
-                handler: documented::info,
+                action: Action::CommandInfo,
                 ..COMMAND
             },
             Command {
@@ -111,7 +110,7 @@ pub const DECLARED: &[Command] = &[
                     ],
                     ..ARGUMENT
                 }],
-                handler: documented::list,
+                action: Action::CommandList,
                 ..COMMAND
             },
             Command {
@@ -122,7 +121,7 @@ pub const DECLARED: &[Command] = &[
                 ..HELP
             },
         ],
-        handler: documented::command,
+        action: Action::Command,
         ..COMMAND
     },
     Command {
@@ -150,7 +149,7 @@ pub const DECLARED: &[Command] = &[
                     arguments: &[Argument { name: "parameter", kind: "string", ..ARGUMENT }],
                     ..ARGUMENT
                 }],
-                handler: control::get,
+                action: Action::ConfigGet,
                 ..COMMAND
             },
             Command {
@@ -173,7 +172,7 @@ pub const DECLARED: &[Command] = &[
                     ],
                     ..ARGUMENT
                 }],
-                handler: control::set,
+                action: Action::ConfigSet,
                 ..COMMAND
             },
             Command {
@@ -185,7 +184,7 @@ pub const DECLARED: &[Command] = &[
                 since: "7.0.0",
                 group: "server",
                 complexity: "O(N)",
-                handler: control::reload,
+                action: Action::ConfigReload,
                 ..COMMAND
             },
             Command {
@@ -197,12 +196,12 @@ pub const DECLARED: &[Command] = &[
                 since: "2.0.0",
                 group: "server",
                 complexity: "O(1)",
-                handler: control::reset_statistics,
+                action: Action::ConfigResetStat,
                 ..COMMAND
             },
             Command { name: "config|help", since: "5.0.0", group: "server", ..HELP },
         ],
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
     Command {
@@ -230,7 +229,7 @@ pub const DECLARED: &[Command] = &[
                     flags: &["optional"],
                     ..ARGUMENT
                 }],
-                handler: slow::get,
+                action: Action::SlowlogGet,
                 ..COMMAND
             },
             Command {
@@ -247,7 +246,7 @@ pub const DECLARED: &[Command] = &[
                 since: "2.2.12",
                 group: "server",
                 complexity: "O(1)",
-                handler: slow::len,
+                action: Action::SlowlogLen,
                 ..COMMAND
             },
             Command {
@@ -260,12 +259,12 @@ pub const DECLARED: &[Command] = &[
                 since: "2.2.12",
                 group: "server",
                 complexity: "O(N)",
-                handler: slow::reset,
+                action: Action::SlowlogReset,
                 ..COMMAND
             },
             Command { name: "slowlog|help", since: "6.2.0", group: "server", ..HELP },
         ],
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
     Command {
@@ -288,7 +287,7 @@ pub const DECLARED: &[Command] = &[
                 since: "7.0.0",
                 group: "server",
                 complexity: "O(N)",
-                handler: backup::begin,
+                action: Action::BackupBegin,
                 ..COMMAND
             },
             Command {
@@ -305,7 +304,7 @@ pub const DECLARED: &[Command] = &[
                     Argument { name: "offset", kind: "integer", ..ARGUMENT },
                     Argument { name: "count", kind: "integer", ..ARGUMENT },
                 ],
-                handler: backup::read,
+                action: Action::BackupRead,
                 ..COMMAND
             },
             Command {
@@ -317,12 +316,12 @@ pub const DECLARED: &[Command] = &[
                 since: "7.0.0",
                 group: "server",
                 complexity: "O(1)",
-                handler: backup::end,
+                action: Action::BackupEnd,
                 ..COMMAND
             },
             Command { name: "backup|help", since: "7.0.0", group: "server", ..HELP },
         ],
-        handler: nothing,
+        action: Action::Container,
         ..COMMAND
     },
     Command {
@@ -335,7 +334,7 @@ pub const DECLARED: &[Command] = &[
         group: "server",
         complexity: "O(N)",
         changes_deliveries: true,
-        handler: connection::monitor,
+        action: Action::Monitor,
         ..COMMAND
     },
     Command {
@@ -383,7 +382,7 @@ pub const DECLARED: &[Command] = &[
                 ..ARGUMENT
             },
         ],
-        handler: control::shutdown,
+        action: Action::Shutdown,
         ..COMMAND
     },
 ];
