@@ -28,7 +28,6 @@ RELEASE_TOOLS := .venv/tools-release.txt
 SITE_TOOLS := .venv/tools-site.txt
 CORE := src/interlock/_core.abi3.so
 BUILT := .venv/built
-RUNNING := .venv/running-test
 CRATES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 # Folders with Python in them; those of the second line hold what a user would write.
 CHECKED := $(shell find src tests scripts examples benchmarks -name '*.py' 2>/dev/null | cut -d/ -f1 | sort -u)
@@ -110,54 +109,55 @@ bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each beside its peer in 
 
 # -- Tests ----------------------------------------------------------------------------------------
 
+# As many at once as there are cores. What the first half says is shown target by target, where make
+# can do that: macOS has an old one.
+JOBS := $(shell getconf _NPROCESSORS_ONLN)
+AT_ONCE := --jobs $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 .PHONY: test
-test: lint test-rust test-python test-valkey ## everything the CI runs
+test: $(DEVELOP_TOOLS) ## everything; what takes minutes in small shares, as the CI (INTERLOCK_LONG=1) does not
+	@echo "interlock: builds, lints and tests the crates, $(JOBS) at a time; each is shown when it has ended"
+	@$(MAKE) $(AT_ONCE) build lint test-rust
+	@$(MAKE) test-python test-valkey
+	$(if $(INTERLOCK_LONG),,@echo "interlock: left to the CI, or to INTERLOCK_LONG=1: clients in other languages, most tests on Valkey")
 	@echo
 	@echo "interlock: all tests passed"
 
+PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal
 # Optimised, for the random schedules are long; but not across crates, which makes each of the test
 # programs half a minute longer to link and finds nothing more. A sum that leaves its type ends the test.
+# In a folder of its own, for cargo locks one, and nothing would be the same as in that of the core.
 CARGO_TEST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true cargo test --release --locked
 
-.PHONY: test-rust
-test-rust: ## the core: unit tests, ten million operations of random schedules, thread schedules
+.PHONY: test-rust test-crates test-threads
+test-rust: test-crates test-threads ## the core: unit tests, random schedules, thread schedules
+
+test-crates:
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
-	@$(CARGO_TEST) --package interlock-core --package interlock-engine \
-		--package interlock-hub --package interlock-journal
+	@INTERLOCK_OPS=$${INTERLOCK_OPS:-2000000} CARGO_TARGET_DIR=target/tests $(CARGO_TEST) $(PACKAGES)
+
+test-threads:
+	@scripts/prepare.sh rust
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
 	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
 
-# Half of the tests wait for others, so two runs side by side take little more than the longer one.
-# make starts both: what a shell starts with & ignores Ctrl-C, and some tests send one.
-FIRST_HALF := tests/contract tests/engine tests/property tests/stress tests/unit
-SECOND_HALF := tests $(FIRST_HALF:%=--ignore=%)
+# Half of the tests wait for others, so there is one process more than cores.
+PYTEST := $(PY) -m pytest --numprocesses $$(($(JOBS) + 1)) --dist worksteal
 
-# The watchdog of tests/conftest.py ends the whole process, so only the file can tell which test it was.
-define pytest
-	@INTERLOCK_RUNNING_TEST=$(RUNNING)$(1) $(PY) -m pytest $(2) || { \
-		status=$$?; \
-		[ ! -s $(RUNNING)$(1) ] || echo "interlock: pytest was ended in $$(cat $(RUNNING)$(1))" >&2; \
-		exit $$status; }
-endef
-
-.PHONY: test-python test-python-1 test-python-2
+.PHONY: test-python
 test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every snippet of the docs
 	$(call step,pytest)
-	$(if $(ARGS),$(call pytest,,$(ARGS)),@$(MAKE) --jobs 2 test-python-1 test-python-2)
+	@$(if $(ARGS),$(PY) -m pytest $(ARGS),$(PYTEST))
 
-test-python-1:
-	$(call pytest,-1,$(FIRST_HALF))
-
-test-python-2:
-	$(call pytest,-2,$(SECOND_HALF))
+VALKEY_TESTS := tests/contract/test_redis.py tests/engine$(if $(INTERLOCK_LONG),,/test_random_schedules.py)
 
 .PHONY: test-valkey
 test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey and without hiredis, where one is installed
 	$(call step,pytest on Valkey)
 	@if program=$$(command -v valkey-server); then \
-		env -u INTERLOCK_ENGINE_CALLS INTERLOCK_REDIS_SERVER="$$program" INTERLOCK_PARSER=redis-py $(PY) -m pytest tests/contract/test_redis.py tests/engine $(ARGS); \
+		env -u INTERLOCK_ENGINE_CALLS INTERLOCK_REDIS_SERVER="$$program" INTERLOCK_PARSER=redis-py $(PYTEST) $(VALKEY_TESTS) $(ARGS); \
 	else \
 		echo "interlock: left out, for no valkey-server is installed" >&2; \
 	fi

@@ -2,9 +2,10 @@
 
 At its limit the main thread is interrupted, and the test fails with the stacks of all threads.
 Where that does not help, for a thread may be stuck in native code and even hold the GIL,
-faulthandler's timer ends the whole run at one and a half times the limit: a thread in C that needs
-nobody's cooperation. The order of the tests is random: pytest-randomly prints its seed, and
-`--randomly-seed=N` or INTERLOCK_SEED repeats it.
+faulthandler's timer ends the process at one and a half times the limit: a thread in C that needs
+nobody's cooperation. With pytest-xdist that process is one of several and made anew, and the test
+is named as the one in which it crashed. The order of the tests is random: pytest-randomly prints
+its seed, and `--randomly-seed=N` or INTERLOCK_SEED repeats it.
 """
 
 import faulthandler
@@ -13,9 +14,8 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -23,8 +23,6 @@ import pytest
 DEFAULT_SECONDS = 60.0
 STDERR = pytest.StashKey[int]()
 SEED = os.environ.get("INTERLOCK_SEED")
-# Where the name of the running test is kept, for nothing can be printed once the process is ended.
-RUNNING = Path(os.environ.get("INTERLOCK_RUNNING_TEST", os.devnull)).absolute()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,12 +46,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[STDERR])
-    RUNNING.write_text("")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    RUNNING.write_text(item.nodeid)
     with watched(item):
         yield
 
@@ -68,6 +64,16 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     with watched(item):
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # pytest-xdist sends it as UTF-8, which half a pair of surrogates has no place in.
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 class Machine(logging.Handler):

@@ -18,7 +18,7 @@ from interlock.cli.queue.watch import fitted
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal
-from tests.hub.servers import free_port
+from tests.hub.servers import refusing
 
 WORDS = """
 list stats watch hot peek explain revoke retry skip bury cancel discard pause resume seal reopen
@@ -143,8 +143,9 @@ def test_a_url_that_is_none_is_2_and_shows_no_password(
 def test_a_server_that_is_not_there_is_1_and_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    url = f"redis://me:secret@127.0.0.1:{free_port()}?timeout=0.2"
-    assert main(["queue", "list", "--url", url]) == 1
+    with refusing() as port:
+        url = f"redis://me:secret@127.0.0.1:{port}?timeout=0.2"
+        assert main(["queue", "list", "--url", url]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "is it running there?" in err
@@ -297,5 +298,6 @@ def test_a_server_that_is_no_cluster_shows_its_queues_to_who_takes_it_for_one(
 def test_a_cluster_of_which_no_node_answers_has_not_no_queues(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["queue", "list", "--url", f"redis+cluster://127.0.0.1:{free_port()}"]) == 1
+    with refusing() as port:
+        assert main(["queue", "list", "--url", f"redis+cluster://127.0.0.1:{port}"]) == 1
     assert "is it running there?" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from tests import seeds
 from tests.engine.schedules.compare import run
 from tests.engine.schedules.servers import both
 
-CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "30000"))
+CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "10000"))
 
 
 @pytest.mark.watchdog(120 + CALLS / 250)

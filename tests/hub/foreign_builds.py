@@ -5,6 +5,7 @@ The programs, and what was fetched for them, lie in target/clients: a second run
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -22,6 +23,8 @@ SOURCES = Path(__file__).with_name("clients")
 TARGET = Path(__file__).resolve().parents[2] / "target" / "clients"
 CACHE = TARGET / "cache"
 LIMIT_SECONDS = 280.0
+OWN = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+"""The end of the names of what a process of tests writes into such a folder."""
 
 
 class LacksError(Exception):
@@ -32,6 +35,14 @@ def build(language: str) -> Path:
     """The folder with a language's programs, made anew if the sources or the tool changed."""
     find, make = LANGUAGES[language]
     tool = find()
+    TARGET.mkdir(parents=True, exist_ok=True)
+    # Tests run in several processes, and each may be the first to need it.
+    with (TARGET / f"{language}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return built(language, tool, make)
+
+
+def built(language: str, tool: Path, make: Callable[[Path, Path], None]) -> Path:
     digest = hashlib.sha256(version(tool).encode())
     for file in sorted(path for path in (SOURCES / language).rglob("*") if path.is_file()):
         digest.update(bytes(file.relative_to(SOURCES)) + b"\0" + file.read_bytes())

@@ -117,6 +117,14 @@ def free_port() -> int:
         return port
 
 
+@contextmanager
+def refusing() -> Iterator[int]:
+    """A port at which nobody listens, and which nobody else is given meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
 class HubProcess:
     """`interlock hub` as a process that has said it is ready."""
 

@@ -15,7 +15,7 @@ import interlock
 from tests.docs.running import ROOT
 from tests.docs.snippets import Block, fenced
 from tests.hub.foreign import LIBRARIES, java
-from tests.hub.foreign_builds import folder_of, go, go_build, java_compile, javac, node
+from tests.hub.foreign_builds import OWN, folder_of, go, go_build, java_compile, javac, node
 
 pytestmark = pytest.mark.watchdog(300)
 
@@ -34,22 +34,23 @@ def prepared(block: Block, code: str, builds: dict[str, Future[Path]]) -> list[P
     """The command of a program made of a snippet."""
     folder = folder_of({"js": "node"}.get(block.language, block.language), builds)
     if block.language == "js":
-        (folder / "page.mjs").write_text(code)
-        return [node(), folder / "page.mjs"]
-    page = folder / "page"
+        script = folder / f"page-{OWN}.mjs"
+        script.write_text(code)
+        return [node(), script]
+    page = folder / f"page-{OWN}"
     shutil.rmtree(page, ignore_errors=True)
     page.mkdir()
     if block.language == "go":
         (page / "page.go").write_text(f"{GO}func main() {{\n{code}\n}}\n")
-        go_build(go(), folder, "./page", "page/program")
+        go_build(go(), folder, f"./{page.name}", f"{page.name}/program")
         return [page / "program"]
     package = "redis.clients.jedis" if "Jedis" in code else "io.lettuce.core"
     # Both have a class of this name.
     imports = f"{JAVA}import {package}.RedisClient;\n"
     main = f"public static void main(String[] arguments) throws Exception {{\n{code}\n}}"
     (page / "Page.java").write_text(f"{imports}class Page {{\n{main}\n}}\n")
-    java_compile(javac(), folder, [page / "Page.java"], "page")
-    return java(folder, "page", "Page")
+    java_compile(javac(), folder, [page / "Page.java"], page.name)
+    return java(folder, page.name, "Page")
 
 
 @pytest.mark.parametrize("block", SNIPPETS, ids=lambda block: f"{block.language}-{block.line}")

@@ -23,7 +23,7 @@ from interlock.engine.library import load
 from tests.docs.running import ROOT
 from tests.docs.snippets import fenced
 from tests.hub.foreign import LIBRARIES, java
-from tests.hub.foreign_builds import folder_of, go, go_build, java_compile, javac, node
+from tests.hub.foreign_builds import OWN, folder_of, go, go_build, java_compile, javac, node
 
 # The first test waits for the builds.
 pytestmark = pytest.mark.watchdog(300)
@@ -35,22 +35,24 @@ LOST = "lost: somebody else has it now, so nothing was settled"
 Words = list[Path | str]
 
 
+WORKER = f"worker-{OWN}"
+
+
 def of_node(folder: Path) -> Words:
-    shutil.copy(PROGRAMS / "worker.mjs", folder)
-    return [node(), folder / "worker.mjs"]
+    return [node(), shutil.copy(PROGRAMS / "worker.mjs", folder / f"{WORKER}.mjs")]
 
 
 def of_go(folder: Path) -> Words:
-    (folder / "worker").mkdir(exist_ok=True)
-    shutil.copy(PROGRAMS / "worker.go", folder / "worker")
-    go_build(go(), folder, "./worker", "worker/program")
-    return [folder / "worker" / "program"]
+    (folder / WORKER).mkdir(exist_ok=True)
+    shutil.copy(PROGRAMS / "worker.go", folder / WORKER)
+    go_build(go(), folder, f"./{WORKER}", f"{WORKER}/program")
+    return [folder / WORKER / "program"]
 
 
 def of_java(folder: Path) -> Words:
-    (folder / "worker").mkdir(exist_ok=True)
-    java_compile(javac(), folder, [PROGRAMS / "Worker.java"], "worker")
-    return java(folder, "worker", "Worker")
+    (folder / WORKER).mkdir(exist_ok=True)
+    java_compile(javac(), folder, [PROGRAMS / "Worker.java"], WORKER)
+    return java(folder, WORKER, "Worker")
 
 
 LANGUAGES: dict[str, Callable[[Path], Words]] = {"node": of_node, "go": of_go, "java": of_java}

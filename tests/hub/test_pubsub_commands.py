@@ -12,7 +12,7 @@ import pytest
 
 from interlock.cli import main
 from interlock.hub.client import Client
-from tests.hub.servers import INTERLOCK, free_port
+from tests.hub.servers import INTERLOCK, refusing
 
 
 def subscribed(port: int, *words: str) -> subprocess.Popen[str]:
@@ -76,9 +76,10 @@ def test_too_few_messages_are_1(port: int) -> None:
 def test_no_hub_is_1_and_a_wrong_address_is_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    assert main([*words, "--url", address]) == 1
-    assert capsys.readouterr().err == f"interlock: {address}: Connection refused\n"
+    with refusing() as port:
+        address = f"127.0.0.1:{port}"
+        assert main([*words, "--url", address]) == 1
+        assert capsys.readouterr().err == f"interlock: {address}: Connection refused\n"
     assert main([*words, "--url", "unix:/nowhere/s"]) == 1
     assert "No such file" in capsys.readouterr().err
     assert main([*words, "--url", "http://x"]) == 2

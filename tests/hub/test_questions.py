@@ -16,7 +16,7 @@ from interlock.cli.tables import printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, MetricKind
-from tests.hub.servers import INTERLOCK, free_port
+from tests.hub.servers import INTERLOCK, refusing
 
 FLAG_NAMES = [flag.name for flag in (*FLAGS, hub_info.WATCH)]
 
@@ -168,9 +168,9 @@ def test_a_line_of_client_list_is_read_whatever_it_lacks() -> None:
 def test_who_cannot_be_reached_is_named_without_a_password(
     word: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = free_port()
-    monkeypatch.setenv("INTERLOCK_URL", f"redis://ann:secret@127.0.0.1:{port}")
-    assert main(["hub", word]) == 1
+    with refusing() as port:
+        monkeypatch.setenv("INTERLOCK_URL", f"redis://ann:secret@127.0.0.1:{port}")
+        assert main(["hub", word]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == (

@@ -19,7 +19,7 @@ from interlock.testing import ManualClock
 from tests import seeds
 from tests.property.model import Model, Policy
 
-OPERATIONS = int(os.environ.get("INTERLOCK_OPERATIONS", "100000"))
+OPERATIONS = int(os.environ.get("INTERLOCK_OPERATIONS", "40000"))
 ROUND = 2000
 SHOWN = 30
 KEYS = "abcdef"

@@ -16,7 +16,7 @@ from interlock.replay.trace import Message, Trace
 from interlock.replay.watch import serial_digest
 from interlock.replay.ways import Pool, remote
 from interlock.replay.workload import Workload, parse
-from tests.hub.servers import free_port
+from tests.hub.servers import refusing
 from tests.replay.traces import random_trace
 
 
@@ -84,11 +84,12 @@ def test_a_call_takes_no_more_keys_than_an_engine_does() -> None:
 def test_an_engine_that_is_not_there_is_told_before_the_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    url = f"redis://127.0.0.1:{free_port()}?timeout=0.2"
-    with pytest.raises(InterlockError):
-        remote.way(url)
     trace = "examples/data/redis-commits.jsonl.gz"
-    assert main(["replay", trace, "--limit", "5", "--url", url]) == 1
+    with refusing() as port:
+        url = f"redis://127.0.0.1:{port}?timeout=0.2"
+        with pytest.raises(InterlockError):
+            remote.way(url)
+        assert main(["replay", trace, "--limit", "5", "--url", url]) == 1
     assert "did not answer" in capsys.readouterr().err
 
 

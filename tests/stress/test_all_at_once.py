@@ -27,7 +27,7 @@ import pytest
 from interlock import AsyncLease, Empty, Full, KeyedQueue, Lease, LeaseLost, Retry, ShutDown
 from tests import seeds
 
-SECONDS = float(os.environ.get("INTERLOCK_STRESS_SECONDS", "15"))
+SECONDS = float(os.environ.get("INTERLOCK_STRESS_SECONDS", "5"))
 KEYS = [f"key {number}" for number in range(12)]
 PRODUCERS = CONSUMERS = 3
 LOOPS = TASKS = 2

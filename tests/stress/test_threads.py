@@ -22,7 +22,7 @@ from interlock import KeyedQueue, Lease, Retry, ShutDown
 from interlock.message import AsyncLease
 from tests import seeds
 
-SECONDS = float(os.environ.get("INTERLOCK_STRESS_SECONDS", "10"))
+SECONDS = float(os.environ.get("INTERLOCK_STRESS_SECONDS", "5"))
 PRODUCERS = CONSUMERS = TASKS = 4
 KEYS = [f"key {number}" for number in range(20)]
 PUTS = 1000

@@ -235,8 +235,9 @@ def test_a_handler_that_never_returns_loses_its_lease_and_is_shown(
         assert q.stats().acks == 2
         go_on.set()
     assert lost == [True]
-    (record,) = [r for r in caplog.records if "its lease is revoked" in r.getMessage()]
-    assert "go_on.wait" in record.getMessage()
+    # On a busy machine the other two may take that long too.
+    (record,) = [r for r in caplog.records if "go_on.wait" in r.getMessage()]
+    assert "its lease is revoked" in record.getMessage()
     assert record.levelname == "ERROR"
 
 

@@ -251,8 +251,9 @@ def test_a_handler_that_never_returns_loses_its_lease_and_is_shown(
         assert lost == [True]
 
     run(main())
-    (record,) = [r for r in caplog.records if "its lease is revoked" in r.getMessage()]
-    assert "await go_on.wait()" in record.getMessage()
+    # On a busy machine the other two may take that long too.
+    (record,) = [r for r in caplog.records if "await go_on.wait()" in r.getMessage()]
+    assert "its lease is revoked" in record.getMessage()
 
 
 def test_a_handler_that_awaits_nothing_lets_the_loop_run() -> None:

@@ -56,6 +56,7 @@ def test_map_with_a_timeout_gives_what_was_ready_then_raises() -> None:
     gate = Gate()
     with KeyedExecutor(1) as executor:
         waiting = executor.map(lambda n: gate() if n else n, [0, 1, 2], timeout=0.05)
+        assert gate.running.wait(LONG)
         assert next(waiting) == 0
         with pytest.raises(TimeoutError):
             next(waiting)

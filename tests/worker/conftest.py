@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,12 +41,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def url(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Of the engine; INTERLOCK_URL names it too, for processes."""
     monkeypatch.setenv("INTERLOCK_URL", engine)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    (tmp_path / "runtime").mkdir()
-    return engine
+    # The path of a unix socket may not be long, as that of a test's own folder is.
+    with tempfile.TemporaryDirectory(prefix="il") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield engine
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import interlock
 from interlock import EngineUnavailable, Full, ShutDown
 from interlock.app import App
 from tests.engine.proxy import Proxy
-from tests.hub.servers import free_port
+from tests.hub.servers import refusing
 from tests.worker.workers import wait_for
 
 NEVER = 0.3
@@ -57,8 +57,11 @@ FACES = pytest.mark.parametrize("face", ["sync", "async"])
 
 @FACES
 def test_a_short_one_gives_up_an_engine_that_is_away(face: str) -> None:
-    url = f"redis://127.0.0.1:{free_port()}?timeout={LONG}"
-    with sending(url, NEVER) as app, pytest.raises(EngineUnavailable, match=r"in 0\.3 s"):
+    with (
+        refusing() as port,
+        sending(f"redis://127.0.0.1:{port}?timeout={LONG}", NEVER) as app,
+        pytest.raises(EngineUnavailable, match=r"in 0\.3 s"),
+    ):
         send(app, face)
 
 

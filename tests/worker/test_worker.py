@@ -211,7 +211,8 @@ def test_a_handler_beyond_its_time_loses_its_lease(
     with app.worker(threads=2) as worker:
         hangs.send()
         drained(app)
-        assert attempts == [1, 2]
+        # The second may take that long too, on a busy machine.
+        assert attempts[:2] == [1, 2]
         gate.set()
         wait_for(lambda: worker.figures().running == 0, "the handler did not end")
     assert lost == [True]
@@ -238,7 +239,7 @@ def test_a_coroutine_beyond_its_time_is_cancelled(
     with app.worker(pool="asyncio"):
         hangs.options().send()
         drained(app)
-    assert attempts == [1, 2] and cancelled == [True]
+    assert attempts[:2] == [1, 2] and cancelled == [True]
     assert "await asyncio.sleep(30)" in caplog.text
 
 
