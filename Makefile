@@ -141,7 +141,7 @@ test-crates:
 test-threads:
 	@scripts/prepare.sh rust
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
-	@RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
+	@env $${INTERLOCK_SEED:+SHUTTLE_RANDOM_SEED=$$INTERLOCK_SEED} RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
 
 # Half of the tests wait for others, so there is one process more than cores.
 PYTEST := $(PY) -m pytest --numprocesses $$(($(JOBS) + 1)) --dist worksteal
