@@ -60,7 +60,7 @@ def test_a_short_one_gives_up_an_engine_that_is_away(face: str) -> None:
     with (
         refusing() as port,
         sending(f"redis://127.0.0.1:{port}?timeout={LONG}", NEVER) as app,
-        pytest.raises(EngineUnavailable, match=r"in 0\.3 s"),
+        pytest.raises(EngineUnavailable, match=r"in 0\.\d+ s"),
     ):
         send(app, face)
 
@@ -69,7 +69,7 @@ def test_a_short_one_gives_up_an_engine_that_is_away(face: str) -> None:
 def test_a_short_one_gives_up_an_engine_that_does_not_answer(face: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}?timeout={LONG}"
-        with sending(url, NEVER) as app, pytest.raises(EngineUnavailable, match=r"in 0\.3 s"):
+        with sending(url, NEVER) as app, pytest.raises(EngineUnavailable, match=r"in 0\.\d+ s"):
             send(app, face)
 
 
@@ -79,7 +79,7 @@ def test_a_short_one_gives_up_an_engine_that_has_gone(proxy: Proxy, face: str) -
         app.tasks["note"].send(0)
         proxy.refuse = True
         proxy.cut()
-        with pytest.raises(EngineUnavailable, match=r"in 0\.3 s"):
+        with pytest.raises(EngineUnavailable, match=r"in 0\.\d+ s"):
             send(app, face)
 
 
