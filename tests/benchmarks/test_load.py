@@ -17,6 +17,10 @@ from tests.hub.servers import missing, needs_hub
 SHORT = {"seconds": 0.05, "warm": 0.01}
 
 
+# The first test waits for the program to be built.
+pytestmark = pytest.mark.watchdog(300)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     needs_hub()

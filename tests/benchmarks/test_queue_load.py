@@ -23,6 +23,10 @@ SHORT = {"seconds": 0.05, "warm": 0.01, "spin": 0}
 SIDES = ("hub", "interlock", "streams", "lists")
 
 
+# The first test waits for the program to be built.
+pytestmark = pytest.mark.watchdog(300)
+
+
 @pytest.fixture(scope="module")
 def a_hub() -> Iterator[Server]:
     needs_hub()

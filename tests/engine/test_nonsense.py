@@ -123,12 +123,12 @@ def test_a_server_that_never_has_the_library_is_told() -> None:
         return b"+il1\r\n" if command[0] == b"FUNCTION" else b"-ERR Function not found\r\n"
 
     with stub(answer) as server:
-        url = f"redis://127.0.0.1:{server.port}?timeout=0.2"
+        url = f"redis://127.0.0.1:{server.port}?timeout=1"
         with connect(url) as client:
             with pytest.raises(EngineUnavailable, match="Function not found"):
                 client.queue("q", int).put(1)
             with pytest.raises(EngineUnavailable, match="Function not found"):
-                client.queue("q", int).get(timeout=0.1)
+                client.queue("q", int).get(timeout=1)
 
 
 @pytest.mark.parametrize(

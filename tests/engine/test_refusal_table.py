@@ -86,7 +86,7 @@ SAID = {
     "all else": ["ERR something that nobody ever said", "WHATEVER else", "LOADINGS of things"],
 }
 EACH = [(part, text) for part, texts in SAID.items() for text in texts]
-SHORT = 0.5
+SHORT = 1.0
 """Seconds of a call that is to fail."""
 OURS = {
     "FULL": Full,

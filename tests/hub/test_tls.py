@@ -312,10 +312,10 @@ def test_settings_that_do_not_go_together(tls: dict[str, object], expected: str)
 
 
 def test_files_that_are_not_there_or_are_no_certificates_are_named(
-    pair: Pair, tmp_path: Path
+    pair: Pair,
 ) -> None:
     needs_hub()
-    missing = {"cert": str(tmp_path / "none.pem"), "key": str(pair.key)}
+    missing = {"cert": "/nowhere/none.pem", "key": str(pair.key)}
     with pytest.raises(ConfigError, match=r"tls\.cert is .*none\.pem.*No such file"):
         interlock.Hub(port=0, tls=missing).start()
     swapped = {"cert": str(pair.key), "key": str(pair.cert)}
@@ -325,7 +325,7 @@ def test_files_that_are_not_there_or_are_no_certificates_are_named(
 
 def test_a_program_says_it_in_a_line_and_ends_with_2(pair: Pair, tmp_path: Path) -> None:
     config = tmp_path / "hub.toml"
-    config.write_text(f'[tls]\ncert = "{tmp_path}/none.pem"\nkey = "{pair.key}"\n')
+    config.write_text(f'[tls]\ncert = "/nowhere/none.pem"\nkey = "{pair.key}"\n')
     code, err = refused("--config", str(config), "--port", "0")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "none.pem" in err
