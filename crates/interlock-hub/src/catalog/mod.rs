@@ -42,7 +42,7 @@ pub struct Command {
     pub action: Action,
 }
 
-/// What a call of a command does; [`command`](crate::command) has the code of each.
+/// The action that a call of a command asks for; [`command`](crate::command) has the code of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Publish,
