@@ -208,6 +208,8 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	@$(PY) scripts/openings.py
 	$(call step,words of the field)
 	@$(PY) scripts/words.py
+	$(call step,what is made from declarations)
+	@for made in $(GENERATED); do $(PY) -m scripts.$$made --check || exit 1; done
 	$(call step,figures of the pages)
 	@$(PY) scripts/figures.py --check
 	$(call step,completion files of the shells)
@@ -229,6 +231,13 @@ licences: $(BUILD_TOOLS)
 	$(call step,licences and sources of the crates)
 	@$(PY) scripts/check_licences.py
 	@$(PY) scripts/third_party.py --check
+
+# Each writes what it makes, and with --check only compares it.
+GENERATED := wire
+
+.PHONY: generate
+generate: $(DEVELOP_TOOLS) ## write the sources and tables that are made from declarations
+	@for made in $(GENERATED); do $(PY) -m scripts.$$made || exit 1; done
 
 .PHONY: format
 format: $(DEVELOP_TOOLS) ## rewrite the sources as the linters want them

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interlock.errors import Reject, RetryAfter
+from interlock.limits import MAX_TEXT
 from interlock.retry import seconds
 
 __all__ = ["Failure", "judged", "kept", "text_of"]
@@ -75,8 +76,8 @@ def kept(text: str) -> str:
     What is no Unicode, a lone surrogate, is escaped.
     """
     # Not by methods of its own: it may be of a class derived from str.
-    plain = str.__str__(text)[:LONGEST]
-    return plain.encode(errors="backslashreplace")[:LONGEST].decode(errors="ignore")
+    plain = str.__str__(text)[:MAX_TEXT]
+    return plain.encode(errors="backslashreplace")[:MAX_TEXT].decode(errors="ignore")
 
 
 def _delay(error: BaseException) -> float | None:
@@ -95,7 +96,3 @@ def _reason(error: BaseException) -> str | None:
         return kept(reason) if issubclass(type(reason), str) else None
     except BaseException:
         return None
-
-
-LONGEST = 1024
-"""Bytes, as the wire of an engine takes them."""

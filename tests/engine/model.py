@@ -11,25 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from scripts.wire.declaration import declared
+
 QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", "delayed", "held"
 
-DEFAULTS: dict[str, str] = {
-    "MAXSIZE": "0",
-    "MAXBYTES": "0",
-    "MAXDEAD": "10000",
-    "WINDOW": "300000000",
-    "ATTEMPTS": "5",
-    "FIRST": "1000000",
-    "FACTOR": "2000",
-    "LONGEST": "60000000",
-    "JITTER": "1",
-    "THEN": "dead",
-    "RESULTS": "67108864",
-    "DURABILITY": "server",
-}
-TOLD = 1 << 20
+WIRE = declared()
+"""Names and numbers, of which there is one declaration. What they mean is the model's own."""
+DEFAULTS = {option.name: str(option.default) for option in WIRE.queue}
+TOLD = WIRE.limits["MAX_TOLD"].of("redis")
 """Bytes behind which a call hands out, or tells, no further message."""
-POLICY = ("ATTEMPTS", "FIRST", "FACTOR", "LONGEST", "JITTER", "THEN")
+POLICY = tuple(option.name for option in WIRE.policy)
 
 
 class Refused(Exception):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.engine.model import BACKING_OFF, DELAYED, HELD, LEASED, POLICY, QUEUED, TOLD, Entry
+from tests.engine.model import BACKING_OFF, DELAYED, HELD, LEASED, POLICY, QUEUED, TOLD, WIRE, Entry
 from tests.engine.model_operate import OperatedModel
 
-OPTIONS = ("PRIORITY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "QUIET", *POLICY)
+OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
 KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
 SINCE = (
     "puts leases acks retries releases expired revoked buried cancelled skipped requeued "
     "deduplicated"
 )
 SHOWN_BEFORE_A_BARRIER = 10
-LOOKED_AT = 10_000
-NAMED = 10_000
-NAMED_BYTES = 1 << 20
+LOOKED_AT = WIRE.limits["MAX_LOOKED_AT"].of("redis")
+NAMED = WIRE.limits["MAX_NAMED"].of("redis")
+NAMED_BYTES = WIRE.limits["MAX_NAMED_BYTES"].of("redis")
 
 
 class ReadModel(OperatedModel):

@@ -11,6 +11,7 @@ import pytest
 import interlock
 from interlock import connect
 from interlock.engine import wire
+from interlock.limits import MAX_CALL
 from tests.hub.servers import needs_hub
 
 MIB = 1 << 20
@@ -36,7 +37,7 @@ def queue(url: str, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def test_the_largest_batch_with_all_that_it_can_have_beside_it_is_put(queue: Any) -> None:
-    most = wire.MAX_CALL // MIB
+    most = MAX_CALL // MIB
     items = [bytes([n]) * MIB for n in range(most)] + [b""] * (1_024 - most)
     each = [[f"{n} {key}".ljust(1_024, "x") for key in range(4)] for n in range(len(items))]
     texts = iter(range(len(items)))
@@ -48,7 +49,7 @@ def test_the_largest_batch_with_all_that_it_can_have_beside_it_is_put(queue: Any
 def test_a_batch_that_no_server_takes_whole_is_refused_by_its_size(
     queue: Any, url: str, face: str
 ) -> None:
-    items = [bytes(MIB)] * (wire.MAX_CALL // MIB) + [b"x"]
+    items = [bytes(MIB)] * (MAX_CALL // MIB) + [b"x"]
 
     async def put() -> None:
         async with connect(url) as client:

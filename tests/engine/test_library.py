@@ -13,7 +13,8 @@ import redis
 
 from interlock import __version__
 from interlock.engine import library
-from interlock.engine.library import FUNCTIONS, SHARED, Library, load
+from interlock.engine.declared import FUNCTIONS
+from interlock.engine.library import SHARED, Library, load
 from tests.engine.calls import Argument, Queue, message
 from tests.hub.servers import redis_server
 

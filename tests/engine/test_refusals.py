@@ -24,9 +24,14 @@ from redis.retry import Retry
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.cli import main
 from interlock.engine.library import Library
-from interlock.engine.refusals import FORBIDDEN, RIGHTS, TENANT
+from interlock.engine.refusal import TENANT
+from interlock.engine.refusals import RIGHTS
 from tests.hub.servers import free_port, redis_server
 from tests.worker.workers import ROOT
+
+FORBIDDEN = "(The user executing the script can't|ACL failure in script)"
+"""The words of Redis 7.0, and later ones and Valkey, where a user may call a function, and not what
+that does."""
 
 SHORT = 0.4
 """Seconds that a call has which is to fail."""

@@ -8,11 +8,6 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 
-/// Longest key, bytes. Longer ones are refused at the call.
-pub const MAX_KEY: usize = 1024;
-/// Most keys of one message.
-pub const MAX_KEYS: usize = 4096;
-
 const INLINE: usize = 22;
 
 /// A key as a lane keeps it: 24 bytes, short ones without an allocation of their own.
@@ -145,11 +140,12 @@ fn hash(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_KEY_BYTES;
 
     #[test]
     fn a_key_takes_24_bytes_and_gives_back_what_it_was_made_of() {
         assert_eq!(std::mem::size_of::<Key>(), 24);
-        for len in (0..30).chain([MAX_KEY]) {
+        for len in (0..30).chain([MAX_KEY_BYTES]) {
             let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_add(1)).collect();
             assert_eq!(Key::new(&bytes).as_bytes(), bytes);
         }

@@ -11,5 +11,6 @@
 
 pub mod clock;
 pub mod key;
+pub mod limits;
 pub mod queue;
 pub mod sync;

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::limits::{MAX_NUMBER, MAX_TEXT};
+use crate::wire::codes::Code;
+use crate::wire::limits::{MAX_NUMBER, MAX_TEXT};
 
 /// The arguments of a call, behind its key.
 pub trait Args {
@@ -34,11 +35,18 @@ pub fn recorded<A: Args + ?Sized>(args: &A) -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(pub String);
 
+impl Refused {
+    #[cold]
+    pub fn new(code: Code, called: &str, text: impl Display) -> Self {
+        Refused(format!("{code} il1_{called}: {text}"))
+    }
+}
+
 pub type Read<T> = Result<T, Refused>;
 
 #[cold]
-pub fn refuse<T>(code: &str, called: &str, text: impl Display) -> Read<T> {
-    Err(Refused(format!("{code} il1_{called}: {text}")))
+pub fn refuse<T>(code: Code, called: &str, text: impl Display) -> Read<T> {
+    Err(Refused::new(code, called, text))
 }
 
 /// Names an argument in a refusal, put together only then, for nearly all are as they must be.
@@ -59,7 +67,7 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
 
     #[cold]
     pub fn bad<T>(&self, what: impl What, wrong: impl Display) -> Read<T> {
-        refuse("BADARG", self.called, format_args!("{} {wrong}", what()))
+        refuse(Code::BadArgument, self.called, format_args!("{} {wrong}", what()))
     }
 
     #[inline]
@@ -132,7 +140,11 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
     pub fn end(&self) -> Read<()> {
         if self.more() {
             let left = self.args.len() - self.at;
-            return refuse("BADARG", self.called, format_args!("{left} arguments too many"));
+            return refuse(
+                Code::BadArgument,
+                self.called,
+                format_args!("{left} arguments too many"),
+            );
         }
         Ok(())
     }

@@ -4,15 +4,17 @@ use interlock_core::queue::types::{Kind, Time};
 
 use crate::args::{refuse, Args, Read, Reader, Refused};
 use crate::consumers::Known;
-use crate::function::Function;
 use crate::lease::{self, Wanted};
-use crate::limits::*;
 use crate::put::{self, No};
 use crate::queue::Queue;
 use crate::reply;
 use crate::settle::{self, Answer, Settlement};
 use crate::shared::Context;
 use crate::waiters::{Served, Waiter, WaitingPut, Want};
+use crate::wire::codes::Code;
+use crate::wire::functions::Function;
+use crate::wire::limits::*;
+use crate::wire::records::Recorded;
 use crate::Outcome;
 
 /// The consumer that calls, and the way it calls.
@@ -95,7 +97,7 @@ impl Queue {
             Ok(takes) => {
                 self.took_room(takes, caller.place);
                 self.keep(&caller, cx, &out[from..]);
-                cx.record_call(self, "put", args);
+                cx.record_call(self, Function::Put, args);
                 Ok(Outcome::Done)
             }
             Err(No::Refused(refused)) => Err(refused),
@@ -130,7 +132,7 @@ impl Queue {
         reply::array(out, answers.len());
         answers.iter().for_each(|&answer| settle::tell(out, answer));
         self.keep_light(&caller, Some(&answers), cx, &out[from..]);
-        cx.record_call(self, "settle", args);
+        cx.record_call(self, Function::Settle, args);
         Ok(Outcome::Done)
     }
 
@@ -175,7 +177,7 @@ impl Queue {
         }
         self.nothing(wanted.kind, Some(&answers), out);
         self.keep_light(&caller, Some(&answers), cx, &out[from..]);
-        cx.record_call(self, "next", args);
+        cx.record_call(self, Function::Next, args);
         Ok(Outcome::Done)
     }
 
@@ -196,7 +198,7 @@ impl Queue {
             let named = [0, 1].into_iter().chain(6..args.len());
             let args: Vec<&[u8]> = named.map(|i| args.get(i)).collect();
             cx.record_budget(self);
-            cx.record(self, "parked", &args);
+            cx.record(self, Recorded::Parked, &args);
         }
     }
 
@@ -257,7 +259,7 @@ impl Queue {
             duration.as_bytes(),
             kind_name(wanted.kind),
         ];
-        cx.record(self, "granted", &args);
+        cx.record(self, Recorded::Granted, &args);
     }
 
     fn waits(&self, caller: &Caller<'_>, cx: &Context<'_>) -> bool {
@@ -320,21 +322,19 @@ impl Queue {
             let (call, last) = (caller.call, waiter.call);
             if call < last {
                 let text = format_args!("call {call} comes after call {last}");
-                return refuse("STALECALL", caller.function.name(), text);
+                return refuse(Code::StaleCall, caller.function.name(), text);
             }
             if call == last && waiter.function != caller.function {
                 let text = format_args!("call {call} was il1_{}", waiter.function.name());
-                return refuse("STALECALL", caller.function.name(), text);
+                return refuse(Code::StaleCall, caller.function.name(), text);
             }
             let waiter = self.waiting.remove(place).expect("it waits");
             if call == last {
                 caller.place = Some(place);
             } else {
-                let text = format!(
-                    "STALECALL il1_{}: call {last} comes after call {call}",
-                    waiter.function.name()
-                );
-                answer_error(cx, waiter.ticket, &Refused(text));
+                let text = format_args!("call {last} comes after call {call}");
+                let refused = Refused::new(Code::StaleCall, waiter.function.name(), text);
+                answer_error(cx, waiter.ticket, &refused);
             }
         }
         let known = self.consumers.known(caller.consumer, caller.call, caller.function, cx.now)?;
@@ -470,9 +470,9 @@ impl Queue {
 
     /// A record of a call that waited: see `Journal`.
     pub fn replay_granted<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
-        let mut from = Reader::new("granted", args);
+        let mut from = Reader::new(Recorded::Granted.name(), args);
         let function = match from.take(|| "function".into())? {
-            b"next" => Function::Next,
+            name if name == Function::Next.name().as_bytes() => Function::Next,
             _ => Function::Lease,
         };
         let (consumer, call) = from.caller()?;
@@ -490,7 +490,7 @@ impl Queue {
 
     /// A record of an `il1_next` that has settled: see `Journal`.
     pub fn replay_parked<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
-        let mut from = Reader::new("parked", args);
+        let mut from = Reader::new(Recorded::Parked.name(), args);
         let (consumer, call) = from.caller()?;
         let list = settle::read(&mut from)?;
         self.begin(cx);

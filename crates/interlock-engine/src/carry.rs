@@ -3,9 +3,10 @@
 use interlock_core::queue::dead::Dead;
 
 use crate::args::{Args, Read, Reader};
-use crate::limits::{MAX_BATCH, MAX_TOLD};
+use crate::put::told::Given;
 use crate::queue::{Body, Queue};
-use crate::read::{bytes_of, tell_kept, Strings};
+use crate::read::{bytes_of, Strings};
+use crate::wire::limits::{MAX_BATCH, MAX_TOLD};
 use crate::words::to_bytes;
 
 impl Queue {
@@ -70,16 +71,16 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
     told.number(dead.attempts.into());
     told.text(&dead.payload.data);
     let shared = dead.keys.iter().filter(|(_, shared)| *shared).count();
-    let mut options = Strings::default();
-    if dead.priority != 0 {
-        options.text(b"PRIORITY");
-        options.signed(dead.priority);
-    }
-    if dead.barrier {
-        options.text(b"BARRIER");
-        options.number(1);
-    }
-    tell_kept(dead.payload.result, dead.quiet, dead.retry.as_ref(), &mut options);
+    let given = Given {
+        priority: dead.priority,
+        dedup: None,
+        window: None,
+        barrier: dead.barrier,
+        result: dead.payload.result,
+        quiet: dead.quiet,
+        retry: dead.retry.as_ref(),
+    };
+    let options = given.told();
     told.number((dead.keys.len() - shared) as u64);
     told.number(shared as u64);
     told.number(options.count as u64 / 2);

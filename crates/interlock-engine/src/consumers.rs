@@ -11,9 +11,10 @@ use hashbrown::HashMap;
 use interlock_core::queue::types::Time;
 
 use crate::args::{refuse, Read};
-use crate::function::Function;
-use crate::limits::{KEPT, MAX_KEPT_BYTES, MAX_LIGHT};
 use crate::settle::Answer;
+use crate::wire::codes::Code;
+use crate::wire::functions::Function;
+use crate::wire::limits::{KEPT_REPLY, MAX_KEPT_BYTES, MAX_LIGHT};
 
 mod dump;
 mod short;
@@ -178,27 +179,27 @@ impl Consumers {
         let Some(consumer) = self.find(name).map(|at| &self.all[at as usize]) else {
             return Ok(Known::New);
         };
-        if call == 0 || call > consumer.call || consumer.at + KEPT <= now {
+        if call == 0 || call > consumer.call || consumer.at + KEPT_REPLY <= now {
             return Ok(Known::New);
         }
         let (called, last) = (function.name(), consumer.call);
         if call < last {
             return refuse(
-                "STALECALL",
+                Code::StaleCall,
                 called,
                 format_args!("call {call} comes after call {last}"),
             );
         }
         if consumer.function != function {
             let of = consumer.function.name();
-            return refuse("STALECALL", called, format_args!("call {call} was il1_{of}"));
+            return refuse(Code::StaleCall, called, format_args!("call {call} was il1_{of}"));
         }
         match &consumer.kept {
             Kept::Nothing => Ok(Known::New),
             Kept::Reply(_) | Kept::Short(_) => Ok(Known::Reply),
             Kept::Half(answers) => Ok(Known::Half(answers.clone())),
             Kept::Dropped => refuse(
-                "STALECALL",
+                Code::StaleCall,
                 called,
                 format_args!("the reply of call {call} was too large to keep"),
             ),
@@ -274,7 +275,7 @@ impl Consumers {
         consumer.is_light = false;
         self.link(at);
         while let Some(first) = self.first {
-            if self.all[first as usize].at + KEPT > now {
+            if self.all[first as usize].at + KEPT_REPLY > now {
                 break;
             }
             self.unlink(first);

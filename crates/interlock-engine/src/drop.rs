@@ -17,12 +17,14 @@ use parking_lot::{ArcMutexGuard, RawMutex};
 
 use crate::args::{Args, Read, Reader};
 use crate::declare::Durability;
-use crate::limits::KEPT;
 use crate::queue::Queue;
 use crate::reclaim::LOOKS;
 use crate::reply;
 use crate::shared::{Cell, Context, Shared};
 use crate::waiters::Want;
+use crate::wire::functions::Function;
+use crate::wire::limits::KEPT_REPLY;
+use crate::wire::records::Recorded;
 use crate::Engine;
 
 impl Queue {
@@ -59,7 +61,7 @@ impl Queue {
     }
 
     fn record_drop(&mut self, cx: &mut Context<'_>) {
-        cx.record(self, "drop", &[]);
+        cx.record(self, Recorded::Call(Function::Drop), &[]);
         self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
     }
 
@@ -103,7 +105,7 @@ impl Queue {
         let journal = shared.settings.journal.as_ref();
         if let Some(journal) = journal.filter(|journal| journal.knows(&self.name)) {
             let now = self.scheduler.last_time();
-            journal.record(&self.name, Durability::Always, now, "forgotten", &[]);
+            journal.record(&self.name, Durability::Always, now, Recorded::Forgotten, &[]);
         }
     }
 }
@@ -206,7 +208,7 @@ impl Engine {
     #[cold]
     pub fn let_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
         let (next, token) = queue.scheduler.series();
-        let until = now.saturating_add(KEPT).max(next).max(token);
+        let until = now.saturating_add(KEPT_REPLY).max(next).max(token);
         // Who only reads may have found it before it went, and comes to it after.
         if !self.queues.read().get(&queue.name).is_some_and(|one| Arc::ptr_eq(one, cell)) {
             return;

@@ -10,6 +10,8 @@ use crate::declare::{Declared, Durability};
 use crate::queue::{Body, Queue};
 use crate::results::Results;
 use crate::room::Payload;
+use crate::wire::codes::Code;
+use crate::wire::records::Recorded;
 use crate::Engine;
 
 /// Bytes that a message takes beside its payload, about.
@@ -67,12 +69,12 @@ impl Queue {
 impl Queue {
     /// Becomes what a record says: see `Journal`.
     pub fn replace<A: Args + ?Sized>(&mut self, args: &A) -> Read<()> {
-        let mut from = args::Reader::new("state", args);
+        let mut from = args::Reader::new(Recorded::State.name(), args);
         let bytes = from.take(|| "state".into())?;
         from.end()?;
         match Queue::restored(&self.name, bytes) {
             Ok(queue) => *self = queue.instead_of(self),
-            Err(damaged) => return refuse("BADARG", "state", damaged),
+            Err(damaged) => return refuse(Code::BadArgument, Recorded::State.name(), damaged),
         }
         Ok(())
     }
@@ -136,8 +138,21 @@ fn read_body(bytes: &[u8]) -> Option<Body> {
 }
 
 fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
-    let Declared { max_size, max_bytes, max_dead, window, attempts, first, factor, .. } = declared;
-    let Declared { longest, jitter, then, results, durability, .. } = declared;
+    // All of them, so that the compiler asks for what is new.
+    let Declared {
+        max_size,
+        max_bytes,
+        max_dead,
+        window,
+        attempts,
+        first,
+        factor,
+        longest,
+        jitter,
+        then,
+        results,
+        durability,
+    } = declared;
     for value in [max_size, max_bytes, max_dead, window, first, factor, longest, results] {
         number(out, *value);
     }

@@ -54,40 +54,10 @@ use interlock_journal::storage::Storage;
 use interlock_journal::{journal, Entry, Record, Refused, Replay};
 use parking_lot::RwLock;
 
-use crate::{Durability, Engine, Journal};
+use crate::{Durability, Engine, Journal, Recorded};
 
 pub use interlock_journal::{OpenError, Repair, Report};
 
-/// The numbers of functions in records, which stay what they are; what is recorded most comes first.
-const FUNCTIONS: [(u8, &str); 27] = [
-    (19, "next"),
-    (16, "put"),
-    (18, "settle"),
-    (2, "granted"),
-    (17, "lease"),
-    (1, "tick"),
-    (3, "parked"),
-    (4, "purged"),
-    (5, "state"),
-    (6, FORGOTTEN),
-    (7, "budget"),
-    (20, "extend"),
-    (21, "configure"),
-    (22, "cancel"),
-    (23, "revoke"),
-    (24, "retry"),
-    (25, "skip"),
-    (26, "bury"),
-    (27, "requeue"),
-    (28, "purge"),
-    (29, "pause"),
-    (30, "resume"),
-    (31, "seal"),
-    (32, "reopen"),
-    (33, "restore"),
-    (34, "drop"),
-    (35, "discard"),
-];
 /// Bytes of records after which a snapshot is taken, if the last one was smaller than half of that.
 const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// After one that could not be made, µs.
@@ -96,7 +66,6 @@ const SNAPSHOT_AGAIN: Time = 10_000_000;
 const TIME_NOTED: Time = 10_000_000;
 /// The record that gives a queue its number.
 const NAME: u8 = 0;
-const FORGOTTEN: &str = "forgotten";
 
 /// The records of an engine's durable queues.
 pub struct Durable<S: Storage = Disk> {
@@ -327,18 +296,17 @@ impl<S: Storage> Journal for Durable<S> {
         queue: &[u8],
         durability: Durability,
         now: Time,
-        function: &str,
+        recorded: Recorded,
         args: &[&[u8]],
     ) {
         let durability = promise(durability);
-        let code = FUNCTIONS.iter().find(|(_, name)| *name == function).map(|(code, _)| *code);
-        let code = code.expect("every function that is recorded has a number");
-        let recorded = self.number(queue, durability, now).and_then(|number| {
-            self.append(Entry { queue: number, time: now, function: code }, durability, args)
+        let function = recorded.number().expect("every function that changes something has one");
+        let appended = self.number(queue, durability, now).and_then(|number| {
+            self.append(Entry { queue: number, time: now, function }, durability, args)
         });
-        if let Err(refused) = recorded {
+        if let Err(refused) = appended {
             LOST.set(Some(refused));
-        } else if function == FORGOTTEN {
+        } else if recorded == Recorded::Forgotten {
             self.numbers.write().of.remove(queue);
         }
     }
@@ -406,11 +374,10 @@ impl Replay for Replayer<'_> {
             self.last = self.last.max(record.queue);
             return Ok(());
         }
-        let known = FUNCTIONS.iter().find(|(code, _)| *code == record.function);
-        let Some((_, function)) = known else {
+        let Some(recorded) = Recorded::of_number(record.function) else {
             return Err(format!("no function has the number {}", record.function));
         };
-        let forgotten = *function == FORGOTTEN;
+        let forgotten = recorded == Recorded::Forgotten;
         let Some(name) = self.names.get(&record.queue) else {
             // It was durable when a snapshot began, and no longer when that came to it.
             if forgotten {
@@ -420,7 +387,7 @@ impl Replay for Replayer<'_> {
             }
             return Ok(());
         };
-        let made = self.engine.replay(name, function, &args[..], record.time);
+        let made = self.engine.replay(name, recorded, &args[..], record.time);
         let made = made
             .map_err(|refused| format!("queue {}: {}", String::from_utf8_lossy(name), refused.0));
         if forgotten {
@@ -437,14 +404,18 @@ mod tests {
 
     #[test]
     fn every_function_that_changes_something_has_a_number_of_its_own() {
-        for function in Function::ALL.iter().filter(|function| function.class() != Class::Read) {
-            let mut named = FUNCTIONS.iter().filter(|(_, name)| *name == function.name());
-            assert!(named.next().is_some(), "{}", function.name());
+        let mut numbers = Vec::new();
+        for &function in Function::ALL.iter().filter(|function| function.class() != Class::Read) {
+            let number = Recorded::Call(function).number().expect(function.name());
+            assert_eq!(Recorded::of_number(number), Some(Recorded::Call(function)));
+            numbers.push(number);
         }
-        let mut codes: Vec<u8> = FUNCTIONS.iter().map(|(code, _)| *code).collect();
-        codes.sort_unstable();
-        codes.dedup();
-        assert_eq!(codes.len(), FUNCTIONS.len());
-        assert!(!codes.contains(&NAME));
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(
+            numbers.len(),
+            Function::ALL.iter().filter(|one| one.record().is_some()).count()
+        );
+        assert!(Recorded::of_number(NAME).is_none());
     }
 }

@@ -6,10 +6,10 @@ use interlock_core::queue::types::{Kind, Time};
 
 use crate::args::{Args, Read, Reader};
 use crate::consumers::Short;
-use crate::limits::*;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::settle::{self, Answer};
+use crate::wire::limits::*;
 
 /// The lease that a call asks for.
 #[derive(Clone, Copy, Debug)]

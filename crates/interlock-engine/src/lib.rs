@@ -52,42 +52,43 @@ mod dump;
 #[cfg(target_os = "linux")]
 pub mod durable;
 mod explain;
-mod function;
 mod lease;
-mod limits;
 mod names;
 mod operate;
 mod put;
 mod queue;
 mod read;
 mod reclaim;
+mod replay;
 pub mod reply;
 mod results;
 mod room;
 mod settle;
 mod shared;
 mod waiters;
+mod wire;
 mod words;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
 pub use args::{Args, Refused};
 pub use declare::Durability;
-pub use function::{Class, Function};
 pub use shared::{Account, Accounts, Journal, Settings};
 pub use waiters::{Served, Ticket};
+pub use wire::functions::{Class, Function};
+pub use wire::records::Recorded;
 
 use args::{refuse, Read};
 use drop::Gone;
-use limits::{LISTED, MAX_LISTED, MAX_NAME};
 use names::Names;
 use queue::Queue;
 use shared::{Cell, Context, Shared};
+use wire::codes::Code;
+use wire::limits::{LISTED, MAX_KEYS, MAX_LISTED, MAX_NAME};
 
 /// The wire's version.
 pub const WIRE: &str = "1";
@@ -174,10 +175,8 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Outcome {
         if key.is_some() {
-            return Outcome::Refused(Refused(format!(
-                "BADARG il1_{}: takes no key",
-                function.name()
-            )));
+            let refused = Refused::new(Code::BadArgument, function.name(), "takes no key");
+            return Outcome::Refused(refused);
         }
         if function == Function::Queues {
             if let Err(refused) = self.tell_names(args, |_| true, out) {
@@ -187,10 +186,11 @@ impl Engine {
             return Outcome::Refused(refused);
         } else {
             let settings = &self.shared.settings;
+            let keys = format!("keys={MAX_KEYS}");
             let mut told: Vec<&[u8]> = vec![
                 WIRE.as_bytes(),
                 settings.version.as_bytes(),
-                b"keys=4096",
+                keys.as_bytes(),
                 b"parks",
                 b"queues",
                 b"queues-cursor",
@@ -228,7 +228,7 @@ impl Engine {
         if !from.more() {
             if queues.len() > MAX_LISTED {
                 let text = format_args!("there are more than {MAX_LISTED} queues; give a cursor");
-                return refuse("TOOBIG", from.called, text);
+                return refuse(Code::TooBig, from.called, text);
             }
             let mut names: Vec<&[u8]> = queues.behind(0).map(|(_, name)| name).collect();
             names.retain(|name| shown(name));
@@ -257,11 +257,11 @@ impl Engine {
     pub fn hold(&self, function: Function, key: Option<&[u8]>) -> Result<Held<'_>, Refused> {
         let Some(name) = key.and_then(any_name) else {
             let text = "takes one key, il:{name}, without other braces";
-            return refuse("BADARG", function.name(), text);
+            return refuse(Code::BadArgument, function.name(), text);
         };
         if name.len() > MAX_NAME {
             let text = format_args!("the name has {} bytes; at most {MAX_NAME}", name.len());
-            return refuse("BADARG", function.name(), text);
+            return refuse(Code::BadArgument, function.name(), text);
         }
         let cell = match function.class() {
             Class::Read => {
@@ -363,61 +363,6 @@ impl Engine {
         }
     }
 
-    /// Makes a call that a [`Journal`] recorded, as it was made then.
-    pub fn replay<A: Args + ?Sized>(
-        &self,
-        name: &[u8],
-        function: &str,
-        args: &A,
-        now: Time,
-    ) -> Result<(), Refused> {
-        let cell = self.cell(name);
-        let mut queue = cell.lock_arc();
-        queue.dropped = false;
-        // With room for most replies, or it would grow in steps.
-        let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
-        let shared = &self.shared;
-        let mut cx =
-            Context { now, caller: None, served: &mut served, shared, replays: true, payer: None };
-        let done = match function {
-            "budget" => {
-                let part = |i: usize| args::integer(args.get(i)).unwrap_or_default() as u32;
-                queue.budget = Budget { ready: part(0), steps: part(1) };
-                return Ok(());
-            }
-            "tick" => {
-                queue.scheduler.start(now);
-                queue.results.forget_old(now, 1000);
-                Ok(())
-            }
-            "granted" => queue.replay_granted(args, &mut cx),
-            "parked" => queue.replay_parked(args, &mut cx),
-            "purged" => queue.replay_purged(args, &mut cx),
-            "state" => queue.replace(args),
-            "drop" => {
-                queue.replay_drop(&mut cx);
-                self.let_go(&mut queue, &cell, now, true);
-                Ok(())
-            }
-            "forgotten" => {
-                let fresh = Queue::new(name, Durability::None);
-                *queue = Queue { dropped: true, ..fresh.instead_of(&mut queue) };
-                self.queues.write().remove(name);
-                Ok(())
-            }
-            _ => match Function::of_name(function.as_bytes()) {
-                Some(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
-                None => refuse("BADARG", function, "is no function"),
-            },
-        };
-        queue.budget = Budget::ONE_CALL;
-        if queue.is_blank() && !queue.dropped {
-            self.let_blank_go(&mut queue, &cell, now, true);
-        }
-        self.after(&mut queue);
-        done
-    }
-
     /// Notes what has to be known of a queue outside its lock.
     fn after(&self, queue: &mut Queue) {
         queue.called();
@@ -513,12 +458,11 @@ impl Held<'_> {
             return Ok(());
         };
         // What is due is recorded too, which this one applies.
-        if function.class() == Class::Read && function != Function::Join {
+        if function.only_reads() {
             return Ok(());
         }
-        let growing = matches!(function, Function::Put | Function::Requeue | Function::Restore);
-        let growing = growing.then(|| args::recorded(args));
-        journal.accepts(growing).or_else(|why| refuse("MISCONF", function.name(), why))
+        let growing = function.grows().then(|| args::recorded(args));
+        journal.accepts(growing).or_else(|why| refuse(Code::CannotStore, function.name(), why))
     }
 
     fn within<R>(
@@ -559,11 +503,35 @@ impl Queue {
             Function::Put | Function::Lease | Function::Settle | Function::Next => {
                 self.numbered(function, args, cx, out)?
             }
-            _ if function.class() == Class::Read => return self.read(function, args, cx, out),
-            _ => {
+            Function::Result
+            | Function::Join
+            | Function::Stats
+            | Function::Peek
+            | Function::Scan
+            | Function::Paused
+            | Function::DeadLetters
+            | Function::Hot
+            | Function::Explain => return self.read(function, args, cx, out),
+            Function::Extend
+            | Function::Configure
+            | Function::Cancel
+            | Function::Revoke
+            | Function::Retry
+            | Function::Skip
+            | Function::Bury
+            | Function::Requeue
+            | Function::Discard
+            | Function::Purge
+            | Function::Restore
+            | Function::Drop
+            | Function::Pause
+            | Function::Resume
+            | Function::Seal
+            | Function::Reopen => {
                 self.operate(function, args, cx, out)?;
                 Outcome::Done
             }
+            Function::Version | Function::Queues => unreachable!("they are of no queue"),
         };
         if !self.waiting.is_empty() {
             self.serve(cx);

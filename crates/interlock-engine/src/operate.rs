@@ -5,13 +5,15 @@ use interlock_core::queue::types::RevokeThen;
 
 use crate::args::{refuse, Args, Read, Reader, What};
 use crate::declare::{self, Durability};
-use crate::function::Function;
-use crate::limits::*;
-use crate::put::{kept, sealed, KEY_OVERHEAD};
+use crate::put::{room_is_kept, sealed, KEY_OVERHEAD};
 use crate::queue::{Body, Queue, EMPTY};
 use crate::reply;
 use crate::results::End;
 use crate::shared::Context;
+use crate::wire::codes::Code;
+use crate::wire::functions::Function;
+use crate::wire::limits::*;
+use crate::wire::records::Recorded;
 
 impl Queue {
     pub fn operate<A: Args + ?Sized>(
@@ -42,9 +44,16 @@ impl Queue {
                 tell(out, new);
                 Ok(())
             }
-            _ => self.operate_on(function, &mut from, cx, out),
+            Function::Cancel
+            | Function::Revoke
+            | Function::Retry
+            | Function::Skip
+            | Function::Bury
+            | Function::Requeue
+            | Function::Discard => self.operate_on(function, &mut from, cx, out),
+            _ => unreachable!("no other is sent here"),
         }?;
-        cx.record_call(self, function.name(), args);
+        cx.record_call(self, function, args);
         Ok(())
     }
 
@@ -79,18 +88,19 @@ impl Queue {
         self.begin(cx);
         if let Some(declaration) = declaration {
             let other = declaration.declared.differs(&self.declared);
-            if let (true, Some((name, new, old))) =
+            if let (true, Some((option, new, old))) =
                 (self.is_declared && !declaration.replace, other)
             {
+                let name = option.name();
                 let text = format_args!("{name} is '{new}'; the queue was declared with '{old}'");
-                return refuse("OPTIONSMISMATCH", from.called, text);
+                return refuse(Code::OptionsMismatch, from.called, text);
             }
             let was_durable = self.is_durable();
             if !was_durable && declaration.declared.durability != Durability::None {
                 self.fits_a_record(cx)?;
             }
             if was_durable && declaration.declared.durability == Durability::None {
-                cx.record(self, "forgotten", &[]);
+                cx.record(self, Recorded::Forgotten, &[]);
             }
             self.is_declared = true;
             self.declared = declaration.declared;
@@ -100,9 +110,9 @@ impl Queue {
                 // What it holds was recorded by nobody.
                 let mut state = Vec::new();
                 self.dump(&mut state);
-                cx.record(self, "state", &[&state]);
+                cx.record(self, Recorded::State, &[&state]);
             } else {
-                cx.record_call(self, "configure", args);
+                cx.record_call(self, Function::Configure, args);
             }
         }
         self.declared.tell(out);
@@ -116,12 +126,12 @@ impl Queue {
                 "the queue holds {} bytes; at most {MAX_STATE} can become durable at once",
                 self.total_weight()
             );
-            return refuse("NOTSUPPORTED", "configure", text);
+            return refuse(Code::NotSupported, "configure", text);
         }
         match &cx.shared.settings.journal {
             Some(journal) if !cx.replays => journal
                 .accepts(Some(self.total_weight()))
-                .or_else(|why| refuse("MISCONF", "configure", why)),
+                .or_else(|why| refuse(Code::CannotStore, "configure", why)),
             _ => Ok(()),
         }
     }
@@ -149,14 +159,14 @@ impl Queue {
             let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
             if count > 0 {
                 cx.record_budget(self);
-                cx.record(self, "purged", &ids);
+                cx.record(self, Recorded::Purged, &ids);
             }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
             count
         } else {
             let dropped = self.scheduler.drop_dead(MAX_PURGED);
             dropped.iter().for_each(|body| self.weight -= body.weight());
-            cx.record_call(self, "purge", args);
+            cx.record_call(self, Function::Purge, args);
             dropped.len()
         };
         reply::array(out, 1);
@@ -166,7 +176,7 @@ impl Queue {
 
     /// A record of what an `il1_purge` cancelled: see `Journal`.
     pub fn replay_purged<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
-        let mut from = Reader::new("purged", args);
+        let mut from = Reader::new(Recorded::Purged.name(), args);
         self.begin(cx);
         let mut budget = self.budget;
         while from.more() {
@@ -191,7 +201,7 @@ impl Queue {
             let i = keys.len() + 1;
             if keys.len() == MAX_BATCH_KEYS {
                 return refuse(
-                    "TOOBIG",
+                    Code::TooBig,
                     from.called,
                     format_args!("more than {MAX_BATCH_KEYS} keys"),
                 );
@@ -272,7 +282,8 @@ impl Queue {
                 revoked => (revoked.flatten(), End::Skipped),
             },
             Function::Retry => return told(out, s.retry(now, id)),
-            _ => return told(out, s.bury(now, id)),
+            Function::Bury => return told(out, s.bury(now, id)),
+            _ => unreachable!("no other takes an id"),
         };
         tell(out, body.is_some());
         if let Some(body) = body {
@@ -300,7 +311,7 @@ impl Queue {
             return Err(refused);
         }
         if self.keeps_room(None) {
-            return Err(kept("requeue"));
+            return Err(room_is_kept("requeue"));
         }
         if weight > cx.free() {
             return Err(cx.out_of_memory(weight, "requeue"));

@@ -1,6 +1,7 @@
 //! `il1_put`: messages read, room found, places given. What `il1_restore` adds is in `restore`.
 
 mod restore;
+pub mod told;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,15 +11,17 @@ use hashbrown::HashSet;
 use interlock_core::key::KeyRef;
 use interlock_core::queue::room::Need;
 use interlock_core::queue::scheduler::Put;
-use interlock_core::queue::types::RetryPart;
+use interlock_core::queue::types::{RetryPart, Then};
 
-use crate::args::{refuse, Args, Read, Reader, Refused};
-use crate::declare::{read_policy, Policy};
-use crate::limits::*;
+use crate::args::{refuse, Args, Read, Reader, Refused, What};
+use crate::declare::OneOf;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::room::{self, Payload};
 use crate::shared::{Account, Context};
+use crate::wire::codes::Code;
+use crate::wire::limits::*;
+use crate::wire::options::MessageOption;
 use crate::words::to_text;
 
 /// A put as it was read.
@@ -137,12 +140,16 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Messages<'a>
     all.keys.reserve(most / 2);
     loop {
         if all.list.len() == MAX_BATCH {
-            return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH} messages"));
+            return refuse(
+                Code::TooBig,
+                from.called,
+                format_args!("more than {MAX_BATCH} messages"),
+            );
         }
         let message = message(from, all.list.len() + 1, &mut all.keys)?;
         if all.keys.len() > MAX_BATCH_KEYS {
             let text = format_args!("more than {MAX_BATCH_KEYS} keys, all messages together");
-            return refuse("TOOBIG", from.called, text);
+            return refuse(Code::TooBig, from.called, text);
         }
         all.list.push(message);
         if !from.more() {
@@ -159,7 +166,7 @@ fn message<'a, A: Args + ?Sized>(
     let payload = from.text(MAX_PAYLOAD, || format!("messages[{i}].payload"))?;
     let exclusive = from.natural(0, MAX_KEYS, || format!("messages[{i}].exclusive"))?;
     let shared = from.natural(0, MAX_KEYS, || format!("messages[{i}].shared"))?;
-    let options = from.natural(0, 16, || format!("messages[{i}].options"))?;
+    let options = from.natural(0, MAX_OPTIONS, || format!("messages[{i}].options"))?;
     if exclusive + shared > MAX_KEYS {
         let text = format_args!("has {} keys; at most {MAX_KEYS}", exclusive + shared);
         return from.bad(|| format!("messages[{i}]"), text);
@@ -197,60 +204,68 @@ fn message<'a, A: Args + ?Sized>(
     Ok(message)
 }
 
-const NAMES: [&str; 13] = [
-    "PRIORITY", "DELAY", "DEDUP", "WINDOW", "BARRIER", "RESULT", "QUIET", "ATTEMPTS", "FIRST",
-    "FACTOR", "LONGEST", "JITTER", "THEN",
-];
-
 #[cold]
 fn read_options<'a, A: Args + ?Sized>(
     from: &mut Reader<'a, A>,
     i: usize,
     count: u64,
 ) -> Read<Box<Said<'a>>> {
-    let (mut said, mut seen) = (Box::<Said<'a>>::default(), 0u16);
+    let (mut said, mut seen) = (Box::<Said<'a>>::default(), 0u32);
     for _ in 0..count {
         let name = from.take(|| format!("messages[{i}].options"))?;
-        let Some(at) = NAMES.iter().position(|known| known.as_bytes() == name) else {
-            let text = "holds a name that is not PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, \
-                        QUIET, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
+        let Some(option) = MessageOption::of_name(name) else {
+            let text = format_args!("holds a name that is not {}", MessageOption::TOLD);
             return from.bad(|| format!("messages[{i}].options"), text);
         };
-        let name = NAMES[at];
-        let what = || format!("messages[{i}].{name}");
-        if seen & 1 << at != 0 {
+        if seen & 1 << option as u32 != 0 {
             let what = || format!("messages[{i}].options");
-            return from.bad(what, format_args!("name {name} twice"));
+            return from.bad(what, format_args!("name {} twice", option.name()));
         }
-        seen |= 1 << at;
-        match name {
-            "PRIORITY" => said.priority = from.whole(-100, 100, what)? as i8,
-            "DELAY" => said.delay = from.natural(0, MAX_SPAN, what)?,
-            "DEDUP" => {
+        seen |= 1 << option as u32;
+        said.read(option, from, || format!("messages[{i}].{}", option.name()))?;
+    }
+    Ok(said)
+}
+
+impl<'a> Said<'a> {
+    fn read<A: Args + ?Sized>(
+        &mut self,
+        option: MessageOption,
+        from: &mut Reader<'a, A>,
+        what: impl What,
+    ) -> Read<()> {
+        let (least, most) = option.range();
+        let mut number = || from.whole(least, most, what);
+        match option {
+            MessageOption::Priority => self.priority = number()? as i8,
+            MessageOption::Delay => self.delay = number()? as u64,
+            MessageOption::Dedup => {
                 let text = from.text(MAX_TEXT, what)?;
                 if text.is_empty() {
                     return from.bad(what, "is empty");
                 }
-                said.dedup = Some(to_text(text));
+                self.dedup = Some(to_text(text));
             }
-            "WINDOW" => said.window = Some(from.natural(0, MAX_SPAN, what)?),
-            "BARRIER" => said.barrier = from.natural(0, 1, what)? == 1,
-            "RESULT" => said.result = from.natural(0, MAX_SPAN, what)?,
-            "QUIET" => said.quiet = from.natural(0, 1, what)? == 1,
-            _ => {
-                let retry = said.retry.get_or_insert_default();
-                match read_policy(from, name, what)? {
-                    Policy::Attempts(value) => retry.attempts = Some(value),
-                    Policy::First(value) => retry.first = Some(value),
-                    Policy::Factor(value) => retry.factor = Some(value as f64 / 1000.0),
-                    Policy::Longest(value) => retry.longest = Some(value),
-                    Policy::Jitter(value) => retry.jitter = Some(value),
-                    Policy::Then(value) => retry.then = Some(value),
-                }
+            MessageOption::Window => self.window = Some(number()? as u64),
+            MessageOption::Barrier => self.barrier = number()? == 1,
+            MessageOption::Result => self.result = number()? as u64,
+            MessageOption::Quiet => self.quiet = number()? == 1,
+            MessageOption::Attempts => {
+                let attempts = number()? as u32;
+                self.policy().attempts = Some(Some(attempts).filter(|&most| most > 0));
             }
+            MessageOption::First => self.policy().first = Some(number()? as u64),
+            MessageOption::Factor => self.policy().factor = Some(number()? as f64 / 1000.0),
+            MessageOption::Longest => self.policy().longest = Some(number()? as u64),
+            MessageOption::Jitter => self.policy().jitter = Some(number()? == 1),
+            MessageOption::Then => self.policy().then = Some(Then::read(from, what)?),
         }
+        Ok(())
     }
-    Ok(said)
+
+    fn policy(&mut self) -> &mut RetryPart {
+        self.retry.get_or_insert_default()
+    }
 }
 
 /// The reason why a put was not done at once.
@@ -286,7 +301,7 @@ impl Queue {
                 return Err(No::Full(full));
             }
             if kept {
-                return Err(No::Full(self::kept("put")));
+                return Err(No::Full(room_is_kept("put")));
             }
             if weight > cx.free_for(payer) {
                 return Err(No::Refused(cx.out_of_memory_for(payer, weight, "put")));
@@ -340,10 +355,14 @@ impl Queue {
     pub fn too_large(&self, count: u64, bytes: u64, called: &str) -> Read<()> {
         let (size, most) = (self.declared.max_size, self.declared.max_bytes);
         if size > 0 && count > size {
-            return refuse("TOOBIG", called, format_args!("{count} messages; MAXSIZE is {size}"));
+            return refuse(
+                Code::TooBig,
+                called,
+                format_args!("{count} messages; MAXSIZE is {size}"),
+            );
         }
         if most > 0 && bytes > most {
-            return refuse("TOOBIG", called, format_args!("{bytes} bytes; MAXBYTES is {most}"));
+            return refuse(Code::TooBig, called, format_args!("{bytes} bytes; MAXBYTES is {most}"));
         }
         Ok(())
     }
@@ -363,16 +382,16 @@ impl Queue {
         } else {
             return None;
         };
-        Some(Refused(format!("FULL il1_{called}: {text}")))
+        Some(Refused::new(Code::Full, called, text))
     }
 }
 
 /// There is room, for another (clause 11).
-pub fn kept(called: &str) -> Refused {
+pub fn room_is_kept(called: &str) -> Refused {
     let text = "room is kept for a put that came before and needs more";
-    Refused(format!("FULL il1_{called}: {text}"))
+    Refused::new(Code::Full, called, text)
 }
 
 pub fn sealed(called: &str) -> Refused {
-    Refused(format!("SEALED il1_{called}: the queue takes no messages until il1_reopen"))
+    Refused::new(Code::Sealed, called, "the queue takes no messages until il1_reopen")
 }

@@ -12,6 +12,7 @@ use crate::results::{End, Results};
 use crate::room::Payload;
 use crate::shared::{Account, Context};
 use crate::waiters::Waiting;
+use crate::wire::records::Recorded;
 
 /// The data that a message carries through the scheduler.
 #[derive(Debug)]
@@ -168,7 +169,7 @@ impl Queue {
         let (due, budget) = self.scheduler.start(cx.now);
         self.budget = budget;
         if self.results.forget_old(cx.now, 1000) || due {
-            cx.record(self, "tick", &[]);
+            cx.record(self, Recorded::Tick, &[]);
         }
         if !self.waiting.is_empty() {
             self.serve(cx);

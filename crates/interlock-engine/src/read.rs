@@ -3,19 +3,19 @@
 
 use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
-use interlock_core::queue::types::{RetryPart, Time};
+use interlock_core::queue::types::Time;
 
 use crate::args::{Args, Read, Reader};
 use crate::carry;
-use crate::declare::then_name;
 use crate::explain;
-use crate::function::Function;
-use crate::limits::*;
 use crate::operate::key;
+use crate::put::told::Given;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::shared::Context;
 use crate::waiters::{Ticket, Waiter, Want};
+use crate::wire::functions::Function;
+use crate::wire::limits::*;
 use crate::words::to_bytes;
 use crate::Outcome;
 
@@ -62,7 +62,8 @@ impl Queue {
             }
             Function::Explain => explain::call(self, &mut from, cx.now, out)?,
             Function::Join => return self.join(&mut from, cx, out),
-            _ => return self.result(&mut from, cx, out),
+            Function::Result => return self.result(&mut from, cx, out),
+            _ => unreachable!("no other is sent here"),
         }
         Ok(Outcome::Done)
     }
@@ -146,8 +147,16 @@ impl Queue {
             bytes += key.len();
             keys.text(key);
         });
-        let mut options = Strings::default();
-        tell_options(seen, &mut options);
+        let given = Given {
+            priority: seen.priority,
+            dedup: seen.dedup,
+            window: seen.window,
+            barrier: seen.barrier,
+            result: seen.payload.result,
+            quiet: seen.quiet,
+            retry: seen.retry,
+        };
+        let options = given.told();
         told.number(exclusive);
         told.number(shared);
         told.number(options.count as u64 / 2);
@@ -331,50 +340,6 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
     told.number((dead.keys.len() - shared) as u64);
     told.number(shared as u64);
     dead.keys.iter().for_each(|(key, _)| told.text(key.as_bytes()));
-}
-
-/// Tells the options of a put that are not those of a put that says nothing.
-fn tell_options(seen: &Seen<'_, Body>, told: &mut Strings) {
-    if seen.priority != 0 {
-        told.text(b"PRIORITY");
-        told.signed(seen.priority);
-    }
-    if let Some(name) = seen.dedup {
-        told.text(b"DEDUP");
-        told.text(&to_bytes(name));
-    }
-    let mut number = |name: &str, value: Option<u64>| {
-        if let Some(value) = value {
-            told.text(name.as_bytes());
-            told.number(value);
-        }
-    };
-    number("WINDOW", seen.window);
-    number("BARRIER", seen.barrier.then_some(1));
-    tell_kept(seen.payload.result, seen.quiet, seen.retry, told);
-}
-
-/// Tells the options of a put that a dead letter keeps too.
-pub fn tell_kept(result: u64, quiet: bool, retry: Option<&RetryPart>, told: &mut Strings) {
-    let mut number = |name: &str, value: Option<u64>| {
-        if let Some(value) = value {
-            told.text(name.as_bytes());
-            told.number(value);
-        }
-    };
-    number("RESULT", Some(result).filter(|&span| span > 0));
-    number("QUIET", quiet.then_some(1));
-    if let Some(retry) = retry {
-        number("ATTEMPTS", retry.attempts.map(|most| most.unwrap_or(0).into()));
-        number("FIRST", retry.first);
-        number("FACTOR", retry.factor.map(|factor| (factor * 1000.0).round() as u64));
-        number("LONGEST", retry.longest);
-        number("JITTER", retry.jitter.map(u64::from));
-        if let Some(then) = retry.then {
-            told.text(b"THEN");
-            told.text(then_name(then).as_bytes());
-        }
-    }
 }
 
 /// Strings of a reply whose number is known only at its end.

@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use interlock_core::queue::types::Time;
 
-use crate::limits::KEPT;
 use crate::queue::Queue;
 use crate::shared::{Cell, Context};
+use crate::wire::limits::KEPT_REPLY;
 use crate::Engine;
 
 /// Bytes that blank queues are kept in, and the part of the bound on all queues that this is at most.
@@ -74,7 +74,7 @@ impl Queue {
             && self.waiting.is_empty()
             && self.results.len() == 0
             && self.scheduler.is_empty()
-            && self.scheduler.last_time().saturating_add(KEPT) <= now
+            && self.scheduler.last_time().saturating_add(KEPT_REPLY) <= now
     }
 }
 
@@ -119,7 +119,7 @@ impl Engine {
         }
         let bounded = self.shared.memory.load(Relaxed) > 0;
         if bounded && !queue.idle[LATER] && !queue.is_declared && queue.scheduler.is_empty() {
-            self.look_again(queue, LATER, last + KEPT);
+            self.look_again(queue, LATER, last + KEPT_REPLY);
         }
     }
 
@@ -187,7 +187,7 @@ impl Engine {
             self.let_go(queue, cell, now, false);
             shared.reclaimed.fetch_add(1, Relaxed);
         } else if !queue.is_declared {
-            self.look_again(queue, LATER, (since + KEPT).max(now + IDLE));
+            self.look_again(queue, LATER, (since + KEPT_REPLY).max(now + IDLE));
         }
     }
 }

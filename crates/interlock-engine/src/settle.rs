@@ -7,11 +7,12 @@ use interlock_core::queue::lease::Failed;
 use interlock_core::queue::scheduler::Budget;
 
 use crate::args::{plain, refuse, Args, Read, Reader};
-use crate::limits::*;
 use crate::queue::Queue;
 use crate::reply;
 use crate::results::End;
 use crate::room;
+use crate::wire::codes::Code;
+use crate::wire::limits::*;
 use crate::words::to_text;
 
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +111,7 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Settlements<
     while from.more() {
         if list.len() == MAX_BATCH {
             return refuse(
-                "TOOBIG",
+                Code::TooBig,
                 from.called,
                 format_args!("more than {MAX_BATCH} settlements"),
             );

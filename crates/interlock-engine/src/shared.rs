@@ -14,6 +14,9 @@ use crate::declare::Durability;
 use crate::queue::Queue;
 use crate::reclaim::Idle;
 use crate::waiters::{Served, Ticket};
+use crate::wire::codes::Code;
+use crate::wire::functions::Function;
+use crate::wire::records::Recorded;
 
 /// The settings that an engine is made with.
 #[derive(Clone)]
@@ -43,25 +46,14 @@ impl Default for Settings {
 ///
 /// It is called, under the queue's lock, for each call that changed something. `Engine::replay` with the
 /// same calls in the same order makes the same state: ids, tokens, kept replies. Calls that wait are
-/// recorded when they are answered, and beside the functions of the wire there are a few words:
-///
-/// | word | says |
-/// |---|---|
-/// | `tick` | what was due was applied |
-/// | `budget READY STEPS` | so much the next call may ready, for what was due took the rest |
-/// | `parked CONSUMER CALL SETTLEMENT...` | an `il1_next` has settled, and waits |
-/// | `purged ID...` | an `il1_purge` has cancelled these |
-/// | `state BYTES` | the queue has become durable, as it was dumped |
-/// | `drop` | what was in it is gone; what is kept beside goes on |
-/// | `forgotten` | it is not durable any more |
-/// | `granted FUNCTION CONSUMER CALL COUNT DURATION KIND` | a call that waited was answered, perhaps with nothing |
+/// recorded when they are answered; [`Recorded`] lists the few things that are recorded beside calls.
 pub trait Journal: Send + Sync {
     fn record(
         &self,
         queue: &[u8],
         durability: Durability,
         now: Time,
-        function: &str,
+        recorded: Recorded,
         args: &[&[u8]],
     );
 
@@ -203,11 +195,16 @@ impl Context<'_> {
     pub fn out_of_memory_for(&self, payer: Option<&Account>, bytes: u64, called: &str) -> Refused {
         self.shared.refused.fetch_add(1, Ordering::Relaxed);
         match payer.filter(|_| bytes <= self.free_of_all()) {
-            Some(Account { most, .. }) => Refused(format!(
-                "OOM il1_{called}: the queues that this user may call take all of its {most} bytes"
-            )),
+            Some(Account { most, .. }) => {
+                let text =
+                    format_args!("the queues that this user may call take all of its {most} bytes");
+                Refused::new(Code::OutOfMemory, called, text)
+            }
             // As Redis words it.
-            None => Refused("OOM command not allowed when used memory > 'maxmemory'.".into()),
+            None => {
+                let oom = Code::OutOfMemory;
+                Refused(format!("{oom} command not allowed when used memory > 'maxmemory'."))
+            }
         }
     }
 
@@ -220,13 +217,13 @@ impl Context<'_> {
         }
     }
 
-    pub fn record(&self, queue: &Queue, function: &str, args: &[&[u8]]) {
+    pub fn record(&self, queue: &Queue, recorded: Recorded, args: &[&[u8]]) {
         let Some(journal) = self.shared.settings.journal.as_ref().filter(|_| !self.replays) else {
             return;
         };
         if queue.is_durable() {
             let (durability, now) = (queue.declared.durability, queue.scheduler.last_time());
-            journal.record(&queue.name, durability, now, function, args);
+            journal.record(&queue.name, durability, now, recorded, args);
         }
     }
 
@@ -263,30 +260,30 @@ impl Context<'_> {
         let Budget { ready, steps } = queue.budget;
         if queue.budget != Budget::ONE_CALL {
             let [ready, steps] = [ready, steps].map(|count| count.to_string());
-            self.record(queue, "budget", &[ready.as_bytes(), steps.as_bytes()]);
+            self.record(queue, Recorded::Budget, &[ready.as_bytes(), steps.as_bytes()]);
         }
     }
 
     /// Records an `il1_next` that was handed so many of COUNT messages, where their bytes ended it.
     pub fn record_next<A: Args + ?Sized>(&self, queue: &Queue, args: &A, count: usize) {
         if args::integer(args.get(3)) == Some(count as i64) {
-            return self.record_call(queue, "next", args);
+            return self.record_call(queue, Function::Next, args);
         }
         let count = count.to_string();
         let told = |i: usize| if i == 3 { count.as_bytes() } else { args.get(i) };
         let args: Vec<&[u8]> = (0..args.len()).map(told).collect();
-        self.record_call(queue, "next", &args[..]);
+        self.record_call(queue, Function::Next, &args[..]);
     }
 
     /// Records a call as one that does not wait.
-    pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: &str, args: &A) {
+    pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: Function, args: &A) {
         if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {
             return;
         }
         self.record_budget(queue);
-        let waits = matches!(function, "put" | "lease" | "next");
+        let waits = matches!(function, Function::Put | Function::Lease | Function::Next);
         let plain = |i: usize| if waits && i == 2 { &b"0"[..] } else { args.get(i) };
         let args: Vec<&[u8]> = (0..args.len()).map(plain).collect();
-        self.record(queue, function, &args);
+        self.record(queue, Recorded::Call(function), &args);
     }
 }

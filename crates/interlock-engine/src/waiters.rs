@@ -10,10 +10,10 @@ use hashbrown::HashMap;
 use interlock_core::queue::room::{Need, RoomLine};
 use interlock_core::queue::types::{Kind, Time};
 
-use crate::function::Function;
 use crate::lease::Wanted;
 use crate::settle::Answer;
 use crate::shared::Account;
+use crate::wire::functions::Function;
 
 /// The number by which a caller is to be answered: its own, which no other parked call has.
 pub type Ticket = u64;

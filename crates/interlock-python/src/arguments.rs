@@ -1,7 +1,7 @@
 //! The arguments of a put, taken from Python before any lock: user code (an iterator of keys, a
 //! callable of the payload) may run here and nowhere later.
 
-use interlock_core::key::MAX_KEYS;
+use interlock_core::limits::MAX_KEYS;
 use interlock_core::queue::scheduler::Put;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;

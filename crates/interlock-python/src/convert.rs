@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use interlock_core::key::{KeyRef, MAX_KEY, MAX_KEYS};
+use interlock_core::key::KeyRef;
+use interlock_core::limits::{MAX_KEYS, MAX_KEY_BYTES};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -127,7 +128,7 @@ pub fn quick_key<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<KeyRef<'a>> {
         }
         std::slice::from_raw_parts(start.cast(), length as usize)
     };
-    (!bytes.is_empty() && bytes.len() <= MAX_KEY).then(|| KeyRef::new(bytes))
+    (!bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES).then(|| KeyRef::new(bytes))
 }
 
 const ALLOWED: &str = "str, bytes, int";
@@ -158,9 +159,10 @@ pub fn key<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResul
     };
     match key.as_bytes().len() {
         0 => Err(PyValueError::new_err(format!("{} is empty; a key has at least a byte", name()))),
-        n if n > MAX_KEY => {
-            Err(PyValueError::new_err(format!("{} is {n} bytes; allowed: up to {MAX_KEY}", name())))
-        }
+        n if n > MAX_KEY_BYTES => Err(PyValueError::new_err(format!(
+            "{} is {n} bytes; allowed: up to {MAX_KEY_BYTES}",
+            name()
+        ))),
         _ => Ok(key),
     }
 }
@@ -169,9 +171,9 @@ fn digits<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResult
     let Ok(number) = value.extract::<i64>() else {
         let int = value.py().get_type::<PyInt>();
         // More bits than any allowed number of digits has: the interpreter may refuse to write them all.
-        if int.call_method1("bit_length", (value,))?.extract::<usize>()? > MAX_KEY * 4 {
+        if int.call_method1("bit_length", (value,))?.extract::<usize>()? > MAX_KEY_BYTES * 4 {
             let text = "is an int of more digits than a key may have bytes; allowed: up to";
-            return Err(PyValueError::new_err(format!("{} {text} {MAX_KEY}", name())));
+            return Err(PyValueError::new_err(format!("{} {text} {MAX_KEY_BYTES}", name())));
         }
         // Of `int` itself, for a subclass may print itself otherwise (and run code of its own).
         let text = int.call_method1("__repr__", (value,))?;

@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from interlock.errors import PayloadError
+from interlock.limits import MAX_PAYLOAD
 from interlock.worker.work import UnknownVersion
 
 __all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
 
 VERSION = 1
-LONGEST_RESULT = 1024 * 1024
 Raw = msgspec.Raw
 
 
@@ -178,10 +178,10 @@ def encode_result(task: str, value: Any) -> bytes:
         raise PayloadError(
             f"what {task}() returned is {type(value).__name__}, which cannot be encoded: {error}"
         ) from error
-    if len(found) > LONGEST_RESULT:
+    if len(found) > MAX_PAYLOAD:
         raise PayloadError(
             f"what {task}() returned is {len(found)} bytes when encoded; allowed: up to "
-            f"{LONGEST_RESULT}"
+            f"{MAX_PAYLOAD}"
         )
     return found
 

@@ -31,6 +31,7 @@ from interlock.engine.transport.memory import (
 from interlock.engine.transport.threads import Link
 from interlock.engine.url import Target
 from interlock.errors import EngineUnavailable
+from interlock.limits import MAX_KEYS_ON_REDIS
 
 _log = logging.getLogger("interlock.queue")
 
@@ -41,7 +42,7 @@ class Server:
 
     parks: bool = False
     """A call with a wait is answered when there is something to answer."""
-    max_keys: int = 1024
+    max_keys: int = MAX_KEYS_ON_REDIS
     """Most keys of a message."""
     features: frozenset[str] = field(default_factory=frozenset)
 

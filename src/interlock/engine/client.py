@@ -22,6 +22,7 @@ from interlock.engine.request import Abandoned, Request
 from interlock.engine.session import Session, begin, finish, resume, run
 from interlock.engine.watch import Watch
 from interlock.errors import ShutDown
+from interlock.limits import MAX_COUNT, MAX_NAME
 from interlock.retry import Retry, seconds
 
 if TYPE_CHECKING:
@@ -194,8 +195,8 @@ class Client:
         if length < 1e-6:
             raise ValueError(f"queue(): lease is {length}; allowed: 0.000001 s or more")
         slow_wait = seconds(given.pop("slow_wait", 60), "queue(): slow_wait")
-        deep = check_count("warn_depth", given.pop("warn_depth", 1000))
-        deep_lane = check_count("warn_lane_depth", given.pop("warn_lane_depth", 100))
+        deep = check_count("warn_depth", given.pop("warn_depth", 1000), MAX_COUNT)
+        deep_lane = check_count("warn_lane_depth", given.pop("warn_lane_depth", 100), MAX_COUNT)
         codec = Codec(type, given.pop("codec", "msgpack"))
         declaration = Declaration(**given)
         operations = Operations(self._engine, name, declaration, length)
@@ -313,5 +314,7 @@ def _check_name(name: object) -> None:
             f"queue(): name is {name!r}; allowed: text that encodes as UTF-8, without lone "
             f"surrogates"
         ) from None
-    if not 1 <= len(encoded) <= 512 or "{" in name or "}" in name:
-        raise ValueError(f"queue(): name is {name!r}; allowed: up to 512 bytes, without braces")
+    if not 1 <= len(encoded) <= MAX_NAME or "{" in name or "}" in name:
+        raise ValueError(
+            f"queue(): name is {name!r}; allowed: up to {MAX_NAME} bytes, without braces"
+        )

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.engine.wire import MAX_PAYLOAD
 from interlock.errors import PayloadError
+from interlock.limits import MAX_PAYLOAD
 
 CodecName = Literal["msgpack", "json", "pickle"]
 

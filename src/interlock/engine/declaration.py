@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from interlock.engine import wire
+from interlock.engine.declared import OPTIONS, DeclaredOptions, Option
 from interlock.engine.request import Argument, Request
 from interlock.engine.session import Session
-from interlock.retry import Retry, Seconds, seconds, whole
+from interlock.retry import Retry, seconds, whole
 
 if TYPE_CHECKING:
     from interlock.engine.call import Engine
-
-DURABILITIES = ("always", "everysec", "none", "server")
 
 
 class Declaration:
     """The options of one queue that its engine holds."""
 
-    def __init__(
-        self,
-        *,
-        maxsize: int | None = None,
-        maxbytes: int | None = None,
-        retry: Retry | None = None,
-        maxdead: int | None = None,
-        dedup_window: Seconds | None = None,
-        durability: str | None = None,
-    ) -> None:
+    def __init__(self, **given: Unpack[DeclaredOptions]) -> None:
         found: list[Argument] = []
-        for name, number in (
-            ("MAXSIZE", maxsize),
-            ("MAXBYTES", maxbytes),
-            ("MAXDEAD", maxdead),
-        ):
-            if number is not None:
-                found += [name, check_count(name.lower(), number)]
-        if dedup_window is not None:
-            window = seconds(dedup_window, "queue(): dedup_window")
-            found += ["WINDOW", wire.micros(window)]
+        for option in OPTIONS:
+            value: Any = given.get(option.argument)
+            if value is not None:
+                found += [option.name, _checked(option, value)]
+        retry = given.get("retry")
         if retry is not None:
             if not isinstance(retry, Retry):
                 raise TypeError(f"queue(): retry is {type(retry).__name__}; allowed: Retry")
             found += wire.policy(retry)
-        if durability is not None:
-            if durability not in DURABILITIES:
-                raise ValueError(
-                    f"queue(): durability is {durability!r}; allowed: "
-                    f"{', '.join(map(repr, DURABILITIES))}"
-                )
-            found += ["DURABILITY", durability]
         self.arguments = tuple(found)
         # Of what the engine had lost when it was told; None: it was not told yet.
         self._told: int | None = None if found else -1
@@ -72,10 +50,23 @@ class Declaration:
             self._told = None
 
 
-def check_count(argument: str, number: object) -> int:
+def _checked(option: Option, value: Any) -> Argument:
+    """The value of an option as the wire has it."""
+    argument = option.argument
+    if option.micros:
+        return wire.micros(seconds(value, f"queue(): {argument}"))
+    if option.words:
+        if value not in option.words:
+            raise ValueError(
+                f"queue(): {argument} is {value!r}; allowed: {', '.join(map(repr, option.words))}"
+            )
+        return str(value)
+    return check_count(argument, value, option.most)
+
+
+def check_count(argument: str, number: object, most: int) -> int:
     """A bound of a queue."""
     number = whole(number, f"queue(): {argument}")
-    most, told = (10**15, "10**15") if argument == "maxbytes" else (2**32 - 1, "2**32 - 1")
     if not 0 <= number <= most:
-        raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to {told}")
+        raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to {most:,}")
     return number

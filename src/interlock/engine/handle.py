@@ -24,6 +24,7 @@ from interlock.engine.request import Argument
 from interlock.engine.watch import Watch
 from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
 from interlock.explanation import Explanation
+from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import DeadLetter, Key, Keys, QueuedMessage, check_purged, check_state
 from interlock.retry import Retry, Seconds, seconds, whole
 
@@ -104,9 +105,9 @@ class Handle:
     ) -> list[wire.Message]:
         """The messages of a batch."""
         payloads = list(items)
-        if len(payloads) > wire.MAX_BATCH:
+        if len(payloads) > MAX_BATCH:
             raise ValueError(
-                f"put_many(): {len(payloads)} messages; allowed: up to {wire.MAX_BATCH}, which an "
+                f"put_many(): {len(payloads)} messages; allowed: up to {MAX_BATCH}, which an "
                 f"engine takes whole"
             )
         each = self._names._named_many(
@@ -117,10 +118,10 @@ class Handle:
             for payload, named in zip(payloads, each, strict=True)
         ]
         size = sum(len(message.payload) for message in messages)
-        if size > wire.MAX_CALL:
+        if size > MAX_CALL:
             raise ValueError(
                 f"put_many(): {len(messages)} payloads of {size} bytes together when encoded; "
-                f"allowed: up to {wire.MAX_CALL}, which an engine takes whole"
+                f"allowed: up to {MAX_CALL}, which an engine takes whole"
             )
         return messages
 
@@ -325,10 +326,9 @@ class Handle:
                 f"ack(): result is {type(result).__name__}, which cannot be written as msgpack: "
                 f"{error}"
             ) from error
-        if len(encoded) > wire.MAX_PAYLOAD:
+        if len(encoded) > MAX_PAYLOAD:
             raise PayloadError(
-                f"ack(): result is {len(encoded)} bytes when encoded; allowed: up to "
-                f"{wire.MAX_PAYLOAD}"
+                f"ack(): result is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
             )
         return encoded
 

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from interlock import _core
+from interlock.engine.declared import FUNCTIONS
 from interlock.engine.records import Version, release_of, version
 from interlock.errors import InterlockError
 
@@ -27,6 +28,7 @@ WIRE = 1
 SHARED = (
     "server",
     "limits",
+    "declared",
     "clock",
     "arguments",
     "queue",
@@ -71,38 +73,6 @@ LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 CONSTANT = re.compile(r"^local ([A-Z_]{2,}) = (\d[\de]*)\b", re.MULTILINE)
 COUNTERS = re.compile(r"^local COUNTERS = \{(.*?)^\}", re.MULTILINE | re.DOTALL)
 COUNTER = re.compile(r"\bN\.(\w+)")
-FUNCTIONS = (
-    "put",
-    "lease",
-    "settle",
-    "next",
-    "extend",
-    "configure",
-    "result",
-    "join",
-    "cancel",
-    "revoke",
-    "retry",
-    "skip",
-    "bury",
-    "requeue",
-    "discard",
-    "purge",
-    "restore",
-    "drop",
-    "pause",
-    "resume",
-    "seal",
-    "reopen",
-    "stats",
-    "peek",
-    "scan",
-    "paused",
-    "dead_letters",
-    "hot",
-    "explain",
-    "version",
-)
 
 
 class Library:

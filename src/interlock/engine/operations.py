@@ -17,6 +17,7 @@ from interlock.engine.request import Abandoned, Argument, Request
 from interlock.engine.session import Session
 from interlock.engine.wait import Sleep
 from interlock.errors import EngineUnavailable, Full, InterlockError, NotDrained, ShutDown
+from interlock.limits import MAX_BATCH, MAX_NUMBER
 from interlock.message import HotKey, Kind, Put
 
 R = TypeVar("R")
@@ -96,7 +97,7 @@ class Operations:
         Raises:
             ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
         """
-        lease = (min(limit, wire.MAX_BATCH), self._lease, kind)
+        lease = (min(limit, MAX_BATCH), self._lease, kind)
         answers: list[bytes] = []
         # What one call does not take goes before it.
         *first, settlements = wire.parts(settlements)
@@ -243,7 +244,7 @@ class Operations:
         found: list[Letter] = []
         after: Argument = ""
         while len(found) < limit:
-            count = min(limit - len(found), wire.MAX_BATCH) if key is None else wire.MAX_BATCH
+            count = min(limit - len(found), MAX_BATCH) if key is None else MAX_BATCH
             reply = yield from self.call(session, "dead_letters", count, after)
             some = records.letters(reply)
             if not some:
@@ -261,7 +262,7 @@ class Operations:
         while True:
             cursor, some = records.scanned((yield from self.call(session, "scan", cursor, _PAGE)))
             found |= {one.id: one for one in some if wanted(one)}
-            if len(found) > limit + wire.MAX_BATCH or cursor == b"0":
+            if len(found) > limit + MAX_BATCH or cursor == b"0":
                 found = {id: found[id] for id in heapq.nsmallest(limit, found)}
             if cursor == b"0":
                 return list(found.values())
@@ -317,7 +318,9 @@ class Operations:
         waiting: list[int] = []
         cursor = b"0"
         while True:
-            cursor, some = records.scanned((yield from self.call(session, "scan", cursor, 1024)))
+            cursor, some = records.scanned(
+                (yield from self.call(session, "scan", cursor, MAX_BATCH))
+            )
             for one in some:
                 if one.state in by_state:
                     by_state[one.state].add(one.id)
@@ -373,7 +376,7 @@ class Operations:
         ids: list[int] = []
         after: Argument = ""
         while some := records.letters(
-            (yield from self.call(session, "dead_letters", wire.MAX_BATCH, after))
+            (yield from self.call(session, "dead_letters", MAX_BATCH, after))
         ):
             ids += [one.id for one in some if key in one.keys or key in one.shared]
             after = some[-1].id
@@ -456,7 +459,7 @@ class Operations:
 
 def _nobodys(id: int) -> bool:
     """No message can have this id."""
-    return not 0 < id < 2**53
+    return not 0 < id <= MAX_NUMBER
 
 
 def _first(found: set[R]) -> tuple[R, ...]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from interlock.engine.codec import CodecName
+from interlock.engine.declared import DeclaredOptions
 from interlock.message import Keys
-from interlock.retry import Retry, Seconds
+from interlock.retry import Seconds
 
 
-class QueueOptions(TypedDict, total=False):
+class QueueOptions(DeclaredOptions, total=False):
     """The options that ``Client.queue`` takes by name."""
 
-    maxsize: int
-    maxbytes: int
-    retry: Retry
-    maxdead: int
-    dedup_window: Seconds
-    durability: Literal["always", "everysec", "none", "server"]
     keys: Callable[[Any], Keys]
     shared: Callable[[Any], Keys]
     lease: Seconds

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from interlock.engine.nonsense import understood
 from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.limits import MAX_KEYS_ON_REDIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,9 @@ class Version:
     @property
     def most_keys(self) -> int:
         """Most keys of a message."""
-        return next((int(one[5:]) for one in self.features if KEYS.fullmatch(one)), 1024)
+        return next(
+            (int(one[5:]) for one in self.features if KEYS.fullmatch(one)), MAX_KEYS_ON_REDIS
+        )
 
 
 def release_of(text: str) -> tuple[int, ...]:

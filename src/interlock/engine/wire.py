@@ -13,6 +13,7 @@ from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
 from interlock.engine.records import first, words
 from interlock.engine.request import Argument
 from interlock.failure import kept
+from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import Put, Stats
 from interlock.retry import Retry
 
@@ -253,12 +254,6 @@ def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
     return state, reply[1] if state in (b"done", b"failed") else b""
 
 
-MAX_BATCH = 1024
-MAX_BATCH_KEYS = 4096
-MAX_PAYLOAD = 1_048_576
-MAX_CALL = 48 << 20
-"""Bytes of payloads, or of results, in one call. With the most keys, dedup strings and numbers that
-it can have beside them it stays below the 64 MiB at which a hub ends a connection."""
 MAX_EXPLAINED = 1000
 _SURELY = MAX_CALL // (2 * MAX_PAYLOAD)
 LOST = b"LEASELOST"

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::key::KeyRef;
+use crate::limits::{MAX_NAMED, MAX_NAMED_BYTES};
 use crate::queue::message::{BARRIER, GATED};
 use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
@@ -16,11 +17,6 @@ const STEPS: u32 = 20_000;
 
 /// Messages named that hold a barrier up, beyond those that are leased.
 const SHOWN_BEFORE_BARRIER: usize = 10;
-
-/// Keys and holders that an explanation names, beyond the message asked for: to name a message is to go
-/// through its keys. And the bytes of these keys. The last message named may pass either.
-pub const NAMED: usize = 10_000;
-pub const NAMED_BYTES: usize = 1 << 20;
 
 /// Messages on their way into an explanation.
 struct Walk {
@@ -43,8 +39,9 @@ impl Walk {
             queue: VecDeque::new(),
             seen: Default::default(),
             limit,
-            named: NAMED,
-            bytes: NAMED_BYTES,
+            // To name a message is to go through its keys; the last one named may pass either bound.
+            named: MAX_NAMED,
+            bytes: MAX_NAMED_BYTES,
             truncated: false,
             steps: STEPS,
             now,

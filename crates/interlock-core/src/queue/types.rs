@@ -1,6 +1,7 @@
 //! The words of the contract as types, shared by scheduler, queue, trace and tests.
 
 pub use crate::clock::Time;
+use crate::limits::default;
 
 /// The options a queue was made with. A bound of 0 messages or bytes means none.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,12 +22,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            max_messages: 0,
-            max_bytes: 0,
+            max_messages: default::MAXSIZE as usize,
+            max_bytes: default::MAXBYTES,
             lease: None,
             retry: Retry::default(),
-            dedup_window: 300_000_000,
-            max_dead: 10_000,
+            dedup_window: default::WINDOW,
+            max_dead: default::MAXDEAD as usize,
         }
     }
 }
@@ -56,11 +57,11 @@ pub struct Retry {
 impl Default for Retry {
     fn default() -> Self {
         Retry {
-            attempts: Some(5),
-            first: 1_000_000,
-            factor: 2.0,
-            longest: 60_000_000,
-            jitter: true,
+            attempts: Some(default::ATTEMPTS as u32),
+            first: default::FIRST,
+            factor: default::FACTOR as f64 / 1000.0,
+            longest: default::LONGEST,
+            jitter: default::JITTER,
             then: Then::Dead,
         }
     }

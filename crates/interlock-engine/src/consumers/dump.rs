@@ -4,8 +4,8 @@ use interlock_core::queue::bytes::{number, string, Damaged, Reader};
 
 use crate::consumers::{Consumer, Consumers, Kept, Short, NONE};
 use crate::dump::{read_with_room, string_with_room};
-use crate::function::Function;
 use crate::settle::Answer;
+use crate::wire::functions::Function;
 
 const ANSWERS: [Answer; 6] =
     [Answer::Acked, Answer::Retried, Answer::Dead, Answer::Held, Answer::Released, Answer::Lost];

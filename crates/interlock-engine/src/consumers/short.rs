@@ -1,9 +1,9 @@
 //! The short form in which the reply to a lease is kept when whole replies take too much: all but
 //! what the queue has.
 
-use crate::function::Function;
 use crate::reply;
 use crate::settle::Answer;
+use crate::wire::functions::Function;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Short {

@@ -5,6 +5,8 @@ use interlock_core::queue::types::{State, Time};
 
 use super::*;
 use crate::shared::Context;
+use crate::wire::codes::Code;
+use crate::wire::functions::Function;
 
 /// The state in which an item stood, beside the message itself.
 struct Stood<'a> {
@@ -51,7 +53,7 @@ impl Queue {
             reply::number(out, id);
             reply::text(out, became.as_bytes());
         }
-        cx.record_call(self, "restore", args);
+        cx.record_call(self, Function::Restore, args);
         Ok(())
     }
 
@@ -94,7 +96,7 @@ impl Queue {
         let (kept, most) = (self.scheduler.has_dead_letters() as u64, self.declared.max_dead);
         if dead > 0 && kept + dead > most {
             let text = format_args!("{kept} dead letters are kept; MAXDEAD is {most}");
-            return refuse("FULL", "restore", text);
+            return refuse(Code::Full, "restore", text);
         }
         if weight > cx.free() {
             return Err(cx.out_of_memory(weight, "restore"));
@@ -154,13 +156,17 @@ fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<(Messages<'a>, V
     loop {
         let i = list.len() + 1;
         if list.len() == MAX_BATCH {
-            return refuse("TOOBIG", from.called, format_args!("more than {MAX_BATCH} messages"));
+            return refuse(
+                Code::TooBig,
+                from.called,
+                format_args!("more than {MAX_BATCH} messages"),
+            );
         }
         list.push(stood(from, i)?);
         let message = message(from, i, &mut all.keys)?;
         if all.keys.len() > MAX_BATCH_KEYS {
             let text = format_args!("more than {MAX_BATCH_KEYS} keys, all messages together");
-            return refuse("TOOBIG", from.called, text);
+            return refuse(Code::TooBig, from.called, text);
         }
         if message.said.as_ref().is_some_and(|said| said.delay > 0) {
             return from.bad(|| format!("messages[{i}].DELAY"), "is told by state and time");

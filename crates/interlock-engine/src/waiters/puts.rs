@@ -6,10 +6,11 @@ use interlock_core::queue::scheduler::Refused as NoRoom;
 use super::{Waiter, WaitingPut, Want};
 use crate::args::{Reader, Refused};
 use crate::calls::{answer, answer_error};
-use crate::function::Function;
 use crate::put::{self, No};
 use crate::queue::Queue;
 use crate::shared::Context;
+use crate::wire::codes::Code;
+use crate::wire::functions::Function;
 
 impl Queue {
     /// Returns whether a put must leave room to the first who waits; `place`: its own, if it waits.
@@ -75,7 +76,7 @@ impl Queue {
         // There was room for it on the disk when it came.
         let put = match cx.accepts(self, &args[..]) {
             Ok(()) => self.put(&messages, kept, payer.as_deref(), cx, &mut out),
-            Err(why) => Err(No::Full(Refused(format!("MISCONF il1_put: {why}")))),
+            Err(why) => Err(No::Full(Refused::new(Code::CannotStore, "put", why))),
         };
         match put {
             Ok(takes) => {
@@ -85,7 +86,7 @@ impl Queue {
                     let number = self.consumer(consumer);
                     self.consumers.keep(number, *call, Function::Put, cx.now, &out);
                 }
-                cx.record_call(self, "put", &args[..]);
+                cx.record_call(self, Function::Put, &args[..]);
                 answer(cx, *ticket, out);
             }
             Err(No::Refused(refused)) => answer_error(cx, *ticket, &refused),

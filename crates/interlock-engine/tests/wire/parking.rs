@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use crate::{Bench, START};
-use interlock_engine::{Durability, Journal, Settings};
+use interlock_engine::{Durability, Journal, Recorded, Settings};
 
 #[test]
 fn who_waits_is_served_in_the_order_of_coming_by_what_it_asked_for() {
@@ -339,7 +339,7 @@ fn puts_that_wait_are_counted_too() {
 struct Tried(AtomicUsize);
 
 impl Journal for Tried {
-    fn record(&self, _: &[u8], _: Durability, _: u64, _: &str, _: &[&[u8]]) {}
+    fn record(&self, _: &[u8], _: Durability, _: u64, _: Recorded, _: &[&[u8]]) {}
 
     fn accepts(&self, _: Option<u64>) -> Result<(), String> {
         self.0.fetch_add(1, Relaxed);

@@ -2,20 +2,27 @@
 
 use std::sync::{Arc, Mutex};
 
-use interlock_engine::{Durability, Engine, Function, Journal, Outcome, Settings};
+use interlock_engine::{Durability, Engine, Function, Journal, Outcome, Recorded, Settings};
 
 use crate::{strings, KEY, START};
 
-type Record = (u64, String, Vec<Vec<u8>>);
+type Record = (u64, Recorded, Vec<Vec<u8>>);
 
 #[derive(Default)]
 struct Kept(Mutex<Vec<Record>>);
 
 impl Journal for Kept {
-    fn record(&self, _: &[u8], durability: Durability, now: u64, function: &str, args: &[&[u8]]) {
+    fn record(
+        &self,
+        _: &[u8],
+        durability: Durability,
+        now: u64,
+        recorded: Recorded,
+        args: &[&[u8]],
+    ) {
         assert_eq!(durability, Durability::Always);
         let args = args.iter().map(|arg| arg.to_vec()).collect();
-        self.0.lock().unwrap().push((now, function.to_owned(), args));
+        self.0.lock().unwrap().push((now, recorded, args));
     }
 }
 
@@ -108,22 +115,24 @@ fn what_was_recorded_of_a_lease_is_how_many_messages_it_was_handed() {
     assert_eq!(strings(&ask(&engine, &next, None)).unwrap()[5], "2");
     calls[..3].fill(1);
     let records = journal.0.lock().unwrap().clone();
-    let counts = |(_, function, args): &Record| match function.as_str() {
+    let counts = |(_, recorded, args): &Record| match recorded.name() {
         "granted" | "next" => Some(String::from_utf8_lossy(&args[3]).into_owned()),
         _ => None,
     };
     // The first was handed the only message that there was.
     assert_eq!(records.iter().filter_map(counts).collect::<Vec<_>>(), ["9", "2", "2"]);
     let again = durable(Arc::new(Kept::default()));
-    for (now, function, args) in &records {
-        again.replay(b"q", function, &args[..], *now).expect("it was done before");
+    for (now, recorded, args) in &records {
+        again.replay(b"q", *recorded, &args[..], *now).expect("it was done before");
     }
     assert_eq!(look(&again, START, &calls), look(&engine, START, &calls));
     // Records of a time without that bound: all that COUNT says.
     let older = durable(Arc::new(Kept::default()));
     let args = |text: &str| text.split(' ').map(|w| w.replace('-', "")).collect::<Vec<String>>();
-    (0..3).for_each(|_| older.replay(b"q", "put", &args(&put[4..])[..], START).unwrap());
-    older.replay(b"q", "granted", &args("lease c0 1 9 900 any")[..], START).unwrap();
+    (0..3).for_each(|_| {
+        older.replay(b"q", Recorded::Call(Function::Put), &args(&put[4..])[..], START).unwrap()
+    });
+    older.replay(b"q", Recorded::Granted, &args("lease c0 1 9 900 any")[..], START).unwrap();
     let stats = strings(&ask(&older, "stats", None)).unwrap();
     assert_eq!(stats[10..12], ["leased", "3"]);
 }
@@ -164,8 +173,8 @@ fn schedule(rng: &mut fastrand::Rng) {
     }
     let again = durable(Arc::new(Kept::default()));
     let records = journal.0.lock().unwrap().clone();
-    for (now, function, args) in &records {
-        again.replay(b"q", function, &args[..], *now).expect("it was done before");
+    for (now, recorded, args) in &records {
+        again.replay(b"q", *recorded, &args[..], *now).expect("it was done before");
     }
     assert_eq!(look(&again, now, &calls), look(&engine, now, &calls), "after {records:?}");
 }

@@ -7,6 +7,7 @@
 mod acl;
 mod client;
 mod connection;
+mod functions;
 mod queues;
 mod server;
 mod status;

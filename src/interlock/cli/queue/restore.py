@@ -19,6 +19,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.show import from_json
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit, failed
 from interlock.errors import Full, InterlockError, OptionsMismatch
+from interlock.limits import MAX_BATCH_KEYS, MAX_TEXT
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator, Word
@@ -146,7 +147,7 @@ class Restore:
         content = hashlib.sha256(repr((one.payload, one.keys, one.shared)).encode()).hexdigest()
         mark = f"import/{self._source}/{one.id}/{content[:16]}"
         state = "waiting" if one.state in ("ready", "leased") else one.state
-        error = one.error.encode(errors="surrogateescape")[:TEXT]
+        error = one.error.encode(errors="surrogateescape")[:MAX_TEXT]
         pairs = [part for pair in one.options.items() for part in pair]
         counts = (len(one.keys), len(one.shared), len(one.options))
         stood = (mark, state, max(one.attempt, 1), one.due or 0, error)
@@ -159,7 +160,7 @@ def batches(items: list[Any]) -> Iterator[list[Any]]:
     keys = size = 0
     for item in items:
         more = len(item.keys) + len(item.shared)
-        if some and (len(some) == BATCH or keys + more > KEYS or size > BYTES):
+        if some and (len(some) == BATCH or keys + more > MAX_BATCH_KEYS or size > BYTES):
             yield some
             some, keys, size = [], 0, 0
         some.append(item)
@@ -206,8 +207,5 @@ def progress(done: int, whole: int) -> None:
 
 
 BATCH = 256
-KEYS = 4096
 BYTES = 8 << 20
-TEXT = 1024
-"""Bytes of an error."""
 PAUSE = 0.2

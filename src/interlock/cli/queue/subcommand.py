@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
+from interlock.limits import MAX_NAME
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -114,8 +115,9 @@ def address(given: argparse.Namespace) -> str:
 
 def wrong_name(name: str) -> str:
     """Return what is wrong with the name of a queue; empty if nothing is."""
-    if not 1 <= len(name.encode(errors="surrogateescape")) <= 512 or "{" in name or "}" in name:
-        return "allowed: 1 to 512 bytes, without braces"
+    length = len(name.encode(errors="surrogateescape"))
+    if not 1 <= length <= MAX_NAME or "{" in name or "}" in name:
+        return f"allowed: 1 to {MAX_NAME} bytes, without braces"
     return ""
 
 

@@ -2,7 +2,7 @@
 -- Makes a held message, or one that backs off, a dead letter. Answers 1, or 0: it is neither, or there is
 -- no room for a dead letter.
 
-register('bury', { 'allow-oom' }, function(q, from)
+register('bury', function(q, from)
   return stopped(q, from, function(m, asked)
     if asked then
       return q.counters[N.dead] < option(q, 'MAXDEAD')

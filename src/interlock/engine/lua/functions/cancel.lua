@@ -1,7 +1,7 @@
 -- il1_cancel: id
 -- Settles a message that is not leased (clause 23). Answers 1, or 0: it is leased, or not there.
 
-register('cancel', { 'allow-oom' }, function(q, from)
+register('cancel', function(q, from)
   local id = take_number(from, 'id')
   take_end(from)
   begin(q)

@@ -13,8 +13,7 @@ local function take_declaration(from)
     local name = take(from, 'options[%d]', i)
     local option = OPTION[name]
     if not option then
-      bad(from, 'options[%d]', i, 'is not REPLACE, MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, '
-        .. 'FACTOR, LONGEST, JITTER, THEN, RESULTS or DURABILITY')
+      bad(from, 'options[%d]', i, 'is not REPLACE, ' .. DECLARED.queue.told)
     elseif given[name] ~= nil then
       bad(from, 'options[%d]', i, 'is ' .. name .. ', named twice')
     end
@@ -31,13 +30,13 @@ local function as_text(value)
   return type(value) == 'number' and digits(value) or value
 end
 
-register('configure', {}, function(q, from)
+register('configure', function(q, from)
   local declares = more(from)
   local given, replace = take_declaration(from)
   local c = begin(q)
   local now = options_of(q)
   if declares then
-    for _, option in ipairs(OPTIONS) do
+    for _, option in ipairs(DECLARED.queue) do
       local value = given[option.name]
       if value == nil then
         value = option.default
@@ -55,7 +54,7 @@ register('configure', {}, function(q, from)
   end
   commit(q)
   local reply = {}
-  for _, option in ipairs(OPTIONS) do
+  for _, option in ipairs(DECLARED.queue) do
     reply[#reply + 1] = option.name
     reply[#reply + 1] = as_text(now[option.name])
   end

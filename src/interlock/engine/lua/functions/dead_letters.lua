@@ -26,7 +26,7 @@ local function tell_dead(q, id, dead, reply)
   return bytes_told(payload, dead.exclusive, dead.shared)
 end
 
-register('dead_letters', { 'no-writes' }, function(q, from)
+register('dead_letters', function(q, from)
   local count = take_whole(from, 1, MAX_BATCH, 'count')
   local first = 0
   if from.args[from.at + 1] == '' then

@@ -1,7 +1,7 @@
 -- il1_discard: id
 -- Drops a dead letter. Answers 1, or 0: there is none of this id.
 
-register('discard', { 'allow-oom' }, function(q, from)
+register('discard', function(q, from)
   local id = take_number(from, 'id')
   take_end(from)
   begin(q)

@@ -56,7 +56,7 @@ local ALL = {
   'told:any', 'told:keyed', 'told:unkeyed',
 }
 
-register('drop', { 'allow-oom' }, function(q, from)
+register('drop', function(q, from)
   local force = more(from) and take_word(from, FORCE, 'force')
   take_end(from)
   q.caller = false

@@ -4,8 +4,6 @@
 
 local EXPLAINED = { id = true, key = true, told = 'id or key' }
 local STEPS = 2000         -- nodes looked at in all, to count how many stand before others
-local NAMED = 10000        -- keys and holders named, beyond the message asked for
-local NAMED_BYTES = 1048576 -- of these keys
 local LOOKED_THROUGH = 1000 -- unsettled messages looked through for those before a barrier
 local MANY_FIELDS = 20000       -- of c, if there are no more, are asked for them
 local READ_BYTES = 4194304       -- bytes read of these messages
@@ -257,7 +255,7 @@ local function start(q, walk, what, name)
   return text
 end
 
-register('explain', { 'no-writes' }, function(q, from)
+register('explain', function(q, from)
   local what = take_word(from, EXPLAINED, 'what')
   local name
   if what == 'id' then
@@ -272,7 +270,7 @@ register('explain', { 'no-writes' }, function(q, from)
   take_end(from)
   look(q)
   local walk = setmetatable({
-    list = {}, seen = {}, limit = limit, truncated = false, steps = STEPS, named = NAMED, bytes = NAMED_BYTES,
+    list = {}, seen = {}, limit = limit, truncated = false, steps = STEPS, named = MAX_NAMED, bytes = MAX_NAMED_BYTES,
   }, WALK)
   if not start(q, walk, what, name) then
     return {}

@@ -3,7 +3,7 @@
 -- no call number, so that a heartbeat need not wait for the consumer's other calls.
 -- Answers the deadline, or LEASELOST.
 
-register('extend', { 'allow-oom' }, function(q, from)
+register('extend', function(q, from)
   local token = take_number(from, 'token')
   local duration = take_whole(from, 1, MAX_SPAN, 'duration')
   take_end(from)

@@ -1,7 +1,7 @@
 -- il1_hot: cursor
 -- All lanes in no order. Answers the next cursor, then pairs of key and depth.
 
-register('hot', { 'no-writes' }, function(q, from)
+register('hot', function(q, from)
   local cursor = take_cursor(from)
   take_end(from)
   look(q)

@@ -2,7 +2,7 @@
 -- Whether a message is settled, or all are. Answers how many are unsettled, and in how many µs something falls
 -- due. A caller that is to wait goes on in BLMOVE; see waiting.
 
-register('join', { 'allow-oom' }, function(q, from)
+register('join', function(q, from)
   local wait = take_wait(from)
   local id = more(from) and take_number(from, 'id')
   take_end(from)

@@ -1,7 +1,7 @@
 -- il1_lease: consumer call wait count duration kind
 -- Answers token, deadline, next, count, then each message.
 
-register('lease', { 'allow-oom' }, function(q, from)
+register('lease', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local wanted = take_wanted(from)

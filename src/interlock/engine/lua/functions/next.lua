@@ -2,7 +2,7 @@
 -- Settles, then leases, even if some were lost. Answers how many settlements, each one's answer, then as
 -- il1_lease does.
 
-register('next', { 'allow-oom' }, function(q, from)
+register('next', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local wanted = take_wanted(from)

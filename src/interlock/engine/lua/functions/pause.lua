@@ -2,7 +2,7 @@
 -- Nothing that holds one of these keys is handed out, or without any, nothing at all (clause 22).
 -- Answers for each 1, or 0 where it was so already.
 
-register('pause', { 'allow-oom' }, function(q, from)
+register('pause', function(q, from)
   local keys = take_paused(from)
   local c, reply = begin(q), {}
   for i, key in ipairs(keys) do

@@ -1,7 +1,7 @@
 -- il1_paused: cursor
 -- All that is paused, in no order: the queue, told as an empty key, and keys. Answers the next cursor first.
 
-register('paused', { 'no-writes' }, function(q, from)
+register('paused', function(q, from)
   local cursor = take_cursor(from)
   take_end(from)
   local c = look(q)

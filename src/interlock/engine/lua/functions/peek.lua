@@ -2,7 +2,7 @@
 -- One unsettled message, or a dead letter: state, token, consumer, deadline, due, blocked, then as il1_scan
 -- tells it. Nothing for any other id.
 
-register('peek', { 'no-writes' }, function(q, from)
+register('peek', function(q, from)
   local id = take_number(from, 'id')
   take_end(from)
   look(q)

@@ -27,7 +27,7 @@ local function purge_pending(q)
   return count
 end
 
-register('purge', { 'allow-oom' }, function(q, from)
+register('purge', function(q, from)
   local what = take_word(from, PURGED, 'what')
   take_end(from)
   begin(q)

@@ -26,22 +26,10 @@ local function take_keys(from, count, mode, i, seen, list)
   from.at = at + count
 end
 
-local FLAG = { least = 0, most = 1 }
-local OWN = {
-  PRIORITY = { least = -100, most = 100 },
-  DELAY = { least = 0, most = MAX_SPAN },
-  WINDOW = OPTION.WINDOW,
-  BARRIER = FLAG,
-  RESULT = { least = 0, most = MAX_SPAN },
-  QUIET = FLAG,
-}
-for i = 1, #POLICY do
-  OWN[POLICY[i]] = OPTION[POLICY[i]]
+local OWN = {}
+for i = 1, #DECLARED.message do
+  OWN[DECLARED.message[i].name] = DECLARED.message[i]
 end
-local OWN_NAMES = 'PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, FIRST, FACTOR, '
-  .. 'LONGEST, JITTER or THEN'
--- What is as good as not given.
-local PLAIN = { PRIORITY = 0, RESULT = 0, QUIET = 0 }
 
 local function take_own(from, i, m, given)
   local name = take(from, 'messages[%d].options', i)
@@ -49,14 +37,14 @@ local function take_own(from, i, m, given)
   if given[name] then
     bad(from, 'messages[%d].options', i, 'name ' .. name .. ' twice')
   elseif name == 'DEDUP' then
-    value = take_text(from, MAX_TEXT, 'messages[%d].DEDUP', i)
+    value = take_text(from, own.bytes, 'messages[%d].DEDUP', i)
     if value == '' then
       bad(from, 'messages[%d].DEDUP', i, 'is empty')
     end
   elseif own then
     value = take_option(from, own, 'messages[%d].' .. name, i)
   else
-    bad(from, 'messages[%d].options', i, 'holds a name that is not ' .. OWN_NAMES)
+    bad(from, 'messages[%d].options', i, 'holds a name that is not ' .. DECLARED.message.told)
   end
   given[name] = true
   from.names = from.names or name == 'DEDUP'
@@ -64,7 +52,7 @@ local function take_own(from, i, m, given)
     m.delay = value
   elseif name == 'BARRIER' then
     m.barrier = value == 1
-  elseif value ~= PLAIN[name] then
+  elseif value ~= own.default then
     m.extras = m.extras or {}
     m.extras[name] = value
   end
@@ -112,7 +100,7 @@ local function take_message(from, i)
   local m = new_message(take_text(from, MAX_PAYLOAD, 'messages[%d].payload', i), NONE)
   local exclusive = take_whole(from, 0, MAX_KEYS, 'messages[%d].exclusive', i)
   local shared = take_whole(from, 0, MAX_KEYS, 'messages[%d].shared', i)
-  local options = take_whole(from, 0, 16, 'messages[%d].options', i)
+  local options = take_whole(from, 0, MAX_OPTIONS, 'messages[%d].options', i)
   if exclusive + shared > MAX_KEYS then
     bad(from, 'messages[%d]', i,
       string_format('has %d keys; at most %d', exclusive + shared, MAX_KEYS))
@@ -183,7 +171,7 @@ local function new_ones(q, list, names)
   return fresh, bytes
 end
 
-register('put', {}, function(q, from)
+register('put', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local count, named, plain_bytes = plain_arguments(from.args, from.at)

@@ -2,7 +2,7 @@
 -- Puts a dead letter again, as a new message (clause 10). Answers its new id; nothing if there is no such
 -- dead letter. No allow-oom: it is a put.
 
-register('requeue', {}, function(q, from)
+register('requeue', function(q, from)
   local id = take_number(from, 'id')
   take_end(from)
   local c = begin(q)

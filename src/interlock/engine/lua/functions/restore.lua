@@ -145,7 +145,7 @@ local function restore_dead(q, item)
     redis_call('HSET', q.y, m.id, m.payload)
     dead.outside, dead.payload = true, tostring(#m.payload)
   end
-  for _, name in ipairs({ 'PRIORITY', 'RESULT', 'QUIET', table_unpack(POLICY) }) do
+  for _, name in ipairs(DECLARED.of_the_dead) do
     dead.extras[name] = m.extras and m.extras[name]
   end
   redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
@@ -154,7 +154,7 @@ local function restore_dead(q, item)
   c[N.dead] = c[N.dead] + 1
 end
 
-register('restore', {}, function(q, from)
+register('restore', function(q, from)
   local window = take_whole(from, 1, MAX_SPAN, 'window')
   local items, marks = take_items(from)
   local c = begin(q)

@@ -2,7 +2,7 @@
 -- Answers pending; done and the result; failed and the error; cancelled; skipped; or gone. It answers at
 -- once, for a function cannot wait.
 
-register('result', { 'no-writes' }, function(q, from)
+register('result', function(q, from)
   local id = take_number(from, 'id')
   take_wait(from)
   take_end(from)

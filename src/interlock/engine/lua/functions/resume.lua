@@ -19,7 +19,7 @@ local function resume_key(q, key)
   return true
 end
 
-register('resume', { 'allow-oom' }, function(q, from)
+register('resume', function(q, from)
   local keys = take_paused(from)
   local c, reply = begin(q), {}
   for i, key in ipairs(keys) do

@@ -2,7 +2,7 @@
 -- A held message, or one that backs off, is ready at once; one that was held has its attempt one higher.
 -- Answers 1, or 0: it is neither.
 
-register('retry', { 'allow-oom' }, function(q, from)
+register('retry', function(q, from)
   return stopped(q, from, function(m, asked)
     if not asked then
       if m.state == 'H' then

@@ -4,7 +4,7 @@
 
 local REVOKE = { retry = true, hold = true, dead = true, skip = true, told = 'retry, hold, dead or skip' }
 
-register('revoke', { 'allow-oom' }, function(q, from)
+register('revoke', function(q, from)
   local id = take_number(from, 'id')
   local ends = take_word(from, REVOKE, 'then')
   local token = more(from) and take_number(from, 'token')

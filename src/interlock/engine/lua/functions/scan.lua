@@ -22,7 +22,7 @@ local function scan_dead(q, cursor, count)
   return reply
 end
 
-register('scan', { 'no-writes' }, function(q, from)
+register('scan', function(q, from)
   local cursor = take_cursor(from)
   local count = take_whole(from, 1, MAX_BATCH, 'count')
   local dead = more(from) and take_word(from, DEAD_ONES, 'what')

@@ -3,7 +3,7 @@
 --     | REJECT token id reason | EXHAUST token id error | RELEASE token id
 -- Answers for each ACKED, RETRIED, DEAD, HELD, RELEASED or LEASELOST.
 
-register('settle', { 'allow-oom' }, function(q, from)
+register('settle', function(q, from)
   local consumer, call = take_caller(from)
   local token, count, joined = plain_acks(from.args, from.at)
   local list = not token and take_settlements(from)

@@ -1,7 +1,7 @@
 -- il1_skip: id
 -- Settles a held message, or one that backs off. Answers 1, or 0: it is neither.
 
-register('skip', { 'allow-oom' }, function(q, from)
+register('skip', function(q, from)
   return stopped(q, from, function(m, asked)
     if not asked then
       q.counters[N.skipped] = q.counters[N.skipped] + 1

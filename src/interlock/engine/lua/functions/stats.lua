@@ -28,7 +28,7 @@ local function paused_ready(q)
   return count
 end
 
-register('stats', { 'no-writes' }, function(q, from)
+register('stats', function(q, from)
   take_end(from)
   local c = look(q)
   local ready = c[N.halted] == 0 and ready_count(c, 'any') or 0

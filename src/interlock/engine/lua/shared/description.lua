@@ -56,14 +56,10 @@ local function bytes_told(payload, exclusive, shared)
   return bytes
 end
 
-local TOLD = {
-  'PRIORITY', 'DEDUP', 'WINDOW', 'BARRIER', 'RESULT', 'QUIET',
-  'ATTEMPTS', 'FIRST', 'FACTOR', 'LONGEST', 'JITTER', 'THEN',
-}
-
 local function tell(q, m, reply)
   local extras, options, payload = m.extras or NONE, {}, payload_of(q, m)
-  for _, name in ipairs(TOLD) do
+  for _, option in ipairs(DECLARED.message) do
+    local name = option.name
     local value = extras[name]
     if name == 'BARRIER' and m.barrier then
       value = 1

@@ -1,24 +1,77 @@
--- What one call may ask for. A function holds up the whole server while it runs, so each of these
--- bounds how long that can be.
-local MAX_KEYS = 1024         -- keys of one message
-local MAX_KEY_BYTES = 1024
-local MAX_PAYLOAD = 1048576   -- bytes of a payload, of a result
-local MAX_BATCH = 1024        -- messages of one put or one lease, settlements of one call
-local MAX_BATCH_KEYS = 4096   -- keys of one put or one lease, all its messages together
-local MAX_TEXT = 1024         -- bytes of a dedup string, of an error, of a consumer's name
-local MAX_NAME = 512          -- bytes of a queue's name
-local MAX_DUE = 1000          -- of what is due, one call applies so much; the next calls the rest
-local MAX_READIED = 1000      -- successors that one call readies (clause 21)
-local MAX_PURGED = 1000       -- messages that one purge settles or drops; fewer with more than MAX_BATCH_KEYS keys
-local MAX_LOOKED_AT = 10000   -- dead letters and their keys looked at by one call that asks for a key
-local MAX_TOLD = 1048576      -- bytes of payloads and keys behind which a call tells no further message
-local READ_AT_ONCE = 8        -- fields read at a time, of which each may have two megabytes
-local MAX_SPAN = 1e15         -- µs: 31 years, so that now and a span together stay below 2^53
-local MAX_TIME = 4e15         -- µs since 1970, of what is carried from elsewhere: the year 2096
-local MAX_NUMBER = 9007199254740991
-local MAX_COUNT = 1000000000  -- of attempts, messages, dead letters
-local NEVER = 9e15            -- a time that does not come
+-- Made by `make generate` from wire/: change that.
 
-local KEPT_REPLY = 300000000 -- µs; a consumer that is silent for so long has given up its repeat
-local APART = 1024            -- bytes: a longer payload lies apart from its record
-local LAYOUT = 2              -- of what is stored: see counters.lua, and tests/engine/stored when it changes
+-- What one call may ask for. A function holds up the whole server while it
+-- runs, so each of these bounds how long that can be.
+
+-- Keys of one message
+local MAX_KEYS = 1024
+
+-- Bytes of a key, which has one at least
+local MAX_KEY_BYTES = 1024
+
+-- Bytes of a payload, and of a result
+local MAX_PAYLOAD = 1048576
+
+-- Messages of one put or one lease, settlements of one call
+local MAX_BATCH = 1024
+
+-- Keys of one put or one lease, all its messages together
+local MAX_BATCH_KEYS = 4096
+
+-- Pairs of name and value of one message
+local MAX_OPTIONS = 16
+
+-- Bytes of a dedup string, of an error or reason, of a consumer's name
+local MAX_TEXT = 1024
+
+-- Bytes of a queue's name
+local MAX_NAME = 512
+
+-- µs, of a duration: 31 years, so that now and a span together stay below 2⁵³
+local MAX_SPAN = 1e15
+
+-- µs since 1970, of what is carried from elsewhere: the year 2096
+local MAX_TIME = 4e15
+
+-- Of attempts, messages, dead letters
+local MAX_COUNT = 1000000000
+
+-- Of an id, a token, a call: beyond it Lua knows no numbers
+local MAX_NUMBER = 9007199254740991
+
+-- Messages that one purge settles or drops; fewer with more than MAX_BATCH_KEYS keys
+local MAX_PURGED = 1000
+
+-- Bytes of payloads and keys behind which a call tells no further message or dead letter, and
+-- of payloads behind which a lease hands out no further message
+local MAX_TOLD = 1048576
+
+-- Dead letters and keys of them looked at by one call that asks for a key
+local MAX_LOOKED_AT = 10000
+
+-- Keys and holders that an explanation names beyond the message asked for
+local MAX_NAMED = 10000
+
+-- Bytes of these keys
+local MAX_NAMED_BYTES = 1048576
+
+-- µs for which a consumer's last reply is kept
+local KEPT_REPLY = 300000000
+
+-- Of what is due, one call applies so much; the next calls the rest
+local MAX_DUE = 1000
+
+-- Successors that one call readies (clause 21)
+local MAX_READIED = 1000
+
+-- Fields read at a time, of which each may have two megabytes
+local READ_AT_ONCE = 8
+
+-- A time that does not come
+local NEVER = 9e15
+
+-- Bytes: a longer payload lies apart from its record
+local APART = 1024
+
+-- Of what is stored: see counters.lua, and tests/engine/stored when it changes
+local LAYOUT = 2

@@ -44,7 +44,7 @@ local function bury(q, m, text)
     extras.ERROR or '', attempt_of(m), digits(q.now), payload = tail_of(m), outside = m.outside,
     barrier = m.barrier, exclusive = m.exclusive, shared = m.shared, extras = {},
   }
-  for _, name in ipairs({ 'PRIORITY', 'RESULT', 'QUIET', table_unpack(POLICY) }) do
+  for _, name in ipairs(DECLARED.of_the_dead) do
     dead.extras[name] = extras[name]
   end
   redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))

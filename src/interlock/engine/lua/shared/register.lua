@@ -1,11 +1,11 @@
 -- Function names are the server's, not the library's: with the wire version in them, libraries of two
--- versions stand side by side.
+-- versions stand side by side. Each has the flags that are declared of it.
 
-local function register(name, flags, body)
+local function register(name, body)
   local called = 'il' .. ABOUT.wire .. '_' .. name
   redis.register_function({
     function_name = called,
-    flags = flags,
+    flags = DECLARED.flags[name],
     callback = function(keys, args)
       if not redis_call then
         look_up()

@@ -1,0 +1,37 @@
+// Made by `make generate` from wire/: change that.
+
+//! The limits of keys, and the defaults of a queue, in one process as on an engine.
+
+/// Keys of one message.
+pub const MAX_KEYS: usize = 4096;
+
+/// Bytes of a key, which has one at least.
+pub const MAX_KEY_BYTES: usize = 1024;
+
+/// Keys and holders that an explanation names beyond the message asked for.
+pub const MAX_NAMED: usize = 10_000;
+
+/// Bytes of these keys.
+pub const MAX_NAMED_BYTES: usize = 1_048_576;
+
+/// The defaults of a queue's options, in the units of the wire.
+pub mod default {
+    /// Unsettled messages, leased ones too; 0 for no bound (clause 11).
+    pub const MAXSIZE: u64 = 0;
+    /// Bytes of their payloads; 0 for no bound.
+    pub const MAXBYTES: u64 = 0;
+    /// Dead letters.
+    pub const MAXDEAD: u64 = 10_000;
+    /// µs for which a dedup string stays known after its message is settled.
+    pub const WINDOW: u64 = 300_000_000;
+    /// At which attempt a failure is the last; 0 for never (clause 10).
+    pub const ATTEMPTS: u64 = 5;
+    /// The first backoff, µs.
+    pub const FIRST: u64 = 1_000_000;
+    /// By how much each further one is longer, in thousandths, 1000 or more.
+    pub const FACTOR: u64 = 2000;
+    /// The longest, µs.
+    pub const LONGEST: u64 = 60_000_000;
+    /// `1` or `0`.
+    pub const JITTER: bool = true;
+}

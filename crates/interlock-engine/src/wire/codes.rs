@@ -1,0 +1,49 @@
+// Made by `make generate` from wire/: change that.
+
+//! The first words of errors.
+
+use std::fmt;
+
+/// The reason of a refusal, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// An argument is missing, of a wrong form, too long, or one too many.
+    BadArgument,
+    /// The call has more messages, keys or settlements than one call may have; a put is larger than
+    /// the queue's bound.
+    TooBig,
+    /// A put found no room, or room is kept for one that came before (clause 11), and its WAIT is
+    /// over.
+    Full,
+    /// A put into a sealed queue.
+    Sealed,
+    /// The call's number is lower than the consumer's last, or was another function's.
+    StaleCall,
+    /// The queue was declared otherwise.
+    OptionsMismatch,
+    /// This server knows the option but cannot do it.
+    NotSupported,
+    /// A put at the server's memory limit. Leasing and settling go on, so that a full server
+    /// drains.
+    OutOfMemory,
+    /// The server's disk is full or has failed, so that a change to a durable queue could not be
+    /// stored. Where the hub's disk is only nearly full, leasing and settling go on and puts are
+    /// refused; one that waits for room waits on, and is refused so at the end of its WAIT.
+    CannotStore,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Code::BadArgument => "BADARG",
+            Code::TooBig => "TOOBIG",
+            Code::Full => "FULL",
+            Code::Sealed => "SEALED",
+            Code::StaleCall => "STALECALL",
+            Code::OptionsMismatch => "OPTIONSMISMATCH",
+            Code::NotSupported => "NOTSUPPORTED",
+            Code::OutOfMemory => "OOM",
+            Code::CannotStore => "MISCONF",
+        })
+    }
+}

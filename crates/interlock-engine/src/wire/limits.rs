@@ -1,0 +1,69 @@
+// Made by `make generate` from wire/: change that.
+
+//! The limits of what one call may ask for: each bounds how long it holds a queue up.
+
+/// Keys of one message.
+pub const MAX_KEYS: u64 = 4096;
+
+/// Bytes of a key, which has one at least.
+pub const MAX_KEY_BYTES: usize = 1024;
+
+/// Bytes of a payload, and of a result.
+pub const MAX_PAYLOAD: usize = 1_048_576;
+
+/// Messages of one put or one lease, settlements of one call.
+pub const MAX_BATCH: usize = 1024;
+
+/// Keys of one put or one lease, all its messages together.
+pub const MAX_BATCH_KEYS: usize = 4096;
+
+/// Pairs of name and value of one message.
+pub const MAX_OPTIONS: u64 = 16;
+
+/// Bytes of a dedup string, of an error or reason, of a consumer's name.
+pub const MAX_TEXT: usize = 1024;
+
+/// Bytes of a queue's name.
+pub const MAX_NAME: usize = 512;
+
+/// µs, of a duration: 31 years, so that now and a span together stay below 2⁵³.
+pub const MAX_SPAN: u64 = 1_000_000_000_000_000;
+
+/// µs since 1970, of what is carried from elsewhere: the year 2096.
+pub const MAX_TIME: u64 = 4_000_000_000_000_000;
+
+/// Of attempts, messages, dead letters.
+pub const MAX_COUNT: u64 = 1_000_000_000;
+
+/// Of an id, a token, a call: beyond it Lua knows no numbers.
+pub const MAX_NUMBER: u64 = 9_007_199_254_740_991;
+
+/// Messages that one purge settles or drops; fewer with more than MAX_BATCH_KEYS keys.
+pub const MAX_PURGED: usize = 1000;
+
+/// Bytes of payloads and keys behind which a call tells no further message or dead letter, and
+/// of payloads behind which a lease hands out no further message.
+pub const MAX_TOLD: usize = 1_048_576;
+
+/// Dead letters and keys of them looked at by one call that asks for a key.
+pub const MAX_LOOKED_AT: usize = 10_000;
+
+/// Names of queues that one call looks at.
+pub const LISTED: usize = 1000;
+
+/// Names of queues up to which a call without a cursor tells all.
+pub const MAX_LISTED: usize = 10_000;
+
+/// µs for which a consumer's last reply is kept.
+pub const KEPT_REPLY: u64 = 300_000_000;
+
+/// Bytes of the replies that one queue keeps whole; beyond it leases are kept in short, the
+/// oldest first.
+pub const MAX_KEPT_BYTES: usize = 16_777_216;
+
+/// Replies of calls that did nothing that one queue keeps.
+pub const MAX_LIGHT: usize = 1024;
+
+/// Bytes of a queue, about, that becomes durable while it holds something: one record takes it
+/// whole.
+pub const MAX_STATE: u64 = 1_073_741_824;

@@ -1,0 +1,301 @@
+// Made by `make generate` from wire/: change that.
+
+//! The options of queues and of messages, in the order in which they are told.
+
+use interlock_core::queue::types::Then;
+
+use super::limits::*;
+use crate::args::{Args, Read, Reader, What};
+use crate::declare::{Durability, OneOf};
+
+/// An option of a queue: `il1_configure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueOption {
+    /// Unsettled messages, leased ones too; 0 for no bound (clause 11).
+    MaxSize,
+    /// Bytes of their payloads; 0 for no bound.
+    MaxBytes,
+    /// Dead letters.
+    MaxDead,
+    /// µs for which a dedup string stays known after its message is settled.
+    Window,
+    /// At which attempt a failure is the last; 0 for never (clause 10).
+    Attempts,
+    /// The first backoff, µs.
+    First,
+    /// By how much each further one is longer, in thousandths, 1000 or more.
+    Factor,
+    /// The longest, µs.
+    Longest,
+    /// `1` or `0`.
+    Jitter,
+    /// `dead` or `hold`.
+    Then,
+    /// Bytes of kept results; the oldest go first.
+    Results,
+    /// On a hub with a journal `always`: on disk before a call is answered, `everysec`: within a
+    /// second, or `none`: not stored at all; `server` on Redis, where it is the server's setting.
+    Durability,
+}
+
+impl QueueOption {
+    pub const ALL: [QueueOption; 12] = [
+        QueueOption::MaxSize,
+        QueueOption::MaxBytes,
+        QueueOption::MaxDead,
+        QueueOption::Window,
+        QueueOption::Attempts,
+        QueueOption::First,
+        QueueOption::Factor,
+        QueueOption::Longest,
+        QueueOption::Jitter,
+        QueueOption::Then,
+        QueueOption::Results,
+        QueueOption::Durability,
+    ];
+    /// All of them, as text.
+    pub const TOLD: &'static str =
+        "MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, \
+JITTER, THEN, RESULTS or DURABILITY";
+
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueOption::MaxSize => "MAXSIZE",
+            QueueOption::MaxBytes => "MAXBYTES",
+            QueueOption::MaxDead => "MAXDEAD",
+            QueueOption::Window => "WINDOW",
+            QueueOption::Attempts => "ATTEMPTS",
+            QueueOption::First => "FIRST",
+            QueueOption::Factor => "FACTOR",
+            QueueOption::Longest => "LONGEST",
+            QueueOption::Jitter => "JITTER",
+            QueueOption::Then => "THEN",
+            QueueOption::Results => "RESULTS",
+            QueueOption::Durability => "DURABILITY",
+        }
+    }
+
+    pub fn of_name(name: &[u8]) -> Option<QueueOption> {
+        Some(match name {
+            b"MAXSIZE" => QueueOption::MaxSize,
+            b"MAXBYTES" => QueueOption::MaxBytes,
+            b"MAXDEAD" => QueueOption::MaxDead,
+            b"WINDOW" => QueueOption::Window,
+            b"ATTEMPTS" => QueueOption::Attempts,
+            b"FIRST" => QueueOption::First,
+            b"FACTOR" => QueueOption::Factor,
+            b"LONGEST" => QueueOption::Longest,
+            b"JITTER" => QueueOption::Jitter,
+            b"THEN" => QueueOption::Then,
+            b"RESULTS" => QueueOption::Results,
+            b"DURABILITY" => QueueOption::Durability,
+            _ => return None,
+        })
+    }
+}
+
+/// An option of a message: `il1_put`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageOption {
+    /// −100 to 100, written with `-`.
+    Priority,
+    /// The message takes its place so many µs later (clause 12).
+    Delay,
+    /// A dedup string, not empty (clause 13).
+    Dedup,
+    /// For how many µs the dedup string stays known after the message is settled; says nothing
+    /// without `DEDUP`.
+    Window,
+    /// `1`: it runs alone (clause 14). With keys it is `BADARG`.
+    Barrier,
+    /// For how many µs its result is kept once it is settled; 0 for not at all.
+    Result,
+    /// `1`: whoever handles it leaves it out of the log of handled messages.
+    Quiet,
+    /// At which attempt a failure is the last; 0 for never (clause 10).
+    Attempts,
+    /// The first backoff, µs.
+    First,
+    /// By how much each further one is longer, in thousandths, 1000 or more.
+    Factor,
+    /// The longest, µs.
+    Longest,
+    /// `1` or `0`.
+    Jitter,
+    /// `dead` or `hold`.
+    Then,
+}
+
+impl MessageOption {
+    pub const ALL: [MessageOption; 13] = [
+        MessageOption::Priority,
+        MessageOption::Delay,
+        MessageOption::Dedup,
+        MessageOption::Window,
+        MessageOption::Barrier,
+        MessageOption::Result,
+        MessageOption::Quiet,
+        MessageOption::Attempts,
+        MessageOption::First,
+        MessageOption::Factor,
+        MessageOption::Longest,
+        MessageOption::Jitter,
+        MessageOption::Then,
+    ];
+    /// All of them, as text.
+    pub const TOLD: &'static str =
+        "PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, \
+FIRST, FACTOR, LONGEST, JITTER or THEN";
+
+    pub fn name(self) -> &'static str {
+        match self {
+            MessageOption::Priority => "PRIORITY",
+            MessageOption::Delay => "DELAY",
+            MessageOption::Dedup => "DEDUP",
+            MessageOption::Window => "WINDOW",
+            MessageOption::Barrier => "BARRIER",
+            MessageOption::Result => "RESULT",
+            MessageOption::Quiet => "QUIET",
+            MessageOption::Attempts => "ATTEMPTS",
+            MessageOption::First => "FIRST",
+            MessageOption::Factor => "FACTOR",
+            MessageOption::Longest => "LONGEST",
+            MessageOption::Jitter => "JITTER",
+            MessageOption::Then => "THEN",
+        }
+    }
+
+    pub fn of_name(name: &[u8]) -> Option<MessageOption> {
+        Some(match name {
+            b"PRIORITY" => MessageOption::Priority,
+            b"DELAY" => MessageOption::Delay,
+            b"DEDUP" => MessageOption::Dedup,
+            b"WINDOW" => MessageOption::Window,
+            b"BARRIER" => MessageOption::Barrier,
+            b"RESULT" => MessageOption::Result,
+            b"QUIET" => MessageOption::Quiet,
+            b"ATTEMPTS" => MessageOption::Attempts,
+            b"FIRST" => MessageOption::First,
+            b"FACTOR" => MessageOption::Factor,
+            b"LONGEST" => MessageOption::Longest,
+            b"JITTER" => MessageOption::Jitter,
+            b"THEN" => MessageOption::Then,
+            _ => return None,
+        })
+    }
+}
+
+impl MessageOption {
+    /// Returns the least and the most of one that is a number; of another both are 0.
+    pub fn range(self) -> (i64, u64) {
+        match self {
+            MessageOption::Priority => (-100, 100),
+            MessageOption::Delay => (0, MAX_SPAN),
+            MessageOption::Dedup => (0, 0),
+            MessageOption::Window => (0, MAX_SPAN),
+            MessageOption::Barrier => (0, 1),
+            MessageOption::Result => (0, MAX_SPAN),
+            MessageOption::Quiet => (0, 1),
+            MessageOption::Attempts => (0, MAX_COUNT),
+            MessageOption::First => (0, MAX_SPAN),
+            MessageOption::Factor => (1000, MAX_COUNT),
+            MessageOption::Longest => (0, MAX_SPAN),
+            MessageOption::Jitter => (0, 1),
+            MessageOption::Then => (0, 0),
+        }
+    }
+}
+
+/// A queue's options, in the units of the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Unsettled messages, leased ones too; 0 for no bound (clause 11).
+    pub max_size: u64,
+    /// Bytes of their payloads; 0 for no bound.
+    pub max_bytes: u64,
+    /// Dead letters.
+    pub max_dead: u64,
+    /// µs for which a dedup string stays known after its message is settled.
+    pub window: u64,
+    /// At which attempt a failure is the last; 0 for never (clause 10). `None`: for ever.
+    pub attempts: Option<u32>,
+    /// The first backoff, µs.
+    pub first: u64,
+    /// By how much each further one is longer, in thousandths, 1000 or more.
+    pub factor: u64,
+    /// The longest, µs.
+    pub longest: u64,
+    /// `1` or `0`.
+    pub jitter: bool,
+    /// `dead` or `hold`.
+    pub then: Then,
+    /// Bytes of kept results; the oldest go first.
+    pub results: u64,
+    /// On a hub with a journal `always`: on disk before a call is answered, `everysec`: within a
+    /// second, or `none`: not stored at all; `server` on Redis, where it is the server's setting.
+    pub durability: Durability,
+}
+
+impl Declared {
+    pub fn default_of(durability: Durability) -> Self {
+        Declared {
+            max_size: 0,
+            max_bytes: 0,
+            max_dead: 10_000,
+            window: 300_000_000,
+            attempts: Some(5),
+            first: 1_000_000,
+            factor: 2000,
+            longest: 60_000_000,
+            jitter: true,
+            then: Then::Dead,
+            results: 67_108_864,
+            durability,
+        }
+    }
+
+    /// Reads the value of an option.
+    pub fn read<A: Args + ?Sized>(
+        &mut self,
+        option: QueueOption,
+        from: &mut Reader<'_, A>,
+        what: impl What,
+    ) -> Read<()> {
+        match option {
+            QueueOption::MaxSize => self.max_size = from.natural(0, MAX_COUNT, what)?,
+            QueueOption::MaxBytes => self.max_bytes = from.natural(0, MAX_SPAN, what)?,
+            QueueOption::MaxDead => self.max_dead = from.natural(0, MAX_COUNT, what)?,
+            QueueOption::Window => self.window = from.natural(0, MAX_SPAN, what)?,
+            QueueOption::Attempts => {
+                self.attempts =
+                    Some(from.natural(0, MAX_COUNT, what)? as u32).filter(|&value| value > 0)
+            }
+            QueueOption::First => self.first = from.natural(0, MAX_SPAN, what)?,
+            QueueOption::Factor => self.factor = from.natural(1000, MAX_COUNT, what)?,
+            QueueOption::Longest => self.longest = from.natural(0, MAX_SPAN, what)?,
+            QueueOption::Jitter => self.jitter = from.natural(0, 1, what)? == 1,
+            QueueOption::Then => self.then = Then::read(from, what)?,
+            QueueOption::Results => self.results = from.natural(0, MAX_SPAN, what)?,
+            QueueOption::Durability => self.durability = Durability::read(from, what)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the value of an option as it is told.
+    pub fn told(&self, option: QueueOption) -> String {
+        match option {
+            QueueOption::MaxSize => self.max_size.to_string(),
+            QueueOption::MaxBytes => self.max_bytes.to_string(),
+            QueueOption::MaxDead => self.max_dead.to_string(),
+            QueueOption::Window => self.window.to_string(),
+            QueueOption::Attempts => self.attempts.unwrap_or(0).to_string(),
+            QueueOption::First => self.first.to_string(),
+            QueueOption::Factor => self.factor.to_string(),
+            QueueOption::Longest => self.longest.to_string(),
+            QueueOption::Jitter => u8::from(self.jitter).to_string(),
+            QueueOption::Then => self.then.name().to_owned(),
+            QueueOption::Results => self.results.to_string(),
+            QueueOption::Durability => self.durability.name().to_owned(),
+        }
+    }
+}

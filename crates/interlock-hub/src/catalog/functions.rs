@@ -1,0 +1,257 @@
+// Made by `make generate` from wire/: change that.
+
+//! The functions of keyed queues as subcommands, so that rights, COMMAND and its texts
+//! know each by its name.
+
+use super::queues::{function, CONSUME, DECLARE, OPERATE, PRODUCE, READ};
+use super::{Access, Action, Argument, Command, ARGUMENT};
+
+/// Behind FCALL.
+pub const OF_FCALL: &[Command] = &[
+    function(
+        "fcall|il1_next",
+        CONSUME,
+        "Settles messages, then leases the next",
+        "O(N) of the keys of the messages",
+        &[CONSUMER, CALL, WAIT, COUNT, DURATION, KIND, ANY_SETTLEMENT],
+    ),
+    function(
+        "fcall|il1_put",
+        PRODUCE,
+        "Puts messages, each with zero, one or many keys",
+        "O(N) of the keys of the messages",
+        &[CONSUMER, CALL, WAIT, SOME_MESSAGE],
+    ),
+    function(
+        "fcall|il1_lease",
+        CONSUME,
+        "Leases messages that are ready",
+        "O(N) of the keys of the messages",
+        &[CONSUMER, CALL, WAIT, COUNT, DURATION, KIND],
+    ),
+    function(
+        "fcall|il1_settle",
+        CONSUME,
+        "Settles messages that are leased",
+        "O(N) of the keys of the messages",
+        &[CONSUMER, CALL, SOME_SETTLEMENT],
+    ),
+    function(
+        "fcall|il1_extend",
+        CONSUME,
+        "Moves the deadline of a lease",
+        "O(N) of the lease's messages",
+        &[TOKEN, DURATION],
+    ),
+    function(
+        "fcall|il1_configure",
+        DECLARE,
+        "Declares the options of a queue, or tells them",
+        "O(1)",
+        &[ANY_OPTION],
+    ),
+    function("fcall|il1_result", READ, "What became of a message", "O(1)", &[ID, WAIT]),
+    function(
+        "fcall|il1_join",
+        READ,
+        "Whether messages are settled, or waits until they are",
+        "O(1)",
+        &[WAIT, ONE_ID],
+    ),
+    function(
+        "fcall|il1_cancel",
+        OPERATE,
+        "Settles a message that is not leased",
+        "O(N) of its keys",
+        &[ID],
+    ),
+    function(
+        "fcall|il1_revoke",
+        OPERATE,
+        "Ends the lease of a message",
+        "O(N) of its keys",
+        &[ID, THEN, ONE_TOKEN],
+    ),
+    function(
+        "fcall|il1_retry",
+        OPERATE,
+        "Readies a message that is held or backs off",
+        "O(1)",
+        &[ID],
+    ),
+    function(
+        "fcall|il1_skip",
+        OPERATE,
+        "Settles a message that is held or backs off",
+        "O(N) of its keys",
+        &[ID],
+    ),
+    function(
+        "fcall|il1_bury",
+        OPERATE,
+        "Makes a message that is held or backs off a dead letter",
+        "O(N) of its keys",
+        &[ID],
+    ),
+    function("fcall|il1_requeue", OPERATE, "Puts a dead letter again", "O(N) of its keys", &[ID]),
+    function("fcall|il1_discard", OPERATE, "Drops a dead letter", "O(N) of its keys", &[ID]),
+    function(
+        "fcall|il1_purge",
+        OPERATE,
+        "Cancels messages that are not leased, or drops dead letters",
+        "O(N) of them, at most 1,000",
+        &[WHAT],
+    ),
+    function(
+        "fcall|il1_restore",
+        OPERATE,
+        "Puts messages of another queue with the attempts they had, or keeps dead letters",
+        "O(N) of their keys",
+        &[WINDOW, SOME_MESSAGE],
+    ),
+    function("fcall|il1_drop", OPERATE, "Removes a queue", "O(N) of what it holds", &[ONE_FORCE]),
+    function(
+        "fcall|il1_pause",
+        OPERATE,
+        "Hands out nothing of a queue, or of keys",
+        "O(N) of the keys",
+        &[ANY_KEY],
+    ),
+    function("fcall|il1_resume", OPERATE, "Hands out again", "O(N) of the keys", &[ANY_KEY]),
+    function("fcall|il1_seal", OPERATE, "Refuses puts", "O(1)", &[]),
+    function("fcall|il1_reopen", OPERATE, "Takes puts again", "O(1)", &[]),
+    function("fcall|il1_stats", READ, "Counts of a queue", "O(1)", &[]),
+    function("fcall|il1_peek", READ, "One unsettled message", "O(N) of its keys", &[ID]),
+    function(
+        "fcall|il1_scan",
+        READ,
+        "Goes through the unsettled messages, or the dead letters",
+        "O(N) of the messages told",
+        &[CURSOR, COUNT, ONE_WHAT],
+    ),
+    function("fcall|il1_paused", READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
+    function(
+        "fcall|il1_dead_letters",
+        READ,
+        "Messages that were given up",
+        "O(N) of the dead letters looked at",
+        &[COUNT, AFTER, ONE_KEY],
+    ),
+    function(
+        "fcall|il1_hot",
+        READ,
+        "Keys, and how many messages stand on each",
+        "O(N) of the lanes told",
+        &[CURSOR],
+    ),
+    function(
+        "fcall|il1_explain",
+        READ,
+        "Why a message waits, or what stands on a key",
+        "O(N) of the messages told",
+        &[BY, WHAT, LIMIT],
+    ),
+    Command {
+        access: Access::None,
+        ..function("fcall|il1_version", READ, "What this server can do", "O(1)", &[])
+    },
+    Command {
+        access: Access::None,
+        action: Action::ListQueues,
+        ..function(
+            "fcall|il1_queues",
+            READ,
+            "Names of all queues",
+            "O(N) of the names told",
+            &[ONE_CURSOR],
+        )
+    },
+];
+
+/// Behind FCALL_RO.
+pub const OF_FCALL_RO: &[Command] = &[
+    function("fcall_ro|il1_result", READ, "What became of a message", "O(1)", &[ID, WAIT]),
+    function("fcall_ro|il1_stats", READ, "Counts of a queue", "O(1)", &[]),
+    function("fcall_ro|il1_peek", READ, "One unsettled message", "O(N) of its keys", &[ID]),
+    function(
+        "fcall_ro|il1_scan",
+        READ,
+        "Goes through the unsettled messages, or the dead letters",
+        "O(N) of the messages told",
+        &[CURSOR, COUNT, ONE_WHAT],
+    ),
+    function("fcall_ro|il1_paused", READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
+    function(
+        "fcall_ro|il1_dead_letters",
+        READ,
+        "Messages that were given up",
+        "O(N) of the dead letters looked at",
+        &[COUNT, AFTER, ONE_KEY],
+    ),
+    function(
+        "fcall_ro|il1_hot",
+        READ,
+        "Keys, and how many messages stand on each",
+        "O(N) of the lanes told",
+        &[CURSOR],
+    ),
+    function(
+        "fcall_ro|il1_explain",
+        READ,
+        "Why a message waits, or what stands on a key",
+        "O(N) of the messages told",
+        &[BY, WHAT, LIMIT],
+    ),
+    Command {
+        access: Access::None,
+        ..function("fcall_ro|il1_version", READ, "What this server can do", "O(1)", &[])
+    },
+    Command {
+        access: Access::None,
+        action: Action::ListQueues,
+        ..function(
+            "fcall_ro|il1_queues",
+            READ,
+            "Names of all queues",
+            "O(N) of the names told",
+            &[ONE_CURSOR],
+        )
+    },
+];
+
+const AFTER: Argument = Argument { name: "after", kind: "string", ..ARGUMENT };
+const ANY_KEY: Argument =
+    Argument { name: "key", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
+const ANY_OPTION: Argument =
+    Argument { name: "option", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
+const ANY_SETTLEMENT: Argument =
+    Argument { name: "settlement", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
+const BY: Argument = Argument { name: "by", kind: "string", ..ARGUMENT };
+const CALL: Argument = Argument { name: "call", kind: "integer", ..ARGUMENT };
+const CONSUMER: Argument = Argument { name: "consumer", kind: "string", ..ARGUMENT };
+const COUNT: Argument = Argument { name: "count", kind: "integer", ..ARGUMENT };
+const CURSOR: Argument = Argument { name: "cursor", kind: "string", ..ARGUMENT };
+const DURATION: Argument = Argument { name: "duration", kind: "integer", ..ARGUMENT };
+const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
+const KIND: Argument = Argument { name: "kind", kind: "string", ..ARGUMENT };
+const LIMIT: Argument = Argument { name: "limit", kind: "integer", ..ARGUMENT };
+const ONE_CURSOR: Argument =
+    Argument { name: "cursor", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_FORCE: Argument =
+    Argument { name: "force", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_ID: Argument = Argument { name: "id", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_KEY: Argument =
+    Argument { name: "key", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_TOKEN: Argument =
+    Argument { name: "token", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_WHAT: Argument =
+    Argument { name: "what", kind: "string", flags: &["optional"], ..ARGUMENT };
+const SOME_MESSAGE: Argument =
+    Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
+const SOME_SETTLEMENT: Argument =
+    Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
+const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
+const TOKEN: Argument = Argument { name: "token", kind: "string", ..ARGUMENT };
+const WAIT: Argument = Argument { name: "wait", kind: "integer", ..ARGUMENT };
+const WHAT: Argument = Argument { name: "what", kind: "string", ..ARGUMENT };
+const WINDOW: Argument = Argument { name: "window", kind: "integer", ..ARGUMENT };

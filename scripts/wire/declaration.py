@@ -1,0 +1,291 @@
+"""The declaration of the wire: the files of `wire/`, read and checked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "wire"
+CLASSES = ("produce", "consume", "read", "operate", "declare")
+COURSES = ("retry", "raise", "end")
+
+
+class Invalid(Exception):
+    """An entry that says what it cannot say; the text names it."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a function, as a hub documents it."""
+
+    name: str
+    optional: bool
+    multiple: bool
+
+    def __str__(self) -> str:
+        name = self.name.upper()
+        if not self.multiple:
+            return f"[{name}]" if self.optional else name
+        return f"[{name} ...]" if self.optional else f"{name} [{name} ...]"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the wire, without the ``il1_`` before its name."""
+
+    name: str
+    group: str
+    """The right that a call needs."""
+    arguments: tuple[Argument, ...]
+    summary: str
+    complexity: str
+    usage: str = ""
+    part: str = ""
+    """The parts of one of its arguments."""
+    does: str = ""
+    answers: str = ""
+    record: int | None = None
+    grows: bool = False
+    allow_oom: bool = True
+    applies_due: bool = False
+    takes_queue: bool = True
+    servers: tuple[str, ...] = ("redis", "hub")
+
+    @property
+    def variant(self) -> str:
+        """Its name in Rust."""
+        return camel(self.name)
+
+    @property
+    def reads(self) -> bool:
+        """It writes nothing, not even what is due: FCALL_RO takes it."""
+        return self.group == "read" and not self.applies_due
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags with which it is registered on Redis."""
+        if self.reads:
+            return ("no-writes",)
+        return () if self.grows or not self.allow_oom else ("allow-oom",)
+
+    @property
+    def shown(self) -> str:
+        """The name and the arguments, as a page has them."""
+        usage = self.usage or " ".join(map(str, self.arguments))
+        return f"il1_{self.name} {usage}".rstrip()
+
+
+@dataclass(frozen=True)
+class Record:
+    """A word of a journal beside the functions."""
+
+    name: str
+    record: int
+    says: str
+    arguments: str = ""
+
+    @property
+    def variant(self) -> str:
+        """Its name in Rust."""
+        return camel(self.name)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A number that bounds what a call may ask for."""
+
+    name: str
+    says: str
+    value: int | None = None
+    redis: int | None = None
+    hub: int | None = None
+    lua: bool = False
+    rust: str = ""
+    core: str = ""
+    python: bool = False
+
+    def of(self, server: str) -> int:
+        """The value of a server."""
+        found = self.value if self.value is not None else getattr(self, server)
+        if found is None:
+            raise Invalid(f"limit {self.name} has no value for {server}")
+        return int(found)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a queue or of a message."""
+
+    name: str
+    value: str
+    least: int = 0
+    most: str | int | None = None
+    words: tuple[str, ...] = ()
+    text: str = ""
+    """Any bytes, not empty, of this limit."""
+    default: int | str | None = None
+    none: str = ""
+    policy: bool = False
+    of_the_dead: bool = False
+    field: str = ""
+    type: str = "u64"
+    python: str = ""
+    micros: bool = False
+    not_given: str = ""
+
+    @property
+    def variant(self) -> str:
+        """Its name in Rust."""
+        return camel(self.field) if self.field else self.name.capitalize()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Words of a server, and what a client does about them."""
+
+    said: str
+    course: str
+    by: str
+    when: str
+    advice: str = ""
+    raises: str = "EngineUnavailable"
+    unsure: bool = False
+    ends: bool = False
+    shown: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The first word of an error that a function answers."""
+
+    name: str
+    rust: str
+    when: str
+
+
+@dataclass(frozen=True)
+class Wire:
+    """All that is declared."""
+
+    functions: tuple[Function, ...]
+    records: tuple[Record, ...]
+    limits: Mapping[str, Limit]
+    told: tuple[tuple[str, str], ...]
+    queue: tuple[Option, ...]
+    message: tuple[Option, ...]
+    """Those of a policy too."""
+    refusals: tuple[Refusal, ...]
+    codes: tuple[Code, ...]
+    policy: tuple[Option, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "policy", tuple(one for one in self.queue if one.policy))
+
+    def most(self, option: Option, server: str = "hub") -> int:
+        """The largest number that an option takes."""
+        most = option.most
+        if most is None:
+            raise Invalid(f"option {option.name} has no most")
+        return self.limits[most].of(server) if isinstance(most, str) else most
+
+    def filled(self, text: str) -> str:
+        """A text of a page, in which the limits are named in braces."""
+
+        def value(found: re.Match[str]) -> str:
+            name, _, of = found[1].partition(".")
+            limit = self.limits[name]
+            if of == "mib":
+                return str(limit.of("hub") >> 20)
+            return f"{limit.of(of or 'hub'):,}"
+
+        return re.sub(r"\{([A-Z_]+(?:\.\w+)?)\}", value, text)
+
+
+def declared() -> Wire:
+    """Read all of it.
+
+    Raises:
+        Invalid: an entry contradicts itself or another; the text names it.
+    """
+    limits = _read("limits")
+    options = _read("options")
+    refusals = _read("refusals")
+    queue = tuple(_options(options["queue"]))
+    policy = tuple(one for one in queue if one.policy)
+    wire = Wire(
+        functions=tuple(_functions(_read("functions"))),
+        records=tuple(_made(Record, name, entry) for name, entry in _read("records").items()),
+        limits={name: _made(Limit, name, entry) for name, entry in limits["limit"].items()},
+        told=tuple((row["of"], row["most"]) for row in limits["told"]),
+        queue=queue,
+        message=(*_options(options["message"]), *policy),
+        refusals=tuple(_made(Refusal, "", entry) for entry in refusals["refusal"]),
+        codes=tuple(_made(Code, name, entry) for name, entry in refusals["code"].items()),
+    )
+    _check(wire)
+    return wire
+
+
+def camel(name: str) -> str:
+    """A name as Rust writes those of types: dead_letters is DeadLetters."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _read(name: str) -> dict[str, Any]:
+    with (FOLDER / f"{name}.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def _made(kind: Any, name: str, entry: dict[str, Any]) -> Any:
+    known = {one.name for one in fields(kind)}
+    unknown = entry.keys() - known
+    if unknown:
+        raise Invalid(f"{name or entry}: unknown {', '.join(sorted(unknown))}")
+    lists = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return kind(**({"name": name} if name else {}), **lists)
+
+
+def _functions(entries: dict[str, Any]) -> Iterator[Function]:
+    for name, entry in entries.items():
+        arguments = tuple(_argument(text) for text in entry.pop("arguments"))
+        group = entry.pop("class")
+        yield _made(Function, name, {**entry, "group": group, "arguments": arguments})
+
+
+def _argument(text: str) -> Argument:
+    optional = text.startswith("[")
+    name = text.strip("[]")
+    return Argument(name.removesuffix("..."), optional, name.endswith("..."))
+
+
+def _options(entries: dict[str, Any]) -> Iterator[Option]:
+    for name, entry in entries.items():
+        yield _made(Option, name, entry)
+
+
+def _check(wire: Wire) -> None:
+    called = [one.record for one in wire.functions if one.record is not None]
+    numbers = [*called, *(one.record for one in wire.records)]
+    if len(set(numbers)) < len(numbers) or not all(1 <= number <= 255 for number in numbers):
+        raise Invalid("each record has a number of its own, from 1 to 255")
+    for function in wire.functions:
+        if function.group not in CLASSES:
+            raise Invalid(f"function {function.name}: class is {function.group}")
+        if (function.group == "read") != (function.record is None):
+            raise Invalid(f"function {function.name}: it reads, or has a record, and never both")
+    for option in (*wire.queue, *wire.message):
+        ways = [bool(option.words), bool(option.text), option.most is not None]
+        if sum(ways) != 1:
+            raise Invalid(f"option {option.name}: it has words, or a text, or a most")
+        if isinstance(option.most, str) and option.most not in wire.limits:
+            raise Invalid(f"option {option.name}: no limit is called {option.most}")
+    for refusal in wire.refusals:
+        if refusal.course not in COURSES:
+            raise Invalid(f"refusal {refusal.said}: course is {refusal.course}")

@@ -1,0 +1,64 @@
+"""The sources in Lua that are made from the declaration."""
+
+from __future__ import annotations
+
+from scripts.wire.declaration import Option, Wire
+from scripts.wire.text import MADE, capital, told, wrapped
+
+
+def limits(wire: Wire) -> str:
+    """The limits that the library knows; the numbers are put in where they are named."""
+    lines = [
+        f"-- {MADE}",
+        "",
+        "-- What one call may ask for. A function holds up the whole server while it",
+    ]
+    lines += ["-- runs, so each of these bounds how long that can be."]
+    for limit in wire.limits.values():
+        if limit.lua:
+            lines += ["", *wrapped(f"-- {capital(limit.says)}", "-- ")]
+            lines.append(f"local {limit.name} = {number(limit.of('redis'))}")
+    return "\n".join(lines) + "\n"
+
+
+def declared(wire: Wire) -> str:
+    """The functions' flags and the options, in one local: the library has few to give."""
+    lines = [f"-- {MADE}", "", "-- One table, for each name at the top takes one of 200 locals."]
+    lines += ["local DECLARED = {", "  flags = {"]
+    for function in wire.functions:
+        if "redis" in function.servers and function.takes_queue:
+            flags = ", ".join(f"'{flag}'" for flag in function.flags)
+            lines.append(f"    {function.name} = {{{f' {flags} ' if flags else ''}}},")
+    lines += ["  },", "  -- Of a queue, in the order in which they are told.", "  queue = {"]
+    lines += [f"    {one_option(one, default=True)}," for one in wire.queue]
+    lines += [f"    told = '{told(one.name for one in wire.queue)}',", "  },"]
+    lines += ["  -- Of a message; the default is what is as good as not given.", "  message = {"]
+    lines += [f"    {one_option(one, default=not one.policy)}," for one in wire.message]
+    lines += [f"    told = '{told(one.name for one in wire.message)}',", "  },"]
+    dead = [one.name for one in wire.message if one.of_the_dead or one.policy]
+    lines += ["  -- What a dead letter keeps of these.", "  of_the_dead = {"]
+    lines += [f"    '{name}'," for name in dead]
+    return "\n".join([*lines, "  },", "}"]) + "\n"
+
+
+def one_option(option: Option, *, default: bool) -> str:
+    """One option, in a line."""
+    parts = [f"name = '{option.name}'"]
+    if option.words:
+        words = ", ".join(f"{word} = true" for word in option.words)
+        parts.append(f"words = {{ {words}, told = '{told(option.words)}' }}")
+    elif option.text:
+        parts.append(f"bytes = {option.text}")
+    else:
+        parts.append(f"least = {option.least}, most = {option.most}")
+    if default and option.default is not None:
+        value = option.default
+        parts.append(f"default = '{value}'" if isinstance(value, str) else f"default = {value}")
+    return "{ " + ", ".join(parts) + " }"
+
+
+def number(number: int) -> str:
+    """A number as Lua reads it: it has no integers, and takes a large one by its power."""
+    digits = str(number)
+    tail = len(digits) - len(digits.rstrip("0"))
+    return f"{digits[:-tail]}e{tail}" if tail >= 12 else digits

@@ -1,0 +1,97 @@
+"""The sources in Python that are made from the declaration."""
+
+from __future__ import annotations
+
+from scripts.wire.declaration import Wire
+from scripts.wire.text import MADE, capital, number, string
+
+
+def limits(wire: Wire) -> str:
+    """The limits that clients know."""
+    lines = [f"# {MADE}", '"""The limits of the wire."""', ""]
+    lines += ["from __future__ import annotations", ""]
+    for limit in wire.limits.values():
+        if limit.python:
+            lines.append(f"{limit.name} = {number(limit.of('hub'))}")
+            lines += string(capital(limit.says) + ".")
+            if limit.value is None:
+                lines.append(f"{limit.name}_ON_REDIS = {number(limit.of('redis'))}")
+                lines += string(f"The same on Redis: {limit.says}.")
+    return "\n".join(lines) + "\n"
+
+
+def declared(wire: Wire) -> str:
+    """The functions and options, as the client of an engine has them."""
+    lines = [
+        f"# {MADE}",
+        '"""The functions and options of the wire."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Literal, NamedTuple, TypedDict",
+        "",
+        "from interlock.retry import Retry, Seconds",
+        "",
+        "",
+        "class Option(NamedTuple):",
+        '    """An option of a queue that a client declares."""',
+        "",
+        "    name: str",
+        "    argument: str",
+        "    most: int = 0",
+        "    words: tuple[str, ...] = ()",
+        "    micros: bool = False",
+        '    """The argument is in seconds."""',
+        "",
+        "",
+        "OPTIONS = (",
+    ]
+    types = []
+    for one in wire.queue:
+        if not one.python or one.policy:
+            continue
+        said = f'"{one.name}", "{one.python}"'
+        if one.words:
+            lines.append(f"    Option({said}, words={one.words!r}),")
+            types.append((one.python, f"Literal{list(one.words)!r}"))
+        elif one.micros:
+            lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True),")
+            types.append((one.python, "Seconds"))
+        else:
+            lines.append(f"    Option({said}, {number(wire.most(one))}),")
+            types.append((one.python, "int"))
+    lines += [")", '"""Beside the retry policy."""', ""]
+    lines += [f"FUNCTIONS = {tuple(o.name for o in wire.functions if 'redis' in o.servers)!r}"]
+    lines += ['"""Those that the library for Redis has."""', ""]
+    lines += [f"GROWING = {tuple(one.name for one in wire.functions if one.grows)!r}"]
+    lines += ['"""Functions that a server refuses at its memory limit."""', "", ""]
+    lines += ["class DeclaredOptions(TypedDict, total=False):"]
+    lines += ['    """The options that an engine holds, by the names of their arguments."""', ""]
+    lines += [f"    {name}: {kind}" for name, kind in types] + ["    retry: Retry"]
+    return "\n".join(lines) + "\n"
+
+
+def refusal_table(wire: Wire) -> str:
+    """The rows of what servers refuse."""
+    lines = [
+        f"# {MADE}",
+        '"""The refusals of servers, of which the first that fits counts."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from interlock.engine.refusal import TENANT, Refusal",
+        "",
+        "REFUSALS = (",
+    ]
+    for one in wire.refusals:
+        advice = f"f{one.advice!r}" if "{TENANT}" in one.advice else repr(one.advice)
+        parts = [repr(one.said), repr(one.course), repr(one.by), repr(one.when)]
+        if one.advice:
+            parts.append(f"advice={advice}")
+        if one.raises != "EngineUnavailable":
+            parts.append(f"raises={one.raises!r}")
+        parts += ["unsure=True"] * one.unsure + ["ends=True"] * one.ends
+        if one.shown:
+            parts.append(f"shown={one.shown!r}")
+        lines.append(f"    Refusal({', '.join(parts)}),")
+    return "\n".join([*lines, ")"]) + "\n"

@@ -1,0 +1,37 @@
+"""The files that are made from the declaration as a whole."""
+
+from __future__ import annotations
+
+from scripts.wire import commands, lua, python, rust
+from scripts.wire.declaration import Wire
+from scripts.wire.text import MADE, ruff, rustfmt
+
+ENGINE = "crates/interlock-engine/src/wire"
+CORE = "crates/interlock-core/src"
+HUB = "crates/interlock-hub/src/catalog"
+LUA = "src/interlock/engine/lua/shared"
+PYTHON = "src/interlock"
+
+
+def all_of(wire: Wire) -> dict[str, str]:
+    """The text of each file, by its path."""
+    in_rust = {
+        f"{ENGINE}/limits.rs": rust.engine_limits(wire),
+        f"{ENGINE}/functions.rs": rust.functions(wire),
+        f"{ENGINE}/records.rs": rust.records(wire),
+        f"{ENGINE}/options.rs": rust.options(wire),
+        f"{ENGINE}/codes.rs": rust.codes(wire),
+        f"{CORE}/limits.rs": rust.core_limits(wire),
+        f"{HUB}/functions.rs": commands.hub_functions(wire),
+    }
+    in_python = {
+        f"{PYTHON}/limits.py": python.limits(wire),
+        f"{PYTHON}/engine/declared.py": python.declared(wire),
+        f"{PYTHON}/engine/refusal_table.py": python.refusal_table(wire),
+    }
+    return {
+        **{path: rustfmt(f"// {MADE}\n\n{text}") for path, text in in_rust.items()},
+        **{path: ruff(text) for path, text in in_python.items()},
+        f"{LUA}/limits.lua": lua.limits(wire),
+        f"{LUA}/declared.lua": lua.declared(wire),
+    }

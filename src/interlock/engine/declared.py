@@ -1,0 +1,77 @@
+# Made by `make generate` from wire/: change that.
+"""The functions and options of the wire."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypedDict
+
+from interlock.retry import Retry, Seconds
+
+
+class Option(NamedTuple):
+    """An option of a queue that a client declares."""
+
+    name: str
+    argument: str
+    most: int = 0
+    words: tuple[str, ...] = ()
+    micros: bool = False
+    """The argument is in seconds."""
+
+
+OPTIONS = (
+    Option("MAXSIZE", "maxsize", 1_000_000_000),
+    Option("MAXBYTES", "maxbytes", 1_000_000_000_000_000),
+    Option("MAXDEAD", "maxdead", 1_000_000_000),
+    Option("WINDOW", "dedup_window", 1_000_000_000_000_000, micros=True),
+    Option("DURABILITY", "durability", words=("always", "everysec", "none", "server")),
+)
+"""Beside the retry policy."""
+
+FUNCTIONS = (
+    "next",
+    "put",
+    "lease",
+    "settle",
+    "extend",
+    "configure",
+    "result",
+    "join",
+    "cancel",
+    "revoke",
+    "retry",
+    "skip",
+    "bury",
+    "requeue",
+    "discard",
+    "purge",
+    "restore",
+    "drop",
+    "pause",
+    "resume",
+    "seal",
+    "reopen",
+    "stats",
+    "peek",
+    "scan",
+    "paused",
+    "dead_letters",
+    "hot",
+    "explain",
+    "version",
+)
+"""Those that the library for Redis has."""
+
+GROWING = ("put", "requeue", "restore")
+"""Functions that a server refuses at its memory limit."""
+
+
+class DeclaredOptions(TypedDict, total=False):
+    """The options that an engine holds, by the names of their arguments."""
+
+    maxsize: int
+    maxbytes: int
+    maxdead: int
+    dedup_window: Seconds
+    durability: Literal["always", "everysec", "none", "server"]
+    retry: Retry
