@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -108,18 +109,23 @@ def _processes(count: int) -> Iterator[Executor | None]:
         return
     # Never fork: threads may be running, and a child would have their locks without them.
     context = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
+    others, threads = set(multiprocessing.active_children()), set(threading.enumerate())
     pool = ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),))
+    its_own: list[threading.Thread] = []
     try:
         # No process takes a call before all are there, so each of these starts another one.
         for up in [pool.submit(int) for _ in range(count)]:
             up.result()
+        its_own = [one for one in set(threading.enumerate()) - threads if not one.daemon]
         yield pool
     except BaseException:
         # A handler that never returns would be waited for.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
+        for thread in its_own:
+            # The interpreter's exit would write to its pipe while it closes that.
+            thread.join()
         raise
     finally:
         pool.shutdown()
