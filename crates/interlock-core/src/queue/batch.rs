@@ -4,107 +4,12 @@
 //! Each message keeps a lease of its own, which names the batch it is of, so that all that is said of a
 //! lease (`ack`, `revoke`, `explain`) needs to know nothing of batches.
 
-use hashbrown::HashMap;
-
-use crate::queue::index::table;
-use crate::queue::lease::{Failure, Lease};
+use crate::queue::counts::Happened;
+use crate::queue::lease::Failure;
+use crate::queue::leases::Lease;
 use crate::queue::message::KEYED;
 use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
-use crate::queue::slab::{Record, Slab, NONE};
-use crate::queue::timers::{Due, Timers};
 use crate::queue::types::{Kind, State, Time};
-
-/// The messages that one call was handed.
-#[derive(Debug)]
-pub struct Batch {
-    /// 0: free.
-    pub token: u64,
-    pub deadline: Time,
-    /// Its place among the deadlines, or the next free record.
-    timer: u32,
-    /// Messages that are still out.
-    out: u32,
-    /// The places of its leases, in the order they were handed out in.
-    pub(super) members: Box<[u32]>,
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Batch { token: 0, deadline: 0, timer: NONE, out: 0, members: Box::default() }
-    }
-}
-
-impl Record for Batch {
-    fn clear(&mut self) {
-        self.token = 0;
-        self.members = Box::default();
-    }
-    fn link(&self) -> u32 {
-        self.timer
-    }
-    fn set_link(&mut self, next: u32) {
-        self.timer = next;
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Batches {
-    pub slab: Slab<Batch>,
-    by_token: HashMap<u64, u32, foldhash::fast::RandomState>,
-    pub deadlines: Timers,
-}
-
-/// Bytes of the smallest list that is allocated.
-const LIST: usize = 32;
-
-impl Batches {
-    pub fn bytes(&self) -> usize {
-        let members = self.slab.len() * LIST;
-        self.slab.bytes()
-            + members
-            + table::<(u64, u32)>(self.by_token.capacity())
-            + self.deadlines.bytes()
-    }
-
-    /// One of a batch's messages is no longer out.
-    pub fn left(&mut self, place: u32) {
-        let batch = &mut self.slab[place];
-        batch.out -= 1;
-        if batch.out > 0 {
-            return;
-        }
-        let (token, timer) = (batch.token, batch.timer);
-        let slab = &mut self.slab;
-        self.deadlines.remove(timer, |owner, position| slab[owner].timer = position);
-        self.slab.remove(place);
-        self.by_token.remove(&token);
-        if self.by_token.len() * 8 < self.by_token.capacity() && self.by_token.capacity() > 1024 {
-            self.by_token.shrink_to(self.by_token.len() * 2);
-        }
-    }
-
-    pub fn enter(&mut self, token: u64, deadline: Time, members: Box<[u32]>) -> u32 {
-        let place = self.begin(token, deadline);
-        self.fill(place, members);
-        place
-    }
-
-    /// As `enter`; what is handed out is said later.
-    fn begin(&mut self, token: u64, deadline: Time) -> u32 {
-        let place = self.slab.insert(Batch { token, deadline, ..Batch::default() });
-        self.by_token.insert(token, place);
-        let slab = &mut self.slab;
-        let due = Due { at: deadline, id: token, owner: place };
-        self.deadlines.insert(due, |owner, position| slab[owner].timer = position);
-        place
-    }
-
-    fn fill(&mut self, place: u32, members: Box<[u32]>) {
-        let batch = &mut self.slab[place];
-        batch.out = members.len() as u32;
-        batch.members = members;
-    }
-}
 
 /// The most that one call may be handed.
 #[derive(Clone, Copy, Debug)]
@@ -158,32 +63,18 @@ impl<P> Scheduler<P> {
         let Most { messages: limit, keys, bytes } = most;
         let mut left = Room { keys, bytes, taken: 0, parks: CALL_LIMIT };
         let mut at = self.pick(kind, &mut left, true)?;
-        let token = self.now.max(self.last_token + 1);
-        self.last_token = token;
+        let token = self.leases.draw_token(self.now);
         let deadline = self.now.saturating_add(length);
-        let batch = self.batches.begin(token, deadline);
+        let batch = self.leases.begin_batch(token, deadline);
         loop {
-            let place = self.leases.insert(Lease {
-                token,
-                at: self.now,
-                deadline,
-                consumer,
-                message: at,
-                timer: NONE,
-                batch,
-                noted: false,
-            });
-            let message = &mut self.messages[at];
-            message.state = Some(State::Leased);
-            message.hold = place;
-            let id = message.id;
-            let attempt = match message.extra {
-                NONE => 1,
-                extra => self.extras[extra].attempt.max(1),
-            };
+            let lease = (token, deadline);
+            let place = self.leases.insert_in_batch(batch, lease, at, consumer, self.now);
+            self.records.set_leased(at, place);
+            let id = self.records[at].id;
+            let attempt = self.records.attempt(at);
             grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
-            let payload = self.messages[at].payload.as_ref();
-            let weight = payload.and_then(|payload| self.weight(payload)).unwrap_or(0);
+            let payload = self.records[at].payload.as_ref();
+            let weight = payload.and_then(|payload| self.engine.weight(payload)).unwrap_or(0);
             left.bytes = left.bytes.saturating_sub(weight);
             if grants.len() - from == limit || left.bytes == 0 {
                 break;
@@ -192,8 +83,8 @@ impl<P> Scheduler<P> {
             at = next;
         }
         let members: Box<[u32]> = grants[from..].iter().map(|grant| grant.handle.place).collect();
-        self.stats.leases += members.len() as u64;
-        self.batches.fill(batch, members);
+        self.counts.leased(members.len() as u64);
+        self.leases.fill_batch(batch, members);
         Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
     }
 
@@ -201,14 +92,14 @@ impl<P> Scheduler<P> {
     /// What is paused is set aside, so many of it that a call may: then `ready` still says that there is
     /// something.
     fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
-        if self.pauses.queue {
+        if self.pauses.of_queue() {
             return None;
         }
         loop {
             let ticket = self.choose(kind)?;
-            let message = &self.messages[ticket.message];
+            let message = &self.records[ticket.message];
             let (keyed, edges) = (message.flags & KEYED != 0, message.first_edge);
-            let paused = match self.lanes.paused {
+            let paused = match self.lanes.paused() {
                 0 => None,
                 _ => self.lanes.paused_lane(edges),
             };
@@ -226,7 +117,7 @@ impl<P> Scheduler<P> {
                 }
                 room.parks -= 1;
             }
-            if keyed { &mut self.keyed } else { &mut self.unkeyed }.pop(ticket);
+            self.ready.pop(keyed, ticket);
             match paused {
                 Some(lane) => self.park(ticket, lane),
                 None => return Some(ticket.message),
@@ -246,21 +137,19 @@ impl<P> Scheduler<P> {
     pub fn granted_again(&self, token: u64, id: u64) -> Option<Grant> {
         let (at, place) = self.held_at(token, id)?;
         let handle = Handle { place, token };
-        Some(Grant { handle, id, attempt: self.attempt(at), message: at })
+        Some(Grant { handle, id, attempt: self.records.attempt(at), message: at })
     }
 
     /// As `held`: the places of the message and of its lease.
     #[inline]
     fn held_at(&self, token: u64, id: u64) -> Option<(u32, u32)> {
-        let at = self.find(id)?;
-        let message = &self.messages[at];
+        let at = self.records.find(id)?;
+        let message = &self.records[at];
         if message.state != Some(State::Leased) {
             return None;
         }
         let place = message.hold;
-        let lease = &self.leases[place];
-        let held = lease.token == token && !self.is_over(lease);
-        held.then_some((at, place))
+        self.leases.standing(Handle { place, token }, self.now).map(|_| (at, place))
     }
 
     /// Acknowledges what this token holds of this message, as one step of a call; `None`: nothing. Gives
@@ -268,25 +157,15 @@ impl<P> Scheduler<P> {
     #[inline]
     pub fn ack_held(&mut self, token: u64, id: u64, budget: &mut Budget) -> Option<Option<P>> {
         let (at, place) = self.held_at(token, id)?;
-        self.end_lease(place);
-        self.stats.acks += 1;
+        self.leases.end(place);
+        self.counts.note(Happened::Acked);
         Some(self.settle(at, budget))
     }
 
     /// A new deadline, `length` µs from now, for all that a token still holds; `None`: it holds nothing.
     pub fn extend_batch(&mut self, token: u64, length: u64) -> Option<Time> {
-        let place = *self.batches.by_token.get(&token)?;
-        let batch = &mut self.batches.slab[place];
-        if batch.deadline <= self.now {
-            return None;
-        }
         let deadline = self.now.saturating_add(length);
-        batch.deadline = deadline;
-        let timer = batch.timer;
-        let slab = &mut self.batches.slab;
-        self.batches.deadlines.remove(timer, |owner, position| slab[owner].timer = position);
-        let due = Due { at: deadline, id: token, owner: place };
-        self.batches.deadlines.insert(due, |owner, position| slab[owner].timer = position);
+        self.leases.extend_batch(token, deadline, self.now)?;
         Some(deadline)
     }
 
@@ -295,25 +174,14 @@ impl<P> Scheduler<P> {
     pub(super) fn expire_batches(&mut self, limit: u32, budget: &mut Budget) -> u32 {
         let mut left = limit;
         while left > 0 {
-            let Some(deadline) = self.batches.deadlines.first().map(|due| due.at) else { break };
-            if deadline > self.now {
-                break;
-            }
-            let mut out = Vec::new();
-            self.batches.deadlines.each_until(deadline, |due| {
-                let batch = &self.batches.slab[due.owner];
-                // The place of one that is no longer out may be gone, or another lease's.
-                let held = batch.members.iter().filter_map(|&at| {
-                    let lease = self.leases.get(at).filter(|lease| lease.token == batch.token)?;
-                    Some((self.messages[lease.message].id, at))
-                });
-                out.extend(held);
-            });
+            let Some(expired) = self.leases.expired_in_batches(self.now) else { break };
+            let named = |(at, lease): (u32, &Lease)| (self.records[lease.message].id, at);
+            let mut out: Vec<(u64, u32)> = expired.into_iter().map(named).collect();
             out.sort_unstable();
             for (_, place) in out.into_iter().take(left as usize) {
                 left -= 1;
-                let lease = self.end_lease(place);
-                self.stats.expired += 1;
+                let lease = self.leases.end(place);
+                self.counts.note(Happened::Expired);
                 self.fail(lease.message, Failure::Expired, budget);
             }
         }

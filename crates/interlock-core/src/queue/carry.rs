@@ -21,7 +21,6 @@ use crate::queue::dead::Dead;
 use crate::queue::message::KEYED;
 use crate::queue::ready::Ticket;
 use crate::queue::scheduler::{Put, Scheduler};
-use crate::queue::timers::Due;
 use crate::queue::types::{State, Time};
 
 /// The state of a message in the queue it comes from.
@@ -47,36 +46,40 @@ impl<P> Scheduler<P> {
         error: &str,
         stands: Stands,
     ) -> (u64, State) {
-        debug_assert!(self.by_time, "of a queue that several processes share");
+        debug_assert!(self.numbers.are_times(), "of a queue that several processes share");
         // As it enters it may be ready, and it is taken back from there. The end of the plain line is
         // where it then surely is, whatever its priority.
         let stops = matches!(stands, Stands::Held | Stands::BackingOff(_));
         let delay = u64::from(matches!(stands, Stands::Delayed(_)));
         let priority = if stops { 0 } else { put.priority };
         let id = self.enter(&Put { priority, delay, ..*put }, Some(payload));
-        let at = self.find(id).expect("it has just entered");
-        self.messages[at].priority = put.priority;
+        let at = self.records.find(id).expect("it has just entered");
+        self.records.set_priority(at, put.priority);
         if attempt > 1 {
-            self.extra(at).attempt = attempt;
+            self.records.set_attempt(at, attempt);
         }
         if !error.is_empty() {
-            self.set_error(at, error);
+            self.records.set_error(at, error);
         }
-        let ready = self.messages[at].state == Some(State::Ready);
+        let ready = self.records[at].state == Some(State::Ready);
         match stands {
-            Stands::Delayed(due) => self.delay_until(at, due),
+            Stands::Delayed(due) => {
+                let (timer, records) = (self.records.timer(at), &mut self.records);
+                let moved = |owner, position| records.set_timer(owner, position);
+                self.delays.change(timer, due, moved);
+            }
             Stands::Held if ready => {
                 self.take_back(at);
-                self.messages[at].state = Some(State::Held);
-                self.stats.held += 1;
+                self.records.set_stopped(at, State::Held);
+                self.counts.held_one();
             }
             Stands::BackingOff(until) if ready => {
                 self.take_back(at);
-                self.back_off_until(at, until);
+                self.back_off(at, until);
             }
             _ => {}
         }
-        (id, self.messages[at].state.expect("it is unsettled"))
+        (id, self.records[at].state.expect("it is unsettled"))
     }
 
     /// Keeps a dead letter that died elsewhere, behind those that there are; its id.
@@ -88,7 +91,7 @@ impl<P> Scheduler<P> {
         error: &str,
         died_at: Time,
     ) -> u64 {
-        let id = self.draw();
+        let id = self.numbers.draw(self.now);
         // As lanes take them: named twice counts once, and exclusive goes before shared.
         let mut seen = HashSet::<&[u8], foldhash::fast::RandomState>::default();
         let named = put.keys.iter().map(|key| (key, false));
@@ -107,7 +110,7 @@ impl<P> Scheduler<P> {
             barrier: put.barrier,
             quiet: put.quiet,
             size: put.size,
-            put_at: self.put_at(id),
+            put_at: self.numbers.time_of(id),
             died_at,
             payload,
         });
@@ -123,36 +126,19 @@ impl<P> Scheduler<P> {
 
     /// Returns the numbers from which its series go on: ids, and tokens.
     pub fn series(&self) -> (u64, u64) {
-        (self.next, self.last_token)
+        (self.numbers.next(), self.leases.last_token())
     }
 
     /// A scheduler that has given no number yet goes on where another one ended (clause 8).
     pub fn go_on_from(&mut self, (next, last_token): (u64, u64)) {
-        (self.next, self.oldest, self.last_token) = (next, next, last_token);
-        self.first = next;
+        self.numbers.go_on_from(next);
+        self.leases.go_on_from(last_token);
     }
 
     /// A message that entered as ready, last of all and at no priority, is ready no more.
     fn take_back(&mut self, at: u32) {
-        let ticket = Ticket::new(0, self.sequence(at), at);
-        let keyed = self.messages[at].flags & KEYED != 0;
-        if keyed { &mut self.keyed } else { &mut self.unkeyed }.take_back(ticket);
-        self.messages[at].hold = 0;
-    }
-
-    fn delay_until(&mut self, at: u32, due: Time) {
-        let timer = self.extras[self.messages[at].extra].timer;
-        let (messages, extras) = (&self.messages, &mut self.extras);
-        let mut moved = |owner: u32, position| extras[messages[owner].extra].timer = position;
-        self.delays.remove(timer, &mut moved);
-        self.delays.insert(Due { at: due, id: messages[at].id, owner: at }, moved);
-    }
-
-    fn back_off_until(&mut self, at: u32, until: Time) {
-        self.messages[at].state = Some(State::BackingOff);
-        self.extra(at);
-        let due = Due { at: until, id: self.messages[at].id, owner: at };
-        let (messages, extras) = (&self.messages, &mut self.extras);
-        self.backoffs.insert(due, |owner, position| extras[messages[owner].extra].timer = position);
+        let ticket = Ticket::new(0, self.records.sequence(at), at);
+        let keyed = self.records[at].flags & KEYED != 0;
+        self.ready.take_back(keyed, ticket);
     }
 }

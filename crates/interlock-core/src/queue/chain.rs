@@ -64,11 +64,11 @@ impl<P> Scheduler<P> {
         if targets.contains(&id) {
             return Some(vec![id]);
         }
-        let from = self.find(id)?;
-        let stands = |at: &u32| self.messages[*at].state != Some(State::Delayed);
+        let from = self.records.find(id)?;
+        let stands = |at: &u32| self.records[*at].state != Some(State::Delayed);
         let targets: HashSet<u32, Hasher> =
-            targets.iter().filter_map(|&id| self.find(id)).filter(stands).collect();
-        let least = targets.iter().map(|&at| self.sequence(at)).min()?;
+            targets.iter().filter_map(|&id| self.records.find(id)).filter(stands).collect();
+        let least = targets.iter().map(|&at| self.records.sequence(at)).min()?;
         let mut search = Search {
             parents: HashMap::default(),
             open: VecDeque::new(),
@@ -80,7 +80,7 @@ impl<P> Scheduler<P> {
             targets,
         };
         for &target in &search.targets {
-            for (_, edge) in self.lanes.edges_of(self.messages[target].first_edge) {
+            for (_, edge) in self.lanes.edges_of(self.records[target].first_edge) {
                 search.on_lanes.entry(edge.lane()).or_default().push((target, edge.shared()));
             }
         }
@@ -90,7 +90,7 @@ impl<P> Scheduler<P> {
             if let Some(end) = search.found {
                 let parent = |at: &u32| Some(search.parents[at]).filter(|&parent| parent != NONE);
                 let chain = std::iter::successors(Some(end), parent);
-                let mut chain: Vec<u64> = chain.map(|at| self.messages[at].id).collect();
+                let mut chain: Vec<u64> = chain.map(|at| self.records[at].id).collect();
                 chain.reverse();
                 return Some(chain);
             }
@@ -104,13 +104,13 @@ impl<P> Scheduler<P> {
     /// Adds what a message waits for directly: of each lane what conflicts with it and stands
     /// nearest, for that waits for the rest.
     fn look_before(&self, at: u32, search: &mut Search) {
-        let (message, sequence) = (&self.messages[at], self.sequence(at));
+        let (message, sequence) = (&self.records[at], self.records.sequence(at));
         if message.state != Some(State::Waiting) || sequence < search.least {
             return;
         }
         if message.flags & BARRIER != 0 {
             // It waits for all that stands before it.
-            let before = |target: &&u32| self.sequence(**target) < sequence;
+            let before = |target: &&u32| self.records.sequence(**target) < sequence;
             if let Some(&target) = search.targets.iter().find(before) {
                 search.add(target, at);
             }
@@ -119,7 +119,7 @@ impl<P> Scheduler<P> {
         for (_, edge) in self.lanes.edges_of(message.first_edge).filter(|(_, e)| !e.granted()) {
             let Some(targets) = search.on_lanes.get(&edge.lane()) else { continue };
             let conflicts = |&&(target, shared): &&(u32, bool)| {
-                !(shared && edge.shared()) && self.sequence(target) < sequence
+                !(shared && edge.shared()) && self.records.sequence(target) < sequence
             };
             if let Some(&(target, _)) = targets.iter().find(conflicts) {
                 return search.add(target, at);
@@ -134,7 +134,7 @@ impl<P> Scheduler<P> {
         {
             for (place, before) in self.lanes.standing_before(number) {
                 search.left = search.left.saturating_sub(1);
-                if search.left == 0 || self.sequence(before.message) < search.least {
+                if search.left == 0 || self.records.sequence(before.message) < search.least {
                     break;
                 }
                 if !before.shared() {
@@ -248,13 +248,13 @@ mod tests {
             parents: HashMap::default(),
             open: VecDeque::new(),
             passed: HashSet::default(),
-            targets: [bench.0.find(target).unwrap()].into_iter().collect(),
+            targets: [bench.0.records.find(target).unwrap()].into_iter().collect(),
             on_lanes: HashMap::default(),
             least: 0,
             found: None,
             left: LOOKED_AT,
         };
-        search.add(bench.0.find(last).unwrap(), NONE);
+        search.add(bench.0.records.find(last).unwrap(), NONE);
         while let Some(at) = search.open.pop_front() {
             bench.0.look_before(at, &mut search);
         }

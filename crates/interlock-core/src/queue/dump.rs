@@ -58,24 +58,22 @@ pub(super) const FLAGS: u8 = KEYED | BARRIER | GATED | PARKED | QUIET;
 impl<P> Scheduler<P> {
     /// Appends the queue to `out`; `payload` appends one payload, which need not say how long it is.
     pub fn dump(&self, out: &mut Vec<u8>, mut payload: impl FnMut(&P, &mut Vec<u8>)) {
-        out.extend_from_slice(&[VERSION, u8::from(self.by_time)]);
+        out.extend_from_slice(&[VERSION, u8::from(self.numbers.are_times())]);
         write_options(out, &self.options);
-        write_stats(out, &self.stats);
-        for word in [self.now, self.next, self.oldest, self.last_token] {
+        write_stats(out, self.counts.stats());
+        for word in [self.now, self.numbers.next(), self.numbers.oldest(), self.leases.last_token()]
+        {
             number(out, word);
         }
         let numbers = self.dump_lanes(out);
-        number(out, self.messages.len() as u64);
-        for (at, message) in self.messages.places() {
-            if message.state.is_some() {
-                self.dump_message(out, at, message, &numbers);
-                sized(out, |out| payload(message.payload.as_ref().expect("a payload"), out));
-            }
+        number(out, self.records.len() as u64);
+        for (at, message) in self.records.all() {
+            self.dump_message(out, at, message, &numbers);
+            sized(out, |out| payload(message.payload.as_ref().expect("a payload"), out));
         }
         self.dump_batches(out);
         self.dump_barriers(out);
-        number(out, self.late.len() as u64);
-        self.late.iter().for_each(|&(_, id)| number(out, id));
+        ids(out, self.ready.late());
         self.dump_pauses(out, &numbers);
         self.dump_dedup(out);
         number(out, self.dead.len() as u64);
@@ -83,7 +81,7 @@ impl<P> Scheduler<P> {
             write_dead(out, dead);
             sized(out, |out| payload(&dead.payload, out));
         }
-        let times = self.put_times.entries();
+        let (times, until) = self.numbers.times();
         number(out, times.len() as u64);
         let (mut id, mut time) = (0, 0);
         for (first, at) in times {
@@ -91,7 +89,7 @@ impl<P> Scheduler<P> {
             number(out, at - time);
             (id, time) = (first, at);
         }
-        number(out, self.put_times.until());
+        number(out, until);
     }
 
     /// The lanes that are needed; answers their numbers in the dump, by their places.
@@ -130,12 +128,10 @@ impl<P> Scheduler<P> {
             State::Waiting => number(out, u64::from(message.hold)),
             State::Ready | State::Held => {}
             State::Delayed => {
-                let timer = self.extras[message.extra].timer;
-                number(out, self.delays.at(timer).expect("a delay"));
+                number(out, self.delays.at(self.records.timer(at)).expect("a delay"));
             }
             State::BackingOff => {
-                let timer = self.extras[message.extra].timer;
-                number(out, self.backoffs.at(timer).expect("a backoff"));
+                number(out, self.backoffs.at(self.records.timer(at)).expect("a backoff"));
             }
             State::Leased => {
                 let lease = &self.leases[message.hold];
@@ -143,8 +139,8 @@ impl<P> Scheduler<P> {
                 number(out, lease.at);
                 number(out, lease.deadline);
                 number(out, lease.consumer);
-                let timed = if lease.timer != NONE { LEASE_TIMED } else { 0 };
-                let batch = if lease.batch != NONE { LEASE_OF_BATCH } else { 0 };
+                let timed = if lease.is_timed() { LEASE_TIMED } else { 0 };
+                let batch = if lease.is_of_batch() { LEASE_OF_BATCH } else { 0 };
                 out.push(timed | batch);
             }
         }
@@ -167,24 +163,19 @@ impl<P> Scheduler<P> {
             }
             out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
         }
-        match message.extra {
-            NONE => number(out, 0),
-            extra => self.dump_extra(out, &self.extras[extra]),
+        match self.records.extra(at) {
+            None => number(out, 0),
+            Some(extra) => self.dump_extra(out, extra),
         }
     }
 
     /// Leases of many messages, each with the ids of those that are still out, in order.
     fn dump_batches(&self, out: &mut Vec<u8>) {
-        number(out, self.batches.slab.len() as u64);
-        for (_, batch) in self.batches.slab.places().filter(|(_, batch)| batch.token != 0) {
-            number(out, batch.token);
-            number(out, batch.deadline);
-            let leases = batch.members.iter().filter_map(|&place| self.leases.get(place));
-            let members: Vec<u64> = leases
-                .filter(|lease| lease.token == batch.token)
-                .map(|lease| self.messages[lease.message].id)
-                .collect();
-            ids(out, members.into_iter());
+        number(out, self.leases.batch_count() as u64);
+        for (token, deadline, leases) in self.leases.batches() {
+            number(out, token);
+            number(out, deadline);
+            ids(out, leases.into_iter().map(|lease| self.records[lease.message].id));
         }
     }
 
@@ -217,7 +208,7 @@ impl<P> Scheduler<P> {
         number(out, barriers.open());
         number(out, barriers.iter().count() as u64);
         for barrier in barriers.iter() {
-            number(out, self.messages[barrier.message].id);
+            number(out, self.records[barrier.message].id);
             number(out, barrier.sequence);
             number(out, barrier.after);
             ids(out, barrier.gated.iter().map(|&(_, id)| id));
@@ -227,13 +218,14 @@ impl<P> Scheduler<P> {
 
     fn dump_pauses(&self, out: &mut Vec<u8>, numbers: &[u32]) {
         let pauses = &self.pauses;
-        out.push(u8::from(pauses.queue));
-        number(out, pauses.parked.len() as u64);
-        for (&lane, tickets) in &pauses.parked {
+        out.push(u8::from(pauses.of_queue()));
+        let parked = pauses.parked();
+        number(out, parked.len() as u64);
+        for (lane, tickets) in parked {
             number(out, u64::from(numbers[lane as usize]));
             ids(out, tickets.iter().map(|ticket| ticket.sequence));
         }
-        ids(out, pauses.returning.iter().map(|ticket| ticket.sequence));
+        ids(out, pauses.returning().map(|ticket| ticket.sequence));
     }
 
     fn dump_dedup(&self, out: &mut Vec<u8>) {

@@ -4,24 +4,58 @@
 //! the last ones; the bytes of a message are its payload's. One call from outside is many calls here:
 //! [`Scheduler::start`] begins it, with what is due and with what all of it together may ready.
 
+use crate::queue::counts::Happened;
 use crate::queue::lease::{Failed, Failure, LeaseLost};
+use crate::queue::numbers::Numbers;
 use crate::queue::scheduler::{Budget, Handle, Placed, Put, Refused, Scheduler};
 use crate::queue::trace::Call;
 use crate::queue::types::{Options, Retry, Then, Time};
 use crate::queue::watch::Watch;
 
+/// What only a queue that serves several processes has.
+#[derive(Debug)]
+pub(super) struct EngineSide<P> {
+    /// The function that tells a payload's bytes, where the puts do not.
+    weigh: Option<fn(&P) -> u64>,
+    /// The next call is a part of one that has begun: what is due was applied, and this is left to it.
+    carried: Option<Budget>,
+    /// True while somebody waits for messages to be settled; and the ids of those that were.
+    notes_settled: bool,
+    settled: Vec<u64>,
+}
+
+impl<P> Default for EngineSide<P> {
+    fn default() -> Self {
+        EngineSide { weigh: None, carried: None, notes_settled: false, settled: Vec::new() }
+    }
+}
+
+impl<P> EngineSide<P> {
+    #[inline]
+    pub fn weight(&self, payload: &P) -> Option<u64> {
+        self.weigh.map(|weigh| weigh(payload))
+    }
+
+    #[inline]
+    pub fn note_settled(&mut self, id: u64) {
+        if self.notes_settled {
+            self.settled.push(id);
+        }
+    }
+
+    #[inline]
+    pub fn take_carried(&mut self) -> Option<Budget> {
+        self.carried.take()
+    }
+}
+
 impl<P> Scheduler<P> {
     /// A scheduler whose numbers are the larger of the last one plus 1 and the time, µs.
     pub fn by_time(options: Options, weigh: fn(&P) -> u64) -> Self {
         let mut scheduler = Scheduler::new(options, Watch::off());
-        scheduler.by_time = true;
-        scheduler.weigh = Some(weigh);
+        scheduler.numbers = Numbers::by_time();
+        scheduler.engine.weigh = Some(weigh);
         scheduler
-    }
-
-    #[inline]
-    pub(super) fn weight(&self, payload: &P) -> Option<u64> {
-        self.weigh.map(|weigh| weigh(payload))
     }
 
     /// Begins a call: applies what is due. Answers whether there was anything, and what the rest of the
@@ -40,7 +74,7 @@ impl<P> Scheduler<P> {
 
     /// The next call (`cancel`, `skip`, ...) is a part of one that `start` began, and may ready so much.
     pub fn carry(&mut self, budget: Budget) {
-        self.carried = Some(budget);
+        self.engine.carried = Some(budget);
     }
 
     /// The message of a dedup string that is known (clause 13).
@@ -51,7 +85,7 @@ impl<P> Scheduler<P> {
 
     /// A put whose dedup string was known.
     pub fn deduplicated(&mut self) {
-        self.stats.deduplicated += 1;
+        self.counts.note(Happened::Deduplicated);
     }
 
     /// Queues a message that is new and for which there is room.
@@ -68,7 +102,7 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
+        self.leases.end(handle.place);
         Ok(self.fail(at, Failure::Nack { delay, error }, budget))
     }
 
@@ -79,8 +113,8 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.set_error(at, reason);
+        self.leases.end(handle.place);
+        self.records.set_error(at, reason);
         Ok(self.give_up(at, Then::Dead, budget))
     }
 
@@ -91,17 +125,16 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.set_error(at, error);
+        self.leases.end(handle.place);
+        self.records.set_error(at, error);
         let then = self.retry_of(at).then;
         Ok(self.give_up(at, then, budget))
     }
 
     pub fn release_within(&mut self, handle: Handle) -> Result<(), LeaseLost> {
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.stats.releases += 1;
-        self.messages[at].hold = 0;
+        self.leases.end(handle.place);
+        self.counts.note(Happened::Released);
         self.make_ready(at);
         Ok(())
     }
@@ -117,8 +150,8 @@ impl<P> Scheduler<P> {
         use crate::queue::types::State;
         let idle = |state: Option<State>| state.is_some_and(|state| state != State::Leased);
         let places: Vec<(u64, u32)> = self
-            .messages
-            .places()
+            .records
+            .all()
             .filter(|(_, message)| idle(message.state))
             .take(limit)
             .map(|(at, message)| (message.id, at))
@@ -136,7 +169,7 @@ impl<P> Scheduler<P> {
 
     /// Cancels one message more of those that one call cancels.
     pub fn cancel_within(&mut self, id: u64, budget: &mut Budget) -> Option<P> {
-        let at = self.find(id)?;
+        let at = self.records.find(id)?;
         self.cancel_at(at, budget)
     }
 
@@ -149,18 +182,18 @@ impl<P> Scheduler<P> {
     /// Checks whether a dead letter, put again, would find room (clause 11).
     pub fn requeue_room(&self, id: u64) -> Option<Result<(), Refused>> {
         let dead = self.dead.get(id)?;
-        Some(self.room(1, self.weight(&dead.payload).unwrap_or(dead.size)))
+        Some(self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size)))
     }
 
     /// From now on, or no longer, the ids of messages that were settled are noted.
     pub fn note_ended(&mut self, notes: bool) {
-        self.notes_ended = notes;
-        self.ended.clear();
+        self.engine.notes_settled = notes;
+        self.engine.settled.clear();
     }
 
     /// The ids noted since this was last asked.
     pub fn ended(&mut self) -> std::vec::Drain<'_, u64> {
-        self.ended.drain(..)
+        self.engine.settled.drain(..)
     }
 
     /// Other bounds, for what comes; another policy, for failures from now on.
@@ -179,7 +212,7 @@ impl<P> Scheduler<P> {
     /// Bytes of the unsettled messages.
     #[inline]
     pub fn bytes(&self) -> u64 {
-        self.stats.bytes
+        self.counts.bytes()
     }
 
     pub fn retry_policy(&self) -> &Retry {

@@ -86,7 +86,7 @@ impl<P> Scheduler<P> {
     /// ```
     pub fn explain(&mut self, now: Time, id: u64, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::Explain { id, limit });
-        self.advance_oldest(self.next);
+        self.advance_oldest(self.numbers.next());
         self.explained(self.now, id, limit)
     }
 
@@ -94,7 +94,7 @@ impl<P> Scheduler<P> {
     /// nothing stands on it.
     pub fn explain_key(&mut self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
-        self.advance_oldest(self.next);
+        self.advance_oldest(self.numbers.next());
         self.explained_key(self.now, key, limit)
     }
 
@@ -131,7 +131,7 @@ impl<P> Scheduler<P> {
         }
         let (mut count, mut bytes) = (1, 0);
         if !walk.seen.contains(&at) {
-            for (_, edge) in self.lanes.edges_of(self.messages[at].first_edge) {
+            for (_, edge) in self.lanes.edges_of(self.records[at].first_edge) {
                 count += 1;
                 bytes += self.lanes.lane(edge.lane()).key.as_bytes().len();
             }
@@ -148,14 +148,14 @@ impl<P> Scheduler<P> {
             if !self.name(at, walk) {
                 break;
             }
-            ids.push(self.messages[at].id);
+            ids.push(self.records[at].id);
             walk.add(at);
         }
         ids
     }
 
     fn node(&self, at: u32, walk: &mut Walk) -> Node {
-        let (message, now) = (&self.messages[at], walk.now);
+        let (message, now) = (&self.records[at], walk.now);
         let mut state = message.state.expect("an unsettled message");
         let mut paused = Vec::new();
         if matches!(state, State::Waiting | State::Ready) {
@@ -166,23 +166,20 @@ impl<P> Scheduler<P> {
         }
         let lease = (state == State::Leased).then(|| &self.leases[message.hold]);
         let due = match state {
-            State::Delayed => self.delays.at(self.extras[message.extra].timer),
-            State::BackingOff => self.backoffs.at(self.extras[message.extra].timer),
+            State::Delayed => self.delays.at(self.records.timer(at)),
+            State::BackingOff => self.backoffs.at(self.records.timer(at)),
             _ => None,
         };
         Node {
             id: message.id,
             state,
-            attempt: self.attempt(at),
-            age: now.saturating_sub(self.put_at(message.id)),
+            attempt: self.records.attempt(at),
+            age: now.saturating_sub(self.numbers.time_of(message.id)),
             consumer: lease.map_or(0, |lease| lease.consumer),
             held_for: lease.map(|lease| now - lease.at),
             lease_left: lease
-                .filter(|lease| lease.timer != NONE || lease.batch != NONE)
-                .map(|lease| match lease.batch {
-                    NONE => lease.deadline,
-                    batch => self.batches.slab[batch].deadline,
-                })
+                .filter(|lease| lease.is_timed() || lease.is_of_batch())
+                .map(|lease| self.leases.deadline_of(lease))
                 .map(|deadline| deadline.saturating_sub(now)),
             due_in: due.map(|due| due.saturating_sub(now)),
             paused,
@@ -194,13 +191,13 @@ impl<P> Scheduler<P> {
     }
 
     fn blockers(&self, at: u32, walk: &mut Walk) -> Vec<Blocker> {
-        let message = &self.messages[at];
+        let message = &self.records[at];
         if message.flags & BARRIER != 0 {
             return vec![self.before_barrier(at, walk)];
         }
         let mut blocked = Vec::new();
         if message.flags & GATED != 0 {
-            let ahead = self.barriers.before(self.sequence(at));
+            let ahead = self.barriers.before(self.records.sequence(at));
             if let Some(first) = self.barriers.iter().next().filter(|_| ahead > 0) {
                 let holders = self.name_all([first.message].into_iter(), walk);
                 blocked.push(Blocker { key: None, holders, ahead: ahead as u64, exact: true });
@@ -221,8 +218,8 @@ impl<P> Scheduler<P> {
 
     /// All that was put before a barrier holds it up; what is leased says most, so it comes first.
     fn before_barrier(&self, at: u32, walk: &mut Walk) -> Blocker {
-        let sequence = self.sequence(at);
-        let placed = self.stats.unsettled - self.delays.len() as u64;
+        let sequence = self.records.sequence(at);
+        let placed = self.counts.unsettled() - self.delays.len() as u64;
         let (ahead, exact) = self.barriers.messages_before(sequence, placed, &mut walk.steps);
         let [leased, mut others] = walk.placed.take().unwrap_or_else(|| self.look_around(walk));
         let before = |all: &[(u64, u32)], most: usize, walk: &mut Walk| {
@@ -231,7 +228,7 @@ impl<P> Scheduler<P> {
             for &(_, at) in all {
                 if found.len() == most {
                     break;
-                } else if self.sequence(at) < sequence {
+                } else if self.records.sequence(at) < sequence {
                     found.push(at);
                 } else if walk.steps == 0 {
                     break;
@@ -243,7 +240,7 @@ impl<P> Scheduler<P> {
         };
         let mut holders = before(&leased, walk.limit, walk);
         let most = walk.limit.min(SHOWN_BEFORE_BARRIER).saturating_sub(holders.len());
-        if !self.by_time && most > 0 {
+        if !self.numbers.are_times() && most > 0 {
             others = self.first_placed(sequence, most, walk);
         }
         holders.extend(before(&others, most, walk));
@@ -255,8 +252,8 @@ impl<P> Scheduler<P> {
     /// few, the others.
     fn look_around(&self, walk: &mut Walk) -> [Vec<(u64, u32)>; 2] {
         let (mut leased, mut others) = (Vec::new(), Vec::new());
-        if self.by_time && self.stats.unsettled <= LOOKED_THROUGH {
-            for (at, message) in self.messages.places() {
+        if self.numbers.are_times() && self.counts.unsettled() <= LOOKED_THROUGH {
+            for (at, message) in self.records.all() {
                 match message.state {
                     None | Some(State::Delayed) => {}
                     Some(State::Leased) => leased.push((message.id, at)),
@@ -268,11 +265,11 @@ impl<P> Scheduler<P> {
             for (_, lease) in self.leases.places().take(walk.steps as usize) {
                 walk.steps -= 1;
                 if lease.token != 0 {
-                    leased.push((self.messages[lease.message].id, lease.message));
+                    leased.push((self.records[lease.message].id, lease.message));
                 }
             }
         }
-        if self.by_time {
+        if self.numbers.are_times() {
             leased.sort_unstable();
         }
         [leased, others]
@@ -281,19 +278,17 @@ impl<P> Scheduler<P> {
     /// Messages that are not leased and have a place before this one, by id: the first ones.
     fn first_placed(&self, sequence: u64, most: usize, walk: &mut Walk) -> Vec<(u64, u32)> {
         let mut found = Vec::new();
-        let mut from = self.oldest;
+        let mut from = self.numbers.oldest();
         while found.len() < most {
-            let messages = &self.messages;
-            let (id, at) =
-                self.index.next_from(from, self.next, walk.steps, |place| messages[place].id);
+            let (id, at) = self.records.next_from(from, self.numbers.next(), walk.steps);
             walk.steps -= (id - from) as u32;
             if at == NONE {
                 break;
             }
             walk.steps = walk.steps.saturating_sub(1);
             from = id + 1;
-            let placed = !matches!(messages[at].state, Some(State::Delayed | State::Leased));
-            if placed && self.sequence(at) < sequence {
+            let placed = !matches!(self.records[at].state, Some(State::Delayed | State::Leased));
+            if placed && self.records.sequence(at) < sequence {
                 found.push((id, at));
             }
         }
@@ -314,7 +309,7 @@ mod tests {
     /// Steps an explanation of this message takes.
     fn steps(scheduler: &Scheduler<()>, id: u64) -> u32 {
         let mut walk = Walk::new(100, scheduler.now);
-        scheduler.walk_in(&mut walk, scheduler.find(id).into_iter());
+        scheduler.walk_in(&mut walk, scheduler.records.find(id).into_iter());
         STEPS - walk.steps
     }
 

@@ -136,13 +136,15 @@ pub struct Lanes {
     /// The place of the oldest in the full ring.
     oldest: usize,
     /// The number of paused lanes, and the lanes themselves.
-    pub paused: usize,
+    paused: usize,
     paused_lanes: BTreeSet<u32>,
     /// Bytes of the keys of paused lanes.
     paused_bytes: usize,
     /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
     warn_depth: u32,
-    pub deep: Vec<u32>,
+    deep: Vec<u32>,
+    /// Messages whose edge was granted by the call under way; kept for its room.
+    granted: Vec<u32>,
 }
 
 /// The edges of a message being put.
@@ -211,10 +213,10 @@ impl Lanes {
         number
     }
 
-    /// Takes a message out of all its lanes and appends to `granted` the message of each edge that is
-    /// granted in its turn, while `budget` lasts.
+    /// Takes a message out of all its lanes and notes as granted the message of each edge whose turn it
+    /// is, while `budget` lasts.
     #[inline]
-    pub fn unlink(&mut self, first: u32, granted: &mut Vec<u32>, budget: &mut u32) {
+    pub fn unlink(&mut self, first: u32, budget: &mut u32) {
         let mut at = first;
         while at != NONE {
             let edge = self.edges.take(at, |edge| *edge);
@@ -244,7 +246,7 @@ impl Lanes {
                     self.keep(number);
                 }
             } else if lane.first_waiting != NONE {
-                self.grant(number, granted, budget);
+                self.grant(number, budget);
             }
             at = edge.sibling;
         }
@@ -252,7 +254,7 @@ impl Lanes {
 
     /// Grants what now stands in front of a lane. The first one is free: a message's end must ready the
     /// next one on each of its keys, however many they are; what has to be limited are runs of readers.
-    fn grant(&mut self, number: u32, granted: &mut Vec<u32>, budget: &mut u32) {
+    fn grant(&mut self, number: u32, budget: &mut u32) {
         let lane = &mut self.lanes[number];
         let mut free = true;
         while lane.first_waiting != NONE {
@@ -273,12 +275,12 @@ impl Lanes {
             lane.active += 1;
             lane.shared = edge.shared();
             lane.first_waiting = edge.next;
-            granted.push(edge.message);
+            self.granted.push(edge.message);
         }
     }
 
     /// Goes on with what earlier calls left (clause 21).
-    pub fn go_on(&mut self, granted: &mut Vec<u32>, budget: &mut u32) {
+    pub fn go_on(&mut self, budget: &mut u32) {
         while *budget > 0 {
             let Some(number) = self.unfinished.pop() else {
                 return;
@@ -287,9 +289,37 @@ impl Lanes {
             if self.lanes[number].depth == 0 {
                 self.drop_if_idle(number);
             } else {
-                self.grant(number, granted, budget);
+                self.grant(number, budget);
             }
         }
+    }
+
+    /// Messages whose edge was granted by the call under way.
+    #[inline]
+    pub fn granted(&self) -> &[u32] {
+        &self.granted
+    }
+
+    /// They were seen to; the list is kept for its room.
+    #[inline]
+    pub fn clear_granted(&mut self) {
+        self.granted.clear();
+    }
+
+    #[inline]
+    pub fn has_deep(&self) -> bool {
+        !self.deep.is_empty()
+    }
+
+    /// Takes the lanes that passed a depth at which a warning is due.
+    pub fn take_deep(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.deep)
+    }
+
+    /// Paused lanes.
+    #[inline]
+    pub fn paused(&self) -> usize {
+        self.paused
     }
 
     pub fn has_unfinished(&self) -> bool {
@@ -360,7 +390,8 @@ impl Lanes {
 
     /// Bytes of records and tables.
     pub fn bytes(&self) -> usize {
-        let lists = self.table.capacity() * 8 + self.recent.capacity() * 4;
+        let lists =
+            self.table.capacity() * 8 + (self.recent.capacity() + self.granted.capacity()) * 4;
         self.lanes.bytes() + self.edges.bytes() + lists
     }
 

@@ -18,60 +18,14 @@
 //! assert_eq!(scheduler.ack(40, again.handle), Err(LeaseLost));
 //! ```
 
+use crate::queue::counts::Happened;
 use crate::queue::dead::Dead;
 pub use crate::queue::lane::KeysOf;
-use crate::queue::message::{Failing, BARRIER, QUIET};
+use crate::queue::message::{BARRIER, QUIET};
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
-use crate::queue::slab::{Record, NONE};
-use crate::queue::timers::Due;
 use crate::queue::trace::Call;
 use crate::queue::types::{Retry, State, Then, Time};
 use crate::queue::watch::Event;
-
-/// The right to handle one message, as the scheduler keeps it.
-#[derive(Clone, Copy, Debug)]
-pub struct Lease {
-    /// 0: free.
-    pub token: u64,
-    pub at: Time,
-    /// The deadline, where `timer` says that it has one.
-    pub deadline: Time,
-    pub consumer: u64,
-    pub message: u32,
-    /// Its place among the deadlines; `NONE`: it has no deadline.
-    pub timer: u32,
-    /// Its place among the leases of many messages; `NONE`: it is of one.
-    pub batch: u32,
-    /// It was said that it is held too long.
-    pub noted: bool,
-}
-
-impl Default for Lease {
-    fn default() -> Self {
-        Lease {
-            token: 0,
-            at: 0,
-            deadline: 0,
-            consumer: 0,
-            message: NONE,
-            timer: NONE,
-            batch: NONE,
-            noted: false,
-        }
-    }
-}
-
-impl Record for Lease {
-    fn clear(&mut self) {
-        self.token = 0;
-    }
-    fn link(&self) -> u32 {
-        self.message
-    }
-    fn set_link(&mut self, next: u32) {
-        self.message = next;
-    }
-}
 
 /// The token is not, or no longer, that of a lease: nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,47 +52,16 @@ pub(super) enum Failure<'a> {
 }
 
 impl<P> Scheduler<P> {
-    /// The message of a lease that stands. Once its deadline is reached it is over, even if what falls due
-    /// has not come to it yet (clauses 8, 20).
+    /// The message of a lease that stands.
     #[inline]
     pub(super) fn leased(&self, handle: Handle) -> Result<u32, LeaseLost> {
-        match self.leases.get(handle.place) {
-            Some(lease) if lease.token == handle.token && !self.is_over(lease) => Ok(lease.message),
-            _ => Err(LeaseLost),
-        }
-    }
-
-    /// Returns whether the deadline of a lease is reached.
-    #[inline]
-    pub(super) fn is_over(&self, lease: &Lease) -> bool {
-        if lease.timer & lease.batch == NONE {
-            return false;
-        }
-        let deadline = match lease.batch {
-            NONE => lease.deadline,
-            batch => self.batches.slab[batch].deadline,
-        };
-        deadline <= self.now
+        self.leases.standing(handle, self.now).map(|lease| lease.message).ok_or(LeaseLost)
     }
 
     /// Returns whether a lease still stands, at the time of the last call.
     #[inline]
     pub fn holds(&self, handle: Handle) -> bool {
         self.leased(handle).is_ok()
-    }
-
-    /// Ends the lease of a message.
-    #[inline]
-    pub(super) fn end_lease(&mut self, place: u32) -> Lease {
-        let lease = self.leases.take(place, |lease| *lease);
-        if lease.batch != NONE {
-            self.batches.left(lease.batch);
-        }
-        if lease.timer != NONE {
-            let leases = &mut self.leases;
-            self.deadlines.remove(lease.timer, |owner, position| leases[owner].timer = position);
-        }
-        lease
     }
 
     /// The message was handled. Gives back the payload.
@@ -157,9 +80,9 @@ impl<P> Scheduler<P> {
     ) -> Result<Option<P>, LeaseLost> {
         let mut budget = self.begin(now, || Call::Ack { token: handle.token });
         let at = self.leased(handle)?;
-        show(self.lanes.keys_of(self.messages[at].first_edge));
-        let lease = self.end_lease(handle.place);
-        self.stats.acks += 1;
+        show(self.lanes.keys_of(self.records[at].first_edge));
+        let lease = self.leases.end(handle.place);
+        self.counts.note(Happened::Acked);
         if self.watch.wants_handled {
             self.note_handled(at, &lease);
         }
@@ -177,7 +100,7 @@ impl<P> Scheduler<P> {
         let mut budget =
             self.begin(now, || Call::Nack { token: handle.token, delay, error: error.to_owned() });
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
+        self.leases.end(handle.place);
         Ok(self.fail(at, Failure::Nack { delay, error }, &mut budget))
     }
 
@@ -186,8 +109,8 @@ impl<P> Scheduler<P> {
         let mut budget =
             self.begin(now, || Call::Reject { token: handle.token, reason: reason.to_owned() });
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.set_error(at, reason);
+        self.leases.end(handle.place);
+        self.records.set_error(at, reason);
         Ok(self.give_up(at, Then::Dead, &mut budget))
     }
 
@@ -203,9 +126,8 @@ impl<P> Scheduler<P> {
     pub fn release(&mut self, now: Time, handle: Handle) -> Result<(), LeaseLost> {
         self.begin(now, || Call::Release { token: handle.token });
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
-        self.stats.releases += 1;
-        self.messages[at].hold = 0;
+        self.leases.end(handle.place);
+        self.counts.note(Happened::Released);
         self.make_ready(at);
         Ok(())
     }
@@ -214,16 +136,8 @@ impl<P> Scheduler<P> {
     pub fn extend(&mut self, now: Time, handle: Handle, by: u64) -> Result<(), LeaseLost> {
         self.begin(now, || Call::Extend { token: handle.token, by });
         let at = self.leased(handle)?;
-        let id = self.messages[at].id;
-        let lease = &mut self.leases[handle.place];
-        lease.deadline = self.now.saturating_add(by);
-        let (deadline, timer) = (lease.deadline, lease.timer);
-        let leases = &mut self.leases;
-        if timer != NONE {
-            self.deadlines.remove(timer, |owner, position| leases[owner].timer = position);
-        }
-        let due = Due { at: deadline, id, owner: handle.place };
-        self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
+        let id = self.records[at].id;
+        self.leases.set_deadline(handle.place, id, self.now.saturating_add(by));
         Ok(())
     }
 
@@ -234,8 +148,8 @@ impl<P> Scheduler<P> {
             Failure::Expired => "lease expired",
             Failure::Revoked => "revoked",
         };
-        self.set_error(at, error);
-        let attempt = self.attempt(at);
+        self.records.set_error(at, error);
+        let attempt = self.records.attempt(at);
         let retry = self.retry_of(at);
         if retry.attempts.is_some_and(|most| attempt >= most) {
             let then = retry.then;
@@ -243,22 +157,14 @@ impl<P> Scheduler<P> {
         }
         let after = match failure {
             Failure::Nack { delay: Some(delay), .. } => delay,
-            _ => backoff(&retry, self.messages[at].id, attempt),
+            _ => backoff(&retry, self.records[at].id, attempt),
         };
-        self.stats.retries += 1;
-        let extra = self.extra(at);
-        extra.attempt = attempt + 1;
-        self.messages[at].hold = 0;
+        self.counts.note(Happened::Retried);
+        self.records.set_attempt(at, attempt + 1);
         if after == 0 {
             self.make_ready(at);
         } else {
-            self.messages[at].state = Some(State::BackingOff);
-            self.extra(at);
-            let due =
-                Due { at: self.now.saturating_add(after), id: self.messages[at].id, owner: at };
-            let (messages, extras) = (&self.messages, &mut self.extras);
-            self.backoffs
-                .insert(due, |owner, position| extras[messages[owner].extra].timer = position);
+            self.back_off(at, self.now.saturating_add(after));
         }
         let failed = Failed::Again { attempt: attempt + 1, after };
         self.note_failed(at, attempt, failed);
@@ -267,12 +173,10 @@ impl<P> Scheduler<P> {
 
     /// A message becomes a dead letter, or is held if policy or the room for dead letters say so.
     pub(super) fn give_up(&mut self, at: u32, then: Then, budget: &mut Budget) -> Failed {
-        let attempt = self.attempt(at);
+        let attempt = self.records.attempt(at);
         let failed = if then == Then::Hold || self.dead.full() {
-            let message = &mut self.messages[at];
-            message.hold = 0;
-            message.state = Some(State::Held);
-            self.stats.held += 1;
+            self.records.set_stopped(at, State::Held);
+            self.counts.held_one();
             Failed::Held
         } else {
             Failed::Dead
@@ -286,74 +190,43 @@ impl<P> Scheduler<P> {
 
     /// Takes a message out of its lanes and keeps it as a dead letter.
     pub(super) fn bury_message(&mut self, at: u32, budget: &mut Budget) {
-        let message = &self.messages[at];
+        let message = &self.records[at];
         let lanes = &self.lanes;
         let keys = lanes
             .edges_of(message.first_edge)
             .map(|(_, edge)| (lanes.lane(edge.lane()).key.clone(), edge.shared()))
             .collect();
-        let (failing, size) = match message.extra {
-            NONE => (Failing::default(), 0),
-            extra => {
-                let extra = &mut self.extras[extra];
-                (extra.failing.take().map_or_else(Failing::default, |failing| *failing), extra.size)
-            }
-        };
-        self.errors -= failing.bytes();
+        let (id, priority, flags) = (message.id, message.priority, message.flags);
+        let failing = self.records.take_failing(at);
+        let size = self.records.extra(at).map_or(0, |extra| extra.size);
         let dead = Dead {
-            id: message.id,
+            id,
             keys,
-            attempts: self.attempt(at),
+            attempts: self.records.attempt(at),
             error: failing.error.map_or_else(String::new, String::from),
             retry: failing.retry,
-            priority: message.priority,
-            barrier: message.flags & BARRIER != 0,
-            quiet: message.flags & QUIET != 0,
+            priority,
+            barrier: flags & BARRIER != 0,
+            quiet: flags & QUIET != 0,
             size,
-            put_at: self.put_at(message.id),
+            put_at: self.numbers.time_of(id),
             died_at: self.now,
             payload: (),
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
-        self.stats.buried += 1;
+        self.counts.note(Happened::Buried);
         self.dead.push(dead.with(payload));
-    }
-
-    pub(super) fn set_error(&mut self, at: u32, error: &str) {
-        let failing = self.failing(at);
-        let before = failing.bytes();
-        failing.error = Some(error.into());
-        let more = failing.bytes() as isize - before as isize;
-        self.errors = self.errors.wrapping_add_signed(more);
-    }
-
-    /// Returns the record of how a message failed, which keeps the retry policy of its put too.
-    pub(super) fn failing(&mut self, at: u32) -> &mut Failing {
-        self.extra(at).failing.get_or_insert_default()
     }
 
     pub(super) fn retry_of(&self, at: u32) -> Retry {
         let queue = &self.options.retry;
-        match self.messages[at].extra {
-            NONE => queue.clone(),
-            extra => match &self.extras[extra].failing {
-                Some(failing) => {
-                    failing.retry.as_ref().map_or_else(|| queue.clone(), |own| own.over(queue))
-                }
-                None => queue.clone(),
-            },
-        }
+        let own = self.records.failing(at).and_then(|failing| failing.retry.as_ref());
+        own.map_or_else(|| queue.clone(), |own| own.over(queue))
     }
 
     fn note_failed(&mut self, at: u32, attempt: u32, failed: Failed) {
-        let message = &self.messages[at];
-        let error = match message.extra {
-            NONE => None,
-            extra => {
-                self.extras[extra].failing.as_ref().and_then(|failing| failing.error.as_deref())
-            }
-        };
-        let (id, error) = (message.id, error.unwrap_or_default().to_owned());
+        let error = self.records.failing(at).and_then(|failing| failing.error.as_deref());
+        let (id, error) = (self.records[at].id, error.unwrap_or_default().to_owned());
         self.watch.push(Event::Failed { id, attempt, failed, error });
     }
 }

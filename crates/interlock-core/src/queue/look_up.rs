@@ -2,7 +2,7 @@
 
 use crate::key::Key;
 use crate::queue::scheduler::Scheduler;
-use crate::queue::types::{Options, State, Time};
+use crate::queue::types::{Kind, Options, State, Time};
 use crate::queue::watch::Watch;
 
 impl<P> Scheduler<P> {
@@ -10,12 +10,12 @@ impl<P> Scheduler<P> {
     /// shared.
     pub fn keys_of_id(&self, id: u64) -> Option<Vec<(Key, bool)>> {
         let dead = || self.dead.get(id).map(|dead| dead.keys.clone());
-        self.find(id).map(|at| self.keys_of(at)).or_else(dead)
+        self.records.find(id).map(|at| self.keys_of(at)).or_else(dead)
     }
 
     /// The token of the lease of a message, if it is leased.
     pub fn token_of(&self, id: u64) -> Option<u64> {
-        let message = &self.messages[self.find(id)?];
+        let message = &self.records[self.records.find(id)?];
         (message.state == Some(State::Leased)).then(|| self.leases[message.hold].token)
     }
 
@@ -23,9 +23,9 @@ impl<P> Scheduler<P> {
     /// ids; at most `limit` of each, ids rising.
     pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, Vec<u64>, Vec<u64>) {
         let (mut delayed, mut leased) = (Vec::new(), Vec::new());
-        delayed.extend(self.delays.iter().map(|due| due.id).take(limit));
-        let leases = self.leases.places().filter(|(_, lease)| lease.token != 0);
-        leased.extend(leases.map(|(_, lease)| self.messages[lease.message].id).take(limit));
+        delayed.extend(self.delays.ids().take(limit));
+        leased
+            .extend(self.leases.all().map(|(_, lease)| self.records[lease.message].id).take(limit));
         let mut held = self.held_ids(limit);
         [&mut held, &mut delayed, &mut leased].into_iter().for_each(|ids| ids.sort_unstable());
         let mut paused: Vec<Vec<u8>> = Vec::new();
@@ -38,15 +38,15 @@ impl<P> Scheduler<P> {
     /// Some of the messages that are held. They are few, and each has failed: of the others nothing is
     /// looked at once all are found.
     fn held_ids(&self, limit: usize) -> Vec<u64> {
-        let most = limit.min(self.stats.held as usize);
-        let places = self.messages.places().filter(|(_, m)| m.state == Some(State::Held));
+        let most = limit.min(self.counts.held() as usize);
+        let places = self.records.all().filter(|(_, m)| m.state == Some(State::Held));
         places.map(|(_, message)| message.id).take(most).collect()
     }
 
     /// Ids of what a consumer leases, rising.
     pub fn leased_by(&self, consumer: u64) -> Vec<u64> {
-        let leases = self.leases.places().filter(|(_, l)| l.token != 0 && l.consumer == consumer);
-        let mut ids: Vec<u64> = leases.map(|(_, l)| self.messages[l.message].id).collect();
+        let leases = self.leases.all().filter(|(_, lease)| lease.consumer == consumer);
+        let mut ids: Vec<u64> = leases.map(|(_, l)| self.records[l.message].id).collect();
         ids.sort_unstable();
         ids
     }
@@ -54,13 +54,13 @@ impl<P> Scheduler<P> {
     /// Unsettled messages.
     #[inline]
     pub fn unsettled(&self) -> u64 {
-        self.stats.unsettled
+        self.counts.unsettled()
     }
 
     /// Unsettled messages that are not leased.
     #[inline]
     pub fn queued(&self) -> u64 {
-        self.stats.unsettled - self.leases.len() as u64
+        self.counts.unsettled() - self.leases.len() as u64
     }
 
     /// Messages leased.
@@ -73,10 +73,10 @@ impl<P> Scheduler<P> {
     /// neither time nor what an operator is expected to do would move anything.
     pub(super) fn moves_with_leases_only(&self, most: usize) -> bool {
         let leased = self.leases.len();
-        let due = self.deadlines.len() + self.backoffs.len() + self.delays.len();
-        let ready = self.keyed.len() + self.unkeyed.len();
-        let paused = self.pauses.queue || self.lanes.paused > 0;
-        let stands = due == 0 && ready == 0 && self.stats.held == 0 && !paused;
+        let due = self.leases.timed() + self.backoffs.len() + self.delays.len();
+        let ready = self.ready.len(Kind::Any);
+        let paused = self.pauses.of_queue() || self.lanes.paused() > 0;
+        let stands = due == 0 && ready == 0 && self.counts.held() == 0 && !paused;
         (1..=most).contains(&leased) && stands && !self.has_leftovers()
     }
 
@@ -86,7 +86,7 @@ impl<P> Scheduler<P> {
         self.options.lease.is_some()
             || self.watch.wants_handled
             || !self.dedup.is_empty()
-            || self.deadlines.len() + self.backoffs.len() + self.delays.len() > 0
+            || self.leases.timed() + self.backoffs.len() + self.delays.len() > 0
     }
 
     /// The time of the last call.
@@ -105,7 +105,7 @@ impl<P> Scheduler<P> {
 
     /// The next message in order of choice is left alone; every unsettled payload is shown to `visit`.
     pub fn for_each_payload(&self, mut visit: impl FnMut(&P)) {
-        self.messages.places().filter_map(|(_, m)| m.payload.as_ref()).for_each(&mut visit);
+        self.records.all().filter_map(|(_, m)| m.payload.as_ref()).for_each(&mut visit);
         self.dead.iter().for_each(|dead| visit(&dead.payload));
     }
 }

@@ -95,8 +95,8 @@ impl<P> Scheduler<P> {
             .map(|(&start, &end)| Put { keys: &keys[start..end], ..Put::default() });
         self.begin(now, || Call::PutMany(puts.clone().map(|put| PutCall::from(&put)).collect()));
         self.room(ends.len(), 0)?;
-        debug_assert!(!self.by_time, "their ids follow each other");
-        let first = self.next;
+        debug_assert!(!self.numbers.are_times(), "their ids follow each other");
+        let first = self.numbers.next();
         for (put, payload) in puts.zip(payloads.drain(..)) {
             self.enter_at_once(&put, Some(payload));
         }

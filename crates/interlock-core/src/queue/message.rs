@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::queue::ready::Ticket;
-use crate::queue::slab::{Record, Slab, NONE};
+use crate::queue::slab::{Record, NONE};
 use crate::queue::types::{RetryPart, State};
 
 /// An unsettled message; 32 bytes for a payload of 8.
@@ -101,37 +100,6 @@ impl<P> Record for Message<P> {
     }
 }
 
-/// A ticket stands for the message at its place, and that is ready and not set aside.
-#[inline]
-pub(super) fn is_ready<P>(
-    messages: &Slab<Message<P>>,
-    extras: &Slab<Extra>,
-    ticket: &Ticket,
-) -> bool {
-    messages.get(ticket.message).is_some_and(|message| {
-        message.state == Some(State::Ready)
-            && message.flags & PARKED == 0
-            && sequence_of(message.id, message.extra, extras) == ticket.sequence
-    })
-}
-
-#[inline]
-pub(super) fn sequence<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, at: u32) -> u64 {
-    let message = &messages[at];
-    sequence_of(message.id, message.extra, extras)
-}
-
-#[inline]
-pub(super) fn sequence_of(id: u64, extra: u32, extras: &Slab<Extra>) -> u64 {
-    match extra {
-        NONE => id,
-        extra => match extras[extra].sequence {
-            0 => id,
-            sequence => sequence,
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::mem::size_of;
@@ -139,7 +107,7 @@ mod tests {
 
     use super::*;
     use crate::queue::lane::{Edge, Lane};
-    use crate::queue::lease::Lease;
+    use crate::queue::leases::Lease;
 
     /// Cache misses grow with the number of waiting messages: a larger record is a slower queue.
     #[test]

@@ -16,12 +16,15 @@
 
 mod barrier;
 pub mod batch;
+mod batches;
 pub mod bytes;
 pub mod carry;
 mod chain;
 mod close;
+mod counts;
 pub mod dead;
 mod dedup;
+mod delays;
 mod due;
 pub mod dump;
 mod engine;
@@ -31,13 +34,17 @@ mod grant;
 mod index;
 mod lane;
 pub mod lease;
+mod leases;
 mod look_up;
 mod many;
 mod message;
+mod numbers;
 pub mod operate;
+mod pauses;
 pub mod read;
 mod ready;
 pub mod record;
+mod records;
 pub mod restore;
 pub mod room;
 pub mod scheduler;
@@ -165,7 +172,7 @@ impl<P, L: RawLock> Queue<P, L> {
             // Relaxed: only a hint to look; the events themselves are read under the lock.
             self.noted.store(true, Ordering::Relaxed);
         }
-        if std::mem::take(&mut inner.scheduler.roomy) {
+        if inner.scheduler.counts.take_freed() {
             drop(inner);
             give_memory_back();
             inner = self.inner.lock();
@@ -523,7 +530,7 @@ impl<P> Inner<P> {
     #[inline]
     fn wants_more(&self) -> bool {
         self.scheduler.watch.has_events()
-            || self.scheduler.roomy
+            || self.scheduler.counts.have_freed()
             || !self.waiters.none_parked()
             || !self.waiters.wakes.is_empty()
     }

@@ -23,36 +23,15 @@
 //! assert_eq!(scheduler.requeue(1, id), Ok(Some(id + 1)));
 //! ```
 
-use std::collections::VecDeque;
-
-use hashbrown::HashMap;
-
 use crate::key::{Key, KeyRef};
+use crate::queue::counts::Happened;
 use crate::queue::dead::Dead;
 use crate::queue::lease::Failure;
-use crate::queue::message::{is_ready, sequence, Extra, Message, KEYED, PARKED};
+use crate::queue::message::{KEYED, PARKED};
 use crate::queue::ready::Ticket;
 use crate::queue::scheduler::{Budget, Put, Refused, Scheduler};
-use crate::queue::slab::{Slab, NONE};
 use crate::queue::trace::Call;
-use crate::queue::types::{Hot, RevokeThen, State, Stats, Then, Time};
-
-/// The pause of the queue, and the ready messages that were found to be paused.
-#[derive(Debug, Default)]
-pub(super) struct Pauses {
-    pub queue: bool,
-    /// Set aside when they came up, by the lane that was paused.
-    pub parked: HashMap<u32, Vec<Ticket>, foldhash::fast::RandomState>,
-    /// Resumed, and on their way back among the ready (clause 21 limits how many a call moves).
-    pub returning: VecDeque<Ticket>,
-}
-
-impl Pauses {
-    #[inline]
-    pub fn is_returning(&self) -> bool {
-        !self.returning.is_empty()
-    }
-}
+use crate::queue::types::{Hot, Kind, RevokeThen, State, Stats, Then, Time};
 
 /// A message that was cancelled, with all that is known of it.
 #[derive(Debug)]
@@ -70,12 +49,12 @@ impl<P> Scheduler<P> {
     /// settled or was never put.
     pub fn cancel(&mut self, now: Time, id: u64) -> Option<P> {
         let mut budget = self.begin(now, || Call::Cancel { id });
-        let at = self.find(id)?;
+        let at = self.records.find(id)?;
         self.cancel_at(at, &mut budget)
     }
 
     pub(super) fn cancel_at(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
-        let message = &self.messages[at];
+        let message = &self.records[at];
         let (state, flags) = (message.state?, message.flags);
         match state {
             State::Leased => return None,
@@ -83,16 +62,15 @@ impl<P> Scheduler<P> {
                 self.end_delay(at);
             }
             State::BackingOff => self.end_backoff(at),
-            State::Held => self.stats.held -= 1,
+            State::Held => self.counts.held_no_more(),
             State::Waiting | State::Ready => {}
         }
-        self.stats.cancelled += 1;
+        self.counts.note(Happened::Cancelled);
         self.forget_name(at);
         let payload = self.settle(at, budget);
         if state == State::Ready && flags & PARKED == 0 {
-            let (messages, extras) = (&self.messages, &self.extras);
-            let ready = if flags & KEYED != 0 { &mut self.keyed } else { &mut self.unkeyed };
-            ready.cancelled(|ticket| is_ready(messages, extras, ticket));
+            let records = &self.records;
+            self.ready.cancelled(flags & KEYED != 0, |ticket| records.is_ready(ticket));
         }
         payload
     }
@@ -100,11 +78,8 @@ impl<P> Scheduler<P> {
     /// A message that never was handed out to its end leaves its string free (clause 13): whoever
     /// cancelled it may put what is right under the same one.
     fn forget_name(&mut self, at: u32) {
-        let extra = self.messages[at].extra;
-        if extra != NONE {
-            if let Some(name) = self.extras[extra].dedup.take() {
-                self.dedup.cancelled(&name);
-            }
+        if let Some(name) = self.records.take_dedup(at) {
+            self.dedup.cancelled(&name);
         }
     }
 
@@ -113,15 +88,15 @@ impl<P> Scheduler<P> {
         self.begin(now, || Call::CancelAll);
         let unsettled = |state: Option<State>| state.is_some_and(|s| s != State::Leased);
         let mut places: Vec<(u64, u32)> = self
-            .messages
-            .places()
+            .records
+            .all()
             .filter(|(_, message)| unsettled(message.state))
             .map(|(at, message)| (message.id, at))
             .collect();
         places.sort_unstable();
         let cancel = |(id, at): (u64, u32)| {
             let keys = self.keys_of(at);
-            let (priority, attempt) = (self.messages[at].priority, self.attempt(at));
+            let (priority, attempt) = (self.records[at].priority, self.records.attempt(at));
             // No limit: whatever this readies is itself cancelled.
             let payload = self.cancel_at(at, &mut { Budget::NO_LIMIT })?;
             Some(Cancelled { id, keys, priority, attempt, payload })
@@ -131,9 +106,9 @@ impl<P> Scheduler<P> {
 
     /// A message's keys, in the order the put named them, with whether they are shared.
     pub fn keys_of(&self, at: u32) -> Vec<(Key, bool)> {
-        let message = &self.messages[at];
+        let message = &self.records[at];
         if message.state == Some(State::Delayed) {
-            return self.away_keys(message.id);
+            return self.delays.keys_of(message.id);
         }
         let edges = self.lanes.edges_of(message.first_edge);
         edges.map(|(_, e)| (self.lanes.lane(e.lane()).key.clone(), e.shared())).collect()
@@ -143,24 +118,23 @@ impl<P> Scheduler<P> {
     /// was settled by that. `None`: it is not leased.
     pub fn revoke(&mut self, now: Time, id: u64, then: RevokeThen) -> Option<Option<P>> {
         let mut budget = self.begin(now, || Call::Revoke { id, then });
-        let at = self.find(id)?;
-        if self.messages[at].state != Some(State::Leased) {
+        let at = self.records.find(id)?;
+        if self.records[at].state != Some(State::Leased) {
             return None;
         }
-        self.end_lease(self.messages[at].hold);
-        self.messages[at].hold = 0;
-        self.stats.revoked += 1;
+        self.leases.end(self.records[at].hold);
+        self.counts.note(Happened::Revoked);
         match then {
             RevokeThen::Retry => {
                 self.fail(at, Failure::Revoked, &mut budget);
             }
             RevokeThen::Hold | RevokeThen::Dead => {
-                self.set_error(at, "revoked");
+                self.records.set_error(at, "revoked");
                 let then = if then == RevokeThen::Hold { Then::Hold } else { Then::Dead };
                 self.give_up(at, then, &mut budget);
             }
             RevokeThen::Skip => {
-                self.stats.skipped += 1;
+                self.counts.note(Happened::Skipped);
                 return Some(self.settle(at, &mut budget));
             }
         }
@@ -174,8 +148,8 @@ impl<P> Scheduler<P> {
             return false;
         };
         if self.end_stop(at) == State::Held {
-            let attempt = self.attempt(at);
-            self.extra(at).attempt = attempt + 1;
+            let attempt = self.records.attempt(at);
+            self.records.set_attempt(at, attempt + 1);
         }
         self.make_ready(at);
         true
@@ -186,7 +160,7 @@ impl<P> Scheduler<P> {
         let mut budget = self.begin(now, || Call::Skip { id });
         let at = self.stopped(id)?;
         self.end_stop(at);
-        self.stats.skipped += 1;
+        self.counts.note(Happened::Skipped);
         self.settle(at, &mut budget)
     }
 
@@ -203,12 +177,12 @@ impl<P> Scheduler<P> {
 
     fn stopped(&self, id: u64) -> Option<u32> {
         let stopped = [Some(State::Held), Some(State::BackingOff)];
-        self.find(id).filter(|&at| stopped.contains(&self.messages[at].state))
+        self.records.find(id).filter(|&at| stopped.contains(&self.records[at].state))
     }
 
     fn end_stop(&mut self, at: u32) -> State {
-        if self.messages[at].state == Some(State::Held) {
-            self.stats.held -= 1;
+        if self.records[at].state == Some(State::Held) {
+            self.counts.held_no_more();
             State::Held
         } else {
             self.end_backoff(at);
@@ -222,7 +196,7 @@ impl<P> Scheduler<P> {
         let Some(dead) = self.dead.get(id) else {
             return Ok(None);
         };
-        self.room(1, self.weight(&dead.payload).unwrap_or(dead.size))?;
+        self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size))?;
         let Some(dead) = self.dead.remove(id) else {
             return Ok(None);
         };
@@ -240,7 +214,7 @@ impl<P> Scheduler<P> {
             retry: dead.retry.as_ref(),
             ..Put::default()
         };
-        self.stats.requeued += 1;
+        self.counts.note(Happened::Requeued);
         Ok(Some(self.enter(&put, Some(dead.payload))))
     }
 
@@ -260,7 +234,7 @@ impl<P> Scheduler<P> {
     pub fn pause(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
         self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
         match key {
-            None => !std::mem::replace(&mut self.pauses.queue, true),
+            None => !self.pauses.set_queue(true),
             Some(key) => self.lanes.set_paused(key, true).is_some(),
         }
     }
@@ -270,7 +244,7 @@ impl<P> Scheduler<P> {
         let mut budget =
             self.begin(now, || Call::Resume { key: key.map(|key| key.bytes.to_vec()) });
         let Some(key) = key else {
-            return std::mem::replace(&mut self.pauses.queue, false);
+            return self.pauses.set_queue(false);
         };
         self.resume_key(key, &mut budget)
     }
@@ -280,8 +254,7 @@ impl<P> Scheduler<P> {
         let Some(lane) = self.lanes.set_paused(key, false) else {
             return false;
         };
-        if let Some(parked) = self.pauses.parked.remove(&lane) {
-            self.pauses.returning.extend(parked);
+        if self.pauses.resume(lane) {
             self.unpark(budget);
         }
         true
@@ -290,34 +263,29 @@ impl<P> Scheduler<P> {
     /// Sets a ready message aside, for a key of it is paused.
     #[cold]
     pub(super) fn park(&mut self, ticket: Ticket, lane: u32) {
-        self.messages[ticket.message].flags |= PARKED;
-        let parked = self.pauses.parked.entry(lane).or_default();
-        parked.push(ticket);
-        if parked.len() > 32 && parked.len() > 2 * self.lanes.lane(lane).depth as usize {
-            let (messages, extras) = (&self.messages, &self.extras);
-            parked.retain(|ticket| is_parked(messages, extras, ticket));
-        }
+        self.records.set_parked(ticket.message, true);
+        let (depth, records) = (self.lanes.lane(lane).depth as usize, &self.records);
+        self.pauses.park(ticket, lane, depth, |ticket| records.is_parked(ticket));
     }
 
     pub(super) fn unpark(&mut self, budget: &mut Budget) {
         while budget.steps > 0 {
-            let Some(ticket) = self.pauses.returning.pop_front() else {
+            let Some(ticket) = self.pauses.next_returning() else {
                 return;
             };
             budget.steps -= 1;
-            if is_parked(&self.messages, &self.extras, &ticket) {
-                let message = &mut self.messages[ticket.message];
-                message.flags &= !PARKED;
-                let keyed = message.flags & KEYED != 0;
-                if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, false);
+            if self.records.is_parked(&ticket) {
+                self.records.set_parked(ticket.message, false);
+                let keyed = self.records[ticket.message].flags & KEYED != 0;
+                self.ready.push(keyed, ticket, false);
             }
         }
     }
 
     /// Returns the paused keys of a message, after the empty key where the queue itself is paused.
     pub(super) fn paused_keys(&self, at: u32) -> Vec<Vec<u8>> {
-        let queue = self.pauses.queue.then(Vec::new);
-        let lanes = self.lanes.edges_of(self.messages[at].first_edge);
+        let queue = self.pauses.of_queue().then(Vec::new);
+        let lanes = self.lanes.edges_of(self.records[at].first_edge);
         let keys = lanes
             .map(|(_, edge)| self.lanes.lane(edge.lane()))
             .filter(|lane| lane.paused)
@@ -327,7 +295,7 @@ impl<P> Scheduler<P> {
 
     /// Returns all that is paused: the queue (the empty key) and keys.
     pub fn paused(&self) -> Vec<Vec<u8>> {
-        let queue = self.pauses.queue.then(Vec::new);
+        let queue = self.pauses.of_queue().then(Vec::new);
         let lanes = self.lanes.all_paused(0);
         let mut keys: Vec<Vec<u8>> = lanes.map(|(_, lane)| lane.key.as_bytes().to_vec()).collect();
         keys.sort();
@@ -341,14 +309,14 @@ impl<P> Scheduler<P> {
 
     /// The counts as the calls so far left them.
     pub(super) fn counted(&self) -> Stats {
-        let mut stats = self.stats.clone();
+        let mut stats = self.counts.stats().clone();
         stats.delayed = self.delays.len() as u64;
         stats.leased = self.leases.len() as u64;
         stats.backing_off = self.backoffs.len() as u64;
         stats.dead = self.dead.len() as u64;
-        stats.ready = match self.pauses.queue {
+        stats.ready = match self.pauses.of_queue() {
             true => 0,
-            false => (self.keyed.len() + self.unkeyed.len()) as u64 - self.paused_ready(),
+            false => self.ready.len(Kind::Any) as u64 - self.paused_ready(),
         };
         let elsewhere = stats.delayed + stats.leased + stats.backing_off + stats.held + stats.ready;
         stats.waiting = stats.unsettled - elsewhere;
@@ -358,7 +326,7 @@ impl<P> Scheduler<P> {
     /// Ready messages that wait for a paused key but have not come up yet and so were not set aside, as
     /// far as they are looked for.
     fn paused_ready(&self) -> u64 {
-        if self.lanes.paused == 0 {
+        if self.lanes.paused() == 0 {
             return 0;
         }
         let mut found = hashbrown::HashSet::<u32, foldhash::fast::RandomState>::default();
@@ -367,7 +335,7 @@ impl<P> Scheduler<P> {
             let granted = self.lanes.standing(number).take_while(|edge| edge.granted());
             found.extend(granted.take(left).map(|edge| edge.message).filter(|&at| {
                 left -= 1;
-                let message = &self.messages[at];
+                let message = &self.records[at];
                 message.state == Some(State::Ready) && message.flags & PARKED == 0
             }));
         }
@@ -395,12 +363,3 @@ impl<P> Scheduler<P> {
 
 /// Paused keys, and messages that stand in front on them, looked at to count what is ready.
 const LOOKED_AT: usize = 10_000;
-
-/// A ticket stands for a ready message that was set aside.
-fn is_parked<P>(messages: &Slab<Message<P>>, extras: &Slab<Extra>, ticket: &Ticket) -> bool {
-    messages.get(ticket.message).is_some_and(|message| {
-        message.state == Some(State::Ready)
-            && message.flags & PARKED != 0
-            && sequence(messages, extras, ticket.message) == ticket.sequence
-    })
-}

@@ -3,7 +3,7 @@
 use crate::key::KeyRef;
 use crate::queue::dead::Dead;
 use crate::queue::lane::KeysOf;
-use crate::queue::message::{sequence_of, BARRIER, GATED, PARKED, QUIET};
+use crate::queue::message::{BARRIER, GATED, PARKED, QUIET};
 use crate::queue::scheduler::{Grant, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::types::{Explained, RetryPart, State, Stats, Time};
@@ -37,20 +37,17 @@ pub struct Seen<'a, P> {
 impl<P> Scheduler<P> {
     /// An unsettled message.
     pub fn seen(&self, id: u64) -> Option<Seen<'_, P>> {
-        self.find(id).map(|at| self.seen_at(at))
+        self.records.find(id).map(|at| self.seen_at(at))
     }
 
     fn seen_at(&self, at: u32) -> Seen<'_, P> {
-        let message = &self.messages[at];
+        let message = &self.records[at];
         let mut state = message.state.expect("an unsettled message");
-        let extra = (message.extra != NONE).then(|| &self.extras[message.extra]);
+        let extra = self.records.extra(at);
         let failing = extra.and_then(|extra| extra.failing.as_deref());
         let lease = (state == State::Leased).then(|| {
             let lease = &self.leases[message.hold];
-            let deadline = match lease.batch {
-                NONE => lease.deadline,
-                batch => self.batches.slab[batch].deadline,
-            };
+            let deadline = self.leases.deadline_of(lease);
             (lease.token, lease.consumer, deadline)
         });
         let due = match state {
@@ -65,8 +62,8 @@ impl<P> Scheduler<P> {
         let dedup = extra.and_then(|extra| extra.dedup.as_deref());
         Seen {
             id: message.id,
-            sequence: self.sequence(at),
-            attempt: self.attempt(at),
+            sequence: self.records.sequence(at),
+            attempt: self.records.attempt(at),
             state,
             priority: message.priority,
             barrier: message.flags & BARRIER != 0,
@@ -84,19 +81,19 @@ impl<P> Scheduler<P> {
     }
 
     fn is_paused(&self, at: u32) -> bool {
-        let message = &self.messages[at];
-        self.pauses.queue
+        let message = &self.records[at];
+        self.pauses.of_queue()
             || message.flags & PARKED != 0
-            || (self.lanes.paused > 0 && self.lanes.paused_lane(message.first_edge).is_some())
+            || (self.lanes.paused() > 0 && self.lanes.paused_lane(message.first_edge).is_some())
     }
 
     /// The keys of a message that was seen, exclusive ones first, each once.
     pub fn keys_seen(&self, seen: &Seen<'_, P>, mut each: impl FnMut(&[u8], bool)) {
         if seen.state != State::Delayed {
-            let keys = self.lanes.keys_of(self.messages[seen.at].first_edge);
+            let keys = self.lanes.keys_of(self.records[seen.at].first_edge);
             return keys.for_each(|(key, shared)| each(key.as_bytes(), shared));
         }
-        let keys = self.away_keys(seen.id);
+        let keys = self.delays.keys_of(seen.id);
         let mut told = hashbrown::HashSet::<&[u8], foldhash::fast::RandomState>::default();
         for (key, shared) in &keys {
             if told.insert(key.as_bytes()) {
@@ -109,9 +106,9 @@ impl<P> Scheduler<P> {
     /// the exclusive ones first, each with whether it is shared, and whether it is quiet.
     #[inline]
     pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>, bool) {
-        let message = &self.messages[grant.message];
+        let message = &self.records[grant.message];
         let payload = message.payload.as_ref().expect("a leased message has its payload");
-        let sequence = sequence_of(message.id, message.extra, &self.extras);
+        let sequence = self.records.sequence(grant.message);
         let quiet = message.flags & QUIET != 0;
         (sequence, payload, self.lanes.keys_of(message.first_edge), quiet)
     }
@@ -119,13 +116,12 @@ impl<P> Scheduler<P> {
     /// Unsettled messages by their ids, which is the order of their puts: those from `from` on, while `each`
     /// says that it takes more, and `steps` of ids last. The id to go on from; 0 when all were seen.
     pub fn list(&self, from: u64, steps: u32, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
-        let (mut from, mut left) = (from.max(self.oldest), steps);
-        while from < self.next {
+        let (mut from, mut left) = (from.max(self.numbers.oldest()), steps);
+        while from < self.numbers.next() {
             if left == 0 {
                 return from;
             }
-            let messages = &self.messages;
-            let (id, at) = self.index.next_from(from, self.next, left, |place| messages[place].id);
+            let (id, at) = self.records.next_from(from, self.numbers.next(), left);
             left = left.saturating_sub((id - from) as u32 + u32::from(at != NONE));
             from = if at == NONE { id } else { id + 1 };
             if at != NONE && !each(self.seen_at(at)) {
@@ -154,9 +150,9 @@ impl<P> Scheduler<P> {
     /// says that it takes more; and the place to go on from, 0 when all were seen. One that is there all
     /// along is seen once.
     pub fn scan(&self, from: u64, count: usize, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
-        let end = self.messages.end();
+        let end = self.records.end();
         some_places(from, end, count, |at| {
-            self.messages
+            self.records
                 .get(at)
                 .filter(|message| message.state.is_some())
                 .map(|_| each(self.seen_at(at)))
@@ -174,7 +170,7 @@ impl<P> Scheduler<P> {
 
     /// As `scan`, what is paused: the queue first, told as an empty key.
     pub fn scan_paused(&self, from: u64, count: usize, mut each: impl FnMut(&[u8])) -> u64 {
-        if from == 0 && self.pauses.queue {
+        if from == 0 && self.pauses.of_queue() {
             each(b"");
         }
         let mut lanes = self.lanes.all_paused(from.min(u64::from(NONE)) as u32);
@@ -189,7 +185,7 @@ impl<P> Scheduler<P> {
 
     /// Paused keys, and one more if the queue is.
     pub fn pause_count(&self) -> u64 {
-        self.lanes.paused as u64 + u64::from(self.pauses.queue)
+        self.lanes.paused() as u64 + u64::from(self.pauses.of_queue())
     }
 
     pub fn dead_letter(&self, id: u64) -> Option<&Dead<P>> {
@@ -215,7 +211,7 @@ impl<P> Scheduler<P> {
     }
 
     pub fn explained(&self, now: Time, id: u64, limit: usize) -> Option<Explained> {
-        let at = self.find(id)?;
+        let at = self.records.find(id)?;
         Some(self.walk(now, [at].into_iter(), limit.max(1)))
     }
 
@@ -227,12 +223,12 @@ impl<P> Scheduler<P> {
 
     /// Consumers that hold a lease, as they named themselves.
     pub fn holders(&self) -> impl Iterator<Item = u64> + '_ {
-        self.leases.places().filter(|(_, lease)| lease.token != 0).map(|(_, lease)| lease.consumer)
+        self.leases.all().map(|(_, lease)| lease.consumer)
     }
 
     /// Returns whether a waiting message stands behind a barrier.
     pub fn is_gated(&self, seen: &Seen<'_, P>) -> bool {
-        self.messages[seen.at].flags & GATED != 0
+        self.records[seen.at].flags & GATED != 0
     }
 }
 

@@ -7,6 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use crate::queue::types::Kind;
+
 /// A message's place in the order of choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
@@ -24,14 +26,14 @@ impl Ticket {
 }
 
 #[derive(Debug, Default)]
-pub struct Ready {
+pub struct ReadySet {
     fresh: VecDeque<(u64, u32)>,
     later: BinaryHeap<Reverse<Ticket>>,
     /// Entries that stand for a ready message; the rest were cancelled.
     live: usize,
 }
 
-impl Ready {
+impl ReadySet {
     pub fn bytes(&self) -> usize {
         self.fresh.capacity() * size_of::<(u64, u32)>()
             + self.later.capacity() * size_of::<Ticket>()
@@ -128,5 +130,95 @@ impl Ready {
         }
         self.fresh.shrink_to(2 * self.live);
         self.later.shrink_to(2 * self.live);
+    }
+}
+
+/// The two sets, messages with keys and those without, and what comes to them late.
+#[derive(Debug, Default)]
+pub struct Ready {
+    keyed: ReadySet,
+    unkeyed: ReadySet,
+    /// Messages that nothing holds up any more and that one call more could not ready: (message, id).
+    late: VecDeque<(u32, u64)>,
+}
+
+impl Ready {
+    pub fn bytes(&self) -> usize {
+        let late = self.late.capacity() * size_of::<(u32, u64)>();
+        self.keyed.bytes() + self.unkeyed.bytes() + late
+    }
+
+    /// Messages of a kind that are ready.
+    #[inline]
+    pub fn len(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Keyed => self.keyed.len(),
+            Kind::Unkeyed => self.unkeyed.len(),
+            Kind::Any => self.keyed.len() + self.unkeyed.len(),
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, keyed: bool) -> &mut ReadySet {
+        if keyed {
+            &mut self.keyed
+        } else {
+            &mut self.unkeyed
+        }
+    }
+
+    /// Enters a ticket; `fresh`: its sequence is the highest so far.
+    #[inline]
+    pub fn push(&mut self, keyed: bool, ticket: Ticket, fresh: bool) {
+        self.set(keyed).push(ticket, fresh);
+    }
+
+    /// The first ticket of a kind for which `valid` holds.
+    #[inline]
+    pub fn choose(&mut self, kind: Kind, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        match kind {
+            Kind::Keyed => self.keyed.peek(valid),
+            Kind::Unkeyed => self.unkeyed.peek(valid),
+            Kind::Any if self.unkeyed.len() == 0 => self.keyed.peek(valid),
+            Kind::Any => match (self.keyed.peek(&valid), self.unkeyed.peek(&valid)) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+
+    /// Takes out what `choose` gave.
+    #[inline]
+    pub fn pop(&mut self, keyed: bool, ticket: Ticket) {
+        self.set(keyed).pop(ticket);
+    }
+
+    /// See [`ReadySet::take_back`].
+    pub fn take_back(&mut self, keyed: bool, ticket: Ticket) {
+        self.set(keyed).take_back(ticket);
+    }
+
+    /// See [`ReadySet::cancelled`].
+    pub fn cancelled(&mut self, keyed: bool, valid: impl Fn(&Ticket) -> bool) {
+        self.set(keyed).cancelled(valid);
+    }
+
+    /// A message is to be readied by a later call.
+    pub fn postpone(&mut self, message: u32, id: u64) {
+        self.late.push_back((message, id));
+    }
+
+    pub fn next_late(&mut self) -> Option<(u32, u64)> {
+        self.late.pop_front()
+    }
+
+    #[inline]
+    pub fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// Ids of the messages that later calls ready, first one first.
+    pub fn late(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.late.iter().map(|&(_, id)| id)
     }
 }

@@ -7,19 +7,17 @@
 use crate::key::{Key, KeyRef};
 use crate::queue::bytes::{Damaged, Reader};
 use crate::queue::dead::Dead;
-use crate::queue::due::Away;
+use crate::queue::delays::DelayedKeys;
 use crate::queue::dump::{
     kept_stats, ATTEMPT, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FLAGS, LANE_PAUSED,
     LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE, STATES, VERSION, WINDOW,
 };
 use crate::queue::lane::Lanes;
-use crate::queue::lease::Lease;
 use crate::queue::message::{Message, BARRIER, KEYED, PARKED};
 use crate::queue::ready::Ticket;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::slab::NONE;
-use crate::queue::timers::Due;
-use crate::queue::types::{Options, Retry, RetryPart, State, Then};
+use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// A message that has a place, on its way back to it.
 struct Placed<'a> {
@@ -47,20 +45,21 @@ impl<P> Scheduler<P> {
         if reader.byte("version")? != VERSION {
             return Err(Damaged { at: 0, wanted: "version that is known" });
         }
-        if (reader.byte("kind of a queue")? != 0) != s.by_time {
+        if (reader.byte("kind of a queue")? != 0) != s.numbers.are_times() {
             return reader.damaged("queue of this kind");
         }
         s.redeclare(read_options(&mut reader)?);
-        for count in kept_stats(&mut s.stats) {
+        let mut stats = Stats::default();
+        for count in kept_stats(&mut stats) {
             *count = reader.number("count")?;
         }
+        s.counts.restore(stats);
         s.now = reader.number("time")?;
-        s.next = reader.number("next id")?;
-        s.oldest = reader.number("oldest id")?;
-        s.last_token = reader.number("token")?;
+        s.numbers.restore(reader.number("next id")?, reader.number("oldest id")?);
+        s.leases.go_on_from(reader.number("token")?);
         let lanes = s.restore_lanes(&mut reader)?;
         let count: u64 = reader.number("count of messages")?;
-        if count != s.stats.unsettled {
+        if count != s.counts.unsettled() {
             return reader.damaged("count of messages that agrees with the counts");
         }
         let mut placed = Vec::new();
@@ -75,8 +74,8 @@ impl<P> Scheduler<P> {
         s.restore_barriers(&mut reader)?;
         for _ in 0..reader.number("count of late messages")? {
             let id = reader.number("late message")?;
-            if let Some(at) = s.find(id) {
-                s.late.push_back((at, id));
+            if let Some(at) = s.records.find(id) {
+                s.ready.postpone(at, id);
             }
         }
         s.restore_pauses(&mut reader, &lanes, &placed)?;
@@ -90,18 +89,17 @@ impl<P> Scheduler<P> {
         if !reader.is_at_end() {
             return reader.damaged("end");
         }
-        let used = s.stats.puts > 0 || s.dead.len() > 0 || !s.dedup.is_empty();
-        s.first = if used { 0 } else { s.next };
-        s.swell();
-        if s.stats.unsettled > 0 && s.watch.limits().slow_wait > 0 {
-            s.watch.next_look = s.now;
+        let used = s.counts.stats().puts > 0 || s.dead.len() > 0 || !s.dedup.is_empty();
+        s.numbers.restore_used(used);
+        if s.counts.unsettled() > 0 {
+            s.watch.restored(s.now);
         }
         Ok(s)
     }
 
     /// The right to settle a message that is leased: that of its lease now.
     pub fn handle_of(&self, id: u64) -> Option<Handle> {
-        let message = &self.messages[self.find(id)?];
+        let message = &self.records[self.records.find(id)?];
         let place = message.hold;
         let leased = message.state == Some(State::Leased);
         leased.then(|| Handle { place, token: self.leases[place].token })
@@ -109,9 +107,8 @@ impl<P> Scheduler<P> {
 
     /// Ids and handles of all that is leased, in no order.
     pub fn leases(&self) -> impl Iterator<Item = (u64, Handle)> + '_ {
-        let leases = self.leases.places().filter(|(_, lease)| lease.token != 0);
-        leases.map(|(place, lease)| {
-            (self.messages[lease.message].id, Handle { place, token: lease.token })
+        self.leases.all().map(|(place, lease)| {
+            (self.records[lease.message].id, Handle { place, token: lease.token })
         })
     }
 
@@ -146,7 +143,11 @@ impl<P> Scheduler<P> {
         let state = reader.byte("state")?;
         let priority = reader.byte("priority")? as i8;
         let Some(&state) = STATES.get(usize::from(state)) else { return reader.damaged("state") };
-        if id == 0 || id >= self.next || flags & !FLAGS != 0 || self.find(id).is_some() {
+        if id == 0
+            || id >= self.numbers.next()
+            || flags & !FLAGS != 0
+            || self.records.find(id).is_some()
+        {
             return reader.damaged("message");
         }
         let (mut hold, mut due, mut lease) = (0, 0, None);
@@ -166,16 +167,15 @@ impl<P> Scheduler<P> {
         }
         let message =
             Message { id, flags, priority, hold, state: Some(state), ..Default::default() };
-        let at = self.messages.insert(message);
-        let messages = &self.messages;
-        self.index.insert(id, at, |place| messages[place].id);
+        let at = self.records.insert(message);
         let mut here = None;
+        let mut delayed = DelayedKeys { keys: Vec::new(), shared: Vec::new() };
         if state == State::Delayed {
             let (mut keys, mut shared) = (Vec::new(), Vec::new());
             for (key, is_shared) in read_keys(reader)? {
                 if is_shared { &mut shared } else { &mut keys }.push(key);
             }
-            self.away.insert(id, Away { keys, shared });
+            delayed = DelayedKeys { keys, shared };
         } else {
             let count = reader.take(2, "count of keys")?;
             let count = u16::from_le_bytes(count.try_into().expect("two bytes"));
@@ -186,33 +186,22 @@ impl<P> Scheduler<P> {
         }
         self.restore_extra(reader, at)?;
         if let Some((edges, count)) = here {
-            placed.push(Placed { sequence: self.sequence(at), at, edges, count });
+            placed.push(Placed { sequence: self.records.sequence(at), at, edges, count });
         }
-        self.messages[at].payload = Some(read_payload(reader, payload)?);
+        self.records.set_payload(at, read_payload(reader, payload)?);
         match state {
-            State::Delayed | State::BackingOff => {
-                self.extra(at);
-                let timers =
-                    if state == State::Delayed { &mut self.delays } else { &mut self.backoffs };
-                let (messages, extras) = (&self.messages, &mut self.extras);
-                timers.insert(Due { at: due, id, owner: at }, |owner, position| {
-                    extras[messages[owner].extra].timer = position;
-                });
-            }
+            State::Delayed => self.delay_until(at, due, delayed),
+            State::BackingOff => self.back_off(at, due),
             _ => {}
         }
         if let Some((token, since, deadline, consumer, marks)) = lease {
             if token == 0 || marks & !(LEASE_TIMED | LEASE_OF_BATCH) != 0 {
                 return reader.damaged("lease");
             }
-            let lease =
-                Lease { token, at: since, deadline, consumer, message: at, ..Lease::default() };
-            let place = self.leases.insert(lease);
-            self.messages[at].hold = place;
+            let place = self.leases.restore((token, deadline), at, consumer, since);
+            self.records.set_leased(at, place);
             if marks & LEASE_TIMED != 0 {
-                let leases = &mut self.leases;
-                let due = Due { at: deadline, id, owner: place };
-                self.deadlines.insert(due, |owner, position| leases[owner].timer = position);
+                self.leases.set_deadline(place, id, deadline);
             }
         }
         Ok(())
@@ -226,17 +215,15 @@ impl<P> Scheduler<P> {
         if marks == 0 {
             return Ok(());
         }
-        let id = self.messages[at].id;
-        self.extra(at);
-        let extra = &mut self.extras[self.messages[at].extra];
+        let id = self.records[at].id;
         if marks & SEQUENCE != 0 {
-            extra.sequence = reader.number("sequence")?;
+            self.records.set_sequence(at, reader.number("sequence")?);
         }
         if marks & SIZE != 0 {
-            extra.size = reader.number("size")?;
+            self.records.set_size(at, reader.number("size")?);
         }
         if marks & ATTEMPT != 0 {
-            extra.attempt = reader.small("attempt")?;
+            self.records.set_attempt(at, reader.small("attempt")?);
         }
         let window = match marks & WINDOW {
             0 => None,
@@ -244,14 +231,15 @@ impl<P> Scheduler<P> {
         };
         if marks & DEDUP != 0 {
             let name = reader.text("dedup string")?;
-            extra.dedup = Some(self.dedup.restore_unsettled(name, id, window));
+            let dedup = self.dedup.restore_unsettled(name, id, window);
+            self.records.set_dedup(at, dedup);
         }
         if marks & (ERROR | RETRY) != 0 {
             if marks & ERROR != 0 {
-                self.set_error(at, reader.text("error")?);
+                self.records.set_error(at, reader.text("error")?);
             }
             if marks & RETRY != 0 {
-                self.failing(at).retry = Some(read_retry_part(reader)?);
+                self.records.set_retry(at, read_retry_part(reader)?);
             }
         }
         Ok(())
@@ -271,12 +259,12 @@ impl<P> Scheduler<P> {
                 return reader.damaged("key that can be granted");
             }
         }
-        let message = &mut self.messages[at];
-        message.first_edge = chain.first;
+        self.records.enter_lanes(at, chain.first, false);
+        let message = &self.records[at];
         if message.state == Some(State::Ready) && message.flags & PARKED == 0 {
             let ticket = Ticket::new(message.priority, placed.sequence, at);
             let keyed = message.flags & KEYED != 0;
-            if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, true);
+            self.ready.push(keyed, ticket, true);
         }
         Ok(())
     }
@@ -295,10 +283,7 @@ impl<P> Scheduler<P> {
             if members.is_empty() {
                 return reader.damaged("leases of a batch");
             }
-            let batch = self.batches.enter(token, deadline, members.clone().into());
-            for place in members {
-                self.leases[place].batch = batch;
-            }
+            self.leases.restore_batch(token, deadline, members);
         }
         Ok(())
     }
@@ -310,8 +295,8 @@ impl<P> Scheduler<P> {
             let id = reader.number("barrier")?;
             let sequence = reader.number("sequence of a barrier")?;
             let after = reader.number("count of messages behind a barrier")?;
-            let is_barrier = |at: &u32| self.messages[*at].flags & BARRIER != 0;
-            let Some(message) = self.find(id).filter(is_barrier) else {
+            let is_barrier = |at: &u32| self.records[*at].flags & BARRIER != 0;
+            let Some(message) = self.records.find(id).filter(is_barrier) else {
                 return reader.damaged("barrier");
             };
             let gated = self.read_gated(reader)?;
@@ -327,7 +312,7 @@ impl<P> Scheduler<P> {
         let mut gated = Vec::new();
         for _ in 0..reader.number("count of gates")? {
             let id = reader.number("gate")?;
-            gated.push((self.find(id).unwrap_or(NONE), id));
+            gated.push((self.records.find(id).unwrap_or(NONE), id));
         }
         Ok(gated)
     }
@@ -338,14 +323,14 @@ impl<P> Scheduler<P> {
         lanes: &[u32],
         placed: &[Placed<'_>],
     ) -> Result<(), Damaged> {
-        self.pauses.queue = reader.byte("pause")? != 0;
+        self.pauses.set_queue(reader.byte("pause")? != 0);
         for _ in 0..reader.number("count of paused keys")? {
             let lane = known(reader, lanes)?;
             let tickets = self.read_tickets(reader, placed)?;
-            self.pauses.parked.insert(lane, tickets);
+            self.pauses.restore_parked(lane, tickets);
         }
         let returning = self.read_tickets(reader, placed)?;
-        self.pauses.returning.extend(returning);
+        self.pauses.restore_returning(returning);
         Ok(())
     }
 
@@ -359,7 +344,7 @@ impl<P> Scheduler<P> {
             let sequence = reader.number("message set aside")?;
             let found = placed.binary_search_by_key(&sequence, |message| message.sequence);
             let at = found.map_or(NONE, |found| placed[found].at);
-            let priority = self.messages.get(at).map_or(0, |message| message.priority);
+            let priority = self.records.get(at).map_or(0, |message| message.priority);
             tickets.push(Ticket::new(priority, sequence, at));
         }
         Ok(tickets)
@@ -384,10 +369,10 @@ impl<P> Scheduler<P> {
             time = time.saturating_add(reader.number("put time")?);
             entries.push((id, time));
         }
-        if entries.is_empty() && self.stats.unsettled > 0 && !self.by_time {
+        if entries.is_empty() && self.counts.unsettled() > 0 && !self.numbers.are_times() {
             return reader.damaged("put time");
         }
-        self.put_times.restore(entries, reader.number("end of a put time")?);
+        self.numbers.restore_times(entries, reader.number("end of a put time")?);
         Ok(())
     }
 }

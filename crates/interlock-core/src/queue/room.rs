@@ -255,7 +255,7 @@ impl<P> Scheduler<P> {
     /// Returns the load that matters to the first put that waits for room.
     pub fn load(&self, need: Need) -> Load {
         Load {
-            unsettled: self.stats.unsettled,
+            unsettled: self.counts.unsettled(),
             works: self.leases.len() > 0 || self.ready(Kind::Any) > 0,
             fits: self.room(need.count, need.size).is_ok(),
         }

@@ -22,10 +22,24 @@
 //! assert!(scheduler.lease(now, Kind::Any, 0).is_some());
 //! ```
 //!
-//! | file | what of the scheduler it holds |
+//! What it is made of are structs that own what is theirs; their fields are private to their files:
+//!
+//! | file | what it owns |
 //! |---|---|
-//! | `scheduler` | the state, put |
-//! | `message` | an unsettled message |
+//! | `records`, `message` | the unsettled messages |
+//! | `leases`, `batches` | the leases that stand |
+//! | `lane`, `barrier` | who stands before whom |
+//! | `ready`, `pauses` | what can be handed out, and what is set aside |
+//! | `delays`, `timers` | what waits for its time |
+//! | `numbers` | ids and sequences, and their times |
+//! | `counts` | what happened, and how much there is |
+//! | `dedup`, `dead` | what is remembered |
+//!
+//! What is done with all of these together:
+//!
+//! | file | calls |
+//! |---|---|
+//! | `scheduler` | put |
 //! | `grant` | handing out |
 //! | `settle` | settlement, and what it readies |
 //! | `batch`, `engine`, `read` | leases of many messages, and what else an engine of several processes asks |
@@ -39,33 +53,29 @@
 //! | `chain` | whether one message waits for another |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
 
-use std::collections::VecDeque;
-
 use crate::key::KeyRef;
 use crate::queue::barrier::Barriers;
-use crate::queue::batch::Batches;
+use crate::queue::counts::{Counts, Happened};
 use crate::queue::dead::DeadLetters;
 use crate::queue::dedup::Dedup;
-use crate::queue::due::Away;
-use crate::queue::index::{Index, PutTimes};
+use crate::queue::delays::Delays;
+use crate::queue::engine::EngineSide;
 use crate::queue::lane::Lanes;
-use crate::queue::lease::Lease;
-use crate::queue::message::{sequence, Extra, Message, BARRIER, GATED, KEYED, QUIET};
-use crate::queue::operate::Pauses;
+use crate::queue::leases::Leases;
+use crate::queue::message::{Message, BARRIER, KEYED, QUIET};
+use crate::queue::numbers::Numbers;
+use crate::queue::pauses::Pauses;
 use crate::queue::ready::{Ready, Ticket};
 use crate::queue::record::Recorder;
-use crate::queue::slab::{Slab, NONE};
+use crate::queue::records::Records;
 use crate::queue::timers::Timers;
 use crate::queue::trace::{Call, PutCall};
 use crate::queue::trace_text::Schedule;
-use crate::queue::types::{Options, RetryPart, State, Stats, Time};
+use crate::queue::types::{Options, RetryPart, Stats, Time};
 use crate::queue::watch::Watch;
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
 pub const CALL_LIMIT: u32 = 1000;
-
-/// A peak of so many messages is worth giving its memory back.
-const FLOOD: u64 = 1 << 16;
 
 /// The work that one call may still do (clause 21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,56 +94,23 @@ impl Budget {
 #[derive(Debug)]
 pub struct Scheduler<P> {
     pub(super) options: Options,
-    pub(super) messages: Slab<Message<P>>,
-    pub(super) extras: Slab<Extra>,
-    pub(super) leases: Slab<Lease>,
-    pub(super) batches: Batches,
+    pub(super) now: Time,
+    pub(super) records: Records<P>,
+    pub(super) leases: Leases,
     pub(super) lanes: Lanes,
     pub(super) barriers: Barriers,
-    pub(super) keyed: Ready,
-    pub(super) unkeyed: Ready,
-    pub(super) index: Index,
-    pub(super) put_times: PutTimes,
+    pub(super) ready: Ready,
+    pub(super) pauses: Pauses,
+    pub(super) delays: Delays,
+    /// Messages that come again later, by when.
+    pub(super) backoffs: Timers,
+    pub(super) numbers: Numbers,
+    pub(super) counts: Counts,
     pub(super) dedup: Dedup,
     pub(super) dead: DeadLetters<P>,
-    /// Deadlines of leases, ends of backoffs, ends of delays.
-    pub(super) deadlines: Timers,
-    pub(super) backoffs: Timers,
-    pub(super) delays: Timers,
-    /// Keys of delayed messages, by id.
-    pub(super) away: hashbrown::HashMap<u64, Away, foldhash::fast::RandomState>,
-    pub(super) pauses: Pauses,
+    pub(super) engine: EngineSide<P>,
     pub(super) watch: Watch,
     pub(super) recorder: Option<Box<Recorder>>,
-    pub(super) stats: Stats,
-    pub(super) now: Time,
-    /// The next number to give: ids and sequences share one rising series.
-    pub(super) next: u64,
-    /// The first number that it gives.
-    pub(super) first: u64,
-    /// Every unsettled id is at or above it.
-    pub(super) oldest: u64,
-    pub(super) last_token: u64,
-    /// Most unsettled messages since memory was last given back, and how few say that it should be.
-    pub(super) peak: u64,
-    pub(super) ebb: u64,
-    /// Segments enough were freed for the allocator to be asked to return them.
-    pub(super) roomy: bool,
-    /// Messages whose edge was granted by the call under way; kept for its room.
-    pub(super) granted: Vec<u32>,
-    /// Messages that nothing holds up any more and that one call more could not ready: (message, id).
-    pub(super) late: VecDeque<(u32, u64)>,
-    /// Numbers are times, where time is ahead of them: see `engine`.
-    pub(super) by_time: bool,
-    /// The function that tells a payload's bytes, where the puts do not.
-    pub(super) weigh: Option<fn(&P) -> u64>,
-    /// True while somebody waits for messages to be settled, and the ids of those that were.
-    pub(super) notes_ended: bool,
-    pub(super) ended: Vec<u64>,
-    /// Bytes of the last errors of messages, and of what they are in.
-    pub(super) errors: usize,
-    /// The next call is a part of one that has begun: what is due was applied, and this is left to it.
-    pub(super) carried: Option<Budget>,
 }
 
 /// The arguments of a put.
@@ -197,48 +174,27 @@ impl<P> Scheduler<P> {
             dead: DeadLetters::new(options.max_dead),
             lanes: Lanes::new(watch.lane_depth()),
             options,
-            messages: Slab::new(),
-            extras: Slab::new(),
-            leases: Slab::new(),
-            batches: Batches::default(),
+            now: 0,
+            records: Records::new(),
+            leases: Leases::default(),
             barriers: Barriers::default(),
-            keyed: Ready::default(),
-            unkeyed: Ready::default(),
-            index: Index::new(),
-            put_times: PutTimes::default(),
-            deadlines: Timers::default(),
-            backoffs: Timers::default(),
-            delays: Timers::default(),
-            away: Default::default(),
+            ready: Ready::default(),
             pauses: Pauses::default(),
+            delays: Delays::default(),
+            backoffs: Timers::default(),
+            numbers: Numbers::new(),
+            counts: Counts::default(),
+            engine: EngineSide::default(),
             watch,
             recorder: None,
-            stats: Stats::default(),
-            now: 0,
-            next: 1,
-            first: 1,
-            oldest: 1,
-            last_token: 0,
-            peak: 0,
-            ebb: 0,
-            roomy: false,
-            granted: Vec::new(),
-            late: VecDeque::new(),
-            by_time: false,
-            weigh: None,
-            notes_ended: false,
-            ended: Vec::new(),
-            errors: 0,
-            carried: None,
         }
     }
 
     /// An empty scheduler with the same options; its tokens go on rising.
     pub(super) fn afresh(&self) -> Self {
         let mut fresh = Scheduler::new(self.options.clone(), Watch::new(self.watch.limits()));
-        fresh.last_token = self.last_token;
-        (fresh.next, fresh.first) = (self.next, self.next);
-        fresh.oldest = self.next;
+        fresh.leases.go_on_from(self.leases.last_token());
+        fresh.numbers.go_on_from(self.numbers.next());
         fresh
     }
 
@@ -248,7 +204,7 @@ impl<P> Scheduler<P> {
         if (max_messages > 0 && count > max_messages) || (max_bytes > 0 && size > max_bytes) {
             return Err(Refused::TooLarge);
         }
-        let (messages, bytes) = (self.stats.unsettled as usize, self.stats.bytes);
+        let (messages, bytes) = (self.counts.unsettled() as usize, self.counts.bytes());
         if (max_messages > 0 && messages + count > max_messages)
             || (max_bytes > 0 && bytes.saturating_add(size) > max_bytes)
         {
@@ -267,7 +223,7 @@ impl<P> Scheduler<P> {
     ) -> Result<Placed, Refused> {
         self.begin(now, || Call::Put(PutCall::from(put)));
         if let Some(id) = put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
-            self.stats.deduplicated += 1;
+            self.counts.note(Happened::Deduplicated);
             return Ok(Placed { id, known: true });
         }
         self.room(1, put.size)?;
@@ -316,30 +272,13 @@ impl<P> Scheduler<P> {
         let placed = puts.iter().zip(payloads).map(|(put, payload)| {
             match put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
                 Some(id) => {
-                    self.stats.deduplicated += 1;
+                    self.counts.note(Happened::Deduplicated);
                     Placed { id, known: true }
                 }
                 None => Placed { id: self.enter(put, payload.take()), known: false },
             }
         });
         Ok(placed.collect())
-    }
-
-    /// The next number of the series.
-    #[inline]
-    pub(super) fn draw(&mut self) -> u64 {
-        let number = if self.by_time { self.next.max(self.now) } else { self.next };
-        self.next = number + 1;
-        number
-    }
-
-    /// Returns the time at which a message was put.
-    #[inline]
-    pub(super) fn put_at(&self, id: u64) -> Time {
-        if self.by_time {
-            return id;
-        }
-        self.put_times.at(id)
     }
 
     /// Gives a message its id and, unless it is delayed, its place.
@@ -351,15 +290,13 @@ impl<P> Scheduler<P> {
     /// The same, for whoever calls it in a loop.
     #[inline(always)]
     pub(super) fn enter_at_once(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
-        let id = self.draw();
-        self.stats.puts += 1;
-        self.stats.unsettled += 1;
-        self.swell();
-        if !self.by_time && self.put_times.note(id, self.now) {
+        let id = self.numbers.draw(self.now);
+        self.counts.entered();
+        if self.numbers.note(id, self.now) {
             self.advance_oldest(id);
         }
-        if let (Some(weigh), Some(payload)) = (self.weigh, &payload) {
-            self.stats.bytes += weigh(payload);
+        if let Some(weight) = payload.as_ref().and_then(|payload| self.engine.weight(payload)) {
+            self.counts.add_bytes(weight);
         }
         let mut flags = if put.keys.is_empty() && put.shared.is_empty() { 0 } else { KEYED };
         if put.barrier {
@@ -368,44 +305,31 @@ impl<P> Scheduler<P> {
         if put.quiet {
             flags |= QUIET;
         }
-        let message = self.messages.insert(Message {
+        let message = self.records.insert(Message {
             id,
             payload,
             flags,
             priority: put.priority,
             ..Message::default()
         });
-        let messages = &self.messages;
-        self.index.insert(id, message, |place| messages[place].id);
-        if put.size > 0 || put.dedup.is_some() {
-            // Where bytes are not bounded a sum may pass 2^64; it comes back to zero all the same.
-            self.stats.bytes = self.stats.bytes.wrapping_add(put.size);
-            let dedup = put.dedup.map(|name| self.dedup.insert(name, id, put.window, self.now));
-            let extra = self.extra(message);
-            extra.size = put.size;
-            extra.dedup = dedup;
+        if put.size > 0 {
+            self.counts.add_bytes(put.size);
+            self.records.set_size(message, put.size);
+        }
+        if let Some(name) = put.dedup {
+            let dedup = self.dedup.insert(name, id, put.window, self.now);
+            self.records.set_dedup(message, dedup);
         }
         if let Some(retry) = put.retry {
-            self.failing(message).retry = Some(retry.clone());
+            self.records.set_retry(message, retry.clone());
         }
         if put.delay > 0 {
             self.delay(message, put);
         } else {
             self.place(message, id, put.keys, put.shared);
         }
-        self.watch.entered(self.stats.unsettled, self.now, &mut self.lanes);
+        self.watch.entered(self.counts.unsettled(), self.now, &mut self.lanes);
         id
-    }
-
-    /// Takes note of a peak.
-    #[inline]
-    pub(super) fn swell(&mut self) {
-        if self.stats.unsettled > self.peak {
-            self.peak = self.stats.unsettled;
-            if self.peak >= FLOOD {
-                self.ebb = self.peak / 8;
-            }
-        }
     }
 
     /// A message takes its place in all its lanes at once (clause 4).
@@ -417,7 +341,7 @@ impl<P> Scheduler<P> {
         keys: &[KeyRef<'_>],
         shared: &[KeyRef<'_>],
     ) {
-        let Message { id, flags, .. } = self.messages[message];
+        let Message { id, flags, .. } = self.records[message];
         if flags & BARRIER != 0 {
             let ready = self.barriers.place_barrier(message, sequence);
             return self.placed(message, sequence, u32::from(!ready));
@@ -430,73 +354,34 @@ impl<P> Scheduler<P> {
             self.lanes.link(message, key, true, &mut chain);
         }
         let gated = self.barriers.place(message, id);
-        let record = &mut self.messages[message];
-        record.first_edge = chain.first;
-        let mut blocked = chain.blocked;
-        if gated {
-            record.flags |= GATED;
-            blocked += 1;
-        }
-        self.placed(message, sequence, blocked);
+        self.records.enter_lanes(message, chain.first, gated);
+        self.placed(message, sequence, chain.blocked + u32::from(gated));
     }
 
     #[inline]
     fn placed(&mut self, at: u32, sequence: u64, blocked: u32) {
-        let message = &mut self.messages[at];
-        message.hold = blocked;
         if blocked > 0 {
-            message.state = Some(State::Waiting);
+            self.records.set_waiting(at, blocked);
         } else {
-            message.state = Some(State::Ready);
+            let message = self.records.set_ready(at);
             let ticket = Ticket::new(message.priority, sequence, at);
             let keyed = message.flags & KEYED != 0;
-            if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, true);
+            self.ready.push(keyed, ticket, true);
         }
-    }
-
-    #[inline]
-    pub(super) fn sequence(&self, at: u32) -> u64 {
-        sequence(&self.messages, &self.extras, at)
-    }
-
-    #[inline]
-    pub(super) fn attempt(&self, at: u32) -> u32 {
-        match self.messages[at].extra {
-            NONE => 1,
-            extra => self.extras[extra].attempt.max(1),
-        }
-    }
-
-    /// The record of what only few messages have, made if need be.
-    pub(super) fn extra(&mut self, at: u32) -> &mut Extra {
-        if self.messages[at].extra == NONE {
-            self.messages[at].extra = self.extras.insert(Extra::default());
-        }
-        let extra = self.messages[at].extra;
-        &mut self.extras[extra]
-    }
-
-    #[inline]
-    pub(super) fn find(&self, id: u64) -> Option<u32> {
-        self.index.get(id, |place| self.messages.get(place).map_or(0, |m| m.id))
     }
 
     /// Lets go of put times that nobody can ask for any more.
     pub(super) fn advance_oldest(&mut self, newest: u64) {
-        if self.by_time {
-            return;
+        if !self.numbers.are_times() {
+            let (oldest, _) = self.records.next_from(self.numbers.oldest(), newest, 4096);
+            self.numbers.forget_before(oldest);
         }
-        let messages = &self.messages;
-        let (oldest, _) =
-            self.index.next_from(self.oldest, newest, 4096, |place| messages[place].id);
-        self.oldest = oldest;
-        self.put_times.forget(oldest);
     }
 
     /// Starts a recording of all calls from now on (clause 20). False: there were calls before, without
     /// which it could not be replayed.
     pub fn record(&mut self) -> bool {
-        let fresh = self.stats == Stats::default() && self.next == 1;
+        let fresh = *self.counts.stats() == Stats::default() && self.numbers.next() == 1;
         if fresh {
             self.recorder = Some(Box::default());
         }

@@ -1,54 +1,40 @@
 //! Settlement: a message leaves its lanes, and what it held up is readied (clauses 3, 14, 21).
 
-use crate::queue::message::{sequence_of, Message, BARRIER, GATED, KEYED};
+use crate::queue::message::{Message, BARRIER, GATED, KEYED};
 use crate::queue::ready::Ticket;
+use crate::queue::records::Removed;
 use crate::queue::scheduler::{Budget, Scheduler};
-use crate::queue::slab::NONE;
 use crate::queue::types::State;
-
-/// So few messages keep no memory worth giving back before they are all settled.
-const SLACK: u64 = 1 << 12;
 
 impl<P> Scheduler<P> {
     /// Takes a message out of its lanes and of the queue; readies what it held up (clause 21).
     #[inline]
     pub(super) fn settle(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
-        let mut payload = None;
-        let (id, first_edge, extra, state, flags) = self.messages.take(at, |message| {
-            payload = message.payload.take();
-            let Message { id, first_edge, extra, state, flags, .. } = *message;
-            (id, first_edge, extra, state, flags)
-        });
-        let sequence = sequence_of(id, extra, &self.extras);
-        if let (Some(weigh), Some(payload)) = (self.weigh, &payload) {
-            self.stats.bytes -= weigh(payload);
-            if self.notes_ended {
-                self.ended.push(id);
+        let removed = self.records.remove(at);
+        let mut sequence = removed.id;
+        if let Some(extra) = self.records.take_extra(&removed) {
+            if extra.sequence > 0 {
+                sequence = extra.sequence;
             }
-        }
-        let messages = &self.messages;
-        self.index.remove(id, at, |place| messages[place].id);
-        self.stats.unsettled -= 1;
-        let placed = state != Some(State::Delayed);
-        if extra != NONE {
-            let place = extra;
-            let extra = std::mem::take(&mut self.extras[place]);
-            self.extras.remove(place);
-            self.stats.bytes = self.stats.bytes.wrapping_sub(extra.size);
-            if let Some(failing) = &extra.failing {
-                self.errors -= failing.bytes();
-            }
+            self.counts.take_bytes(extra.size);
             if let Some(name) = extra.dedup {
                 self.dedup.settled(name, self.now);
             }
         }
+        let Removed { id, payload, first_edge, state, flags, .. } = removed;
+        if let Some(weight) = payload.as_ref().and_then(|payload| self.engine.weight(payload)) {
+            self.counts.take_bytes(weight);
+            self.engine.note_settled(id);
+        }
+        self.counts.settled();
+        let placed = state != Some(State::Delayed);
         if placed {
             let barrier = if flags & BARRIER != 0 {
                 let next = self.barriers.barrier_settled(sequence);
                 self.open_gates(budget);
                 next
             } else {
-                self.lanes.unlink(first_edge, &mut self.granted, &mut budget.steps);
+                self.lanes.unlink(first_edge, &mut budget.steps);
                 self.unblock_granted(budget);
                 self.barriers.settled(sequence)
             };
@@ -56,30 +42,14 @@ impl<P> Scheduler<P> {
                 self.unblock(barrier, budget);
             }
         }
-        if self.stats.unsettled < self.ebb {
-            self.ebbed();
-        }
-        if self.stats.unsettled <= self.watch.calm_depth {
-            self.watch.calmed(self.stats.unsettled);
-            if self.stats.unsettled == 0 {
-                self.oldest = self.next;
-                self.put_times.forget(self.next);
+        self.counts.note_low();
+        if self.counts.unsettled() <= self.watch.calm_depth() {
+            self.watch.calmed(self.counts.unsettled());
+            if self.counts.unsettled() == 0 {
+                self.numbers.forget_before(self.numbers.next());
             }
         }
         payload
-    }
-
-    /// A peak is gone by seven eighths, and each time by seven eighths of what was left: what it took
-    /// goes back, for the allocator keeps what is freed little by little.
-    #[cold]
-    fn ebbed(&mut self) {
-        self.peak = self.stats.unsettled;
-        self.ebb = match self.ebb {
-            1 => 0,
-            ebb if ebb < SLACK => 1,
-            ebb => ebb / 8,
-        };
-        self.roomy = true;
     }
 
     pub(super) fn open_gates(&mut self, budget: &mut Budget) {
@@ -88,12 +58,12 @@ impl<P> Scheduler<P> {
                 return;
             };
             budget.steps -= 1;
-            let Some(message) = self.messages.get(at) else {
+            let Some(message) = self.records.get(at) else {
                 continue;
             };
             // It may have been cancelled, and its place used again.
             if message.id == id && message.flags & GATED != 0 {
-                self.messages[at].flags &= !GATED;
+                self.records.open_gate(at);
                 self.unblock(at, budget);
             }
         }
@@ -102,19 +72,19 @@ impl<P> Scheduler<P> {
     #[inline]
     pub(super) fn unblock_granted(&mut self, budget: &mut Budget) {
         // In their order: what the budget does not suffice for must be the last of them.
-        for i in 0..self.granted.len() {
-            self.unblock(self.granted[i], budget);
+        for i in 0..self.lanes.granted().len() {
+            self.unblock(self.lanes.granted()[i], budget);
         }
-        self.granted.clear();
+        self.lanes.clear_granted();
     }
 
     /// Readies what earlier calls could not.
     pub(super) fn ready_late(&mut self, budget: &mut Budget) {
         while budget.ready > 0 {
-            let Some((at, id)) = self.late.pop_front() else { return };
+            let Some((at, id)) = self.ready.next_late() else { return };
             // It may have been cancelled, and its place used again.
             let waits = |m: &Message<P>| m.id == id && m.state == Some(State::Waiting);
-            if self.messages.get(at).is_some_and(waits) {
+            if self.records.get(at).is_some_and(waits) {
                 budget.ready -= 1;
                 self.make_ready(at);
             }
@@ -124,14 +94,11 @@ impl<P> Scheduler<P> {
     /// One thing less stands before a message.
     #[inline]
     fn unblock(&mut self, at: u32, budget: &mut Budget) {
-        let message = &mut self.messages[at];
-        message.hold -= 1;
-        if message.hold > 0 {
+        if self.records.one_less_before(at) > 0 {
             return;
         }
         if budget.ready == 0 {
-            let id = message.id;
-            self.late.push_back((at, id));
+            self.ready.postpone(at, self.records[at].id);
             return;
         }
         budget.ready -= 1;
@@ -140,11 +107,10 @@ impl<P> Scheduler<P> {
 
     #[inline]
     pub(super) fn make_ready(&mut self, at: u32) {
-        let sequence = self.sequence(at);
-        let message = &mut self.messages[at];
-        message.state = Some(State::Ready);
+        let sequence = self.records.sequence(at);
+        let message = self.records.set_ready(at);
         let ticket = Ticket::new(message.priority, sequence, at);
         let keyed = message.flags & KEYED != 0;
-        if keyed { &mut self.keyed } else { &mut self.unkeyed }.push(ticket, false);
+        self.ready.push(keyed, ticket, false);
     }
 }

@@ -18,7 +18,8 @@
 //! ```
 
 use crate::queue::lane::Lanes;
-use crate::queue::lease::{Failed, Lease};
+use crate::queue::lease::Failed;
+use crate::queue::leases::Lease;
 use crate::queue::message::QUIET;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
@@ -88,10 +89,10 @@ pub struct Watch {
     limits: Limits,
     events: Vec<Event>,
     /// Unsettled messages at which the next note is due, and at or below which counting starts anew.
-    pub(super) next_depth: u64,
-    pub(super) calm_depth: u64,
+    next_depth: u64,
+    calm_depth: u64,
     /// The time of the next look for what is slow.
-    pub(super) next_look: Time,
+    next_look: Time,
     /// Ids below were looked at.
     seen: u64,
     /// Messages that waited too long and were not noted yet: the first one, since when, and how
@@ -195,7 +196,7 @@ impl Watch {
             }
             self.depth_reached(unsettled, lanes);
         }
-        if !lanes.deep.is_empty() {
+        if lanes.has_deep() {
             self.lanes_deep(lanes);
         }
         let first = self.next_look == Time::MAX && self.limits.slow_wait > 0;
@@ -235,7 +236,7 @@ impl Watch {
 
     #[cold]
     fn lanes_deep(&mut self, lanes: &mut Lanes) {
-        for number in std::mem::take(&mut lanes.deep) {
+        for number in lanes.take_deep() {
             if self.lane_notes == LANE_NOTES {
                 self.more_lanes += 1;
                 continue;
@@ -244,6 +245,19 @@ impl Watch {
             let lane = lanes.lane(number);
             let key = lane.key.as_bytes().to_vec();
             self.push(Event::LaneDepth { key, depth: lane.depth.into() });
+        }
+    }
+
+    /// The depth at or below which counting starts anew.
+    #[inline]
+    pub(super) fn calm_depth(&self) -> u64 {
+        self.calm_depth
+    }
+
+    /// There are messages of before: the first look at them is due.
+    pub(super) fn restored(&mut self, now: Time) {
+        if self.limits.slow_wait > 0 {
+            self.next_look = now;
         }
     }
 
@@ -286,16 +300,15 @@ impl<P> Scheduler<P> {
             Some(_) => others += 1,
         };
         let mut unfinished = true;
-        let mut seen = self.watch.seen.max(self.oldest);
+        let mut seen = self.watch.seen.max(self.numbers.oldest());
         for _ in 0..4096 {
-            let messages = &self.messages;
-            let (id, at) = self.index.next_from(seen, self.next, 4096, |place| messages[place].id);
+            let (id, at) = self.records.next_from(seen, self.numbers.next(), 4096);
             seen = id;
             if at == NONE {
-                unfinished = id < self.next;
+                unfinished = id < self.numbers.next();
                 break;
             }
-            let put_at = self.put_times.at(id);
+            let put_at = self.numbers.time_of(id);
             if put_at + slow > now {
                 next = next.min(put_at + slow);
                 unfinished = false;
@@ -303,8 +316,8 @@ impl<P> Scheduler<P> {
             }
             seen += 1;
             // What was delayed waits from when it took its place, and is found below.
-            let undelayed = self.sequence(at) == id;
-            if undelayed && matches!(self.messages[at].state, Some(State::Waiting | State::Ready)) {
+            let undelayed = self.records.sequence(at) == id;
+            if undelayed && matches!(self.records[at].state, Some(State::Waiting | State::Ready)) {
                 note(id, put_at);
             }
         }
@@ -315,8 +328,8 @@ impl<P> Scheduler<P> {
                 break;
             }
             self.watch.placed_late.pop_front();
-            let at = self.find(id);
-            let state = at.and_then(|at| self.messages[at].state);
+            let at = self.records.find(id);
+            let state = at.and_then(|at| self.records[at].state);
             if matches!(state, Some(State::Waiting | State::Ready)) {
                 note(id, placed);
             }
@@ -333,7 +346,7 @@ impl<P> Scheduler<P> {
         self.watch.next_look = match next {
             // The next call, or whoever watches, goes on: however much is put, it is not behind for long.
             _ if unfinished => now,
-            Time::MAX if self.stats.unsettled == 0 => Time::MAX,
+            Time::MAX if self.counts.unsettled() == 0 => Time::MAX,
             Time::MAX => now + slow,
             next => next.max(now + PAUSE),
         };
@@ -343,8 +356,8 @@ impl<P> Scheduler<P> {
     fn look_at_leases(&mut self, now: Time, slow: u64) -> Time {
         let mut next = Time::MAX;
         let mut long = Vec::new();
-        for (place, lease) in self.leases.places() {
-            if lease.token == 0 || lease.noted {
+        for (place, lease) in self.leases.all() {
+            if lease.noted {
                 continue;
             }
             if lease.at + slow <= now {
@@ -354,9 +367,9 @@ impl<P> Scheduler<P> {
             }
         }
         for place in long {
-            self.leases[place].noted = true;
+            self.leases.note(place);
             let Lease { at, consumer, message, .. } = self.leases[place];
-            let id = self.messages[message].id;
+            let id = self.records[message].id;
             self.watch.push(Event::SlowLease { id, consumer, held: now - at });
         }
         next
@@ -364,17 +377,17 @@ impl<P> Scheduler<P> {
 
     #[cold]
     pub(super) fn note_handled(&mut self, at: u32, lease: &Lease) {
-        let message = &self.messages[at];
+        let message = &self.records[at];
         if message.flags & QUIET != 0 {
             return;
         }
         let id = message.id;
-        let since = self.put_times.at(self.sequence(at));
+        let since = self.numbers.time_of(self.records.sequence(at));
         let keys = self.keys_of(at).into_iter().map(|(key, _)| key.as_bytes().to_vec()).collect();
         self.watch.push(Event::Handled {
             id,
             keys,
-            attempt: self.attempt(at),
+            attempt: self.records.attempt(at),
             waited: lease.at.saturating_sub(since),
             handled: self.now - lease.at,
         });

@@ -15,9 +15,8 @@ fn put(lanes: &mut Lanes, message: u32, key: &str) -> u32 {
 }
 
 fn take(lanes: &mut Lanes, first: u32) -> Vec<u32> {
-    let mut granted = Vec::new();
-    lanes.unlink(first, &mut granted, &mut 0);
-    granted
+    lanes.unlink(first, &mut 0);
+    std::mem::take(&mut lanes.granted)
 }
 
 fn is_there(lanes: &Lanes, key: &str) -> bool {
@@ -137,9 +136,8 @@ fn an_unfinished_lane_stays_until_it_was_looked_at() {
     }
     assert!(is_there(&lanes, "run"), "its number is noted");
     check(&lanes);
-    let (mut granted, mut budget) = (Vec::new(), 10);
-    lanes.go_on(&mut granted, &mut budget);
-    assert!(granted.is_empty() && !lanes.has_unfinished());
+    lanes.go_on(&mut 10);
+    assert!(lanes.granted().is_empty() && !lanes.has_unfinished());
     check(&lanes);
     for key in keys(0..RECENT) {
         pass(&mut lanes, &key);
@@ -205,14 +203,14 @@ fn lanes_used_at_random_keep_their_bounds() {
             _ => {}
         }
         // The queue takes what is unfinished with each call.
-        lanes.go_on(&mut Vec::new(), &mut 1_000_000);
+        lanes.go_on(&mut 1_000_000);
         lanes.deep.clear();
         if round % 500 == 0 {
             check(&lanes);
         }
     }
     held.into_iter().for_each(|first| drop(take(&mut lanes, first)));
-    lanes.go_on(&mut Vec::new(), &mut 1_000_000);
+    lanes.go_on(&mut 1_000_000);
     check(&lanes);
     assert!(lanes.table.len() <= RECENT + lanes.paused);
 }
