@@ -46,7 +46,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on, and answers whether it is one. Queues that wait on it must be told.
+    /// Moves a manual clock on, and returns whether it is one. Queues that wait on it must be told.
     pub fn advance(&self, by: u64) -> bool {
         match self {
             Clock::System => false,

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use interlock_core::clock::Clock;
 use interlock_core::queue::room::{Load, Need, RoomLine, LONGEST, PASSES, PATIENCE, SHORTEST};
-use interlock_core::queue::scheduler::{Handle, Put, Refused};
+use interlock_core::queue::scheduler::{Handle, NoRoom, Put};
 use interlock_core::queue::types::{Kind, Options, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::Watch;
@@ -87,7 +87,7 @@ fn step(queue: &Brought, actor: &mut Actor, rng: &mut fastrand::Rng) -> bool {
                     Look::Ended(ended) => {
                         // All the bound is taken by what waits for handlers that all put.
                         let room = queue.call(|scheduler, _| scheduler.room(1, 10));
-                        assert_eq!((ended, room), (Ended::TimedOut, Err(Refused::Full)));
+                        assert_eq!((ended, room), (Ended::TimedOut, Err(NoRoom::Full)));
                     }
                     Look::Sleep(_) => return false,
                 }

@@ -13,7 +13,7 @@ use std::task::{Wake, Waker};
 use interlock_core::clock::Clock;
 use interlock_core::queue::lease::Failed;
 use interlock_core::queue::room::{LONGEST, PASSES, PATIENCE, SHORTEST};
-use interlock_core::queue::scheduler::{Handle, Put, Refused};
+use interlock_core::queue::scheduler::{Handle, NoRoom, Put};
 use interlock_core::queue::types::{Kind, Options, Retry, Time};
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::watch::Watch;
@@ -339,7 +339,7 @@ impl Round {
                 let (at, now) = (self.rng.usize(..self.model.dead.len()), self.now());
                 let (id, size) = self.model.dead[at];
                 let expected = if self.model.keeps_from(None, now) || !self.model.fits(&[size]) {
-                    Err(Refused::Full)
+                    Err(NoRoom::Full)
                 } else {
                     self.model.dead.remove(at);
                     self.ends[4] += 1;

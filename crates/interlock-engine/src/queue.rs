@@ -125,7 +125,7 @@ impl Queue {
         let scheduler = &self.scheduler;
         let of_messages = scheduler.unsettled() * put::OVERHEAD
             + scheduler.edges() as u64 * u64::from(put::KEY_OVERHEAD);
-        let records = self.structure.saturating_sub(of_messages) + scheduler.aside() as u64;
+        let records = self.structure.saturating_sub(of_messages) + scheduler.kept_bytes() as u64;
         let kept = self.results.len() as u64 * KEPT_OVERHEAD + self.results.bytes;
         let told = kept + self.consumers.weight() + self.waiting.weight();
         self.weight + told + records + EMPTY

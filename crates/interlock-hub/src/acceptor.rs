@@ -10,7 +10,7 @@ use crate::counters::add;
 use crate::events::{Events, Level};
 use crate::listener::Listener;
 use crate::mailbox::{Mail, Mailbox};
-use crate::shared::{Refused, Shared};
+use crate::shared::{Rejection, Shared};
 
 /// Until `stop` is woken.
 pub fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
@@ -75,10 +75,10 @@ impl Complaint {
     }
 }
 
-fn refuse_connection(socket: OwnedFd, refused: Refused) {
+fn refuse_connection(socket: OwnedFd, refused: Rejection) {
     let text: &[u8] = match refused {
-        Refused::Full => b"-ERR max number of clients reached\r\n",
-        Refused::Address => b"-ERR max number of clients reached for this address\r\n",
+        Rejection::Full => b"-ERR max number of clients reached\r\n",
+        Rejection::Address => b"-ERR max number of clients reached for this address\r\n",
     };
     // A new socket has room for a line; if not, its end says enough.
     let _ = fs::File::from(socket).write(text);

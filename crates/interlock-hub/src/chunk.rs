@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::resp::write::bulk;
-use crate::topics::{Interest, Kind};
+use crate::topics::{Interest, SubscriptionKind};
 
 /// Frames one behind the other, and who gets which.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub struct Chunk {
 
 /// Consecutive frames of one topic or pattern.
 pub struct Run {
-    pub kind: Kind,
+    pub kind: SubscriptionKind,
     pub name: Range<u32>,
     pub start: u32,
     pub end: u32,
@@ -64,25 +64,33 @@ impl Builder {
     }
 
     /// Appends the frame for those who receive `name`, which for a pattern is not the topic.
-    pub fn add(&mut self, kind: Kind, name: &[u8], topic: &[u8], message: &[u8], to: Interest) {
+    pub fn add(
+        &mut self,
+        kind: SubscriptionKind,
+        name: &[u8],
+        topic: &[u8],
+        message: &[u8],
+        to: Interest,
+    ) {
         self.begin();
         let chunk = &mut self.open;
         let start = chunk.bytes.len();
         let head: &[u8] = match kind {
-            Kind::Topic => b"*3\r\n$7\r\nmessage\r\n",
-            Kind::Shard => b"*3\r\n$8\r\nsmessage\r\n",
-            Kind::Pattern => b"*4\r\n$8\r\npmessage\r\n",
-            Kind::Trace => unreachable!("nobody publishes to it"),
+            SubscriptionKind::Topic => b"*3\r\n$7\r\nmessage\r\n",
+            SubscriptionKind::Shard => b"*3\r\n$8\r\nsmessage\r\n",
+            SubscriptionKind::Pattern => b"*4\r\n$8\r\npmessage\r\n",
+            SubscriptionKind::Trace => unreachable!("nobody publishes to it"),
         };
         chunk.bytes.reserve(head.len() + name.len() + topic.len() + message.len() + 48);
         chunk.bytes.extend_from_slice(head);
-        if kind == Kind::Pattern {
+        if kind == SubscriptionKind::Pattern {
             bulk(&mut chunk.bytes, name);
         }
         let named = chunk.bytes.len();
         bulk(&mut chunk.bytes, topic);
         // Behind the frame's first name, whichever it is, stand two bytes of line end.
-        let name_end = if kind == Kind::Pattern { named } else { chunk.bytes.len() } - 2;
+        let name_end =
+            if kind == SubscriptionKind::Pattern { named } else { chunk.bytes.len() } - 2;
         bulk(&mut chunk.bytes, message);
         let end = chunk.bytes.len();
         chunk.starts.push(start as u32);
@@ -119,12 +127,12 @@ impl Builder {
         self.size += line.len();
         self.copies += 1;
         match chunk.runs.last_mut() {
-            Some(last) if last.kind == Kind::Trace => {
+            Some(last) if last.kind == SubscriptionKind::Trace => {
                 last.end = end;
                 last.workers |= workers;
             }
             _ => chunk.runs.push(Run {
-                kind: Kind::Trace,
+                kind: SubscriptionKind::Trace,
                 name: start..start,
                 start,
                 end,
@@ -166,10 +174,16 @@ mod tests {
     fn consecutive_messages_to_one_topic_are_one_run_in_both_protocols() {
         let mut builder = Builder::default();
         let to = Interest { receivers: 1, workers: 0b10 };
-        builder.add(Kind::Topic, b"t", b"t", b"1", to);
-        builder.add(Kind::Topic, b"t", b"t", b"2", to);
-        builder.add(Kind::Pattern, b"t*", b"t", b"2", Interest { receivers: 1, workers: 1 });
-        builder.add(Kind::Shard, b"t", b"t", b"3", to);
+        builder.add(SubscriptionKind::Topic, b"t", b"t", b"1", to);
+        builder.add(SubscriptionKind::Topic, b"t", b"t", b"2", to);
+        builder.add(
+            SubscriptionKind::Pattern,
+            b"t*",
+            b"t",
+            b"2",
+            Interest { receivers: 1, workers: 1 },
+        );
+        builder.add(SubscriptionKind::Shard, b"t", b"t", b"3", to);
         let chunks = builder.take();
         let [chunk] = &chunks[..] else { panic!("{}", chunks.len()) };
         assert_eq!((chunk.workers, chunk.runs.len(), builder.is_empty()), (0b11, 3, true));
@@ -198,7 +212,7 @@ mod tests {
         while expected.len() < 300 {
             let topic = [b'a' + random.u8(0..3)];
             let message = format!("{:06}", expected.len()) + &"x".repeat(random.usize(0..6000));
-            builder.add(Kind::Topic, &topic, &topic, message.as_bytes(), to);
+            builder.add(SubscriptionKind::Topic, &topic, &topic, message.as_bytes(), to);
             expected.push((topic[0], message));
         }
         let chunks = builder.take();

@@ -59,14 +59,16 @@ pub enum Question {
     Shutdown,
 }
 
-/// An answer of the controller, or of a queue.
+/// An answer to a call that goes on later: of the controller, of a queue, or that its turn has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Yes,
+    Accepted,
     /// With an error's text, its code first.
-    No(String),
+    Refused(String),
     /// As it goes out.
     Reply(Vec<u8>),
+    /// It takes its next step.
+    Turn,
 }
 
 pub struct Events {
@@ -81,11 +83,11 @@ struct Waiting {
     events: VecDeque<Event>,
     lines: usize,
     lost: u64,
-    kinds: BTreeMap<String, Kind>,
+    kinds: BTreeMap<String, Repeats>,
 }
 
 /// Lines that begin alike.
-struct Kind {
+struct Repeats {
     since: Instant,
     lines: u64,
     left_out: u64,
@@ -173,7 +175,7 @@ impl Waiting {
             // Kinds are the hub's own words, so that there are few; that is not relied upon.
             name = OTHERS;
         }
-        let fresh = || Kind { since: Instant::now(), lines: 0, left_out: 0, level };
+        let fresh = || Repeats { since: Instant::now(), lines: 0, left_out: 0, level };
         let kind = self.kinds.entry(name.to_owned()).or_insert_with(fresh);
         // What was left out is summed up first.
         if kind.left_out == 0 && kind.since.elapsed() >= WHILE {

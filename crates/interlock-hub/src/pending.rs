@@ -1,6 +1,6 @@
 //! Calls that go on later: answered elsewhere, at their next turn, or after a pause.
 
-use crate::topics::{Kind, Name};
+use crate::topics::{Name, SubscriptionKind};
 use crate::users::Users;
 
 /// A call that is not answered yet, with what it needs to go on.
@@ -42,7 +42,7 @@ pub enum LoginCommand {
 /// A list of topics under way: through all there are, some of them a turn.
 #[derive(Debug)]
 pub struct Listing {
-    pub kind: Kind,
+    pub kind: SubscriptionKind,
     pub pattern: Option<Box<[u8]>>,
     /// The next part of the directory.
     pub stripe: usize,

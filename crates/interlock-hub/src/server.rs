@@ -218,7 +218,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|from| shared.serving(from)), [Some(0), Some(2), Some(2)]);
         let interest = crate::topics::Interest { receivers: 3, workers: 0b111 };
         let mut builder = crate::chunk::Builder::default();
-        builder.add(crate::topics::Kind::Topic, b"t", b"t", b"x", interest);
+        builder.add(crate::topics::SubscriptionKind::Topic, b"t", b"t", b"x", interest);
         shared.sequence(0, builder.take());
         let waiting = shared.mailboxes.iter().map(|mailbox| mailbox.take().len());
         assert_eq!(waiting.collect::<Vec<_>>(), [1, 0, 1]);

@@ -15,7 +15,7 @@ use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
 use crate::statistics::SAMPLED;
-use crate::topics::Kind;
+use crate::topics::SubscriptionKind;
 use crate::tracing;
 use crate::users::Users;
 
@@ -168,13 +168,15 @@ impl Session {
         let user = users.named(user.name.as_bytes()).filter(|user| state.logged_in || user.open);
         let Some(user) = user.cloned() else { return false };
         let may = |kind, name: &[u8]| match kind {
-            Kind::Pattern => user.subscribe.hold_all_of(name),
-            Kind::Topic | Kind::Shard | Kind::Trace => user.subscribe.hold(name),
+            SubscriptionKind::Pattern => user.subscribe.hold_all_of(name),
+            SubscriptionKind::Topic | SubscriptionKind::Shard | SubscriptionKind::Trace => {
+                user.subscribe.hold(name)
+            }
         };
         let calls = [
-            (Kind::Topic, "subscribe"),
-            (Kind::Pattern, "psubscribe"),
-            (Kind::Shard, "ssubscribe"),
+            (SubscriptionKind::Topic, "subscribe"),
+            (SubscriptionKind::Pattern, "psubscribe"),
+            (SubscriptionKind::Shard, "ssubscribe"),
         ];
         let keeps = calls.into_iter().all(|(kind, command)| {
             let names = state.names(kind);
@@ -190,7 +192,7 @@ impl Session {
 
     /// Gives up what others know of it. Called once, at the end of the connection.
     pub fn close(&mut self, core: &mut Core<'_>) {
-        for kind in [Kind::Topic, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Topic, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             for name in self.state.names(kind) {
                 self.state.unsubscribe(kind, &name, core);
             }

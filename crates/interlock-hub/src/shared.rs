@@ -64,7 +64,7 @@ pub struct Shared {
 
 /// The reason why a connection is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejection {
     Full,
     Address,
 }
@@ -251,18 +251,18 @@ impl Shared {
     }
 
     /// Takes a connection's place, or says why there is none.
-    pub fn arrive(&self, peer: &Peer) -> Result<(), Refused> {
+    pub fn arrive(&self, peer: &Peer) -> Result<(), Rejection> {
         let live = self.live();
         if self.connected.load(Relaxed) >= live.maxclients {
             add(&self.counters.rejected_connections, 1);
-            return Err(Refused::Full);
+            return Err(Rejection::Full);
         }
         if peer.is_tcp {
             let mut by_address = self.by_address.lock();
             let count = by_address.entry_ref(peer.host()).or_default();
             if live.max_per_address > 0 && *count >= live.max_per_address {
                 add(&self.counters.rejected_connections_address, 1);
-                return Err(Refused::Address);
+                return Err(Rejection::Address);
             }
             *count += 1;
         }
@@ -348,7 +348,7 @@ impl Shared {
     /// Requests that CLIENT PAUSE held up are done.
     pub fn go_on(&self, paused: Vec<(usize, u64)>) {
         for (worker, token) in paused {
-            self.send(worker, Mail::Answer(token, Answer::Yes));
+            self.send(worker, Mail::Answer(token, Answer::Turn));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::pending::Pending;
 use crate::registry::{Card, Part};
 use crate::resp::write::Writer;
 use crate::shared::Core;
-use crate::topics::{weight, Kind, Name};
+use crate::topics::{weight, Name, SubscriptionKind};
 use crate::users::{User, Users};
 
 pub struct State {
@@ -107,22 +107,22 @@ impl State {
     }
 
     /// Topics and patterns count together, shard topics apart, as Redis counts them.
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: SubscriptionKind) -> usize {
         let Some(sets) = &self.subscriptions else { return 0 };
         match kind {
-            Kind::Shard => sets[2].len(),
+            SubscriptionKind::Shard => sets[2].len(),
             _ => sets[0].len() + sets[1].len(),
         }
     }
 
-    pub fn names(&self, kind: Kind) -> Vec<Name> {
+    pub fn names(&self, kind: SubscriptionKind) -> Vec<Name> {
         let Some(sets) = &self.subscriptions else { return Vec::new() };
         let mut numbered: Vec<(&Name, &u64)> = sets[kind as usize].iter().collect();
         numbered.sort_unstable_by_key(|&(_, number)| number);
         numbered.into_iter().map(|(name, _)| name.clone()).collect()
     }
 
-    pub fn subscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
+    pub fn subscribe(&mut self, kind: SubscriptionKind, name: &[u8], core: &mut Core<'_>) {
         let set = &mut self.subscriptions.get_or_insert_default()[kind as usize];
         if set.contains_key(name) {
             return;
@@ -135,7 +135,7 @@ impl State {
         self.card.subscriptions[kind as usize].fetch_add(1, Relaxed);
     }
 
-    pub fn unsubscribe(&mut self, kind: Kind, name: &[u8], core: &mut Core<'_>) {
+    pub fn unsubscribe(&mut self, kind: SubscriptionKind, name: &[u8], core: &mut Core<'_>) {
         let Some(sets) = &mut self.subscriptions else { return };
         let Some((name, _)) = sets[kind as usize].remove_entry(name) else { return };
         if sets.iter().all(HashMap::is_empty) {
@@ -155,7 +155,7 @@ impl State {
     /// Returns why it may not subscribe to these as well.
     pub fn too_many<'a>(
         &self,
-        kind: Kind,
+        kind: SubscriptionKind,
         names: impl Iterator<Item = &'a [u8]>,
         most: usize,
     ) -> Option<String> {

@@ -21,7 +21,7 @@ pub type Name = Arc<[u8]>;
 type Names<V> = HashMap<Name, V, RandomState>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SubscriptionKind {
     Topic,
     Pattern,
     Shard,
@@ -58,10 +58,10 @@ struct Patterns {
 }
 
 /// Bytes that a subscription takes, about, wherever its name is kept.
-pub fn weight(kind: Kind, name: &[u8]) -> usize {
+pub fn weight(kind: SubscriptionKind, name: &[u8]) -> usize {
     match kind {
         // Its literal beginning is kept once more.
-        Kind::Pattern => OF_A_PATTERN + name.len() + glob::literal_prefix(name),
+        SubscriptionKind::Pattern => OF_A_PATTERN + name.len() + glob::literal_prefix(name),
         _ => OF_A_TOPIC + name.len(),
     }
 }
@@ -71,19 +71,21 @@ const OF_A_PATTERN: usize = 512;
 
 impl Directory {
     /// One more connection of `worker` is subscribed.
-    pub fn join(&self, kind: Kind, name: &Name, worker: usize) {
+    pub fn join(&self, kind: SubscriptionKind, name: &Name, worker: usize) {
         let join = |interest: &mut Interest| {
             interest.receivers += 1;
             interest.workers |= 1 << worker;
         };
         match kind {
-            Kind::Pattern => self.patterns.write().join(name, &self.pattern_count, join),
+            SubscriptionKind::Pattern => {
+                self.patterns.write().join(name, &self.pattern_count, join)
+            }
             _ => join(self.stripe(kind, name).write().entry(name.clone()).or_default()),
         }
     }
 
     /// One connection of `worker` less; `last`: it was this worker's only one.
-    pub fn leave(&self, kind: Kind, name: &[u8], worker: usize, last: bool) {
+    pub fn leave(&self, kind: SubscriptionKind, name: &[u8], worker: usize, last: bool) {
         let leave = |interest: &mut Interest| {
             interest.receivers -= 1;
             if last {
@@ -91,7 +93,7 @@ impl Directory {
             }
             interest.receivers == 0
         };
-        if kind == Kind::Pattern {
+        if kind == SubscriptionKind::Pattern {
             return self.patterns.write().leave(name, &self.pattern_count, leave);
         }
         let mut names = self.stripe(kind, name).write();
@@ -102,7 +104,7 @@ impl Directory {
         }
     }
 
-    pub fn interest(&self, kind: Kind, name: &[u8]) -> Interest {
+    pub fn interest(&self, kind: SubscriptionKind, name: &[u8]) -> Interest {
         self.stripe(kind, name).read().get(name).copied().unwrap_or_default()
     }
 
@@ -138,13 +140,13 @@ impl Directory {
     }
 
     /// Topics that someone receives: those of one part, of `STRIPES`.
-    pub fn names(&self, kind: Kind, stripe: usize) -> Vec<Name> {
-        let stripes = if kind == Kind::Shard { &self.shards } else { &self.topics };
+    pub fn names(&self, kind: SubscriptionKind, stripe: usize) -> Vec<Name> {
+        let stripes = if kind == SubscriptionKind::Shard { &self.shards } else { &self.topics };
         stripes[stripe].read().keys().cloned().collect()
     }
 
-    fn stripe(&self, kind: Kind, name: &[u8]) -> &RwLock<Names<Interest>> {
-        let stripes = if kind == Kind::Shard { &self.shards } else { &self.topics };
+    fn stripe(&self, kind: SubscriptionKind, name: &[u8]) -> &RwLock<Names<Interest>> {
+        let stripes = if kind == SubscriptionKind::Shard { &self.shards } else { &self.topics };
         &stripes[(self.hasher.hash_one(name) >> 32) as usize % STRIPES]
     }
 }
@@ -207,7 +209,7 @@ pub struct Subscribers {
 
 impl Subscribers {
     /// The name to keep, shared with whoever else is subscribed here.
-    pub fn add(&mut self, kind: Kind, name: &[u8], slot: u32) -> Name {
+    pub fn add(&mut self, kind: SubscriptionKind, name: &[u8], slot: u32) -> Name {
         let name = match self.kinds[kind as usize].get_key_value(name) {
             Some((name, _)) => name.clone(),
             None => Name::from(name),
@@ -217,7 +219,7 @@ impl Subscribers {
     }
 
     /// Removes a subscriber; returns whether it was the last one here.
-    pub fn remove(&mut self, kind: Kind, name: &Name, slot: u32) -> bool {
+    pub fn remove(&mut self, kind: SubscriptionKind, name: &Name, slot: u32) -> bool {
         let Entry::Occupied(mut entry) = self.kinds[kind as usize].entry(name.clone()) else {
             return false;
         };
@@ -232,7 +234,7 @@ impl Subscribers {
         last
     }
 
-    pub fn of(&self, kind: Kind, name: &[u8]) -> &[u32] {
+    pub fn of(&self, kind: SubscriptionKind, name: &[u8]) -> &[u32] {
         self.kinds[kind as usize].get(name).map_or(&[], |slots| slots)
     }
 }
@@ -257,10 +259,10 @@ mod tests {
             let leaves = round % 3 == 0 && !all.is_empty();
             if leaves {
                 let name = all.swap_remove(round % all.len());
-                directory.leave(Kind::Pattern, &name, 1, true);
+                directory.leave(SubscriptionKind::Pattern, &name, 1, true);
             } else if !all.iter().any(|name| **name == *pattern) {
                 all.push(Name::from(pattern));
-                directory.join(Kind::Pattern, all.last().unwrap(), 1);
+                directory.join(SubscriptionKind::Pattern, all.last().unwrap(), 1);
             }
             let mut found: Vec<Vec<u8>> = Vec::new();
             directory.matching(&topic, |name, _| found.push(name.to_vec()));
@@ -277,17 +279,19 @@ mod tests {
     fn a_topic_is_known_as_long_as_someone_on_some_worker_receives_it() {
         let directory = Directory::default();
         let name = Name::from(&b"t"[..]);
-        directory.join(Kind::Topic, &name, 0);
-        directory.join(Kind::Topic, &name, 3);
-        directory.join(Kind::Topic, &name, 3);
-        let interest = directory.interest(Kind::Topic, b"t");
+        directory.join(SubscriptionKind::Topic, &name, 0);
+        directory.join(SubscriptionKind::Topic, &name, 3);
+        directory.join(SubscriptionKind::Topic, &name, 3);
+        let interest = directory.interest(SubscriptionKind::Topic, b"t");
         assert_eq!(interest, Interest { receivers: 3, workers: 0b1001 });
-        assert_eq!(directory.interest(Kind::Shard, b"t"), Interest::default());
-        directory.leave(Kind::Topic, b"t", 3, false);
-        directory.leave(Kind::Topic, b"t", 0, true);
-        let interest = directory.interest(Kind::Topic, b"t");
+        assert_eq!(directory.interest(SubscriptionKind::Shard, b"t"), Interest::default());
+        directory.leave(SubscriptionKind::Topic, b"t", 3, false);
+        directory.leave(SubscriptionKind::Topic, b"t", 0, true);
+        let interest = directory.interest(SubscriptionKind::Topic, b"t");
         assert_eq!(interest, Interest { receivers: 1, workers: 0b1000 });
-        directory.leave(Kind::Topic, b"t", 3, true);
-        assert!((0..STRIPES).all(|stripe| directory.names(Kind::Topic, stripe).is_empty()));
+        directory.leave(SubscriptionKind::Topic, b"t", 3, true);
+        assert!(
+            (0..STRIPES).all(|stripe| directory.names(SubscriptionKind::Topic, stripe).is_empty())
+        );
     }
 }

@@ -116,14 +116,14 @@ fn stepwise(
     let (mut step, _) = hub.feed(client, call);
     let mut steps = 1;
     while step == Step::Wait {
-        let [Mail::Answer(token, Answer::Yes)] = hub.shared.mailboxes[0].take()[..] else {
+        let [Mail::Answer(token, Answer::Turn)] = hub.shared.mailboxes[0].take()[..] else {
             panic!("it has told itself to go on, once");
         };
         assert_eq!(token, client.session.state.card.token);
         assert!(client.out.is_empty(), "nothing of an answer comes before all of it");
         assert_eq!(hub.talk(between, b"PING\r\n"), "+PONG\r\n");
         let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
-        client.session.answered(Answer::Yes, &mut core, &mut client.out);
+        client.session.answered(Answer::Turn, &mut core, &mut client.out);
         steps += 1;
         (step, _) = hub.feed(client, b"");
     }

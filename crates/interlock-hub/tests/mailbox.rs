@@ -9,7 +9,7 @@ use interlock_hub::chunk::{Builder, Chunk};
 use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
-use interlock_hub::topics::{Interest, Kind};
+use interlock_hub::topics::{Interest, SubscriptionKind};
 
 /// The owner takes so much that the other's letter comes in the middle of it. Only one comes: the
 /// next would have the owner find what it overlooked.
@@ -61,7 +61,7 @@ fn who_publishes_wakes_the_owners_of_other_mailboxes_once_and_not_itself() {
     let publish = || {
         let mut builder = Builder::default();
         let to = Interest { receivers: 2, workers: 0b011 };
-        builder.add(Kind::Topic, b"t", b"t", b"x", to);
+        builder.add(SubscriptionKind::Topic, b"t", b"t", b"x", to);
         shared.sequence(0, builder.take());
     };
     publish();

@@ -2,7 +2,7 @@
 
 use interlock_hub::mailbox::{Mailbox, Peer};
 use interlock_hub::settings::{Live, Settings};
-use interlock_hub::shared::{Refused, Shared};
+use interlock_hub::shared::{Rejection, Shared};
 
 fn shared(settings: Settings) -> Shared {
     Shared::new(settings, vec![Mailbox::new().unwrap()], 0).unwrap()
@@ -22,7 +22,7 @@ fn a_place_among_those_of_an_address_is_given_back() {
         (peer("10.0.0.1:1", true), peer("10.0.0.2:1", true), peer("/s:0", false));
     for _ in 0..3 {
         assert_eq!([shared.arrive(&one), shared.arrive(&one)], [Ok(()), Ok(())]);
-        assert_eq!(shared.arrive(&one), Err(Refused::Address));
+        assert_eq!(shared.arrive(&one), Err(Rejection::Address));
         assert_eq!(shared.arrive(&other), Ok(()));
         for _ in 0..3 {
             assert_eq!(shared.arrive(&unix), Ok(()));
@@ -43,7 +43,7 @@ fn a_place_among_all_is_given_back() {
     let one = peer("10.0.0.1:1", true);
     for _ in 0..3 {
         assert_eq!(shared.arrive(&one), Ok(()));
-        assert_eq!(shared.arrive(&one), Err(Refused::Full));
+        assert_eq!(shared.arrive(&one), Err(Rejection::Full));
         shared.left(&one);
     }
 }

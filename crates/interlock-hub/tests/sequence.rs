@@ -7,7 +7,7 @@ use interlock_hub::chunk::Builder;
 use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
-use interlock_hub::topics::{Interest, Kind};
+use interlock_hub::topics::{Interest, SubscriptionKind};
 
 /// A message through sockets passes the place where the order is made once in a long while; here
 /// the workers do nothing else, so that an order which is not kept shows in every run.
@@ -42,7 +42,7 @@ fn chunk(worker: usize, number: usize) -> Vec<std::sync::Arc<interlock_hub::chun
     let mut builder = Builder::default();
     let all = Interest { receivers: WORKERS as u32, workers: (1 << WORKERS) - 1 };
     let message = format!("{worker}:{number}");
-    builder.add(Kind::Topic, b"t", b"t", message.as_bytes(), all);
+    builder.add(SubscriptionKind::Topic, b"t", b"t", message.as_bytes(), all);
     builder.take()
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::task::Waker;
 
-use interlock_core::queue::scheduler::{Grant, Placed, Refused};
+use interlock_core::queue::scheduler::{Grant, NoRoom, Placed};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
@@ -521,7 +521,7 @@ impl Queue {
         let placed = self.core.try_put(&put, &mut payload);
         let answer = match placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))? {
             Ok(placed) => placed.id.into_pyobject(py)?.into_any(),
-            Err(Refused::Full) => {
+            Err(NoRoom::Full) => {
                 let batch = Batch::new("put()", &[put], vec![payload]);
                 Bound::new(py, batch)?.into_any()
             }

@@ -60,7 +60,7 @@ impl Sleepers {
         }
     }
 
-    /// A sleeper is about to sleep, and something falls due at `due`. Answers until when it may.
+    /// A sleeper is about to sleep, and something falls due at `due`. Returns until when it may.
     fn sleeps(&mut self, who: u64, parker: &Arc<Parker>, due: Time) -> Time {
         self.all.insert(who, parker.clone());
         match self.timekeeper {

@@ -1,6 +1,6 @@
 //! Errors of the core as exceptions. The tree is written in Python and looked up once.
 
-use interlock_core::queue::scheduler::Refused;
+use interlock_core::queue::scheduler::NoRoom;
 use interlock_core::queue::Ended;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -76,10 +76,10 @@ pub fn too_large(most: usize, bytes: u64) -> PyErr {
     ))
 }
 
-pub fn refused(py: Python<'_>, refused: Refused, bounds: (usize, u64)) -> PyErr {
+pub fn refused(py: Python<'_>, refused: NoRoom, bounds: (usize, u64)) -> PyErr {
     match refused {
-        Refused::Full => full(py, bounds.0, bounds.1),
-        Refused::TooLarge => too_large(bounds.0, bounds.1),
+        NoRoom::Full => full(py, bounds.0, bounds.1),
+        NoRoom::TooLarge => too_large(bounds.0, bounds.1),
     }
 }
 

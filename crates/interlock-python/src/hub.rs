@@ -127,7 +127,7 @@ impl HubServer {
     fn answer(&self, asker: (usize, u64, u64), error: Option<String>) {
         let (worker, token, id) = asker;
         if let Some(shared) = self.shared.get() {
-            let answer = error.map_or(Answer::Yes, Answer::No);
+            let answer = error.map_or(Answer::Accepted, Answer::Refused);
             shared.answer(Asker { worker, token, id }, answer);
         }
     }

@@ -305,9 +305,9 @@ impl Queue {
         let mut payload = Some(payload);
         let placed = match self.core.try_put(&put, &mut payload) {
             Ok(Ok(placed)) => Ok(placed),
-            Ok(Err(core::scheduler::Refused::TooLarge)) => Err(Ended::TooLarge),
-            Ok(Err(core::scheduler::Refused::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
-            Ok(Err(core::scheduler::Refused::Full)) => {
+            Ok(Err(core::scheduler::NoRoom::TooLarge)) => Err(Ended::TooLarge),
+            Ok(Err(core::scheduler::NoRoom::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
+            Ok(Err(core::scheduler::NoRoom::Full)) => {
                 let (mut blocked, mut stuck) = (None, None);
                 let deadline = wait::deadline(&self.core, timeout);
                 let mut wait = Wait::new(Want::Room(1, named.size()), deadline);

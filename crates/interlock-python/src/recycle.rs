@@ -5,6 +5,9 @@
 //! says how they are freed. A lease that was settled is emptied and kept for the next message, with its
 //! memory and type as they are; every other end (a lease dropped without a word, one whose context is
 //! still set) goes the ordinary way.
+//!
+//! What it buys: a `put`, `get` and `ack` of one key take 311 ns, 360 with a lease made anew each time; 438
+//! and 477 where they are awaited. Measured as in [`hot`](crate::hot).
 
 use std::ffi::{c_uint, c_void, CStr};
 

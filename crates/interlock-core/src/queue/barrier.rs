@@ -54,7 +54,7 @@ impl Barriers {
         first && self.open == 0
     }
 
-    /// A message that is no barrier was settled. Answers the barrier that is ready now.
+    /// A message that is no barrier was settled. Returns the barrier that is ready now.
     #[inline]
     pub fn settled(&mut self, sequence: u64) -> Option<u32> {
         if self.queue.is_empty() {
@@ -73,7 +73,7 @@ impl Barriers {
         }
     }
 
-    /// A barrier was settled. Answers the next barrier if that is ready now.
+    /// A barrier was settled. Returns the next barrier if that is ready now.
     pub fn barrier_settled(&mut self, sequence: u64) -> Option<u32> {
         let at = self.queue.partition_point(|b| b.sequence < sequence);
         let mut gone = self.queue.remove(at).expect("a placed barrier");

@@ -169,7 +169,7 @@ impl<P> Scheduler<P> {
         Some(deadline)
     }
 
-    /// Ends what has run out, at most `limit` leases, by deadline and then by id. Answers how many more
+    /// Ends what has run out, at most `limit` leases, by deadline and then by id. Returns how many more
     /// things this call may apply.
     pub(super) fn expire_batches(&mut self, limit: u32, budget: &mut Budget) -> u32 {
         let mut left = limit;

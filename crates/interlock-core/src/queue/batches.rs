@@ -76,7 +76,7 @@ impl Batches {
         }
     }
 
-    /// What is handed out is said later, by `fill`.
+    /// Begins a batch; `fill` says later what is handed out.
     pub fn begin(&mut self, token: u64, deadline: Time) -> u32 {
         let place = self.slab.insert(Batch { token, deadline, ..Batch::default() });
         self.by_token.insert(token, place);

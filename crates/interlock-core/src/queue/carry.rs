@@ -35,7 +35,7 @@ pub enum Stands {
 }
 
 impl<P> Scheduler<P> {
-    /// Queues a message that is new, with its attempt and its last error (empty: none), and answers its
+    /// Queues a message that is new, with its attempt and its last error (empty: none), and returns its
     /// id and how it stands. A message that was held or backed off waits where something stands before
     /// it: it had been in front, and it has to come there before it can stop again.
     pub fn carry_in(

@@ -94,7 +94,8 @@ impl Counts {
         self.note_peak();
     }
 
-    /// Where bytes are not bounded a sum may pass 2^64; it comes back to zero all the same.
+    /// Adds to the bytes; where they are not bounded the sum may pass 2^64, and comes back to zero all the
+    /// same.
     #[inline]
     pub fn add_bytes(&mut self, bytes: u64) {
         self.stats.bytes = self.stats.bytes.wrapping_add(bytes);

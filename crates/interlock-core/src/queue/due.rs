@@ -15,7 +15,7 @@ fn refs(keys: &[Key]) -> Vec<KeyRef<'_>> {
 }
 
 impl<P> Scheduler<P> {
-    /// Starts a call: the time, what is due, what earlier calls left. Answers how many successors this
+    /// Starts a call: the time, what is due, what earlier calls left. Returns how many successors this
     /// call may ready.
     #[inline]
     pub(super) fn begin(&mut self, now: Time, call: impl FnOnce() -> Call) -> Budget {

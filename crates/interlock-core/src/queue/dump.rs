@@ -92,7 +92,7 @@ impl<P> Scheduler<P> {
         number(out, until);
     }
 
-    /// The lanes that are needed; answers their numbers in the dump, by their places.
+    /// The lanes that are needed; returns their numbers in the dump, by their places.
     fn dump_lanes(&self, out: &mut Vec<u8>) -> Vec<u32> {
         let mut numbers = Vec::new();
         let needed =

@@ -7,12 +7,12 @@
 use crate::queue::counts::Happened;
 use crate::queue::lease::{Failed, Failure, LeaseLost};
 use crate::queue::numbers::Numbers;
-use crate::queue::scheduler::{Budget, Handle, Placed, Put, Refused, Scheduler};
+use crate::queue::scheduler::{Budget, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::trace::Call;
 use crate::queue::types::{Options, Retry, Then, Time};
 use crate::queue::watch::Watch;
 
-/// What only a queue that serves several processes has.
+/// State that only a queue that serves several processes has.
 #[derive(Debug)]
 pub(super) struct EngineSide<P> {
     /// The function that tells a payload's bytes, where the puts do not.
@@ -58,7 +58,7 @@ impl<P> Scheduler<P> {
         scheduler
     }
 
-    /// Begins a call: applies what is due. Answers whether there was anything, and what the rest of the
+    /// Begins a call: applies what is due. Returns whether there was anything, and what the rest of the
     /// call may still ready.
     #[inline]
     pub fn start(&mut self, now: Time) -> (bool, Budget) {
@@ -180,7 +180,7 @@ impl<P> Scheduler<P> {
     }
 
     /// Checks whether a dead letter, put again, would find room (clause 11).
-    pub fn requeue_room(&self, id: u64) -> Option<Result<(), Refused>> {
+    pub fn requeue_room(&self, id: u64) -> Option<Result<(), NoRoom>> {
         let dead = self.dead.get(id)?;
         Some(self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size)))
     }

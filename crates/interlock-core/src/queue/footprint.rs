@@ -24,7 +24,7 @@ impl<P> Scheduler<P> {
     /// Bytes of what is kept beside the messages: errors, dedup strings, dead letters without their
     /// payloads and keys, paused keys.
     #[inline]
-    pub fn aside(&self) -> usize {
+    pub fn kept_bytes(&self) -> usize {
         self.records.error_bytes()
             + self.dedup.bytes()
             + self.dead.bytes()

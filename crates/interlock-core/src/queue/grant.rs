@@ -40,7 +40,7 @@ impl<P> Scheduler<P> {
         Grant { handle, id, attempt: self.records.attempt(at), message: at }
     }
 
-    /// Answers the message, not the grant: a number fits in a register.
+    /// Returns the message, not the grant: a number fits in a register.
     #[inline]
     fn grant(&mut self, kind: Kind, consumer: u64) -> Option<u32> {
         if self.pauses.of_queue() {

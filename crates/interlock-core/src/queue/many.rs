@@ -1,7 +1,7 @@
 //! Many messages under one lock: what a batch in this process costs.
 
 use super::lease::{KeysOf, LeaseLost};
-use super::scheduler::{Handle, Put, Refused, Scheduler};
+use super::scheduler::{Handle, NoRoom, Put, Scheduler};
 use super::trace::{Call, PutCall};
 use super::types::Time;
 use super::{Ended, Inner, Queue};
@@ -44,7 +44,7 @@ impl<P, L: RawLock> Queue<P, L> {
     }
 
     /// Puts messages that name nothing but keys, held alone, if there is room for all of them: each of
-    /// `payloads` with the keys that end at its place in `ends`. Answers the first one's id; those of the
+    /// `payloads` with the keys that end at its place in `ends`. Returns the first one's id; those of the
     /// others follow it. The payloads are taken only if that was done.
     ///
     /// ```
@@ -62,14 +62,14 @@ impl<P, L: RawLock> Queue<P, L> {
         keys: &[KeyRef<'_>],
         ends: &[usize],
         payloads: &mut Vec<P>,
-    ) -> Result<Result<u64, Refused>, Ended> {
+    ) -> Result<Result<u64, NoRoom>, Ended> {
         self.quick(|inner, now| {
             if inner.closed {
                 return Err(Ended::ShutDown);
             }
             let Inner { scheduler, waiters, .. } = inner;
             if waiters.keeps_room(None, scheduler, now) {
-                return Ok(Err(Refused::Full));
+                return Ok(Err(NoRoom::Full));
             }
             let placed = scheduler.put_keyed(now, keys, ends, payloads);
             if placed.is_ok() && !ends.is_empty() {
@@ -88,7 +88,7 @@ impl<P> Scheduler<P> {
         keys: &[KeyRef<'_>],
         ends: &[usize],
         payloads: &mut Vec<P>,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, NoRoom> {
         let starts = std::iter::once(&0).chain(ends);
         let puts = starts
             .zip(ends)

@@ -64,7 +64,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::sync::{give_memory_back, Mutex, Parker, RawLock, ThreadLock};
 use lease::{Failed, KeysOf, LeaseLost};
-use scheduler::{Grant, Handle, Placed, Put, Refused, Scheduler};
+use scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use types::{Kind, Options, Time};
 use waiters::{Wait, Waiters, Want};
 use watch::{Event, Watch};
@@ -188,12 +188,12 @@ impl<P, L: RawLock> Queue<P, L> {
     /// Puts a message; the payload comes back if it was refused or known.
     ///
     /// ```
-    /// # use interlock_core::queue::{scheduler::{Put, Refused}, types::Options, Queue};
+    /// # use interlock_core::queue::{scheduler::{Put, NoRoom}, types::Options, Queue};
     /// let queue = Queue::new(Options { max_messages: 1, ..Options::default() });
     /// let mut payload = Some("first");
     /// assert!(queue.try_put(&Put::default(), &mut payload).unwrap().is_ok());
     /// assert_eq!(payload.replace("second"), None);
-    /// assert_eq!(queue.try_put(&Put::default(), &mut payload).unwrap(), Err(Refused::Full));
+    /// assert_eq!(queue.try_put(&Put::default(), &mut payload).unwrap(), Err(NoRoom::Full));
     /// assert_eq!(payload, Some("second"));
     /// ```
     #[inline(always)]
@@ -201,7 +201,7 @@ impl<P, L: RawLock> Queue<P, L> {
         &self,
         put: &Put<'_>,
         payload: &mut Option<P>,
-    ) -> Result<Result<Placed, Refused>, Ended> {
+    ) -> Result<Result<Placed, NoRoom>, Ended> {
         self.quick(|inner, now| {
             if inner.closed {
                 return Err(Ended::ShutDown);
@@ -209,7 +209,7 @@ impl<P, L: RawLock> Queue<P, L> {
             let now = if put.delay > 0 { self.clock.now() } else { now };
             let Inner { scheduler, waiters, .. } = inner;
             if waiters.keeps_room(None, scheduler, now) && scheduler.waits(&[*put]) {
-                return Ok(Err(Refused::Full));
+                return Ok(Err(NoRoom::Full));
             }
             let placed = scheduler.put(now, put, payload);
             if placed.is_ok_and(|placed| !placed.known) {
@@ -234,7 +234,7 @@ impl<P, L: RawLock> Queue<P, L> {
             let Inner { scheduler, waiters, .. } = inner;
             let kept = waiters.keeps_room(Some(wait), scheduler, now);
             let placed = match kept && scheduler.waits(&[*put]) {
-                true => Err(Refused::Full),
+                true => Err(NoRoom::Full),
                 false => scheduler.put(now, put, payload),
             };
             match placed {
@@ -244,8 +244,8 @@ impl<P, L: RawLock> Queue<P, L> {
                     }
                     Some(Ok(placed))
                 }
-                Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
-                Err(Refused::Full) => {
+                Err(NoRoom::TooLarge) => Some(Err(Ended::TooLarge)),
+                Err(NoRoom::Full) => {
                     wait.wants_room(1, put.size, put.dedup.is_some());
                     None
                 }
@@ -255,7 +255,7 @@ impl<P, L: RawLock> Queue<P, L> {
 
     /// Puts a dead letter again, as a put that does not wait (clause 10): its new id. `None`: there is
     /// none of this id.
-    pub fn requeue(&self, id: u64) -> Result<Result<Option<u64>, Refused>, Ended> {
+    pub fn requeue(&self, id: u64) -> Result<Result<Option<u64>, NoRoom>, Ended> {
         self.locked(|inner, clock| {
             let now = clock.now();
             let Inner { scheduler, waiters, closed, .. } = inner;
@@ -264,7 +264,7 @@ impl<P, L: RawLock> Queue<P, L> {
             }
             let kept = waiters.keeps_room(None, scheduler, now);
             if kept && scheduler.requeue_room(id) == Some(Ok(())) {
-                return Ok(Err(Refused::Full));
+                return Ok(Err(NoRoom::Full));
             }
             let new = scheduler.requeue(now, id);
             if matches!(new, Ok(Some(_))) {
@@ -289,7 +289,7 @@ impl<P, L: RawLock> Queue<P, L> {
             let Inner { scheduler, waiters, .. } = inner;
             let kept = waiters.keeps_room(Some(wait), scheduler, now);
             let placed = match kept && scheduler.waits(puts) {
-                true => Err(Refused::Full),
+                true => Err(NoRoom::Full),
                 false => scheduler.put_many(now, puts, payloads),
             };
             match placed {
@@ -299,8 +299,8 @@ impl<P, L: RawLock> Queue<P, L> {
                     }
                     Some(Ok(placed))
                 }
-                Err(Refused::TooLarge) => Some(Err(Ended::TooLarge)),
-                Err(Refused::Full) => {
+                Err(NoRoom::TooLarge) => Some(Err(Ended::TooLarge)),
+                Err(NoRoom::Full) => {
                     let (count, size) = scheduler.needs(puts);
                     wait.wants_room(count, size, puts.iter().any(|put| put.dedup.is_some()));
                     None

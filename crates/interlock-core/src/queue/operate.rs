@@ -29,7 +29,7 @@ use crate::queue::dead::Dead;
 use crate::queue::lease::Failure;
 use crate::queue::message::{KEYED, PARKED};
 use crate::queue::ready::Ticket;
-use crate::queue::scheduler::{Budget, Put, Refused, Scheduler};
+use crate::queue::scheduler::{Budget, NoRoom, Put, Scheduler};
 use crate::queue::trace::Call;
 use crate::queue::types::{Hot, Kind, RevokeThen, State, Stats, Then, Time};
 
@@ -83,7 +83,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Cancels everything that is not leased; answers it in the order of ids (clause 15).
+    /// Cancels everything that is not leased; returns it in the order of ids (clause 15).
     pub fn cancel_all(&mut self, now: Time) -> Vec<Cancelled<P>> {
         self.begin(now, || Call::CancelAll);
         let unsettled = |state: Option<State>| state.is_some_and(|s| s != State::Leased);
@@ -191,7 +191,7 @@ impl<P> Scheduler<P> {
     }
 
     /// Puts a dead letter again, as a new message (clause 10). `None`: no such dead letter.
-    pub fn requeue(&mut self, now: Time, id: u64) -> Result<Option<u64>, Refused> {
+    pub fn requeue(&mut self, now: Time, id: u64) -> Result<Option<u64>, NoRoom> {
         self.begin(now, || Call::Requeue { id });
         let Some(dead) = self.dead.get(id) else {
             return Ok(None);
@@ -230,7 +230,7 @@ impl<P> Scheduler<P> {
         self.dead.iter().take(limit)
     }
 
-    /// Nothing is handed out any more, or nothing that holds the key. Answers whether that is new.
+    /// Nothing is handed out any more, or nothing that holds the key. Returns whether that is new.
     pub fn pause(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
         self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
         match key {
@@ -239,7 +239,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Undoes a pause. Answers whether there was one.
+    /// Undoes a pause. Returns whether there was one.
     pub fn resume(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
         let mut budget =
             self.begin(now, || Call::Resume { key: key.map(|key| key.bytes.to_vec()) });

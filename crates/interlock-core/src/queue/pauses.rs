@@ -43,7 +43,7 @@ impl Pauses {
         }
     }
 
-    /// What was set aside for a lane is on its way back. Returns whether there was any.
+    /// Sends what was set aside for a lane on its way back. Returns whether there was any.
     pub fn resume(&mut self, lane: u32) -> bool {
         let parked = self.parked.remove(&lane);
         let any = parked.is_some();

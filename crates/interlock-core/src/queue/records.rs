@@ -9,7 +9,7 @@ use crate::queue::ready::Ticket;
 use crate::queue::slab::{Slab, NONE};
 use crate::queue::types::{RetryPart, State};
 
-/// A message is read at its place; what changes it is a method here.
+/// The messages. One is read at its place, and changed by a method here.
 #[derive(Debug)]
 pub struct Records<P> {
     messages: Slab<Message<P>>,
@@ -131,7 +131,7 @@ impl<P> Records<P> {
         self.extra(at).map_or(1, |extra| extra.attempt.max(1))
     }
 
-    /// What only few messages have, if this one has any of it.
+    /// The record of what only few messages have, if this one has any of it.
     #[inline]
     pub fn extra(&self, at: u32) -> Option<&Extra> {
         match self.messages[at].extra {

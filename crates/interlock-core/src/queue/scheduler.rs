@@ -22,7 +22,7 @@
 //! assert!(scheduler.lease(now, Kind::Any, 0).is_some());
 //! ```
 //!
-//! What it is made of are structs that own what is theirs; their fields are private to their files:
+//! It is made of structs that own what is theirs; their fields are private to their files:
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -35,7 +35,7 @@
 //! | `counts` | what happened, and how much there is |
 //! | `dedup`, `dead` | what is remembered |
 //!
-//! What is done with all of these together:
+//! The calls are made of all of these together:
 //!
 //! | file | calls |
 //! |---|---|
@@ -136,7 +136,7 @@ pub struct Put<'a> {
 
 /// The reason why a put was refused; the queue is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum NoRoom {
     /// No room now.
     Full,
     /// Larger than the bound: there will never be room.
@@ -199,16 +199,16 @@ impl<P> Scheduler<P> {
     }
 
     /// Checks whether a put of `count` messages of `size` bytes in all would find room (clause 11).
-    pub fn room(&self, count: usize, size: u64) -> Result<(), Refused> {
+    pub fn room(&self, count: usize, size: u64) -> Result<(), NoRoom> {
         let Options { max_messages, max_bytes, .. } = self.options;
         if (max_messages > 0 && count > max_messages) || (max_bytes > 0 && size > max_bytes) {
-            return Err(Refused::TooLarge);
+            return Err(NoRoom::TooLarge);
         }
         let (messages, bytes) = (self.counts.unsettled() as usize, self.counts.bytes());
         if (max_messages > 0 && messages + count > max_messages)
             || (max_bytes > 0 && bytes.saturating_add(size) > max_bytes)
         {
-            return Err(Refused::Full);
+            return Err(NoRoom::Full);
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl<P> Scheduler<P> {
         now: Time,
         put: &Put<'_>,
         payload: &mut Option<P>,
-    ) -> Result<Placed, Refused> {
+    ) -> Result<Placed, NoRoom> {
         self.begin(now, || Call::Put(PutCall::from(put)));
         if let Some(id) = put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
             self.counts.note(Happened::Deduplicated);
@@ -256,7 +256,7 @@ impl<P> Scheduler<P> {
     /// large.
     pub(super) fn waits(&self, puts: &[Put<'_>]) -> bool {
         let (count, size) = self.needs(puts);
-        count > 0 && self.room(count, size) != Err(Refused::TooLarge)
+        count > 0 && self.room(count, size) != Err(NoRoom::TooLarge)
     }
 
     /// Queues a batch whole or not at all (clause 11).
@@ -265,7 +265,7 @@ impl<P> Scheduler<P> {
         now: Time,
         puts: &[Put<'_>],
         payloads: &mut [Option<P>],
-    ) -> Result<Vec<Placed>, Refused> {
+    ) -> Result<Vec<Placed>, NoRoom> {
         self.begin(now, || Call::PutMany(puts.iter().map(PutCall::from).collect()));
         let (count, size) = self.needs(puts);
         self.room(count, size)?;

@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use crate::key::KeyRef;
 use crate::queue::bytes::Damaged;
 use crate::queue::lease::LeaseLost;
-use crate::queue::scheduler::{Grant, Handle, Placed, Put, Refused, Scheduler};
+use crate::queue::scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::slab::NONE;
 use crate::queue::types::{Explained, Hot, Kind, Options, RevokeThen, Stats, Time};
 use crate::queue::watch::Watch;
@@ -307,14 +307,14 @@ fn with_put<R>(put: &PutCall, call: impl FnOnce(&Put<'_>) -> R) -> R {
     call(&named(put, &[refs(&put.keys), refs(&put.shared)]))
 }
 
-fn answer_put(placed: Result<Vec<Placed>, Refused>) -> Answer {
+fn answer_put(placed: Result<Vec<Placed>, NoRoom>) -> Answer {
     let answer = |placed: Placed| PutAnswer { id: placed.id, known: placed.known };
     placed.map_or_else(answer_refused, |all| Answer::Put(all.into_iter().map(answer).collect()))
 }
 
-fn answer_refused(refused: Refused) -> Answer {
+fn answer_refused(refused: NoRoom) -> Answer {
     match refused {
-        Refused::Full => Answer::Full,
-        Refused::TooLarge => Answer::TooLarge,
+        NoRoom::Full => Answer::Full,
+        NoRoom::TooLarge => Answer::TooLarge,
     }
 }

@@ -352,7 +352,7 @@ impl<P> Scheduler<P> {
         };
     }
 
-    /// Answers when the next lease will have been held too long.
+    /// Returns the time at which the next lease will have been held too long.
     fn look_at_leases(&mut self, now: Time, slow: u64) -> Time {
         let mut next = Time::MAX;
         let mut long = Vec::new();

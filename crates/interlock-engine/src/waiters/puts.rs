@@ -1,7 +1,7 @@
 //! Puts that wait for room, tried again in their turn (clause 11).
 
 use interlock_core::queue::room::{Load, Need};
-use interlock_core::queue::scheduler::Refused as NoRoom;
+use interlock_core::queue::scheduler::NoRoom;
 
 use super::{Waiter, WaitingPut, Want};
 use crate::args::{Reader, Refused};

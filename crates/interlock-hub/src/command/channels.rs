@@ -11,17 +11,17 @@ use crate::pending::{Listing, Pending};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
-use crate::topics::{Kind, STRIPES};
+use crate::topics::{SubscriptionKind, STRIPES};
 
 pub fn channels(call: &mut Call<'_, '_>) {
-    list(call, Kind::Topic);
+    list(call, SubscriptionKind::Topic);
 }
 
 pub fn shardchannels(call: &mut Call<'_, '_>) {
-    list(call, Kind::Shard);
+    list(call, SubscriptionKind::Shard);
 }
 
-fn list(call: &mut Call<'_, '_>, kind: Kind) {
+fn list(call: &mut Call<'_, '_>, kind: SubscriptionKind) {
     if call.arguments.len() > 3 {
         return call.wrong_count("PUBSUB");
     }
@@ -49,7 +49,7 @@ pub fn go_on(mut listing: Listing, state: &mut State, core: &mut Core<'_>, reply
     }
     state.pending = Some(Box::new(Pending::Listing(listing)));
     // Comes with the next turn.
-    core.shared.send(core.local.worker, Mail::Answer(state.card.token, Answer::Yes));
+    core.shared.send(core.local.worker, Mail::Answer(state.card.token, Answer::Turn));
 }
 
 impl Listing {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Call;
 use crate::resp::parse::integer;
 use crate::state::Silent;
-use crate::topics::Kind;
+use crate::topics::SubscriptionKind;
 
 pub fn ping(call: &mut Call<'_, '_>) {
     if call.arguments.len() > 2 {
@@ -57,7 +57,7 @@ pub fn quit(call: &mut Call<'_, '_>) {
 }
 
 pub fn reset(call: &mut Call<'_, '_>) {
-    for kind in [Kind::Topic, Kind::Pattern, Kind::Shard] {
+    for kind in [SubscriptionKind::Topic, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
         for name in call.state.names(kind) {
             call.state.unsubscribe(kind, &name, call.core);
         }

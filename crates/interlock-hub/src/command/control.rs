@@ -103,12 +103,12 @@ pub fn answered(
 ) {
     match answer {
         // As in Redis: the end of the connection is the answer.
-        Answer::Yes if closes => state.closing = true,
-        Answer::Yes => reply.ok(),
-        Answer::No(text) => {
+        Answer::Accepted if closes => state.closing = true,
+        Answer::Accepted => reply.ok(),
+        Answer::Refused(text) => {
             core.count_error(text.as_bytes());
             reply.error(text.as_bytes());
         }
-        Answer::Reply(_) => {}
+        Answer::Reply(_) | Answer::Turn => {}
     }
 }

@@ -164,12 +164,12 @@ pub fn answered(
         log_in(state, core, Login { users, ..login })
     } else {
         match (answer, users.named(&login.user)) {
-            (Answer::Yes, Some(user)) => {
+            (Answer::Accepted, Some(user)) => {
                 users.remember(&login.user, &login.password);
                 state.become_user(Some(user.clone()), true);
                 Outcome::Done
             }
-            (Answer::No(text), _) if !text.starts_with("WRONGPASS") => Outcome::Busy(text),
+            (Answer::Refused(text), _) if !text.starts_with("WRONGPASS") => Outcome::Busy(text),
             _ => {
                 failed(state, core, &login.user);
                 Outcome::Refused

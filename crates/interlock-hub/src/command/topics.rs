@@ -3,27 +3,27 @@
 use super::Call;
 use crate::counters::add;
 use crate::shared::Core;
-use crate::topics::Kind;
+use crate::topics::SubscriptionKind;
 
 pub fn publish(call: &mut Call<'_, '_>) {
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
     let core = &mut *call.core;
-    let mut receivers = i64::from(send(core, Kind::Topic, topic, message));
+    let mut receivers = i64::from(send(core, SubscriptionKind::Topic, topic, message));
     let chunk = &mut core.local.chunk;
     core.shared.directory.matching(topic, |pattern, interest| {
         receivers += i64::from(interest.receivers);
-        chunk.add(Kind::Pattern, pattern, topic, message, interest);
+        chunk.add(SubscriptionKind::Pattern, pattern, topic, message, interest);
     });
     call.state.answer_publish(receivers, &mut call.reply);
 }
 
 pub fn spublish(call: &mut Call<'_, '_>) {
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
-    let receivers = send(call.core, Kind::Shard, topic, message);
+    let receivers = send(call.core, SubscriptionKind::Shard, topic, message);
     call.state.answer_publish(i64::from(receivers), &mut call.reply);
 }
 
-fn send(core: &mut Core<'_>, kind: Kind, topic: &[u8], message: &[u8]) -> u32 {
+fn send(core: &mut Core<'_>, kind: SubscriptionKind, topic: &[u8], message: &[u8]) -> u32 {
     core.local.published += 1;
     let interest = core.shared.directory.interest(kind, topic);
     if interest.receivers > 0 {
@@ -33,30 +33,30 @@ fn send(core: &mut Core<'_>, kind: Kind, topic: &[u8], message: &[u8]) -> u32 {
 }
 
 pub fn subscribe(call: &mut Call<'_, '_>) {
-    join(call, Kind::Topic, "subscribe");
+    join(call, SubscriptionKind::Topic, "subscribe");
 }
 
 pub fn psubscribe(call: &mut Call<'_, '_>) {
-    join(call, Kind::Pattern, "psubscribe");
+    join(call, SubscriptionKind::Pattern, "psubscribe");
 }
 
 pub fn ssubscribe(call: &mut Call<'_, '_>) {
-    join(call, Kind::Shard, "ssubscribe");
+    join(call, SubscriptionKind::Shard, "ssubscribe");
 }
 
 pub fn unsubscribe(call: &mut Call<'_, '_>) {
-    leave(call, Kind::Topic, "unsubscribe");
+    leave(call, SubscriptionKind::Topic, "unsubscribe");
 }
 
 pub fn punsubscribe(call: &mut Call<'_, '_>) {
-    leave(call, Kind::Pattern, "punsubscribe");
+    leave(call, SubscriptionKind::Pattern, "punsubscribe");
 }
 
 pub fn sunsubscribe(call: &mut Call<'_, '_>) {
-    leave(call, Kind::Shard, "sunsubscribe");
+    leave(call, SubscriptionKind::Shard, "sunsubscribe");
 }
 
-fn join(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
+fn join(call: &mut Call<'_, '_>, kind: SubscriptionKind, word: &str) {
     let names = call.arguments;
     let most = call.core.local.live.subscriptions;
     if let Some(text) = call.state.too_many(kind, names.from(1), most) {
@@ -69,7 +69,7 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
     }
 }
 
-fn leave(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
+fn leave(call: &mut Call<'_, '_>, kind: SubscriptionKind, word: &str) {
     let names = call.arguments;
     if names.len() > 1 {
         for name in names.from(1) {
@@ -88,7 +88,7 @@ fn leave(call: &mut Call<'_, '_>, kind: Kind, word: &str) {
     }
 }
 
-fn confirm(call: &mut Call<'_, '_>, kind: Kind, word: &str, name: Option<&[u8]>) {
+fn confirm(call: &mut Call<'_, '_>, kind: SubscriptionKind, word: &str, name: Option<&[u8]>) {
     call.reply.push(3);
     call.reply.bulk(word.as_bytes());
     match name {
@@ -99,14 +99,14 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, word: &str, name: Option<&[u8]>)
 }
 
 pub fn numsub(call: &mut Call<'_, '_>) {
-    numbers(call, Kind::Topic);
+    numbers(call, SubscriptionKind::Topic);
 }
 
 pub fn shardnumsub(call: &mut Call<'_, '_>) {
-    numbers(call, Kind::Shard);
+    numbers(call, SubscriptionKind::Shard);
 }
 
-fn numbers(call: &mut Call<'_, '_>, kind: Kind) {
+fn numbers(call: &mut Call<'_, '_>, kind: SubscriptionKind) {
     call.reply.array((call.arguments.len() - 2) * 2);
     for name in call.arguments.from(2) {
         call.reply.bulk(name);

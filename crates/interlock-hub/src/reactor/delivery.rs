@@ -214,7 +214,7 @@ fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Refu
         let (worker, token) = connection_of(ticket);
         let answer = match refused {
             None => Answer::Reply(reply),
-            Some(refused) => Answer::No(refused.to_string()),
+            Some(refused) => Answer::Refused(refused.to_string()),
         };
         let mail = Mail::Answer(token, answer);
         // Its own mailbox a worker looks into before it sleeps.

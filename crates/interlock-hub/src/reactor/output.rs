@@ -322,11 +322,17 @@ const BLOCK: usize = 64 << 10;
 mod tests {
     use super::*;
     use crate::chunk::Builder;
-    use crate::topics::{Interest, Kind};
+    use crate::topics::{Interest, SubscriptionKind};
 
     fn chunk(message: &[u8]) -> Arc<Chunk> {
         let mut builder = Builder::default();
-        builder.add(Kind::Topic, b"t", b"t", message, Interest { receivers: 1, workers: 1 });
+        builder.add(
+            SubscriptionKind::Topic,
+            b"t",
+            b"t",
+            message,
+            Interest { receivers: 1, workers: 1 },
+        );
         builder.take().remove(0)
     }
 
@@ -482,7 +488,13 @@ mod tests {
     #[test]
     fn lines_of_monitor_are_never_taken_out_with_messages() {
         let mut builder = Builder::default();
-        builder.add(Kind::Topic, b"t", b"t", b"1", Interest { receivers: 1, workers: 1 });
+        builder.add(
+            SubscriptionKind::Topic,
+            b"t",
+            b"t",
+            b"1",
+            Interest { receivers: 1, workers: 1 },
+        );
         builder.add_trace(b"+a line\r\n", 1);
         let chunk = builder.take().remove(0);
         let [message, line] = &chunk.runs[..] else { panic!("{}", chunk.runs.len()) };

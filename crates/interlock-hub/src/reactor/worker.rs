@@ -15,7 +15,7 @@ use crate::session::{Session, Step};
 use crate::shared::{Core, Local, Shared};
 use crate::time::{now, Time};
 use crate::tls::Tls;
-use crate::topics::Kind;
+use crate::topics::SubscriptionKind;
 
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -347,7 +347,7 @@ impl Worker {
         let mut grown = 0;
         for run in chunk.runs.iter().filter(|run| run.workers >> self.local.worker & 1 == 1) {
             let slots = match run.kind {
-                Kind::Trace => &self.local.monitors,
+                SubscriptionKind::Trace => &self.local.monitors,
                 _ => self.local.subscribers.of(run.kind, chunk.name(run)),
             };
             for &slot in slots {

@@ -1,4 +1,9 @@
 //! The calls of the asyncio face.
+//!
+//! `try_put` and `try_get_async` are for the forms that the [coroutine](crate::coroutine) does not take, such
+//! as those with `timeout=`, and for `get_nowait`. What they buy: without the coroutine an awaited `put`,
+//! `get` and `ack` take 812 ns with them and 1,278 with PyO3's entry and the ordinary methods, measured as
+//! in [`hot`](crate::hot).
 
 use interlock_core::queue::scheduler::Grant;
 use interlock_core::queue::types::Kind;

@@ -6,6 +6,10 @@
 //! (`put(payload)`, `put(payload, keys=...)`, `get()`, `ack()`) are told by pointers; every other form
 //! goes through the ordinary methods, `_put` and `_get`, with the same arguments.
 //!
+//! What they buy: a `put`, `get` and `ack` of one key take 311 ns, 513 with PyO3's entry and the ordinary
+//! method in place of `put`, 356 in place of `get` (the least of many bursts of 300, whole-program
+//! optimisation, CPython 3.11). `ack` was not measured by itself.
+//!
 //! What must hold in here: PyO3 does not know that this thread is attached, so that a `Py` dropped by
 //! Rust would be leaked. So in the quick paths no `Py` is dropped (they are given back through the C
 //! API), and all that is not quick runs inside `told`.
