@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock import Empty, EngineUnavailable, LeaseLost, Reject, Retry, RetryAfter, ShutDown
-from interlock.failure import LONGEST
+from interlock.limits import MAX_TEXT
 
 POLICY = Retry(2, first=0)
 """By which they are judged: two attempts."""
@@ -227,7 +227,7 @@ RAISED: dict[str, Raised] = {
     "after -1 day": _bad_after(dt.timedelta(-1)),
     "reject": Raised(lambda: Reject("why"), 1, "why"),
     "reject for nothing": Raised(lambda: Reject(""), 1, ""),
-    "reject, long": Raised(lambda: Reject("x" * 5000), 1, "x" * LONGEST),
+    "reject, long": Raised(lambda: Reject("x" * 5000), 1, "x" * MAX_TEXT),
     "reject, surrogates": Raised(lambda: Reject("\udcff"), 1, "\\udcff"),
     "reject, no init": Raised(NoInitReject, 1, "NoInitReject"),
     "reject, no text": Raised(NoTextReject, 1, "NoTextReject"),
@@ -256,6 +256,6 @@ def check(dead: dict[str, tuple[int, str]], waiting: int, *, except_for: frozens
     for name, one in given_up.items():
         attempts, text = dead[name]
         assert attempts == one.attempts, name
-        assert len(text.encode()) <= LONGEST, name
+        assert len(text.encode()) <= MAX_TEXT, name
         if one.text is not None and name not in except_for:
             assert text == one.text, name
