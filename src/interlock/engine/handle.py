@@ -401,6 +401,8 @@ class Handle:
         self, session: Session[Any], settlements: Sequence[wire.Settlement]
     ) -> Request[list[bytes]]:
         """Answers what became of each."""
+        if not settlements:
+            return []
         if self.declaration.arguments and self.declaration.told != self.engine.losses:
             yield from self.declaration.made(self.engine, session, self.key)
         return (yield from wire.settle(self.engine, session, self.key, settlements))

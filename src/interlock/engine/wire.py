@@ -222,9 +222,9 @@ def settle(
     """Calls il1_settle, as often as so many need; answers what became of each."""
     answers: list[bytes] = []
     for some in parts(settlements) if settlements else ():
-        session.calls += 1
-        asked = [argument for one in some for argument in one]
-        number = session.calls
+        number = session.calls = session.calls + 1
+        # As it nearly always is: one.
+        asked = some[0] if len(some) == 1 else [argument for one in some for argument in one]
         reply = yield from engine.call(session, "settle", key, session.consumer, number, *asked)
         if len(reply) != len(some):
             raise nonsense(reply)
