@@ -31,7 +31,7 @@ class Codec:
         self.write: Callable[[Any], bytes]
         """Payloads as bytes; whatever it raises, `unwritable` says in words."""
         self.read: Callable[[bytes], Any]
-        """Bytes as payloads; whatever it raises, `unreadable` says in words."""
+        """Bytes as payloads; whatever it raises, `decode` says in words."""
         self.write, decoder = _FORMATS[name]
         if type is bytes:
             self.write, self.read = _bytes, _same
@@ -58,9 +58,14 @@ class Codec:
             f"{call}: payload is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
         )
 
-    def unreadable(self, id: int, error: Exception) -> PayloadError:
-        """The error for a message whose payload `read` does not take."""
-        return PayloadError(f"the payload of message {id} is not {_name(self._type)}: {error}", id)
+    def decode(self, encoded: bytes, id: int) -> Any:
+        """The payload of a message; PayloadError names the message and what is wrong."""
+        try:
+            return self.read(encoded)
+        except Exception as error:
+            raise PayloadError(
+                f"the payload of message {id} is not {_name(self._type)}: {error}", id
+            ) from error
 
     def or_bytes(self, encoded: bytes) -> Any:
         """The payload; one that cannot be read is given as its bytes."""

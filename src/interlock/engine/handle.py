@@ -23,7 +23,7 @@ from interlock.engine.refusals import OutOfMemory
 from interlock.engine.renewal import Grant
 from interlock.engine.request import Abandoned, Argument, Request
 from interlock.engine.session import Session
-from interlock.errors import Empty, Full, LeaseLost, ShutDown
+from interlock.errors import Empty, Full, LeaseLost, PayloadError, ShutDown
 from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import Keys, Kind, Put
 from interlock.retry import Retry, Seconds, seconds
@@ -251,7 +251,7 @@ class Handle:
             return said, []
         leases, spoilt = self._handed(session, of, lease, leased, started)
         for one, error in spoilt:
-            self._log_spoilt(one, error)
+            self.log_spoilt(one, error)
             back = one.nacking(None, error)
             try:
                 one._took((yield from self.settle(session, [back]))[0])
@@ -366,11 +366,9 @@ class Handle:
                 # Whoever here had it before has it no more.
                 renewer.lose(self.name, message.id, leased.token)
             try:
-                payload = self.codec.read(message.payload)
-            except Exception as error:
-                wrong = self.codec.unreadable(message.id, error)
-                wrong.__cause__ = error
-                spoilt.append((lease(of, grant, message, message.payload), wrong))
+                payload = self.codec.decode(message.payload, message.id)
+            except PayloadError as error:
+                spoilt.append((lease(of, grant, message, message.payload), error))
             else:
                 good.append(lease(of, grant, message, payload))
         return good, spoilt
@@ -386,7 +384,7 @@ class Handle:
             extra={"queue": self.name, "id": id},
         )
 
-    def _log_spoilt(self, lease: LeaseState[Any], error: Exception) -> None:
+    def log_spoilt(self, lease: LeaseState[Any], error: Exception) -> None:
         """Whoever took it may not see the exception, if there was more in the batch."""
         _log.error(
             "queue %r: %s; it counts as a failed attempt",
