@@ -384,7 +384,7 @@ class Handle:
             extra={"queue": self.name, "id": id},
         )
 
-    def log_spoilt(self, lease: LeaseState[Any], error: Exception) -> None:
+    def log_spoilt(self, lease: LeaseState[Any] | wire.Handed, error: Exception) -> None:
         """Whoever took it may not see the exception, if there was more in the batch."""
         _log.error(
             "queue %r: %s; it counts as a failed attempt",
