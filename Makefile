@@ -233,7 +233,7 @@ licences: $(BUILD_TOOLS)
 	@$(PY) scripts/third_party.py --check
 
 # Each writes what it makes, and with --check only compares it.
-GENERATED := wire
+GENERATED := wire faces
 
 .PHONY: generate
 generate: $(DEVELOP_TOOLS) ## write the sources and tables that are made from declarations

@@ -31,9 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_seed = int(SEED)
     # hiredis is optional for a user, and here for the tests; so that both ways are run by some.
     if os.environ.get("INTERLOCK_PARSER") == "redis-py":
-        from interlock.engine.transport import speech
+        from interlock.engine.transport import threads
 
-        speech.hiredis = None
+        threads.hiredis = None
     # Output is captured while a test runs, and would be lost with the process.
     config.stash[STDERR] = os.dup(2)
 

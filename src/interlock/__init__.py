@@ -73,9 +73,12 @@ if TYPE_CHECKING:
     from interlock.app.keyspec import KeySet, KeySpec
     from interlock.app.middleware import Handling, Middleware, Sending
     from interlock.app.task import AsyncTask, Task, TaskDecorator
-    from interlock.engine.aio import AsyncClient, AsyncRemoteQueue
+    from interlock.engine.aio import AsyncRemoteQueue
+    from interlock.engine.aio_client import AsyncClient
+    from interlock.engine.aio_lease import AsyncRemoteLease
     from interlock.engine.client import Client, connect
-    from interlock.engine.lease import AsyncRemoteLease, RemoteLease, RemoteLeaseBatch
+    from interlock.engine.lease import RemoteLease
+    from interlock.engine.lease_state import RemoteLeaseBatch
     from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
     from interlock.taskgroup import KeyedTaskGroup
@@ -160,9 +163,9 @@ if _core.DEBUG_BUILD:
 # asyncio is more than half of what the import would cost, and most programs do without it.
 _LOADED_WHEN_ASKED_FOR = {
     "App": "interlock.app.app",
-    "AsyncClient": "interlock.engine.aio",
+    "AsyncClient": "interlock.engine.aio_client",
     "AsyncQueue": "interlock.aio",
-    "AsyncRemoteLease": "interlock.engine.lease",
+    "AsyncRemoteLease": "interlock.engine.aio_lease",
     "AsyncRemoteQueue": "interlock.engine.aio",
     "AsyncTask": "interlock.app.task",
     "Client": "interlock.engine.client",
@@ -174,7 +177,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "KeyedTaskGroup": "interlock.taskgroup",
     "Middleware": "interlock.app.middleware",
     "RemoteLease": "interlock.engine.lease",
-    "RemoteLeaseBatch": "interlock.engine.lease",
+    "RemoteLeaseBatch": "interlock.engine.lease_state",
     "RemoteQueue": "interlock.engine.queue",
     "Sending": "interlock.app.middleware",
     "Task": "interlock.app.task",

@@ -301,7 +301,7 @@ def test_settled_leases_leave_nothing_behind(queue: RemoteQueue[Any]) -> None:
         queue.ack_many(leases)
     del leases
     gc.collect()
-    assert not queue._client._renewer._held
+    assert not queue._client._sessions.renewer._held
     assert not [one for one in gc.get_objects() if isinstance(one, Grant)]
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from interlock import Retry, connect, current_lease
 from interlock.engine.aio import AsyncRemoteQueue
+from interlock.engine.aio_lease import AsyncRemoteLease
 from interlock.engine.client import Client
-from interlock.engine.lease import AsyncRemoteLease, RemoteLease
+from interlock.engine.lease import RemoteLease
 from interlock.engine.queue import RemoteQueue
 
 LIMIT = 0.1

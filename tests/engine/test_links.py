@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from interlock.engine.request import Broken, Refused
-from interlock.engine.transport import speech
+from interlock.engine.transport import threads
 from interlock.engine.transport.loops import AsyncLink
 from interlock.engine.transport.threads import Link
 from interlock.engine.url import parse
 
 Asks = Callable[..., Any]
 WITHOUT = "hiredis is not installed, or not to be used"
-apart = pytest.mark.skipif("speech.hiredis is None", reason=WITHOUT)
+apart = pytest.mark.skipif("threads.hiredis is None", reason=WITHOUT)
 
 
 @pytest.fixture(params=["hiredis", "redis-py", "asyncio"])
@@ -38,13 +38,13 @@ def ask(request: pytest.FixtureRequest, engine_port: int, monkeypatch: pytest.Mo
             yield lambda *asked, **more: runner.run(link.ask(*asked, **more))
             link.close()
         return
-    if request.param == "hiredis" and speech.hiredis is None:
+    if request.param == "hiredis" and threads.hiredis is None:
         pytest.skip(WITHOUT)
     if request.param == "redis-py":
-        monkeypatch.setattr(speech, "hiredis", None)
-    threads = Link(target, address)
-    yield threads.ask
-    threads.close()
+        monkeypatch.setattr(threads, "hiredis", None)
+    blocking = Link(target, address)
+    yield blocking.ask
+    blocking.close()
 
 
 def test_a_wait_that_is_over_is_followed_by_the_reply_to_what_was_sent_with_it(ask: Asks) -> None:
@@ -122,10 +122,10 @@ def test_what_is_sent_to_nobody_or_after_an_interruption_is_to_be_asked(engine_p
 def test_a_server_that_is_loading_is_asked_again_and_says_the_same(
     monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
-    if parser == "hiredis" and speech.hiredis is None:
+    if parser == "hiredis" and threads.hiredis is None:
         pytest.skip(WITHOUT)
     if parser == "redis-py":
-        monkeypatch.setattr(speech, "hiredis", None)
+        monkeypatch.setattr(threads, "hiredis", None)
     said: list[str] = []
     with loading() as port:
         target, address = parse(f"redis://127.0.0.1:{port}/0"), f"127.0.0.1:{port}"
@@ -142,13 +142,13 @@ def test_a_server_that_is_loading_is_asked_again_and_says_the_same(
 
             asyncio.run(ask_often())
         else:
-            threads = Link(target, address)
+            blocking = Link(target, address)
             for _ in range(3):
                 try:
-                    threads.ask(("ECHO", "x"), 30)
+                    blocking.ask(("ECHO", "x"), 30)
                 except (Refused, Broken) as error:
                     said.append(f"{type(error).__name__}: {error}")
-            threads.close()
+            blocking.close()
     assert said == ["Refused: LOADING Redis is loading the dataset in memory"] * 3
 
 

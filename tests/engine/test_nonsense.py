@@ -11,7 +11,7 @@ import pytest
 
 from interlock import Empty, EngineUnavailable, InterlockError, connect
 from interlock.cli import main
-from interlock.engine.transport import speech
+from interlock.engine.transport import threads
 from tests.engine.stub import array, is_version, stub, version
 
 REPLIES = {
@@ -69,7 +69,7 @@ def test_nonsense_is_told_by_every_call(
     reply: bytes, parser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parser == "redis-py":
-        monkeypatch.setattr(speech, "hiredis", None)
+        monkeypatch.setattr(threads, "hiredis", None)
 
     def answer(command: list[bytes]) -> bytes:
         return version() if is_version(command) else reply

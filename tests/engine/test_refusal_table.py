@@ -15,7 +15,7 @@ from interlock import EngineUnavailable, Full, InterlockError, OptionsMismatch, 
 from interlock.engine import refusals
 from interlock.engine.refusal import Refusal
 from interlock.engine.refusal_table import REFUSALS
-from interlock.engine.transport import speech
+from interlock.engine.transport import threads
 from tests.engine.stub import Stub, array, is_version, stub, version
 
 SAID = {
@@ -102,8 +102,8 @@ PUT = 1_700_000_000_000_001
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies are parsed by either; each makes other errors of them."""
     if request.param == "redis-py":
-        monkeypatch.setattr(speech, "hiredis", None)
-    elif speech.hiredis is None:
+        monkeypatch.setattr(threads, "hiredis", None)
+    elif threads.hiredis is None:
         pytest.skip("hiredis is not installed")
 
 

@@ -1,109 +1,49 @@
-"""A queue on an engine, and its client, for asyncio."""
+"""A queue on an engine, for asyncio."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import time
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
-from interlock.aio import of_asyncio
 from interlock.engine import wire
+from interlock.engine.aio_lease import AsyncRemoteLease
 from interlock.engine.consumer import consume_async
 from interlock.engine.handle import Handle
-from interlock.engine.lease import AsyncRemoteLease, RemoteLeaseBatch
-from interlock.engine.loop import Home
-from interlock.engine.renewal import LeaseRenewer
-from interlock.engine.request import Request
-from interlock.engine.session import Session
-from interlock.errors import Empty, InterlockError, LeaseLost
+from interlock.engine.lease_state import RemoteLeaseBatch
+from interlock.errors import InterlockError
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
-    from interlock.engine.client import Client
-    from interlock.engine.options import QueueOptions
+    # threads: from interlock.consumer import Consumer
+    # threads: from interlock.engine.aio import AsyncRemoteQueue
+    from interlock.engine.aio_client import AsyncClient
 
 T = TypeVar("T")
-R = TypeVar("R")
-
-
-class AsyncClient:
-    """The asyncio face of a ``Client``; any number of event loops may use one."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Home] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    @property
-    def url(self) -> str:
-        """Without its password."""
-        return self._client.url
-
-    @overload
-    def queue(
-        self, name: str, type: type[T], **options: Unpack[QueueOptions]
-    ) -> AsyncRemoteQueue[T]: ...
-    @overload
-    def queue(self, name: str, **options: Unpack[QueueOptions]) -> AsyncRemoteQueue[Any]: ...
-    def queue(
-        self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
-    ) -> AsyncRemoteQueue[Any]:
-        """The queue of this name; see ``Client.queue``."""
-        return AsyncRemoteQueue(self, self._client._handle_of(name, type, options))
-
-    async def close(self) -> None:
-        """Ends what waits on the running loop, and closes its connections."""
-        home = self._homes.pop(asyncio.get_running_loop(), None)
-        if home is not None:
-            await home.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-        self._client.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.url}>"
-
-    @property
-    def _home(self) -> Home:
-        loop = asyncio.get_running_loop()
-        home = self._homes.get(loop)
-        if home is None:
-            home = self._homes[loop] = Home(self._client._engine, loop)
-        return home
-
-    async def _run(
-        self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None = None
-    ) -> R:
-        self._client._check_alive()
-        try:
-            return await self._home.run(make, handle, self.url)
-        except InterlockError as error:
-            raise of_asyncio(error) from error.__cause__
-
-    def _wake(self, handle: Handle | None) -> None:
-        for home in list(self._homes.values()):
-            home.wake(handle)
 
 
 class AsyncRemoteQueue(Generic[T]):
-    """The asyncio face of a ``RemoteQueue``: its methods, awaited; what they mean is said there.
+    # asyncio:
+    """The asyncio face of a ``RemoteQueue``: its methods, awaited.
 
     Cancelling a call that waits loses nothing: what it leased meanwhile is given back.
     """
 
+    # threads: """A queue on an engine: ``KeyedQueue`` for any number of processes.
+    # threads:
+    # threads: ``Client.queue`` makes it. Calls mean what they mean there; each asks the engine, and
+    # threads: raises ``EngineUnavailable`` where that does not answer in the client's timeout,
+    # threads: beyond what the call waits. Any thread may use it. ``aio`` is its asyncio face.
+    # threads: """
+    # both:
+
     def __init__(self, client: AsyncClient, handle: Handle) -> None:
         self._client = client
         self._handle = handle
+        self._operations = handle.operations
+        self._sessions = client._sessions
+        self._run = client._sessions.run
         self._retry = handle.retry
 
     @property
@@ -111,13 +51,22 @@ class AsyncRemoteQueue(Generic[T]):
         """The queue's name on its engine."""
         return self._handle.name
 
+    # threads: @property
+    # threads: def aio(self) -> AsyncRemoteQueue[T]:
+    # threads:     """The asyncio face of this queue."""
+    # threads:     from interlock.engine.aio import AsyncRemoteQueue
+    # threads:
+    # threads:     return AsyncRemoteQueue(self._client.aio, self._handle)
+    # threads:
     # -- In and out ---------------------------------------------------------------------------
 
     async def put(
         self,
         payload: T,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
         *,
-        timeout: Seconds | None = None,
+        timeout: Seconds | None = None,  # asyncio
         keys: Keys | None = None,
         shared: Keys | None = None,
         priority: int = 0,
@@ -128,26 +77,34 @@ class AsyncRemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """See ``RemoteQueue.put``."""
-        message = self._handle.message(
-            payload,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-            retry=retry,
-            result_ttl=result_ttl,
-        )
-        return (await self._put("put()", [message], True, timeout))[0].id
+        """Puts a message and returns its id; see ``KeyedQueue.put``.
+
+        Args:
+            retry: the message's own retry policy. Default: the queue's.
+            result_ttl: seconds for which its result is kept once it is settled. Default 0: not.
+
+        Raises:
+            Full: there was no room in time; or the engine is at its memory limit.
+            ShutDown: the queue is sealed, or this handle closed.
+            PayloadError: the payload cannot be encoded; nothing was put.
+            TypeError, ValueError: an argument is of a wrong type or out of its range; nothing was
+                put.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        block = True  # asyncio
+        done = await self._run(
+            self._handle, self._handle.put, "put()", payload, block, timeout,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0].id
 
     async def put_known(
         self,
         payload: T,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
         *,
-        timeout: Seconds | None = None,
+        timeout: Seconds | None = None,  # asyncio
         keys: Keys | None = None,
         shared: Keys | None = None,
         priority: int = 0,
@@ -158,20 +115,13 @@ class AsyncRemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> Put:
-        """See ``RemoteQueue.put_known``."""
-        message = self._handle.message(
-            payload,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-            retry=retry,
-            result_ttl=result_ttl,
-        )
-        return (await self._put("put_known()", [message], True, timeout))[0]
+        """As ``put``; says too whether the dedup string was known, so that nothing was put."""
+        block = True  # asyncio
+        done = await self._run(
+            self._handle, self._handle.put, "put_known()", payload, block, timeout,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0]
 
     async def put_nowait(
         self,
@@ -187,26 +137,20 @@ class AsyncRemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """See ``RemoteQueue.put_nowait``."""
-        message = self._handle.message(
-            payload,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-            retry=retry,
-            result_ttl=result_ttl,
-        )
-        return (await self._put("put_nowait()", [message], False, None))[0].id
+        """As ``put``, without a wait for room: ``Full`` at once where there is none."""
+        done = await self._run(
+            self._handle, self._handle.put, "put_nowait()", payload, False, None,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0].id
 
     async def put_many(
         self,
         items: Iterable[T],
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
         *,
-        timeout: Seconds | None = None,
+        timeout: Seconds | None = None,  # asyncio
         keys: Keys | Callable[[T], Keys] | None = None,
         shared: Keys | Callable[[T], Keys] | None = None,
         priority: int = 0,
@@ -216,41 +160,74 @@ class AsyncRemoteQueue(Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
-        """See ``RemoteQueue.put_many``."""
-        messages = self._handle.batch(
-            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared
-        )
-        return [put.id for put in await self._put("put_many()", messages, True, timeout)]
+        """Puts a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
+
+        Raises:
+            ValueError: the batch is larger than the bounds of the queue, than 1,024 messages or
+                than 48 MiB of encoded payloads; nothing was put.
+        """
+        block = True  # asyncio
+        done = await self._run(
+            self._handle, self._handle.put_many, items, block, timeout,
+            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared,
+        )  # fmt: skip
+        return [put.id for put in done]
 
     async def get(
-        self, *, timeout: Seconds | None = None, kind: Kind = "any"
+        self,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        kind: Kind = "any",
     ) -> AsyncRemoteLease[T]:
-        """See ``RemoteQueue.get``."""
-        return (await self._get("get()", 1, True, timeout, kind))[0]
+        """Takes the next message; see ``KeyedQueue.get``.
+
+        Raises:
+            Empty: no message was ready in time.
+            ShutDown: the queue is sealed and nothing unsettled is left; or this handle is closed.
+            PayloadError: its payload is not of the queue's type; it was nacked.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        block = True  # asyncio
+        return (await self._leased("get()", 1, block, timeout, kind))[0]
 
     async def get_nowait(self, *, kind: Kind = "any") -> AsyncRemoteLease[T]:
-        """See ``RemoteQueue.get_nowait``."""
-        return (await self._get("get_nowait()", 1, False, None, kind))[0]
+        """As ``get``, without a wait: ``Empty`` at once where no message is ready."""
+        return (await self._leased("get_nowait()", 1, False, None, kind))[0]
 
     async def get_many(
-        self, limit: int, *, timeout: Seconds | None = None, kind: Kind = "any"
+        self,
+        limit: int,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        kind: Kind = "any",
     ) -> RemoteLeaseBatch[AsyncRemoteLease[T]]:
-        """See ``RemoteQueue.get_many``."""
-        return RemoteLeaseBatch(await self._get("get_many()", limit, True, timeout, kind))
+        """At least one message, at most ``limit``, in one lease; otherwise as ``get``.
+
+        Payloads that have 1 MiB together end it: the message that reaches that is the last.
+        """
+        block = True  # asyncio
+        return RemoteLeaseBatch(await self._leased("get_many()", limit, block, timeout, kind))
 
     async def ack_many(self, leases: Iterable[AsyncRemoteLease[T]]) -> None:
-        """See ``RemoteQueue.ack_many``."""
-        opened, settled = self._handle.settling(leases)
+        """Settles all these leases; the first lost one is raised when the others are settled."""
+        opened, refused = self._handle.opened(leases)
         if opened:
             try:
-                answers = await self.settle([one.acking() for one in opened])
+                settlements = [one.acking() for one in opened]
+                answers = await self._run(None, self._handle.settle, settlements)
             except BaseException:
                 for one in opened:
                     one._reopened()
                 raise
-            self._handle.acked(opened, answers)
-        self._handle.refuse(settled)
+            refused = self._handle.lost(opened, answers) + refused
+        for one in refused:
+            raise one._refusal()
 
+    # asyncio:
     async def consume(
         self,
         handler: Callable[[T], Awaitable[object]],
@@ -266,6 +243,23 @@ class AsyncRemoteQueue(Generic[T]):
         """
         await consume_async(self, handler, threads, timeout, kind)
 
+    # threads: def consume(
+    # threads:     self,
+    # threads:     handler: Callable[[T], object],
+    # threads:     *,
+    # threads:     threads: int = 1,
+    # threads:     timeout: Seconds | None = None,
+    # threads:     kind: Kind = "any",
+    # threads: ) -> Consumer:
+    # threads:     """Runs ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
+    # threads:
+    # threads:     A message is settled in one round trip with the lease of the next. While the
+    # threads:     engine cannot be reached, it goes on trying. It ends by itself when the queue is
+    # threads:     sealed and drained.
+    # threads:     """
+    # threads:     return consume(self, handler, threads, timeout, kind)
+    # threads:
+    # both:
     async def exchange(
         self,
         settlements: Sequence[wire.Settlement],
@@ -275,67 +269,66 @@ class AsyncRemoteQueue(Generic[T]):
         *,
         kind: Kind = "any",
     ) -> tuple[list[str], list[AsyncRemoteLease[T]]]:
-        """See ``RemoteQueue.exchange``."""
-        call = "exchange()"
-        answers, leases, _ = await self._take(call, settlements, limit, block, timeout, kind)
-        return answers, leases
+        """Settles, then leases up to ``limit`` messages, in one round trip: for workers.
+
+        ``settlements`` come from ``acking`` and its kin of a lease. Answers of each what became of
+        it (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the leases;
+        none where none was ready in time. Raises as ``get``, but not Empty.
+        """
+        return await self._run(
+            self._handle, self._handle.exchange, self, AsyncRemoteLease, "exchange()",
+            settlements, limit, block, timeout, kind,
+        )  # fmt: skip
 
     async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
-        """See ``RemoteQueue.settle``."""
-        answers = await self._client._run(
-            lambda session: self._handle.operations.settle(session, settlements)
-        )
-        return [wire.answer(one) for one in answers]
+        """Settles many in one round trip; answers as ``exchange``."""
+        # On no handle: whoever closes this one ends what waits, and this does not.
+        return await self._run(None, self._handle.settled, settlements)
 
     async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
-        """See ``RemoteQueue.result``."""
-        id = self._handle.check_id("result()", id)
-        until = self._handle.until("result()", True, timeout)
-        found = await self._run(lambda session: self._handle.operations.result(session, id, until))
-        return self._handle.result(id, found, type)
+        """The result from ``ack(result=...)`` of a message, decoded to ``type``; waits for it.
+
+        Raises:
+            TimeoutError: it was not settled in time.
+            JobFailed: it is a dead letter, or was cancelled or skipped.
+            ResultGone: its ``result_ttl`` is over, or was 0.
+        """
+        return await self._run(self._handle, self._operations.result, id, timeout, type)
 
     # -- Watching -----------------------------------------------------------------------------
 
     async def stats(self) -> Stats:
-        """See ``RemoteQueue.stats``."""
-        return wire.stats(await self._run(self._handle.operations.stats))
+        """Counts of this moment, and since the queue was made."""
+        return await self._run(self._handle, self._operations.counts)
 
     async def qsize(self) -> int:
-        """See ``RemoteQueue.qsize``."""
+        """Messages that are not leased."""
         stats = await self.stats()
         return stats.unsettled - stats.leased
 
     async def empty(self) -> bool:
-        """See ``RemoteQueue.empty``."""
+        """No message is queued that is not leased."""
         return await self.qsize() == 0
 
     async def full(self) -> bool:
-        """See ``RemoteQueue.full``."""
-        return await self._run(self._handle.operations.full)
+        """A put would have to wait."""
+        return await self._run(self._handle, self._operations.full)
 
     async def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """See ``RemoteQueue.explain``."""
-        asked = self._handle.explained(id, key, limit)
-        reply, dead = await self._run(lambda session: self._handle.operations.why(session, *asked))
-        return self._handle.explanation(reply, dead, id, key)
+        """Explains why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
+        return await self._run(self._handle, self._operations.explained, id, key, limit)
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
-        """See ``RemoteQueue.hot_keys``."""
-        n = self._handle.check_limit("hot_keys()", n, named="n")
-        return await self._run(lambda session: self._handle.operations.hot_keys(session, n))
+        """The ``n`` keys on which most unsettled messages stand, deepest first."""
+        return await self._run(self._handle, self._operations.hot_keys, n)
 
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
     ) -> list[DeadLetter[T]]:
-        """See ``RemoteQueue.dead_letters``."""
-        limit = self._handle.check_limit("dead_letters()", limit)
-        asked = self._handle.canonical("dead_letters()", key)
-        found = await self._run(
-            lambda session: self._handle.operations.dead_letters(session, limit, asked)
-        )
-        return [self._handle.dead_letter(letter) for letter in found]
+        """The messages that were given up, oldest dead first; with ``key`` only those on it."""
+        return await self._run(self._handle, self._operations.dead_letters, limit, key)
 
     async def messages(
         self,
@@ -345,97 +338,104 @@ class AsyncRemoteQueue(Generic[T]):
         key: Key | None = None,
         after: int | None = None,
     ) -> list[QueuedMessage[T]]:
-        """See ``RemoteQueue.messages``."""
-        wanted = self._handle.wanted(limit, state, key, after)
-        operations = self._handle.operations
-        found = await self._run(lambda session: operations.messages(session, limit, wanted))
-        return [self._handle.queued(one) for one in found]
+        """The unsettled messages in the order of their puts, at most ``limit``.
+
+        With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
+        the last one of a page, gives the next page. It goes through all messages of the queue, some
+        at a time.
+        """
+        return await self._run(self._handle, self._operations.messages, limit, state, key, after)
 
     # -- Operating ----------------------------------------------------------------------------
 
     async def cancel(self, id: int) -> bool:
-        """See ``RemoteQueue.cancel``."""
-        return await self._flag("cancel", self._handle.check_id("cancel()", id))
+        """Settles a message that is not leased. False: it is leased or settled."""
+        return await self._run(self._handle, self._operations.change, "cancel", id)
 
     async def revoke(
         self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry"
     ) -> bool:
-        """See ``RemoteQueue.revoke``."""
-        asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
-        revoked = await self._flag("revoke", *asked)
-        if revoked:
-            self._renewer.lose(self.name, id)
-        return revoked
-
-    async def _revoke_token(self, token: int, id: int) -> bool:
-        """See ``RemoteQueue._revoke_token``."""
-        try:
-            revoked = await self._flag("revoke", id, "retry", token)
-        except InterlockError as error:
-            self._handle.log_unrevoked(id, error)
-            return False
-        if revoked:
-            self._renewer.revoked(self.name, id, token)
-        return revoked
+        """Ends the lease of a message as if it had run out. False: it is not leased."""
+        return await self._run(self._handle, self._operations.revoke, id, then)
 
     async def retry(self, id: int) -> bool:
-        """See ``RemoteQueue.retry``."""
-        return await self._flag("retry", self._handle.check_id("retry()", id))
+        """Makes a held message, or one that backs off, ready at once. False: it is neither."""
+        return await self._run(self._handle, self._operations.change, "retry", id)
 
     async def skip(self, id: int) -> bool:
-        """See ``RemoteQueue.skip``."""
-        return await self._flag("skip", self._handle.check_id("skip()", id))
+        """Settles a held message, or one that backs off. False: it is neither."""
+        return await self._run(self._handle, self._operations.change, "skip", id)
 
     async def bury(self, id: int) -> bool:
-        """See ``RemoteQueue.bury``."""
-        return await self._flag("bury", self._handle.check_id("bury()", id))
+        """Makes a held message, or one that backs off, a dead letter. False: it is neither."""
+        return await self._run(self._handle, self._operations.change, "bury", id)
 
     async def requeue(self, id: int) -> int:
-        """See ``RemoteQueue.requeue``."""
-        asked = self._handle.check_id("requeue()", id)
-        operations = self._handle.operations
-        reply = await self._run(lambda session: operations.change(session, "requeue", asked))
-        return self._handle.requeued(id, reply)
+        """Puts a dead letter again, as a new message at the end of its lanes. Returns the new id.
+
+        Raises:
+            KeyError: there is no such dead letter.
+            Full: there is no room; the dead letter stays.
+        """
+        return await self._run(self._handle, self._operations.requeue, id)
 
     async def discard(self, id: int) -> bool:
-        """See ``RemoteQueue.discard``."""
-        return await self._flag("discard", self._handle.check_id("discard()", id))
+        """Drops a dead letter. False: there is none of this id."""
+        return await self._run(self._handle, self._operations.change, "discard", id)
 
     async def pause(self, key: Key | None = None) -> bool:
-        """See ``RemoteQueue.pause``."""
-        return await self._flag("pause", *self._handle.keys_of("pause()", key))
+        """Hands out nothing any more, or nothing that holds the key. False: it was paused."""
+        return await self._run(self._handle, self._operations.switch, "pause", key)
 
     async def resume(self, key: Key | None = None) -> bool:
-        """See ``RemoteQueue.resume``."""
-        return await self._flag("resume", *self._handle.keys_of("resume()", key))
+        """Undoes a pause. False: there was none."""
+        return await self._run(self._handle, self._operations.switch, "resume", key)
 
     async def seal(self) -> bool:
-        """See ``RemoteQueue.seal``."""
-        return await self._flag("seal")
+        """Refuses puts, for everybody, until ``reopen``. False: it was sealed."""
+        return await self._run(self._handle, self._operations.switch, "seal")
 
     async def reopen(self) -> bool:
-        """See ``RemoteQueue.reopen``."""
-        return await self._flag("reopen")
+        """Takes puts again. False: it was not sealed."""
+        return await self._run(self._handle, self._operations.switch, "reopen")
 
     async def purge(
         self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None
     ) -> int:
-        """See ``RemoteQueue.purge``."""
-        asked = self._handle.purged(what, key)
-        return await self._run(lambda session: self._handle.operations.purge(session, *asked))
+        """Cancels all that is not leased, or drops all dead letters. Returns how many.
+
+        With ``key`` only those on it that are there now: it goes through all of them, and makes a
+        call for each that it finds.
+        """
+        return await self._run(self._handle, self._operations.purge, what, key)
 
     async def drop(self, force: bool = False) -> bool:
-        """See ``RemoteQueue.drop``."""
-        return await self._run(lambda session: self._handle.operations.drop(session, force))
+        """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.
+
+        With ``force`` also its unsettled messages; their leases are lost. Whoever uses the queue
+        afterwards makes it anew; no id and no token comes again. False: there was no such queue.
+
+        Raises:
+            InterlockError: messages are unsettled, and ``force`` was not given; says how many.
+        """
+        return await self._run(self._handle, self._operations.drop, force)
 
     async def join(self, timeout: Seconds | None = None) -> None:
-        """See ``RemoteQueue.join``."""
-        until = self._handle.until("join()", True, timeout)
-        await self._run(lambda session: self._handle.operations.join(session, until))
+        """Waits until nothing is unsettled.
+
+        It sleeps in the server, and looks again each ten seconds in any case.
+
+        Raises:
+            NotDrained: the time was up; it names what is held, paused, delayed or leased.
+        """
+        await self._run(self._handle, self._operations.join, timeout)
 
     async def close(self) -> None:
-        """See ``RemoteQueue.close``."""
-        self._client._client._close_handle(self._handle)
+        """Ends this handle: its puts and gets, and those that wait, raise ``ShutDown``.
+
+        Leases that are out can still be settled. The queue itself goes on.
+        """
+        self._client._close_handle(self._handle)
 
     async def __aenter__(self) -> Self:
         return self
@@ -446,8 +446,12 @@ class AsyncRemoteQueue(Generic[T]):
     def task_done(self) -> NoReturn:
         """Not here: a message is settled through its lease."""
         raise TypeError(
+            # asyncio:
             "task_done(): a queue is told which message is done: lease = await queue.get(); ...; "
             "await lease.ack(), or 'async with await queue.get() as payload: ...'"
+            # threads: "task_done(): a queue is told which message is done: lease = queue.get(); "
+            # threads: "...; lease.ack(), or 'with queue.get() as payload: ...'"
+            # both:
         )
 
     def __repr__(self) -> str:
@@ -455,75 +459,44 @@ class AsyncRemoteQueue(Generic[T]):
 
     # -- How calls are made -------------------------------------------------------------------
 
-    @property
-    def _renewer(self) -> LeaseRenewer:
-        return self._client._home.renewer
-
-    async def _run(self, make: Callable[[Session[Any]], Request[R]]) -> R:
-        return await self._client._run(make, self._handle)
-
-    async def _flag(self, function: str, *arguments: Any) -> bool:
-        operations = self._handle.operations
-        reply = await self._run(lambda session: operations.change(session, function, *arguments))
-        return self._handle.flag(reply)
-
-    async def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
-        """See ``RemoteQueue._sent``."""
-        message = self._handle.message(payload, **options)
-        return (await self._put("asend()", [message], True, timeout, bounded=True))[0]
-
-    async def _put(
-        self,
-        call: str,
-        messages: list[wire.Message],
-        block: bool,
-        timeout: Seconds | None,
-        bounded: bool = False,
-    ) -> list[Put]:
-        until = self._handle.until(call, block, timeout)
-        if not messages:
-            return []
-        done = await self._run(
-            lambda session: self._handle.operations.put(session, messages, until, bounded)
-        )
-        self._renewer.noted(self._handle.watch, done[-1].id)
-        return done
-
-    async def _get(
+    async def _leased(
         self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind
     ) -> list[AsyncRemoteLease[T]]:
-        _, leases, spoilt = await self._take(call, (), limit, block, timeout, kind)
-        if leases:
-            return leases
-        raise spoilt or of_asyncio(Empty("no message is ready"))
+        _, leases = await self._run(
+            self._handle, self._handle.exchange, self, AsyncRemoteLease, call,
+            (), limit, block, timeout, kind, True,
+        )  # fmt: skip
+        return leases
 
-    async def _take(
-        self,
-        call: str,
-        settlements: Sequence[wire.Settlement],
-        limit: int,
-        block: bool,
-        timeout: Seconds | None,
-        kind: Kind,
-    ) -> tuple[list[str], list[AsyncRemoteLease[T]], Exception | None]:
-        handle = self._handle
-        limit = handle.check(call, kind, limit)
-        until = handle.until(call, block, timeout)
-        started = time.monotonic()
-        answers, leased = await self._run(
-            lambda session: handle.operations.take(session, settlements, limit, kind, until)
-        )
-        found: tuple[list[AsyncRemoteLease[T]], list[tuple[AsyncRemoteLease[T], Exception]]]
-        found = handle.leases(self, AsyncRemoteLease, leased, started)
-        leases, spoilt = found
-        for lease, error in spoilt:
-            handle.log_spoilt(lease, error)
-            with contextlib.suppress(LeaseLost):
-                await lease.nack(None, error)
-        return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
+    async def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
+        """As ``put_known``, for tasks: the timeout is for the whole call, the engine's answer
+        included, in place of the client's own, which is beyond it."""
+        call = "asend()"  # asyncio
+        # threads: call = "send()"
+        asked = call, payload, True, timeout
+        put = self._handle.put
+        return (await self._run(self._handle, put, *asked, bounded=True, **options))[0]
 
-    def _encode_result(self, result: Any) -> bytes:
-        return self._handle.encode_result(result)
+    async def _revoke_token(self, token: int, id: int) -> bool:
+        """By its token, so that what was handed out since is left alone. For whoever watches over
+        handlers, who has nobody to raise to."""
+        try:
+            return await self._run(self._handle, self._operations.revoke, id, "retry", token)
+        except InterlockError as error:
+            self._handle.log_unrevoked(id, error)
+            return False
 
-    def _may_abandon(self) -> bool:
-        return self._client._client._alive
+    # threads: def _again(self) -> RemoteQueue[T]:
+    # threads:     """Another handle of the same queue."""
+    # threads:     return RemoteQueue(self._client, self._handle.again())
+    # threads:
+    # threads: def _exchange_ahead(
+    # threads:     self, settlements: Sequence[wire.Settlement], limit: int
+    # threads: ) -> Callable[[], tuple[list[str], list[RemoteLease[T]]]]:
+    # threads:     """``exchange(settlements, limit, False)``, sent now; what is given back takes
+    # threads:     the answer, once, on any thread. Until then the leases that come with it are
+    # threads:     nobody's, and last."""
+    # threads:     return self._sessions.begin(
+    # threads:         self._handle, self._handle.exchange, self, RemoteLease, "exchange()",
+    # threads:         settlements, limit, False, None, "any",
+    # threads:     )

@@ -14,12 +14,13 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from interlock.engine import cluster, records, refusals
+from interlock.engine import cluster, refusals, wire_queue
 from interlock.engine.cluster import Nodes
 from interlock.engine.library import Library
 from interlock.engine.nonsense import nonsense
+from interlock.engine.records import Version
 from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
 from interlock.engine.session import AnyLink, Session
 from interlock.engine.transport.memory import (
@@ -30,8 +31,13 @@ from interlock.engine.transport.memory import (
 )
 from interlock.engine.transport.threads import Link
 from interlock.engine.url import Target
+from interlock.engine.wire import Sleep
+from interlock.engine.wire_queue import Call
 from interlock.errors import EngineUnavailable
 from interlock.limits import MAX_KEYS_ON_REDIS
+
+if TYPE_CHECKING:
+    from interlock.engine.declaration import Declaration
 
 _log = logging.getLogger("interlock.queue")
 
@@ -103,6 +109,31 @@ class Engine:
     def forked(self) -> None:
         """In the child of a fork: nobody else may have its names."""
         self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
+
+    def calls(
+        self, session: Session[Any], key: str, declaration: Declaration | None = None
+    ) -> Call:
+        """The functions of one queue, to be called on a session; with a declaration it is told
+        first."""
+
+        def call(
+            function: str,
+            *arguments: Argument,
+            wait: float = 0,
+            again: bool = True,
+            sleep: Sleep | None = None,
+        ) -> Request[list[bytes]]:
+            if declaration is not None:
+                yield from declaration.made(self, session, key)
+            before, asleep = sleep or ((), 0.0)
+            return (
+                yield from self.call(
+                    session, function, key, *arguments,
+                    wait=wait, again=again, before=before, asleep=asleep,
+                )
+            )  # fmt: skip
+
+        return call
 
     def call(
         self,
@@ -215,10 +246,10 @@ class Engine:
     def _prepare(self, session: Session[Any], address: str, patience: _Patience) -> Request[None]:
         """Asks a server what it is, and installs the library where it is wanted."""
         version = ("FCALL", f"il{self.library.wire}_version", 0)
-        said: records.Version | None = None
+        said: Version | None = None
         for attempt in (1, 2):
             try:
-                said = records.version((yield Ask(address, version, patience.share())))
+                said = wire_queue.version((yield Ask(address, version, patience.share())))
             except Refused as error:
                 if refusals.LOST not in str(error):
                     raise

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from interlock.engine import forks
 from interlock.engine import url as urls
 from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.handle import Handle
-from interlock.engine.lease_thread import LeaseThread
 from interlock.engine.operations import Operations
 from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
-from interlock.engine.request import Abandoned, Request
-from interlock.engine.session import Session, begin, finish, resume, run
+from interlock.engine.sessions import ThreadSessions
 from interlock.engine.watch import Watch
-from interlock.errors import ShutDown
 from interlock.limits import MAX_COUNT, MAX_NAME
 from interlock.retry import Retry, seconds
 
 if TYPE_CHECKING:
-    from interlock.engine.aio import AsyncClient
+    from interlock.engine.aio_client import AsyncClient
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 LEASE = 30.0
 _DEFAULT_RETRY = Retry()
@@ -64,13 +57,7 @@ class Client:
         self._engine = engine
         self.url = engine.target.shown
         """Without its password."""
-        self._alive = True
-        self._forks = forks.count
-        self._free: list[Session[Any]] = []
-        # Of each handle those who are in a call, so that closing it can wake them.
-        self._busy: dict[Session[Any], Handle | None] = {}
-        self._lease_thread = LeaseThread(engine)
-        self._renewer = self._lease_thread.renewer
+        self._sessions = ThreadSessions(engine)
         self._aio: AsyncClient | None = None
 
     @property
@@ -127,7 +114,7 @@ class Client:
     def aio(self) -> AsyncClient:
         """The asyncio face of this client."""
         if self._aio is None:
-            from interlock.engine.aio import AsyncClient
+            from interlock.engine.aio_client import AsyncClient
 
             self._aio = AsyncClient(self)
         return self._aio
@@ -137,16 +124,9 @@ class Client:
 
         Calls that wait raise ``ShutDown``. What asyncio holds is closed by ``aio.close()``.
         """
-        self._alive = False
+        self._sessions.close()
         if self._aio is not None:
-            self._aio._wake(None)
-        for session, handle in list(self._busy.items()):
-            if handle is not None:
-                handle.operations.closed = True
-            session.interrupt()
-        self._lease_thread.stop()
-        while self._free:
-            self._free.pop().close()
+            self._aio._sessions.interrupt(None)
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +150,7 @@ class Client:
         return f"<{type(self).__name__} of {self.url}>"
 
     def __del__(self) -> None:
-        if getattr(self, "_alive", False):
+        if hasattr(self, "_aio") and self._sessions.alive:
             self.close()
 
     # -- Handles ------------------------------------------------------------------------------
@@ -199,109 +179,17 @@ class Client:
         deep_lane = check_count("warn_lane_depth", given.pop("warn_lane_depth", 100), MAX_COUNT)
         codec = Codec(type, given.pop("codec", "msgpack"))
         declaration = Declaration(**given)
-        operations = Operations(self._engine, name, declaration, length)
-        watch = Watch(operations, slow_wait, deep, deep_lane)
         retry = given.get("retry") or _DEFAULT_RETRY
-        return Handle(operations, codec, retry, keys, shared, watch)
+        handle = Handle(self._engine, name, declaration, length, codec, retry, keys, shared)
+        handle.operations = Operations(handle)
+        handle.watch = Watch(handle.operations, slow_wait, deep, deep_lane)
+        return handle
 
     def _close_handle(self, handle: Handle) -> None:
-        handle.operations.closed = True
-        for session, user in list(self._busy.items()):
-            if user is handle:
-                session.interrupt()
+        handle.closed = True
+        self._sessions.interrupt(handle)
         if self._aio is not None:
-            self._aio._wake(handle)
-
-    # -- How calls are made -------------------------------------------------------------------
-
-    def _run(self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None = None) -> R:
-        """Runs a request on a session of its own."""
-        self._check_alive()
-        session = self._take(handle)
-        left: list[Request[Any]] = []
-        try:
-            if self._renewer.has_abandoned:
-                self._lease_thread.settle_abandoned(session)
-            return run(make(session), session, left.append)
-        except Abandoned:
-            raise ShutDown(f"this handle of {self.url} is closed") from None
-        finally:
-            self._gone(session, left)
-
-    def _begin(self, make: Callable[[Session[Any]], Request[R]], handle: Handle) -> Callable[[], R]:
-        """Runs a request on a session of its own up to its first reply; what is given back runs the
-        rest, once, on any thread."""
-        self._check_alive()
-        session = self._take(handle)
-        try:
-            if self._renewer.has_abandoned:
-                self._lease_thread.settle_abandoned(session)
-            request = make(session)
-            step = begin(request, session)
-        except BaseException:
-            self._give(session)
-            raise
-
-        def rest() -> R:
-            left: list[Request[Any]] = []
-            try:
-                return resume(request, session, step, left.append)
-            except Abandoned:
-                raise ShutDown(f"this handle of {self.url} is closed") from None
-            finally:
-                self._gone(session, left)
-
-        return rest
-
-    def _gone(self, session: Session[Any], left: list[Request[Any]]) -> None:
-        """The caller is done with a session, or has left a request to be finished on it."""
-        if left:
-            # Ctrl-C, for instance: it does not wait for the engine.
-            threading.Thread(target=self._finish, args=(left[0], session), daemon=True).start()
-        else:
-            self._give(session)
-
-    def _finish(self, request: Request[Any], session: Session[Any]) -> None:
-        finish(request, session)
-        self._give(session)
-
-    def _take(self, handle: Handle | None) -> Session[Any]:
-        if self._forks != forks.count:
-            self._forked()
-        try:
-            session = self._free.pop()
-        except IndexError:
-            session = Session(self._engine.consumer(), self._engine.link)
-        self._busy[session] = handle
-        return session
-
-    def _give(self, session: Session[Any]) -> None:
-        if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
-            # Taken before a fork: it is the parent's.
-            return
-        session.rest()
-        if self._alive:
-            self._free.append(session)
-        else:
-            session.close()
-
-    def _check_alive(self) -> None:
-        if not self._alive:
-            raise ShutDown(f"the client of {self.url} is closed")
-
-    def _forked(self) -> None:
-        """In a child, the parent's connections and consumers are not its own."""
-        self._forks = forks.count
-        self._engine.forked()
-        for session in [*self._free, *self._busy]:
-            for link in session.links.values():
-                link.forget()
-        self._free, self._busy = [], {}
-        self._lease_thread = LeaseThread(self._engine)
-        self._renewer = self._lease_thread.renewer
-
-
-_NOT_THERE: Any = object()
+            self._aio._sessions.interrupt(handle)
 
 
 def _check_name(name: object) -> None:

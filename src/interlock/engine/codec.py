@@ -28,44 +28,74 @@ class Codec:
             raise ValueError(f"queue(): codec is {name!r}; allowed: 'msgpack', 'json', 'pickle'")
         self._type = type
         self._name = name
-        self._encode, decoder = _FORMATS[name]
-        self._decode: Callable[[bytes], Any]
+        self.write: Callable[[Any], bytes]
+        """Payloads as bytes; whatever it raises, `unwritable` says in words."""
+        self.read: Callable[[bytes], Any]
+        """Bytes as payloads; whatever it raises, `decode` says in words."""
+        self.write, decoder = _FORMATS[name]
         if type is bytes:
-            self._encode, self._decode = _bytes, _same
+            self.write, self.read = _bytes, _same
         elif type is str:
-            self._encode, self._decode = _str, _text
+            self.write, self.read = _str, _text
         else:
             try:
-                self._decode = decoder(type)
+                self.read = decoder(type)
             except TypeError as error:
                 raise TypeError(
                     f"queue(): type is {_name(type)}: {error}; allowed: what msgspec can encode"
                 ) from None
 
-    def encode(self, payload: Any, call: str) -> bytes:
-        """PayloadError names the call and the payload's type."""
-        try:
-            encoded = self._encode(payload)
-        except Exception as error:
-            kind = type(payload).__name__
-            raise PayloadError(
-                f"{call}: payload is {kind}, which cannot be written as {self._name}: {error}"
-            ) from error
-        if len(encoded) > MAX_PAYLOAD:
-            raise PayloadError(
-                f"{call}: payload is {len(encoded)} bytes when encoded; allowed: up to "
-                f"{MAX_PAYLOAD}"
-            )
-        return encoded
+    def unwritable(self, payload: Any, call: str, error: Exception) -> PayloadError:
+        """The error of a call for a payload that `write` does not take."""
+        kind = type(payload).__name__
+        return PayloadError(
+            f"{call}: payload is {kind}, which cannot be written as {self._name}: {error}"
+        )
+
+    def too_long(self, encoded: bytes, call: str) -> PayloadError:
+        """The error of a call for a payload that is longer than any may be."""
+        return PayloadError(
+            f"{call}: payload is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
+        )
 
     def decode(self, encoded: bytes, id: int) -> Any:
-        """PayloadError names the message and what is wrong."""
+        """The payload of a message; PayloadError names the message and what is wrong."""
         try:
-            return self._decode(encoded)
+            return self.read(encoded)
         except Exception as error:
             raise PayloadError(
                 f"the payload of message {id} is not {_name(self._type)}: {error}", id
             ) from error
+
+    def or_bytes(self, encoded: bytes) -> Any:
+        """The payload; one that cannot be read is given as its bytes."""
+        try:
+            return self.read(encoded)
+        except Exception:
+            return encoded
+
+
+def encode_result(result: Any) -> bytes:
+    """The result of a handler, as MessagePack."""
+    try:
+        encoded = msgspec.msgpack.encode(result)
+    except Exception as error:
+        raise PayloadError(
+            f"ack(): result is {type(result).__name__}, which cannot be written as msgpack: {error}"
+        ) from error
+    if len(encoded) > MAX_PAYLOAD:
+        raise PayloadError(
+            f"ack(): result is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
+        )
+    return encoded
+
+
+def decode_result(encoded: bytes, id: int, wanted: Any) -> Any:
+    """The result of a message, decoded to a type."""
+    try:
+        return msgspec.msgpack.decode(encoded, type=wanted)
+    except Exception as error:
+        raise PayloadError(f"the result of message {id}: {error}", id) from error
 
 
 def _name(type: Any) -> str:

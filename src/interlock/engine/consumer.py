@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from interlock.aio import stack_of
 from interlock.consumer import Consumer, check, log_failure, log_given_back
 from interlock.engine import wire
-from interlock.engine.lease import AsyncRemoteLease, RemoteLease
+from interlock.engine.aio_lease import AsyncRemoteLease
+from interlock.engine.lease import RemoteLease
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.failure import judged
 from interlock.message import Kind, _current

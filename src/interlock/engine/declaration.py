@@ -29,25 +29,19 @@ class Declaration:
                 raise TypeError(f"queue(): retry is {type(retry).__name__}; allowed: Retry")
             found += wire.policy(retry)
         self.arguments = tuple(found)
-        # Of what the engine had lost when it was told; None: it was not told yet.
-        self._told: int | None = None if found else -1
-
-    def is_made(self, engine: Engine) -> bool:
-        """The engine was told, or there is nothing to tell."""
-        return self._told in (-1, engine.losses)
+        self.told: int | None = None
+        """The engine's `losses` when it was told; None: it was not told yet."""
 
     def made(self, engine: Engine, session: Session[Any], key: str) -> Request[None]:
         """Tells the engine, unless it was told; OptionsMismatch where it was told otherwise."""
-        if self.is_made(engine):
-            return
         losses = engine.losses
-        yield from engine.call(session, "configure", key, *self.arguments)
-        self._told = losses
+        if self.arguments and self.told != losses:
+            yield from engine.call(session, "configure", key, *self.arguments)
+            self.told = losses
 
     def forget(self) -> None:
         """The queue was dropped, and this with it."""
-        if self._told != -1:
-            self._told = None
+        self.told = None
 
 
 def _checked(option: Option, value: Any) -> Argument:

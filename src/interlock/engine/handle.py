@@ -1,6 +1,7 @@
-"""One queue as one client holds it: its arguments checked, its payloads written and read.
+"""One queue as one client holds it: its puts, leases and settlements, as requests of both faces.
 
-What both faces of a queue share. No call is made here.
+Arguments are checked and payloads written and read here. What watches the queue, or operates it,
+is in `operations`.
 """
 
 from __future__ import annotations
@@ -9,48 +10,65 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock import _core
-from interlock.engine import records, wire
+from interlock.engine import wait, wire
+from interlock.engine.arguments import check_kind, check_leases, check_limit, until
+from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
-from interlock.engine.lease import AsyncRemoteLease, RemoteLease
-from interlock.engine.operations import Operations
-from interlock.engine.records import Letter, Stored
+from interlock.engine.declaration import Declaration
+from interlock.engine.lease_state import LOST, LeaseState
+from interlock.engine.refusals import OutOfMemory
 from interlock.engine.renewal import Grant
-from interlock.engine.request import Argument
-from interlock.engine.watch import Watch
-from interlock.errors import JobFailed, LeaseLost, PayloadError, ResultGone
-from interlock.explanation import Explanation
+from interlock.engine.request import Abandoned, Argument, Request
+from interlock.engine.session import Session
+from interlock.errors import Empty, Full, LeaseLost, PayloadError, ShutDown
 from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
-from interlock.message import DeadLetter, Key, Keys, QueuedMessage, check_purged, check_state
-from interlock.retry import Retry, Seconds, seconds, whole
+from interlock.message import Keys, Kind, Put
+from interlock.retry import Retry, Seconds, seconds
 
-L = TypeVar("L")
+if TYPE_CHECKING:
+    from interlock.engine.operations import Operations
+    from interlock.engine.watch import Watch
+
+L = TypeVar("L", bound=LeaseState[Any])
 _log = logging.getLogger("interlock.queue")
+_LOOKS = 1000
+"""The most times that a call that does not wait asks again for what is due at once."""
+_SHORTEST = 0.1
+"""Seconds that an engine has at least for the answer of a put."""
+_ROOM = 1.0
+"""Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
+without any call, and so does the time for which room is kept for another."""
 
 
 class Handle:
-    """The common parts of a queue of either face."""
+    """A queue of either face. Times are in seconds; `until` is of time.monotonic()."""
+
+    operations: Operations
+    watch: Watch
 
     def __init__(
         self,
-        operations: Operations,
+        engine: Engine,
+        name: str,
+        declaration: Declaration,
+        lease: float,
         codec: Codec,
         retry: Retry,
         keys: Callable[[Any], Keys] | None,
         shared: Callable[[Any], Keys] | None,
-        watch: Watch,
     ) -> None:
-        self.watch = watch
-        self.operations = operations
-        self.name = operations.name
+        self.engine = engine
+        self.name = name
+        self.key = f"il:{{{name}}}"
+        self.declaration = declaration
+        self.lease = lease
         self.codec = codec
         self.retry = retry
-        self._keys = keys
-        self._shared = shared
+        self.closed = False
+        self._length = wire.micros(lease)
         # No queue but its arguments: what a put names is checked by the very code that checks it
         # for a queue in process.
         self._names: _core.Queue[Any] = _core.Queue(
@@ -59,16 +77,19 @@ class Handle:
 
     def again(self) -> Handle:
         """Another handle of the same queue, to be closed for itself."""
-        operations = copy.copy(self.operations)
-        watch = self.watch
-        return Handle(operations, self.codec, self.retry, self._keys, self._shared, watch)
+        other = copy.copy(self)
+        other.closed = False
+        return other
 
     # -- Puts ---------------------------------------------------------------------------------
 
-    def message(
+    def put(
         self,
+        session: Session[Any],
+        call: str,
         payload: Any,
-        *,
+        block: bool,
+        timeout: Seconds | None,
         keys: Keys | None = None,
         shared: Keys | None = None,
         priority: int = 0,
@@ -78,22 +99,27 @@ class Handle:
         quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
-        call: str = "put()",
-    ) -> wire.Message:
-        """A message to be put; everything that can be wrong with it is found here."""
+        bounded: bool = False,
+    ) -> Request[list[Put]]:
+        """Puts a message. `bounded`: the timeout is for the whole call, wherever it is."""
         if retry is not None and not isinstance(retry, Retry):
-            raise TypeError(f"{call}: retry is {type(retry).__name__}; allowed: Retry or None")
+            raise TypeError(f"put(): retry is {type(retry).__name__}; allowed: Retry or None")
         # As it nearly always is; no call and no name for that.
         usual = result_ttl.__class__ is int and result_ttl == 0
-        result = 0.0 if usual else seconds(result_ttl, f"{call}: result_ttl")
+        result = 0.0 if usual else seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
-            call, payload, keys, shared, priority, delay, dedup, barrier, quiet
+            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet
         )
-        return self._written(payload, call, named, retry, result)
+        message = self._written(payload, "put()", named, retry, result)
+        end = None if block and timeout is None else until(call, block, timeout)
+        return (yield from self._put(session, [message], end, bounded))
 
-    def batch(
+    def put_many(
         self,
+        session: Session[Any],
         items: Iterable[Any],
+        block: bool,
+        timeout: Seconds | None,
         keys: Keys | Callable[[Any], Keys] | None = None,
         shared: Keys | Callable[[Any], Keys] | None = None,
         priority: int = 0,
@@ -102,8 +128,8 @@ class Handle:
         quiet: bool = False,
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
-    ) -> list[wire.Message]:
-        """The messages of a batch."""
+    ) -> Request[list[Put]]:
+        """Puts a batch, whole or not at all."""
         payloads = list(items)
         if len(payloads) > MAX_BATCH:
             raise ValueError(
@@ -123,7 +149,8 @@ class Handle:
                 f"put_many(): {len(messages)} payloads of {size} bytes together when encoded; "
                 f"allowed: up to {MAX_CALL}, which an engine takes whole"
             )
-        return messages
+        end = until("put_many()", block, timeout)
+        return (yield from self._put(session, messages, end))
 
     def _written(
         self,
@@ -147,24 +174,192 @@ class Handle:
                 result=result,
                 retry=retry,
             )
-        return wire.Message(self.codec.encode(payload, call), keys, shared, options)
+        try:
+            encoded = self.codec.write(payload)
+        except Exception as error:
+            raise self.codec.unwritable(payload, call, error) from error
+        if len(encoded) > MAX_PAYLOAD:
+            raise self.codec.too_long(encoded, call)
+        return wire.Message(encoded, keys, shared, options)
+
+    def _put(
+        self,
+        session: Session[Any],
+        messages: Sequence[wire.Message],
+        end: float | None,
+        bounded: bool = False,
+    ) -> Request[list[Put]]:
+        engine, key = self.engine, self.key
+        while messages:
+            if self.closed:
+                raise self._closed()
+            if self.declaration.arguments and self.declaration.told != engine.losses:
+                yield from self.declaration.made(engine, session, key)
+            seconds = wait.CHUNK if end is None else wait.chunk(end)
+            within = None
+            if bounded and end is not None:
+                within = max(end - time.monotonic(), _SHORTEST)
+            try:
+                done = yield from wire.put(engine, session, key, messages, seconds, within)
+            except OutOfMemory:
+                raise
+            except Full:
+                if wait.over(end):
+                    raise
+            else:
+                if self.watch.next_put <= time.monotonic():
+                    session.renewer.noted(self.watch, done[-1].id)
+                return done
+            if self.closed:
+                raise self._closed()
+            name = "room:" + session.consumer.decode()
+            yield from wait.doze(engine, session, key, name, seconds, _ROOM)
+        return []
 
     # -- Leases -------------------------------------------------------------------------------
 
-    def leases(
-        self, of: Any, kind: Callable[..., L], leased: wire.Leased, started: float
+    def exchange(
+        self,
+        session: Session[Any],
+        of: Any,
+        lease: Callable[..., L],
+        call: str,
+        settlements: Sequence[wire.Settlement],
+        limit: int,
+        block: bool,
+        timeout: Seconds | None,
+        kind: Kind,
+        needed: bool = False,
+    ) -> Request[tuple[list[str], list[L]]]:
+        """Settles, then leases; answers what became of each settlement, and the leases.
+
+        Args:
+            of, lease: the queue of a face, and the class of its leases.
+            needed: Empty, or PayloadError of what could not be read, if there is no lease.
+        """
+        if kind.__class__ is not str or kind != "any":
+            check_kind(call, kind)
+        if limit.__class__ is not int or limit < 1:
+            limit = check_limit(call, limit)
+        end = None if block and timeout is None else until(call, block, timeout)
+        started = time.monotonic()
+        answers, leased = yield from self.take(session, settlements, limit, kind, end)
+        said = [wire.answer(one) for one in answers] if answers else []
+        if not leased.messages:
+            if needed:
+                raise Empty("no message is ready")
+            return said, []
+        leases, spoilt = self._handed(session, of, lease, leased, started)
+        for one, error in spoilt:
+            self.log_spoilt(one, error)
+            back = one.nacking(None, error)
+            try:
+                one._took((yield from self.settle(session, [back]))[0])
+            except LeaseLost:
+                continue
+            except BaseException:
+                one._reopened()
+                raise
+        if needed and not leases:
+            raise spoilt[0][1]
+        return said, leases
+
+    def take(
+        self,
+        session: Session[Any],
+        settlements: Sequence[wire.Settlement],
+        limit: int,
+        kind: Kind,
+        end: float | None,
+    ) -> Request[tuple[list[bytes], wire.Leased]]:
+        """Settles, then leases up to `limit`, waiting for one; none if none was ready in time.
+
+        Raises:
+            ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
+        """
+        engine, key = self.engine, self.key
+        lease = (min(limit, MAX_BATCH), self._length, kind)
+        answers: list[bytes] = []
+        # What one call does not take goes before it.
+        *first, settlements = wire.parts(settlements) if settlements else ((),)
+        call = looks = 0
+        sleep: wire.Sleep = ((), 0.0)
+        try:
+            while first:
+                answers += yield from self.settle(session, first[0])
+                del first[0]
+            while True:
+                if not settlements and self.closed:
+                    raise self._closed()
+                if self.declaration.arguments and self.declaration.told != engine.losses:
+                    yield from self.declaration.made(engine, session, key)
+                seconds = wait.CHUNK if end is None else wait.chunk(end)
+                call = session.calls = session.calls + 1
+                last, leased = yield from wire.take(
+                    engine, session, key, call, settlements, lease, seconds, sleep
+                )
+                answers += last
+                if leased.messages:
+                    return answers, leased
+                if leased.sealed and not settlements:
+                    raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
+                # What one call does not finish is due at once: then even who does not wait asks
+                # again, or would be told that nothing is ready where something is.
+                unfinished = leased.due == 0 and looks < _LOOKS
+                if leased.sealed or (wait.over(end) and not unfinished):
+                    return answers, leased
+                settlements, call = (), 0
+                looks += 1
+                asleep = wait.sleep(engine, key, f"wake:{kind}", seconds, leased.due)
+                sleep = asleep or ((), 0.0)
+                if asleep is None:
+                    yield from wait.doze(engine, session, key, f"wake:{kind}", seconds, leased.due)
+        except Abandoned:
+            for some in first:
+                # A repeat of what was settled answers that its lease is gone, and does nothing.
+                session.rest()
+                yield from self.settle(session, some)
+            yield from self._undo_take(session, call, lease, settlements)
+            raise
+
+    def _undo_take(
+        self,
+        session: Session[Any],
+        call: int,
+        lease: tuple[int, int, Kind],
+        settlements: Sequence[wire.Settlement],
+    ) -> Request[None]:
+        """Nobody will look at what the call under way leases, or at what woke the wait.
+
+        So that call is asked again, and what it leased is given back. If there was none, one is
+        made: what it leases and gives back wakes the next who waits.
+        """
+        session.rest()
+        if not call:
+            call = session.calls = session.calls + 1
+        asked = self.key, call, settlements, lease
+        _, leased = yield from wire.take(self.engine, session, *asked)
+        if leased.messages:
+            back = [wire.releasing(leased.token, message.id) for message in leased.messages]
+            yield from self.settle(session, back)
+
+    def _handed(
+        self,
+        session: Session[Any],
+        of: Any,
+        lease: Callable[..., L],
+        leased: wire.Leased,
+        started: float,
     ) -> tuple[list[L], list[tuple[L, Exception]]]:
         """The leases of what was handed out; and those whose payloads cannot be read, with why."""
         good: list[L] = []
         spoilt: list[tuple[L, Exception]] = []
-        if not leased.messages:
-            return good, spoilt
-        grant = Grant(self.operations, leased, started)
+        renewer = session.renewer
+        grant = Grant(self, leased, started, renewer)
         if self.watch.slow_wait:
             grant.slow_after = self.watch.slow_wait
         if _log.isEnabledFor(logging.DEBUG):
             grant.told_from = time.monotonic()
-        renewer = of._renewer
         renewer.hold(grant)
         for message in leased.messages:
             if message.attempt > 1:
@@ -173,22 +368,14 @@ class Handle:
             try:
                 payload = self.codec.decode(message.payload, message.id)
             except PayloadError as error:
-                spoilt.append((kind(of, grant, message, message.payload), error))
+                spoilt.append((lease(of, grant, message, message.payload), error))
             else:
-                good.append(kind(of, grant, message, payload))
+                good.append(lease(of, grant, message, payload))
         return good, spoilt
 
-    def log_spoilt(self, lease: Any, error: Exception) -> None:
-        """Whoever took it may not see the exception, if there was more in the batch."""
-        _log.error(
-            "queue %r: %s; it counts as a failed attempt",
-            self.name,
-            error,
-            extra={"queue": self.name, "id": lease.id, "attempt": lease.attempt},
-        )
-
     def log_unrevoked(self, id: int, error: Exception) -> None:
-        """A handler ran too long, and its lease could not be revoked: it runs out by itself."""
+        """Tells that a handler ran too long, and its lease could not be revoked: it runs out by
+        itself."""
         _log.warning(
             "queue %r: the lease of message %d could not be revoked: %s",
             self.name,
@@ -197,215 +384,50 @@ class Handle:
             extra={"queue": self.name, "id": id},
         )
 
-    def settling(self, leases: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-        """Those that are open, and those that were settled before.
-
-        Raises:
-            TypeError, ValueError: one is no lease, or of another queue; nothing was changed.
-        """
-        if not isinstance(leases, Iterable):
-            raise TypeError(
-                f"ack_many(): leases is {type(leases).__name__}; allowed: an iterable of leases"
-            )
-        given = list(leases)
-        for place, one in enumerate(given):
-            if not isinstance(one, RemoteLease | AsyncRemoteLease):
-                raise TypeError(
-                    f"ack_many(): leases[{place}] is {type(one).__name__}; allowed: a lease of "
-                    f"queue {self.name!r}"
-                )
-            if one.queue != self.name:
-                raise ValueError(
-                    f"ack_many(): leases[{place}] is of queue {one.queue!r}; allowed: a lease of "
-                    f"queue {self.name!r}"
-                )
-        return [one for one in given if one._state == 0], [one for one in given if one._state]
-
-    def refuse(self, leases: Sequence[Any]) -> None:
-        """Raises for the first lease that was settled before."""
-        for one in leases:
-            raise cast(LeaseLost, one._refusal())
-
-    def acked(self, leases: Sequence[Any], answers: Sequence[str]) -> None:
-        """Takes the answers for leases settled together; raises for the first that is lost."""
-        lost: LeaseLost | None = None
-        for one, answer in zip(leases, answers, strict=True):
-            if answer == "lost":
-                one._gone(2)
-                lost = lost or one._refusal()
-        if lost is not None:
-            raise lost
-
-    # -- Answers ------------------------------------------------------------------------------
-
-    def explained(self, id: int | None, key: Key | None, limit: int) -> tuple[Any, ...]:
-        """The arguments for il1_explain."""
-        if (id is None) == (key is None):
-            raise TypeError("explain(): give an id or key=, one of them")
-        limit = self.check_limit("explain()", limit)
-        what = ("id", self.check_id("explain()", id)) if key is None else None
-        return (
-            *(what or ("key", self.canonical("explain()", key))),
-            min(limit, wire.MAX_EXPLAINED),
+    def log_spoilt(self, lease: LeaseState[Any] | wire.Handed, error: Exception) -> None:
+        """Whoever took it may not see the exception, if there was more in the batch."""
+        _log.error(
+            "queue %r: %s; it counts as a failed attempt",
+            self.name,
+            error,
+            extra={"queue": self.name, "id": lease.id, "attempt": lease.attempt},
         )
 
-    def explanation(
-        self, reply: list[bytes], dead: Stored | None, id: int | None, key: Key | None
-    ) -> Explanation:
-        """The explanation told; raises KeyError where nothing is there, or a dead letter."""
-        explained = records.explanation(reply)
-        if explained is not None:
-            return explained
-        if key is not None:
-            raise KeyError(f"no unsettled message stands on the key {key!r}")
-        if dead is not None and dead.state == "dead":
-            raise KeyError(
-                f"message {id} is a dead letter of queue {self.name!r} ({dead.error}); "
-                f"requeue({id}) puts it again"
-            )
-        raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
+    # -- Settlements --------------------------------------------------------------------------
 
-    def dead_letter(self, letter: Letter) -> DeadLetter[Any]:
-        """With its payload read; one that cannot be read is given as its bytes."""
-        try:
-            payload = self.codec.decode(letter.payload, letter.id)
-        except PayloadError:
-            payload = letter.payload
-        return DeadLetter(
-            letter.id,
-            payload,
-            frozenset(letter.keys),
-            frozenset(letter.shared),
-            letter.attempts,
-            letter.error,
-            letter.priority,
-        )
+    def settle(
+        self, session: Session[Any], settlements: Sequence[wire.Settlement]
+    ) -> Request[list[bytes]]:
+        """Answers what became of each."""
+        if not settlements:
+            return []
+        if self.declaration.arguments and self.declaration.told != self.engine.losses:
+            yield from self.declaration.made(self.engine, session, self.key)
+        return (yield from wire.settle(self.engine, session, self.key, settlements))
 
-    def wanted(
-        self, limit: object, state: object, key: Key | None, after: object
-    ) -> Callable[[Stored], bool]:
-        """The rule by which messages are listed; checks the arguments of ``messages()``."""
-        self.check_limit("messages()", limit)
-        check_state(state)
-        asked = self.canonical("messages()", key)
-        least = 0 if after is None else self.check_id("messages()", after, "after")
-        return lambda one: (
-            one.id > least
-            and state in (None, one.state)
-            and (asked is None or asked in one.keys or asked in one.shared)
-        )
+    def settled(
+        self, session: Session[Any], settlements: Sequence[wire.Settlement]
+    ) -> Request[list[str]]:
+        """The same, in words."""
+        return [wire.answer(one) for one in (yield from self.settle(session, settlements))]
 
-    def queued(self, one: Stored) -> QueuedMessage[Any]:
-        """With its payload read; one that cannot be read is given as its bytes."""
-        try:
-            payload = self.codec.decode(one.payload, one.id)
-        except PayloadError:
-            payload = one.payload
-        keys, shared = frozenset(one.keys), frozenset(one.shared)
-        state: Any = one.state
-        return QueuedMessage(
-            one.id, payload, keys, shared, one.priority, one.attempt, state, one.error
-        )
+    def opened(self, leases: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+        """Those that are open, and those that were settled before; for ack_many()."""
+        given = check_leases(leases, LeaseState, self.name)
+        return [one for one in given if not one._state], [one for one in given if one._state]
 
-    def requeued(self, id: int, reply: list[bytes]) -> int:
-        """The new id."""
-        if not reply:
-            raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
-        return records.number(reply)
+    def lost(self, leases: Sequence[Any], answers: Sequence[bytes]) -> list[Any]:
+        """Takes the answers for leases settled together; gives those that are lost."""
+        found = [one for one, said in zip(leases, answers, strict=True) if said == wire.LOST]
+        for one in found:
+            one._gone(LOST)
+        return found
 
-    def flag(self, reply: list[bytes]) -> bool:
-        """Returns whether something changed."""
-        return records.first(reply) == b"1"
+    def extend(self, session: Session[Any], token: int, seconds: float) -> Request[bool]:
+        """False: the lease is lost."""
+        if self.declaration.arguments and self.declaration.told != self.engine.losses:
+            yield from self.declaration.made(self.engine, session, self.key)
+        return (yield from wire.extend(self.engine, session, self.key, token, seconds))
 
-    def encode_result(self, result: Any) -> bytes:
-        """The result of a handler, as MessagePack."""
-        try:
-            encoded = msgspec.msgpack.encode(result)
-        except Exception as error:
-            raise PayloadError(
-                f"ack(): result is {type(result).__name__}, which cannot be written as msgpack: "
-                f"{error}"
-            ) from error
-        if len(encoded) > MAX_PAYLOAD:
-            raise PayloadError(
-                f"ack(): result is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
-            )
-        return encoded
-
-    def result(self, id: int, reply: list[bytes], wanted: Any) -> Any:
-        """The result of a message that is settled, as il1_result answered it."""
-        state, said = wire.ended(reply)
-        if state == b"done":
-            if not said:
-                return None
-            try:
-                return msgspec.msgpack.decode(said, type=wanted)
-            except Exception as error:
-                raise PayloadError(f"the result of message {id}: {error}", id) from error
-        if state == b"failed":
-            raise JobFailed(id, said.decode(errors="backslashreplace"))
-        if state in (b"cancelled", b"skipped"):
-            raise JobFailed(id, state.decode())
-        if state == b"pending":
-            raise TimeoutError(f"message {id} was not settled in time")
-        raise ResultGone(
-            f"queue {self.name!r} keeps no result of message {id}: its time is over, none was "
-            f"asked for, or there was no such message"
-        )
-
-    # -- Arguments ----------------------------------------------------------------------------
-
-    def until(self, call: str, block: bool, timeout: Seconds | None) -> float | None:
-        """Until when a call may wait, by time.monotonic(); None: for ever."""
-        if not block:
-            return 0.0
-        return None if timeout is None else time.monotonic() + seconds(timeout, f"{call}: timeout")
-
-    def check(self, call: str, kind: object, limit: int = 1) -> int:
-        """The arguments of a get; the limit as a plain int."""
-        if not isinstance(kind, str):
-            raise TypeError(
-                f"{call}: kind is {type(kind).__name__}; allowed: 'any', 'keyed', 'unkeyed'"
-            )
-        if kind not in ("any", "keyed", "unkeyed"):
-            raise ValueError(f"{call}: kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
-        return self.check_limit(call, limit)
-
-    def check_limit(self, call: str, limit: object, named: str = "limit") -> int:
-        """The number of items that a call is to give, as a plain int."""
-        number = whole(limit, f"{call}: {named}")
-        if number < 1:
-            raise ValueError(f"{call}: {named} is {number}; allowed: 1 or more")
-        return number
-
-    def check_id(self, call: str, id: object, named: str = "id") -> int:
-        """A message's id, as a plain int."""
-        return whole(id, f"{call}: {named}")
-
-    def check_then(self, then: object) -> str:
-        """Checks the word for what becomes of a revoked message."""
-        if not isinstance(then, str):
-            raise TypeError(
-                f"revoke(): then is {type(then).__name__}; allowed: 'retry', 'hold', 'dead', 'skip'"
-            )
-        if then not in ("retry", "hold", "dead", "skip"):
-            raise ValueError(
-                f"revoke(): then is {then!r}; allowed: 'retry', 'hold', 'dead', 'skip'"
-            )
-        return str(then)
-
-    def purged(self, what: str, key: Key | None) -> tuple[str, bytes | None]:
-        """The kind of messages to be purged, and the key that they are on, as bytes."""
-        check_purged(what)
-        return what, self.canonical("purge()", key)
-
-    def canonical(self, call: str, key: Key | None) -> bytes | None:
-        """A key as bytes."""
-        if key is None:
-            return None
-        return _core.canonical(key, f"{call}: key")
-
-    def keys_of(self, call: str, key: Key | None) -> tuple[bytes, ...]:
-        """The key to be paused or resumed; none for the queue."""
-        canonical = self.canonical(call, key)
-        return () if canonical is None else (canonical,)
+    def _closed(self) -> ShutDown:
+        return ShutDown(f"this handle of queue {self.name!r} is closed")

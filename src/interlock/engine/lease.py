@@ -1,225 +1,25 @@
-"""A lease of a message on an engine, on both faces."""
+# Made from aio_lease.py by scripts/faces.py: change that, and run `make generate`.
+"""A lease of a message on an engine, for threads."""
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import time
-import traceback
-import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from interlock.engine import forks, wire
-from interlock.engine.renewal import Grant
+from interlock.engine import wire
+from interlock.engine.lease_state import OPEN, LeaseState, extension
 from interlock.errors import LeaseLost
-from interlock.failure import Failure, judged, text_of
-from interlock.message import _current
-from interlock.retry import Seconds, seconds
-from interlock.watch import log_handled
+from interlock.retry import Seconds
 
 if TYPE_CHECKING:
-    from interlock.engine.aio import AsyncRemoteQueue
     from interlock.engine.queue import RemoteQueue
 
 T = TypeVar("T")
-L = TypeVar("L", bound="_Lease[Any]")
-
-_OPEN, _SETTLED, _LOST = range(3)
 
 
-class _Lease(Generic[T]):
-    """The common part of both faces of a lease."""
-
-    __slots__ = (
-        "_context",
-        "_grant",
-        "_of",
-        "_state",
-        "attempt",
-        "id",
-        "keys",
-        "payload",
-        "quiet",
-        "sequence",
-        "shared",
-    )
-
-    def __init__(self, of: Any, grant: Grant, message: wire.Handed, payload: T) -> None:
-        self._of = of
-        self._grant = grant
-        self._state = _OPEN
-        # One for each time that it was entered.
-        self._context: tuple[contextvars.Token[Any], ...] = ()
-        self.payload = payload
-        self.id = message.id
-        self.sequence = message.sequence
-        """Its place in the queue: its id, unless it was delayed."""
-        self.attempt = message.attempt
-        """1 for the first."""
-        self.keys = message.keys
-        self.shared = message.shared
-        self.quiet = message.quiet
-        """It was put so: that it was handled is not logged."""
-
-    @property
-    def queue(self) -> str:
-        """The queue's name."""
-        return self._grant.operations.name
-
-    @property
-    def token(self) -> int:
-        """Rises with every lease of the queue: a fence for what the handler writes."""
-        return self._grant.token
-
-    @property
-    def lost(self) -> bool:
-        """It ran out or was revoked, as far as this client has been told."""
-        if self._state != _OPEN:
-            return self._state == _LOST
-        return self._grant.lost or self.id not in self._grant.out
-
-    def stop_renewing(self) -> None:
-        """It runs out at its deadline, unless it is settled or extended before."""
-        self._grant.renew = False
-
-    def acking(self, result: Any = None, log: bool = True) -> wire.Settlement:
-        """The settlement by which ``exchange`` and ``settle`` acknowledge it; it counts as settled
-        now. ``log``: says at level debug that it was handled; else the caller does, with
-        ``log_handled``."""
-        encoded = None if result is None else self._of._encode_result(result)
-        self._gone(_SETTLED)
-        since = self._grant.told_from
-        if since is not None and log and not self.quiet:
-            self.log_handled(time.monotonic() - since)
-        return wire.acking(self._grant.token, self.id, encoded)
-
-    @property
-    def is_logged(self) -> bool:
-        """True if it is to be logged that the message was handled."""
-        return self._grant.told_from is not None and not self.quiet
-
-    def log_handled(self, seconds: float, task: str = "") -> None:
-        """Says that it was handled for so long; at level debug. Never raises."""
-        # A sequence is the server's time when it took its place, a token that of its lease.
-        waited = max(self.token - self.sequence, 0) / 1e6
-        try:
-            log_handled(
-                self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited,
-                seconds, token=self.token, task=task,
-            )  # fmt: skip
-        except Exception:
-            # A log is code of somebody's; the message is settled whatever that raises.
-            traceback.print_exc()
-
-    def nacking(
-        self, delay: Seconds | None = None, error: BaseException | str | None = None
-    ) -> wire.Settlement:
-        """See ``acking`` and ``nack``."""
-        after = None if delay is None else seconds(delay, "nack(): delay")
-        text = "" if error is None else error_text(error)
-        self._gone(_SETTLED)
-        return wire.nacking(self.token, self.id, after, text)
-
-    def rejecting(self, reason: str) -> wire.Settlement:
-        """See ``acking`` and ``reject``."""
-        if not isinstance(reason, str):
-            raise TypeError(f"reject(): reason is {type(reason).__name__}; allowed: str")
-        self._gone(_SETTLED)
-        return wire.rejecting(self.token, self.id, reason)
-
-    def releasing(self) -> wire.Settlement:
-        """See ``acking`` and ``release``."""
-        self._gone(_SETTLED)
-        return wire.releasing(self.token, self.id)
-
-    def _gone(self, state: int) -> None:
-        self._state = state
-        out = self._grant.out
-        out.discard(self.id)
-        if not out:
-            self._of._renewer.let_go(self._grant)
-
-    def _check_open(self) -> None:
-        if self._state != _OPEN:
-            raise self._refusal()
-
-    def _refusal(self) -> LeaseLost:
-        return LeaseLost(
-            f"the lease of message {self.id} (token {self.token}) was settled, ran out or was "
-            f"revoked; nothing was changed"
-        )
-
-    def _took(self, answer: bytes) -> None:
-        """Takes the engine's answer to a settlement; raises if the lease is lost."""
-        if answer == wire.LOST:
-            self._gone(_LOST)
-            raise self._refusal()
-
-    def _reopened(self) -> None:
-        """A settlement did not reach the engine: it may be tried again."""
-        if self._state == _SETTLED:
-            self._state = _OPEN
-            self._grant.out.add(self.id)
-            self._of._renewer.hold(self._grant)
-
-    def _failing(self, failure: Failure) -> wire.Settlement:
-        """A handler raised."""
-        if failure.how == "nack":
-            return self.nacking(failure.delay, failure.text)
-        if failure.how == "give_up":
-            return self._giving_up(failure.text)
-        return self.rejecting(failure.text)
-
-    def _judged(self, error: BaseException) -> wire.Settlement:
-        """A handler raised: it may steer, and the policy says what is retried at all."""
-        return self._failing(judged(error, self._of._retry.on))
-
-    def _giving_up(self, error: BaseException | str) -> wire.Settlement:
-        text = error_text(error)
-        self._gone(_SETTLED)
-        return wire.exhausting(self.token, self.id, text)
-
-    def _entered(self) -> T:
-        self._context = (*self._context, _current.set(self))
-        return self.payload
-
-    def _left(self) -> None:
-        if not self._context:
-            # It was not entered: ExitStack.push() only leaves.
-            return
-        *outer, context = self._context
-        self._context = tuple(outer)
-        # Entered in another context (a generator that moved): there is nothing to reset there.
-        with contextlib.suppress(ValueError):
-            _current.reset(context)
-
-    def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} of message {self.id} in queue {self.queue!r}, attempt "
-            f"{self.attempt}, token {self.token}>"
-        )
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", _SETTLED) != _OPEN or self.lost:
-            return
-        if self._grant.forks != forks.count:
-            return
-        self._grant.out.discard(self.id)
-        if not self._of._may_abandon():
-            return
-        self._of._renewer.abandon(
-            self._grant.operations, wire.nacking(self.token, self.id, None, "abandoned")
-        )
-        warnings.warn(
-            f"the lease of message {self.id} in queue {self.queue!r} was dropped without being "
-            f"settled; it counts as a nack",
-            ResourceWarning,
-            stacklevel=2,
-        )
-
-
-class RemoteLease(_Lease[T]):
+class RemoteLease(LeaseState[T]):
     """The right to handle one message, until it is settled; renewed as long as it is held.
 
     As a context manager it gives the payload, acknowledges on success, and on an exception puts the
@@ -269,13 +69,13 @@ class RemoteLease(_Lease[T]):
     def extend(self, seconds: Seconds) -> None:
         """Sets the deadline to so many seconds from now. Raises as ``ack``."""
         self._check_open()
-        length = _length(seconds)
+        length = extension(seconds)
         started = time.monotonic()
-        operations = self._grant.operations
-        if not self._of._run(lambda session: operations.extend(session, self.token, length)):
+        of, grant = self._of, self._grant
+        if not of._run(of._handle, grant.handle.extend, self.token, length):
             self._took(wire.LOST)
-        self._grant.extended(length, started)
-        self._of._renewer.sooner(self._grant)
+        grant.extended(length, started)
+        grant.renewer.sooner(grant)
 
     def __enter__(self) -> T:
         return self._entered()
@@ -287,7 +87,7 @@ class RemoteLease(_Lease[T]):
         traceback: TracebackType | None,
     ) -> Literal[False]:
         self._left()
-        if self._state != _OPEN:
+        if self._state != OPEN:
             return False
         if error is None:
             self.ack()
@@ -302,109 +102,10 @@ class RemoteLease(_Lease[T]):
         self._settle(self._giving_up(error))
 
     def _settle(self, settlement: wire.Settlement) -> None:
-        operations = self._grant.operations
+        of = self._of
         try:
-            answers = self._of._run(lambda session: operations.settle(session, [settlement]))
+            answers = of._run(of._handle, self._grant.handle.settle, [settlement])
         except BaseException:
             self._reopened()
             raise
         self._took(answers[0])
-
-
-class AsyncRemoteLease(_Lease[T]):
-    """A lease whose settling is awaited, and that is entered with ``async with``."""
-
-    __slots__ = ()
-    _of: AsyncRemoteQueue[T]
-
-    async def ack(self, result: Any = None) -> None:
-        """See ``RemoteLease.ack``."""
-        self._check_open()
-        await self._settle(self.acking(result))
-
-    async def nack(
-        self, delay: Seconds | None = None, error: BaseException | str | None = None
-    ) -> None:
-        """See ``RemoteLease.nack``."""
-        self._check_open()
-        await self._settle(self.nacking(delay, error))
-
-    async def reject(self, reason: str) -> None:
-        """See ``RemoteLease.reject``."""
-        self._check_open()
-        await self._settle(self.rejecting(reason))
-
-    async def release(self) -> None:
-        """See ``RemoteLease.release``."""
-        self._check_open()
-        await self._settle(self.releasing())
-
-    async def extend(self, seconds: Seconds) -> None:
-        """See ``RemoteLease.extend``."""
-        self._check_open()
-        length = _length(seconds)
-        started = time.monotonic()
-        operations = self._grant.operations
-        if not await self._of._run(lambda session: operations.extend(session, self.token, length)):
-            self._took(wire.LOST)
-        self._grant.extended(length, started)
-        self._of._renewer.sooner(self._grant)
-
-    def __enter__(self) -> NoReturn:
-        raise TypeError("a lease of the asyncio face is entered with 'async with'")
-
-    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
-        """Never reached."""
-
-    async def __aenter__(self) -> T:
-        return self._entered()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._left()
-        if self._state != _OPEN:
-            return
-        if error is None:
-            await self.ack()
-            return
-        with contextlib.suppress(LeaseLost):
-            await self._settle(self._judged(error))
-
-    async def _give_up(self, error: BaseException | str) -> None:
-        self._check_open()
-        await self._settle(self._giving_up(error))
-
-    async def _settle(self, settlement: wire.Settlement) -> None:
-        operations = self._grant.operations
-        try:
-            answers = await self._of._run(lambda session: operations.settle(session, [settlement]))
-        except BaseException:
-            self._reopened()
-            raise
-        self._took(answers[0])
-
-
-def error_text(error: BaseException | str) -> str:
-    """The text that is kept as a message's last error."""
-    if isinstance(error, str):
-        return error
-    if not isinstance(error, BaseException):
-        raise TypeError(f"nack(): error is {type(error).__name__}; allowed: str or an exception")
-    return text_of(error)
-
-
-def _length(value: Seconds) -> float:
-    return seconds(value, "extend(): seconds")
-
-
-class RemoteLeaseBatch(list[L], Generic[L]):
-    """The leases that one ``get_many`` gave, of either face: a list with their ``payloads``."""
-
-    @property
-    def payloads(self) -> list[Any]:
-        """The payloads of its messages, in their order; a new list each time."""
-        return [lease.payload for lease in self]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.engine.declared import FUNCTIONS
-from interlock.engine.records import Version, release_of, version
+from interlock.engine.records import Version, release_of
+from interlock.engine.wire_queue import version
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:

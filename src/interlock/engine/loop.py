@@ -1,27 +1,91 @@
-"""The asyncio face of a client on one event loop: its sessions, leases and the task for them."""
+"""Calls in asyncio: the task that makes one runs its request on a session of its own.
+
+Its counterpart for threads is `sessions`. Each event loop has its sessions, its leases and the task
+for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from interlock.aio import of_asyncio
 from interlock.engine.call import Engine
-from interlock.engine.handle import Handle
 from interlock.engine.renewal import LeaseRenewer
-from interlock.engine.request import Abandoned, Request
-from interlock.engine.session import Session, finish_async, run_async
-from interlock.errors import EngineUnavailable, ShutDown
+from interlock.engine.request import Abandoned, Broken, Nap, Refused, Request
+from interlock.engine.session import Session
+from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 
+if TYPE_CHECKING:
+    from interlock.engine.handle import Handle
+    from interlock.engine.sessions import ThreadSessions
+
+P = ParamSpec("P")
 R = TypeVar("R")
+Make = Callable[Concatenate[Session[Any], P], Request[R]]
+Leave = Callable[[Request[Any]], None]
+"""Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
 _log = logging.getLogger("interlock.queue")
 _FAREWELL = 1.0
 """Seconds for which a cancelled call waits until what it leased is given back; then that goes on
 without it."""
 _AGAIN = 0.5
 """Seconds after which an engine that was not there is tried again."""
+
+
+class LoopSessions:
+    """The sessions of a client in its event loops; any number of them may use it."""
+
+    def __init__(self, engine: Engine, threads: ThreadSessions) -> None:
+        self._engine = engine
+        self._threads = threads
+        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Home] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @property
+    def alive(self) -> bool:
+        """False once the client is closed."""
+        return self._threads.alive
+
+    @property
+    def renewer(self) -> LeaseRenewer:
+        """The leases of the running loop."""
+        return self._home().renewer
+
+    async def run(
+        self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
+    ) -> R:
+        """Runs the request that `make` makes of a session and the arguments; see
+        `ThreadSessions.run`. Cancelled, it gives back what the request leased."""
+        try:
+            if not self._threads.alive:
+                raise ShutDown(f"the client of {self._engine.target.shown} is closed")
+            return await self._home().run(user, lambda on: make(on, *arguments, **named))
+        except InterlockError as error:
+            raise of_asyncio(error) from error.__cause__
+
+    def interrupt(self, user: Handle | None) -> None:
+        """Ends the calls of a handle, None: of all; from any thread."""
+        for home in list(self._homes.values()):
+            home.wake(user)
+
+    async def close(self) -> None:
+        """Ends what waits on the running loop, and closes its connections."""
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None:
+            await home.close()
+
+    def _home(self) -> Home:
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is None:
+            home = self._homes[loop] = Home(self._engine, loop)
+        return home
 
 
 class Home:
@@ -38,26 +102,24 @@ class Home:
         self._tasks: set[asyncio.Task[None]] = set()
         self.renewer = LeaseRenewer(self.ring)
 
-    async def run(
-        self, make: Callable[[Session[Any]], Request[R]], handle: Handle | None, shown: str
-    ) -> R:
+    async def run(self, user: Handle | None, make: Callable[[Session[Any]], Request[R]]) -> R:
         """Runs a request on a session of its own."""
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._renew_leases(), name="interlock-leases")
         session = (
             self._free.pop()
             if self._free
-            else Session(self._engine.consumer(), self._engine.async_link)
+            else Session(self._engine.consumer(), self._engine.async_link, self.renewer)
         )
-        self._busy[session] = handle
+        self._busy[session] = user
         left: list[Request[Any]] = []
         mine = True
         try:
-            if self.renewer.has_abandoned:
+            if self.renewer.abandoned:
                 await self._settle_abandoned(session)
-            return await run_async(make(session), session, left.append)
+            return await drive(make(session), session, left.append)
         except Abandoned:
-            raise ShutDown(f"this handle of {shown} is closed") from None
+            raise ShutDown(f"this handle of {self._engine.target.shown} is closed") from None
         except asyncio.CancelledError:
             if left:
                 task = self._loop.create_task(self._finish(left.pop(), session))
@@ -80,10 +142,10 @@ class Home:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._bell.set)
 
-    def wake(self, handle: Handle | None) -> None:
+    def wake(self, user: Handle | None) -> None:
         """Ends the waits of a handle that is closed, None: of all; from any thread."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._interrupt, handle)
+            self._loop.call_soon_threadsafe(self._interrupt, user)
 
     async def close(self) -> None:
         """Ends what waits, gives back what was dropped, closes the connections."""
@@ -97,14 +159,15 @@ class Home:
         while self._free:
             self._free.pop().close()
 
-    def _interrupt(self, handle: Handle | None) -> None:
-        for session, user in list(self._busy.items()):
-            if handle is None or user is handle:
+    def _interrupt(self, user: Handle | None) -> None:
+        for session, one in list(self._busy.items()):
+            if user is None or one is user:
                 session.interrupt()
 
     def _give(self, session: Session[Any]) -> None:
         self._busy.pop(session, None)
-        session.rest()
+        if session.interrupted:
+            session.rest()
         if self._task is None or self._task.done():
             # The loop ends, or this was closed.
             session.close()
@@ -112,11 +175,14 @@ class Home:
             self._free.append(session)
 
     async def _finish(self, request: Request[Any], session: Session[Any]) -> None:
-        await finish_async(request, session)
+        """Runs a request whose caller has gone to its end."""
+        with contextlib.suppress(Abandoned, InterlockError):
+            await drive(request, session, thrown=Abandoned())
         self._give(session)
 
     async def _renew_leases(self) -> None:
-        session: Session[Any] = Session(self._engine.consumer(), self._engine.async_link)
+        engine = self._engine
+        session: Session[Any] = Session(engine.consumer(), engine.async_link, self.renewer)
         try:
             while True:
                 self._bell.clear()
@@ -131,14 +197,44 @@ class Home:
 
     async def _settle_abandoned(self, session: Session[Any]) -> None:
         async with self._settling:
-            await run_async(self.renewer.settle_abandoned(session), session)
+            await drive(self.renewer.settle_abandoned(session), session)
 
     async def _look(self, session: Session[Any]) -> float | None:
         try:
             await self._settle_abandoned(session)
-            return await run_async(self.renewer.tick(session), session)
+            return await drive(self.renewer.tick(session), session)
         except EngineUnavailable as error:
             _log.warning("%s", error)
         except Exception:
             _log.exception("leases could not be renewed")
         return _AGAIN
+
+
+async def drive(
+    request: Request[R],
+    session: Session[Any],
+    leave: Leave | None = None,
+    thrown: BaseException | None = None,
+) -> R:
+    """Runs a request as part of a task."""
+    try:
+        step = request.send(None) if thrown is None else request.throw(thrown)
+        while True:
+            try:
+                if isinstance(step, Nap):
+                    await asyncio.sleep(step.seconds)
+                    answer = None
+                else:
+                    link = session.links.get(step.address) or session.link(step.address)
+                    answer = await link.ask(step.command, step.timeout, step.before, step.nudge)
+            except (Broken, Refused) as error:
+                step = request.throw(error)
+            except BaseException:
+                if leave is not None:
+                    leave(request)
+                raise
+            else:
+                step = request.send(answer)
+    except StopIteration as end:
+        found: R = end.value
+        return found

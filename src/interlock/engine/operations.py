@@ -1,460 +1,376 @@
-"""The work of a queue's methods, as requests: once for both faces."""
+"""Watching and operating one queue, as requests of both faces; see `handle` for what they share.
+
+Arguments are checked here, and what a server holds is given as the package's own types.
+"""
 
 from __future__ import annotations
 
 import heapq
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.engine import records, wait, wire
-from interlock.engine.call import Engine
-from interlock.engine.declaration import Declaration
-from interlock.engine.nonsense import nonsense
+from interlock.engine import wait, wire_queue
+from interlock.engine.arguments import canonical, check_id, check_limit, check_then, until
+from interlock.engine.codec import decode_result
 from interlock.engine.records import Letter, Stored
-from interlock.engine.refusals import OutOfMemory
-from interlock.engine.request import Abandoned, Argument, Request
+from interlock.engine.request import Argument, Request
 from interlock.engine.session import Session
-from interlock.engine.wait import Sleep
-from interlock.errors import EngineUnavailable, Full, InterlockError, NotDrained, ShutDown
+from interlock.engine.wire import MAX_EXPLAINED, Sleep
+from interlock.errors import EngineUnavailable, InterlockError, JobFailed, NotDrained, ResultGone
+from interlock.explanation import Explanation
 from interlock.limits import MAX_BATCH, MAX_NUMBER
-from interlock.message import HotKey, Kind, Put
+from interlock.message import (
+    DeadLetter,
+    HotKey,
+    Key,
+    QueuedMessage,
+    Stats,
+    check_purged,
+    check_state,
+)
+from interlock.retry import Seconds
+
+if TYPE_CHECKING:
+    from interlock.engine.handle import Handle
 
 R = TypeVar("R")
-
-_LOOKS = 1000
-"""The most times that a call that does not wait asks again for what is due at once."""
-_SHORTEST = 0.1
-"""Seconds that an engine has at least for the answer of a put."""
-_ROOM = 1.0
-"""Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
-without any call, and so does the time for which room is kept for another."""
+Held = TypeVar("Held", Stored, Letter)
 _PAGE = 512
 """Messages of one round trip."""
+_UNDRAINED = 1000
+"""So many ids, or keys, of each kind are named of a queue that was not drained."""
+_EXPLAINED = 100
+"""So many waiting messages are asked whether a paused key holds them up."""
 
 
 class Operations:
-    """The calls of one queue. Their time is in seconds; `until` is of time.monotonic()."""
+    """The calls of one queue that put, lease and settle nothing."""
 
-    def __init__(self, engine: Engine, name: str, declaration: Declaration, lease: float) -> None:
-        self.engine = engine
-        self.name = name
-        self.key = f"il:{{{name}}}"
-        self.declaration = declaration
-        self.lease = lease
-        self._lease = wire.micros(lease)
-        self.closed = False
-
-    # -- In and out ---------------------------------------------------------------------------
-
-    def put(
-        self,
-        session: Session[Any],
-        messages: Sequence[wire.Message],
-        until: float | None,
-        bounded: bool = False,
-    ) -> Request[list[Put]]:
-        """Puts them all, waiting for room; Full if there is none in time. `bounded`: the engine
-        has no longer than that to answer, wherever it is."""
-        arguments: Sequence[Argument]
-        if len(messages) == 1:
-            arguments = messages[0].arguments()
-        else:
-            arguments = [argument for message in messages for argument in message.arguments()]
-        while True:
-            self._check_open()
-            seconds = wait.chunk(until)
-            try:
-                asked = (wire.micros(seconds), *arguments)
-                within = None
-                if bounded and until is not None:
-                    within = max(until - time.monotonic(), _SHORTEST)
-                call = session.number()
-                reply = yield from self._numbered(
-                    session, call, seconds, "put", *asked, within=within
-                )
-                return wire.puts(reply, len(messages))
-            except OutOfMemory:
-                raise
-            except Full:
-                if wait.over(until):
-                    raise
-            self._check_open()
-            yield from wait.doze(
-                self.engine, session, self.key, "room:" + session.consumer.decode(), seconds, _ROOM
-            )
-
-    def take(
-        self,
-        session: Session[Any],
-        settlements: Sequence[wire.Settlement],
-        limit: int,
-        kind: Kind,
-        until: float | None,
-    ) -> Request[tuple[list[bytes], wire.Leased]]:
-        """Settles, then leases up to `limit`, waiting for one; none if none was ready in time.
-
-        Raises:
-            ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
-        """
-        lease = (min(limit, MAX_BATCH), self._lease, kind)
-        answers: list[bytes] = []
-        # What one call does not take goes before it.
-        *first, settlements = wire.parts(settlements)
-        call = looks = 0
-        sleep: wait.Sleep | None = None
-        try:
-            while first:
-                answers += yield from self.settle(session, first[0])
-                del first[0]
-            while True:
-                if not settlements:
-                    self._check_open()
-                seconds = wait.chunk(until)
-                call = session.number()
-                if settlements:
-                    flat = [argument for one in settlements for argument in one]
-                    asked = (wire.micros(seconds), *lease, *flat)
-                    reply = yield from self._numbered(session, call, seconds, "next", *asked)
-                    last, leased = wire.answered(reply, len(settlements))
-                    answers += last
-                else:
-                    asked = (wire.micros(seconds), *lease)
-                    reply = yield from self._numbered(
-                        session, call, seconds, "lease", *asked, sleep=sleep
-                    )
-                    leased = wire.leased(reply)
-                if leased.sealed and not settlements:
-                    raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
-                # What one call does not finish is due at once: then even who does not wait asks
-                # again, or would be told that nothing is ready where something is.
-                unfinished = leased.due == 0 and looks < _LOOKS
-                if leased.messages or leased.sealed or (wait.over(until) and not unfinished):
-                    return answers, leased
-                settlements, call = (), 0
-                looks += 1
-                suffix = f"wake:{kind}"
-                sleep = wait.sleep(self.engine, self.key, suffix, seconds, leased.due)
-                if sleep is not None:
-                    continue
-                yield from wait.doze(self.engine, session, self.key, suffix, seconds, leased.due)
-        except Abandoned:
-            for some in first:
-                # A repeat of what was settled answers that its lease is gone, and does nothing.
-                session.rest()
-                yield from self.settle(session, some)
-            yield from self._undo_take(session, call, lease, settlements)
-            raise
-
-    def _undo_take(
-        self,
-        session: Session[Any],
-        call: int,
-        lease: tuple[Argument, ...],
-        settlements: Sequence[wire.Settlement],
-    ) -> Request[None]:
-        """Nobody will look at what the call under way leases, or at what woke the wait.
-
-        So that call is asked again, and what it leased is given back. If there was none, one is
-        made: what it leases and gives back wakes the next who waits.
-        """
-        session.rest()
-        flat = [argument for one in settlements for argument in one]
-        asked = (0, *lease, *flat)
-        function = "next" if settlements else "lease"
-        reply = yield from self._numbered(session, call or session.number(), 0, function, *asked)
-        leased = wire.answered(reply, len(settlements))[1] if settlements else wire.leased(reply)
-        if leased.messages:
-            back = [wire.releasing(leased.token, message.id) for message in leased.messages]
-            yield from self.settle(session, back)
-
-    def settle(
-        self, session: Session[Any], settlements: Sequence[wire.Settlement]
-    ) -> Request[list[bytes]]:
-        """Answers what became of each."""
-        answers: list[bytes] = []
-        for some in wire.parts(settlements) if settlements else ():
-            flat = [argument for one in some for argument in one]
-            reply = yield from self._numbered(session, session.number(), 0, "settle", *flat)
-            if len(reply) != len(some):
-                raise nonsense(reply)
-            answers += reply
-        return answers
-
-    def extend(self, session: Session[Any], token: int, seconds: float) -> Request[bool]:
-        """False: the lease is lost."""
-        reply = yield from self.call(session, "extend", token, max(wire.micros(seconds), 1))
-        return records.first(reply) != wire.LOST
+    def __init__(self, handle: Handle) -> None:
+        self.name = handle.name
+        self._handle = handle
 
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self, session: Session[Any]) -> Request[dict[str, int]]:
-        """All that il1_stats counts."""
-        reply = yield from self.call(session, "stats")
-        return records.numbers(reply)
+        """All that the engine counts, by name."""
+        return (yield from wire_queue.stats(self.on(session)))
+
+    def counts(self, session: Session[Any]) -> Request[Stats]:
+        """As KeyedQueue counts them."""
+        return wire_queue.counts((yield from self.stats(session)))
 
     def full(self, session: Session[Any]) -> Request[bool]:
-        """Returns whether a put would have to wait."""
+        """True: a put would have to wait."""
         counted = yield from self.stats(session)
-        reply = yield from self.call(session, "configure")
-        most, most_bytes = wire.bounds(reply)
+        options = yield from wire_queue.configured(self.on(session))
+        most, most_bytes = wire_queue.bounds(options)
         return bool(
             (most and counted["unsettled"] >= most)
             or (most_bytes and counted["bytes"] >= most_bytes)
         )
 
     def explain(
-        self, session: Session[Any], what: str, asked: Any, limit: int
-    ) -> Request[list[bytes]]:
-        """The reply of il1_explain; nothing for what is not there."""
-        if what == "id" and _nobodys(asked):
-            return []
-        return (yield from self.call(session, "explain", what, asked, limit))
+        self, session: Session[Any], what: Any, named: Any, limit: int
+    ) -> Request[Explanation | None]:
+        """Explains a message by its id, or what stands on a key; None: there is no such one."""
+        if what == "id" and _nobodys(named):
+            return None
+        return (yield from wire_queue.explain(self.on(session), what, named, limit))
 
-    def why(
-        self, session: Session[Any], what: str, asked: Any, limit: int
-    ) -> Request[tuple[list[bytes], Stored | None]]:
-        """The same; and where nothing is there of an id, the dead letter that it is, if it is."""
-        reply = yield from self.explain(session, what, asked, limit)
-        if reply or what != "id" or _nobodys(asked):
-            return reply, None
-        found = yield from self.call(session, "peek", asked)
-        return reply, records.peeked(found)
+    def explained(
+        self, session: Session[Any], id: int | None, key: Key | None, limit: int
+    ) -> Request[Explanation]:
+        """The same; KeyError where there is none, which names a dead letter as what it is."""
+        if (id is None) == (key is None):
+            raise TypeError("explain(): give an id or key=, one of them")
+        limit = min(check_limit("explain()", limit), MAX_EXPLAINED)
+        if key is not None:
+            named = canonical("explain()", key)
+            found = yield from self.explain(session, "key", named, limit)
+            if found is None:
+                raise KeyError(f"no unsettled message stands on the key {key!r}")
+            return found
+        asked = check_id("explain()", id)
+        found = yield from self.explain(session, "id", asked, limit)
+        if found is not None:
+            return found
+        dead = None if _nobodys(asked) else (yield from wire_queue.peek(self.on(session), asked))
+        if dead is not None and dead.state == "dead":
+            raise KeyError(
+                f"message {id} is a dead letter of queue {self.name!r} ({dead.error}); "
+                f"requeue({id}) puts it again"
+            )
+        raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
 
     def hot_keys(self, session: Session[Any], n: int) -> Request[list[HotKey]]:
         """The deepest lanes; it goes through all of them."""
+        n = check_limit("hot_keys()", n, named="n")
         depths: dict[bytes, int] = {}
-        cursor = b"0"
-        while True:
-            reply = yield from self.call(session, "hot", cursor)
-            cursor, some = records.depths(reply)
+        cursor = b""
+        while cursor != b"0":
+            cursor, some = yield from wire_queue.hot(self.on(session), cursor or b"0")
             depths |= some
-            if cursor == b"0":
-                break
         deepest = heapq.nsmallest(n, depths.items(), key=lambda one: (-one[1], one[0]))
         return [HotKey(key, depth) for key, depth in deepest]
 
     def dead_letters(
-        self, session: Session[Any], limit: int, key: bytes | None
-    ) -> Request[list[Letter]]:
+        self, session: Session[Any], limit: int, key: Key | None
+    ) -> Request[list[DeadLetter[Any]]]:
         """The first dead letters, with a key those that carry it.
 
         The server is not asked for the key: it looks at a number of them only.
         """
+        limit = check_limit("dead_letters()", limit)
+        named = canonical("dead_letters()", key)
         found: list[Letter] = []
-        after: Argument = ""
+        after: int | None = None
         while len(found) < limit:
-            count = min(limit - len(found), MAX_BATCH) if key is None else MAX_BATCH
-            reply = yield from self.call(session, "dead_letters", count, after)
-            some = records.letters(reply)
+            count = min(limit - len(found), MAX_BATCH) if named is None else MAX_BATCH
+            some = yield from wire_queue.dead_letters(self.on(session), count, after)
             if not some:
                 break
-            found += [one for one in some if key is None or key in one.keys or key in one.shared]
+            found += _on(some, named)
             after = some[-1].id
-        return found[:limit]
+        return [self._dead_letter(one) for one in found[:limit]]
 
     def messages(
-        self, session: Session[Any], limit: int, wanted: Callable[[Stored], bool]
-    ) -> Request[list[Stored]]:
+        self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
+    ) -> Request[list[QueuedMessage[Any]]]:
         """The wanted ones with the smallest ids; it goes through all."""
+        limit = check_limit("messages()", limit)
+        check_state(state)
+        named = canonical("messages()", key)
+        least = 0 if after is None else check_id("messages()", after, "after")
+
+        def wanted(one: Stored) -> bool:
+            return one.id > least and state in (None, one.state)
+
         found: dict[int, Stored] = {}
-        cursor = b"0"
-        while True:
-            cursor, some = records.scanned((yield from self.call(session, "scan", cursor, _PAGE)))
-            found |= {one.id: one for one in some if wanted(one)}
+        cursor = b""
+        while cursor != b"0":
+            cursor, some = yield from wire_queue.scan(self.on(session), cursor or b"0", _PAGE)
+            found |= {one.id: one for one in _on(some, named) if wanted(one)}
             if len(found) > limit + MAX_BATCH or cursor == b"0":
                 found = {id: found[id] for id in heapq.nsmallest(limit, found)}
-            if cursor == b"0":
-                return list(found.values())
+        return [self._queued(one) for one in found.values()]
 
-    def result(self, session: Session[Any], id: int, until: float | None) -> Request[list[bytes]]:
-        """The reply of il1_result once the message is settled, or the time is up."""
+    def result(
+        self, session: Session[Any], id: int, timeout: Seconds | None, wanted: Any
+    ) -> Request[Any]:
+        """The result of a message once it is settled."""
+        id = check_id("result()", id)
+        end = until("result()", True, timeout)
+        state, said = yield from self._ended(session, id, end)
+        if state == b"done":
+            return decode_result(said, id, wanted) if said else None
+        if state == b"failed":
+            raise JobFailed(id, said.decode(errors="backslashreplace"))
+        if state in (b"cancelled", b"skipped"):
+            raise JobFailed(id, state.decode())
+        if state == b"pending":
+            raise TimeoutError(f"message {id} was not settled in time")
+        raise ResultGone(
+            f"queue {self.name!r} keeps no result of message {id}: its time is over, none was "
+            f"asked for, or there was no such message"
+        )
+
+    def _ended(
+        self, session: Session[Any], id: int, end: float | None
+    ) -> Request[tuple[bytes, bytes]]:
+        """The state and result of a message once it is settled, or the time is up."""
         if _nobodys(id):
-            return [b"gone"]
-        asleep: wait.Sleep | None = None
+            return b"gone", b""
+        sleep: Sleep | None = None
+        call = self.on(session)
         while True:
-            seconds = wait.chunk(until)
-            asked = id, wire.micros(seconds)
-            reply = yield from self.call(session, "result", *asked, wait=seconds, sleep=asleep)
-            if records.first(reply) != b"pending" or wait.over(until):
-                return reply
-            asleep = None
-            if (yield from wait.parks(self.engine, session, self.key)):
+            seconds = wait.chunk(end)
+            found = yield from wire_queue.result(call, id, seconds, sleep)
+            if found[0] != b"pending" or wait.over(end):
+                return found
+            sleep = None
+            if (yield from wait.parks(self._handle.engine, session, self._handle.key)):
                 continue
-            seconds = wait.chunk(until)
-            asked = wire.micros(seconds), id
-            left, due = wire.joined((yield from self.call(session, "join", *asked, wait=seconds)))
+            seconds = wait.chunk(end)
+            left, due = yield from wire_queue.join(call, seconds, id)
             if left:
-                asleep = yield from self._until_ended(session, f"settled:{id}", seconds, due)
+                sleep = yield from self._until_settled(session, f"settled:{id}", seconds, due)
 
-    def join(self, session: Session[Any], until: float | None) -> Request[None]:
+    def join(self, session: Session[Any], timeout: Seconds | None) -> Request[None]:
         """Waits until nothing is unsettled."""
-        asleep: wait.Sleep | None = None
+        end = until("join()", True, timeout)
+        sleep: Sleep | None = None
         while True:
-            self._check_open()
-            seconds = wait.chunk(until)
-            reply = yield from self.call(
-                session, "join", wire.micros(seconds), wait=seconds, sleep=asleep
-            )
-            left, due = wire.joined(reply)
+            if self._handle.closed:
+                raise self._handle._closed()
+            seconds = wait.chunk(end)
+            left, due = yield from wire_queue.join(self.on(session), seconds, sleep=sleep)
             if not left:
                 return
-            if wait.over(until):
+            if wait.over(end):
                 raise (yield from self._not_drained(session))
-            asleep = yield from self._until_ended(session, "settled:all", seconds, due)
+            sleep = yield from self._until_settled(session, "settled:all", seconds, due)
 
-    def _until_ended(
+    def _until_settled(
         self, session: Session[Any], suffix: str, seconds: float, due: float | None
-    ) -> Request[wait.Sleep | None]:
+    ) -> Request[Sleep | None]:
         """The sleep that is to be sent with the next call; None: it has slept."""
-        asleep = wait.sleep(self.engine, self.key, suffix, seconds, due)
-        if asleep is None:
-            yield from wait.doze(self.engine, session, self.key, suffix, seconds, due)
-        return asleep
+        engine, key = self._handle.engine, self._handle.key
+        sleep = wait.sleep(engine, key, suffix, seconds, due)
+        if sleep is None:
+            yield from wait.doze(engine, session, key, suffix, seconds, due)
+        return sleep
 
     def _not_drained(self, session: Session[Any]) -> Request[NotDrained]:
         """Names what is left, from a scan of all that is unsettled."""
         by_state: dict[str, set[int]] = {"held": set(), "delayed": set(), "leased": set()}
         waiting: list[int] = []
-        cursor = b"0"
-        while True:
-            cursor, some = records.scanned(
-                (yield from self.call(session, "scan", cursor, MAX_BATCH))
-            )
+        cursor = b""
+        while cursor != b"0":
+            cursor, some = yield from wire_queue.scan(self.on(session), cursor or b"0", MAX_BATCH)
             for one in some:
                 if one.state in by_state:
                     by_state[one.state].add(one.id)
                 elif len(waiting) < _EXPLAINED:
                     waiting.append(one.id)
-            if cursor == b"0":
-                break
         held, delayed, leased = (_first(by_state[name]) for name in by_state)
         paused: set[bytes] = set()
         if (yield from self.stats(session)).get("paused"):
             for id in waiting:
-                reply = yield from self.call(session, "explain", "id", id, 1)
-                explained = records.explanation(reply)
+                explained = yield from self.explain(session, "id", id, 1)
                 paused |= set(explained.nodes[0].paused if explained else ())
         return NotDrained(held, _first(paused), delayed, leased)
 
     # -- Operating ----------------------------------------------------------------------------
 
-    def change(
-        self, session: Session[Any], function: str, *arguments: Argument
-    ) -> Request[list[bytes]]:
-        """A call that does nothing the second time, and then answers so.
+    def change(self, session: Session[Any], function: str, id: int) -> Request[bool]:
+        """Calls a function of one message; True: that changed something."""
+        asked = check_id(f"{function}()", id)
+        return False if _nobodys(asked) else (yield from self._change(session, function, asked))
 
-        Sent again after a lost reply, its answer counts only if it did something.
-        """
-        if arguments and isinstance(arguments[0], int) and _nobodys(arguments[0]):
-            return [] if function == "requeue" else [b"0"]
-        try:
-            return (yield from self.call(session, function, *arguments, again=False))
-        except EngineUnavailable as error:
-            if not error.unknown or function == "requeue":
-                raise
-            reply = yield from self.call(session, function, *arguments)
-            if records.first(reply) == b"0":
-                raise
-            return reply
+    def revoke(
+        self, session: Session[Any], id: int, then: object, token: int | None = None
+    ) -> Request[bool]:
+        """Ends the lease of a message; with a token that one alone, and none handed out since."""
+        asked, word = check_id("revoke()", id), check_then(then)
+        if _nobodys(asked):
+            return False
+        one = () if token is None else (token,)
+        revoked = yield from self._change(session, "revoke", asked, word, *one)
+        if revoked and token is None:
+            session.renewer.lose(self.name, asked)
+        elif revoked and token is not None:
+            session.renewer.revoked(self.name, asked, token)
+        return revoked
 
-    def purge(self, session: Session[Any], what: str, key: bytes | None = None) -> Request[int]:
+    def switch(self, session: Session[Any], function: str, key: Key | None = None) -> Request[bool]:
+        """Pauses or resumes the queue, or a key; seals or reopens it. True: that changed it."""
+        named = canonical(f"{function}()", key)
+        return (yield from self._change(session, function, *(() if named is None else (named,))))
+
+    def requeue(self, session: Session[Any], id: int) -> Request[int]:
+        """Puts a dead letter again; the new id. KeyError: there is no such dead letter."""
+        asked = check_id("requeue()", id)
+        new = None
+        if not _nobodys(asked):
+            new = yield from wire_queue.requeue(self.on(session), asked, again=False)
+        if new is None:
+            raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
+        return new
+
+    def purge(self, session: Session[Any], what: str, key: Key | None) -> Request[int]:
         """Until there is nothing left to purge; how many there were. With a key those that carry it
         when it begins."""
+        check_purged(what)
+        named = canonical("purge()", key)
         purged = 0
-        if key is not None:
-            ids = yield from (self._dead_on if what == "dead" else self._pending_on)(session, key)
-            function = "discard" if what == "dead" else "cancel"
-            for id in ids:
-                purged += records.number((yield from self.change(session, function, id)))
+        if named is None:
+            while count := (yield from wire_queue.purge(self.on(session), what)):
+                purged += count
             return purged
-        while count := records.number((yield from self.call(session, "purge", what))):
-            purged += count
+        ids = yield from (self._dead_on if what == "dead" else self._pending_on)(session, named)
+        function = "discard" if what == "dead" else "cancel"
+        for id in ids:
+            purged += yield from self._change(session, function, id)
         return purged
-
-    def _dead_on(self, session: Session[Any], key: bytes) -> Request[list[int]]:
-        ids: list[int] = []
-        after: Argument = ""
-        while some := records.letters(
-            (yield from self.call(session, "dead_letters", MAX_BATCH, after))
-        ):
-            ids += [one.id for one in some if key in one.keys or key in one.shared]
-            after = some[-1].id
-        return ids
-
-    def _pending_on(self, session: Session[Any], key: bytes) -> Request[list[int]]:
-        found: set[int] = set()
-        cursor = b"0"
-        while True:
-            cursor, some = records.scanned((yield from self.call(session, "scan", cursor, _PAGE)))
-            found |= {one.id for one in some if key in one.keys or key in one.shared}
-            if cursor == b"0":
-                # Of what is leased nothing changes.
-                return sorted(found)
 
     def drop(self, session: Session[Any], force: bool) -> Request[bool]:
         """Removes the queue, undeclared: to declare it would make it first."""
-        words = ("FORCE",) if force else ()
-        reply = yield from self.engine.call(session, "drop", self.key, *words)
-        found = records.dropped(reply)
+        engine, key = self._handle.engine, self._handle.key
+        found = yield from wire_queue.drop(engine.calls(session, key), force)
         if found.unsettled and not found.gone:
             raise InterlockError(
                 f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, "
                 f"{found.leased:,} of them leased; drop(force=True) loses them"
             )
         # Whoever uses this handle further makes the queue as it declares it.
-        self.declaration.forget()
+        self._handle.declaration.forget()
         return found.gone
+
+    def _change(self, session: Session[Any], function: str, *asked: Argument) -> Request[bool]:
+        """A call that does nothing the second time, and then answers so.
+
+        Sent again after a lost reply, its answer counts only if it did something.
+        """
+        call = self.on(session)
+        try:
+            return (yield from wire_queue.change(call, function, *asked, again=False))
+        except EngineUnavailable as error:
+            if not error.unknown:
+                raise
+            if not (yield from wire_queue.change(call, function, *asked)):
+                raise
+            return True
+
+    def _dead_on(self, session: Session[Any], key: bytes) -> Request[list[int]]:
+        ids: list[int] = []
+        after: int | None = None
+        while some := (yield from wire_queue.dead_letters(self.on(session), MAX_BATCH, after)):
+            ids += [one.id for one in _on(some, key)]
+            after = some[-1].id
+        return ids
+
+    def _pending_on(self, session: Session[Any], key: bytes) -> Request[list[int]]:
+        found: set[int] = set()
+        cursor = b""
+        while cursor != b"0":
+            cursor, some = yield from wire_queue.scan(self.on(session), cursor or b"0", _PAGE)
+            found |= {one.id for one in _on(some, key)}
+        # Of what is leased nothing changes.
+        return sorted(found)
 
     # -- How calls are made -------------------------------------------------------------------
 
-    def call(
-        self,
-        session: Session[Any],
-        function: str,
-        *arguments: Argument,
-        wait: float = 0,
-        again: bool = True,
-        sleep: Sleep | None = None,
-    ) -> Request[list[bytes]]:
-        """Calls a function of this queue, which is declared by then."""
-        yield from self.declaration.made(self.engine, session, self.key)
-        key, (before, asleep) = self.key, sleep or ((), 0.0)
-        return (
-            yield from self.engine.call(
-                session, function, key, *arguments,
-                wait=wait, again=again, before=before, asleep=asleep,
-            )
-        )  # fmt: skip
+    def on(self, session: Session[Any]) -> wire_queue.Call:
+        """The functions of this queue, which is declared by then, to be called on a session."""
+        handle = self._handle
+        return handle.engine.calls(session, handle.key, handle.declaration)
 
-    def _numbered(
-        self,
-        session: Session[Any],
-        call: int,
-        seconds: float,
-        function: str,
-        *arguments: Argument,
-        sleep: wait.Sleep | None = None,
-        within: float | None = None,
-    ) -> Request[list[bytes]]:
-        if not self.declaration.is_made(self.engine):
-            yield from self.declaration.made(self.engine, session, self.key)
-        asked = (session.consumer, call, *arguments)
-        call_it = self.engine.call
-        if sleep is None:
-            return (
-                yield from call_it(session, function, self.key, *asked, wait=seconds, within=within)
-            )
-        before, asleep = sleep
-        return (
-            yield from call_it(
-                session, function, self.key, *asked, wait=seconds, before=before, asleep=asleep
-            )
+    # -- What a server holds ------------------------------------------------------------------
+
+    def _dead_letter(self, letter: Letter) -> DeadLetter[Any]:
+        return DeadLetter(
+            letter.id,
+            self._handle.codec.or_bytes(letter.payload),
+            frozenset(letter.keys),
+            frozenset(letter.shared),
+            letter.attempts,
+            letter.error,
+            letter.priority,
         )
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ShutDown(f"this handle of queue {self.name!r} is closed")
+    def _queued(self, one: Stored) -> QueuedMessage[Any]:
+        payload = self._handle.codec.or_bytes(one.payload)
+        keys, shared = frozenset(one.keys), frozenset(one.shared)
+        state: Any = one.state
+        return QueuedMessage(
+            one.id, payload, keys, shared, one.priority, one.attempt, state, one.error
+        )
+
+
+def _on(found: Iterable[Held], key: bytes | None) -> list[Held]:
+    """Those that carry the key; None: all."""
+    return [one for one in found if key is None or key in one.keys or key in one.shared]
 
 
 def _nobodys(id: int) -> bool:
@@ -464,8 +380,3 @@ def _nobodys(id: int) -> bool:
 
 def _first(found: set[R]) -> tuple[R, ...]:
     return tuple(sorted(found)[:_UNDRAINED])  # type: ignore[type-var]
-
-
-_UNDRAINED = 1000
-_EXPLAINED = 100
-"""So many waiting messages are asked whether a paused key holds them up."""

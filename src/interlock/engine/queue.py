@@ -1,49 +1,44 @@
+# Made from aio.py by scripts/faces.py: change that, and run `make generate`.
 """A queue on an engine, for threads."""
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
-from interlock.consumer import Consumer
 from interlock.engine import wire
 from interlock.engine.consumer import consume
 from interlock.engine.handle import Handle
-from interlock.engine.lease import RemoteLease, RemoteLeaseBatch
-from interlock.engine.renewal import LeaseRenewer
-from interlock.engine.request import Request
-from interlock.engine.session import Session
-from interlock.errors import Empty, InterlockError, LeaseLost
+from interlock.engine.lease import RemoteLease
+from interlock.engine.lease_state import RemoteLeaseBatch
+from interlock.errors import InterlockError
 from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 
 if TYPE_CHECKING:
+    from interlock.consumer import Consumer
     from interlock.engine.aio import AsyncRemoteQueue
     from interlock.engine.client import Client
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class RemoteQueue(Generic[T]):
-    """A queue on an engine: what ``KeyedQueue`` is in one process, for any number of them.
+    """A queue on an engine: ``KeyedQueue`` for any number of processes.
 
-    ``Client.queue`` makes it. Calls mean what they mean there; each asks the engine, and raises
-    ``EngineUnavailable`` where that does not answer in the client's timeout, beyond what the call
-    waits. Any thread may use it. ``aio`` is its asyncio face.
+    ``Client.queue`` makes it. Calls mean what they mean there; each asks the engine, and
+    raises ``EngineUnavailable`` where that does not answer in the client's timeout,
+    beyond what the call waits. Any thread may use it. ``aio`` is its asyncio face.
     """
 
     def __init__(self, client: Client, handle: Handle) -> None:
         self._client = client
         self._handle = handle
+        self._operations = handle.operations
+        self._sessions = client._sessions
+        self._run = client._sessions.run
         self._retry = handle.retry
-
-    @property
-    def _renewer(self) -> LeaseRenewer:
-        return self._client._renewer
 
     @property
     def name(self) -> str:
@@ -89,19 +84,11 @@ class RemoteQueue(Generic[T]):
                 put.
             EngineUnavailable: the engine did not answer in time.
         """
-        message = self._handle.message(
-            payload,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-            retry=retry,
-            result_ttl=result_ttl,
-        )
-        return self._put("put()", [message], block, timeout)[0].id
+        done = self._run(
+            self._handle, self._handle.put, "put()", payload, block, timeout,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0].id
 
     def put_known(
         self,
@@ -120,19 +107,11 @@ class RemoteQueue(Generic[T]):
         result_ttl: Seconds = 0,
     ) -> Put:
         """As ``put``; says too whether the dedup string was known, so that nothing was put."""
-        message = self._handle.message(
-            payload,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-            retry=retry,
-            result_ttl=result_ttl,
-        )
-        return self._put("put_known()", [message], block, timeout)[0]
+        done = self._run(
+            self._handle, self._handle.put, "put_known()", payload, block, timeout,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0]
 
     def put_nowait(
         self,
@@ -148,20 +127,12 @@ class RemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """``put(payload, block=False, ...)``."""
-        return self.put(
-            payload,
-            False,
-            keys=keys,
-            shared=shared,
-            priority=priority,
-            delay=delay,
-            dedup=dedup,
-            barrier=barrier,
-            quiet=quiet,
-            retry=retry,
-            result_ttl=result_ttl,
-        )
+        """As ``put``, without a wait for room: ``Full`` at once where there is none."""
+        done = self._run(
+            self._handle, self._handle.put, "put_nowait()", payload, False, None,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0].id
 
     def put_many(
         self,
@@ -184,13 +155,18 @@ class RemoteQueue(Generic[T]):
             ValueError: the batch is larger than the bounds of the queue, than 1,024 messages or
                 than 48 MiB of encoded payloads; nothing was put.
         """
-        messages = self._handle.batch(
-            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared
-        )
-        return [put.id for put in self._put("put_many()", messages, block, timeout)]
+        done = self._run(
+            self._handle, self._handle.put_many, items, block, timeout,
+            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared,
+        )  # fmt: skip
+        return [put.id for put in done]
 
     def get(
-        self, block: bool = True, timeout: Seconds | None = None, *, kind: Kind = "any"
+        self,
+        block: bool = True,
+        timeout: Seconds | None = None,
+        *,
+        kind: Kind = "any",
     ) -> RemoteLease[T]:
         """Takes the next message; see ``KeyedQueue.get``.
 
@@ -200,11 +176,11 @@ class RemoteQueue(Generic[T]):
             PayloadError: its payload is not of the queue's type; it was nacked.
             EngineUnavailable: the engine did not answer in time.
         """
-        return self._get("get()", 1, block, timeout, kind)[0]
+        return (self._leased("get()", 1, block, timeout, kind))[0]
 
     def get_nowait(self, *, kind: Kind = "any") -> RemoteLease[T]:
-        """``get(block=False, ...)``."""
-        return self.get(False, kind=kind)
+        """As ``get``, without a wait: ``Empty`` at once where no message is ready."""
+        return (self._leased("get_nowait()", 1, False, None, kind))[0]
 
     def get_many(
         self,
@@ -218,20 +194,22 @@ class RemoteQueue(Generic[T]):
 
         Payloads that have 1 MiB together end it: the message that reaches that is the last.
         """
-        return RemoteLeaseBatch(self._get("get_many()", limit, block, timeout, kind))
+        return RemoteLeaseBatch(self._leased("get_many()", limit, block, timeout, kind))
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:
         """Settles all these leases; the first lost one is raised when the others are settled."""
-        opened, settled = self._handle.settling(leases)
+        opened, refused = self._handle.opened(leases)
         if opened:
             try:
-                answers = self.settle([one.acking() for one in opened])
+                settlements = [one.acking() for one in opened]
+                answers = self._run(None, self._handle.settle, settlements)
             except BaseException:
                 for one in opened:
                     one._reopened()
                 raise
-            self._handle.acked(opened, answers)
-        self._handle.refuse(settled)
+            refused = self._handle.lost(opened, answers) + refused
+        for one in refused:
+            raise one._refusal()
 
     def consume(
         self,
@@ -241,10 +219,11 @@ class RemoteQueue(Generic[T]):
         timeout: Seconds | None = None,
         kind: Kind = "any",
     ) -> Consumer:
-        """Runs ``handler(payload)`` for every message, on threads; see ``KeyedQueue.consume``.
+        """Runs ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
 
-        A message is settled in one round trip with the lease of the next. While the engine cannot
-        be reached, it goes on trying. It ends by itself when the queue is sealed and drained.
+        A message is settled in one round trip with the lease of the next. While the
+        engine cannot be reached, it goes on trying. It ends by itself when the queue is
+        sealed and drained.
         """
         return consume(self, handler, threads, timeout, kind)
 
@@ -263,16 +242,15 @@ class RemoteQueue(Generic[T]):
         it (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the leases;
         none where none was ready in time. Raises as ``get``, but not Empty.
         """
-        answers, leases, _ = self._take("exchange()", settlements, limit, block, timeout, kind)
-        return answers, leases
+        return self._run(
+            self._handle, self._handle.exchange, self, RemoteLease, "exchange()",
+            settlements, limit, block, timeout, kind,
+        )  # fmt: skip
 
     def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
         """Settles many in one round trip; answers as ``exchange``."""
         # On no handle: whoever closes this one ends what waits, and this does not.
-        answers = self._client._run(
-            lambda session: self._handle.operations.settle(session, settlements)
-        )
-        return [wire.answer(one) for one in answers]
+        return self._run(None, self._handle.settled, settlements)
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
         """The result from ``ack(result=...)`` of a message, decoded to ``type``; waits for it.
@@ -282,16 +260,13 @@ class RemoteQueue(Generic[T]):
             JobFailed: it is a dead letter, or was cancelled or skipped.
             ResultGone: its ``result_ttl`` is over, or was 0.
         """
-        id = self._handle.check_id("result()", id)
-        until = self._handle.until("result()", True, timeout)
-        found = self._run(lambda session: self._handle.operations.result(session, id, until))
-        return self._handle.result(id, found, type)
+        return self._run(self._handle, self._operations.result, id, timeout, type)
 
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self) -> Stats:
         """Counts of this moment, and since the queue was made."""
-        return wire.stats(self._run(self._handle.operations.stats))
+        return self._run(self._handle, self._operations.counts)
 
     def qsize(self) -> int:
         """Messages that are not leased."""
@@ -304,29 +279,21 @@ class RemoteQueue(Generic[T]):
 
     def full(self) -> bool:
         """A put would have to wait."""
-        return self._run(self._handle.operations.full)
+        return self._run(self._handle, self._operations.full)
 
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
         """Explains why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
-        asked = self._handle.explained(id, key, limit)
-        reply, dead = self._run(lambda session: self._handle.operations.why(session, *asked))
-        return self._handle.explanation(reply, dead, id, key)
+        return self._run(self._handle, self._operations.explained, id, key, limit)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """The ``n`` keys on which most unsettled messages stand, deepest first."""
-        n = self._handle.check_limit("hot_keys()", n, named="n")
-        return self._run(lambda session: self._handle.operations.hot_keys(session, n))
+        return self._run(self._handle, self._operations.hot_keys, n)
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """The messages that were given up, oldest dead first; with ``key`` only those on it."""
-        limit = self._handle.check_limit("dead_letters()", limit)
-        asked = self._handle.canonical("dead_letters()", key)
-        found = self._run(
-            lambda session: self._handle.operations.dead_letters(session, limit, asked)
-        )
-        return [self._handle.dead_letter(letter) for letter in found]
+        return self._run(self._handle, self._operations.dead_letters, limit, key)
 
     def messages(
         self,
@@ -342,35 +309,29 @@ class RemoteQueue(Generic[T]):
         the last one of a page, gives the next page. It goes through all messages of the queue, some
         at a time.
         """
-        wanted = self._handle.wanted(limit, state, key, after)
-        found = self._run(lambda session: self._handle.operations.messages(session, limit, wanted))
-        return [self._handle.queued(one) for one in found]
+        return self._run(self._handle, self._operations.messages, limit, state, key, after)
 
     # -- Operating ----------------------------------------------------------------------------
 
     def cancel(self, id: int) -> bool:
         """Settles a message that is not leased. False: it is leased or settled."""
-        return self._flag("cancel", self._handle.check_id("cancel()", id))
+        return self._run(self._handle, self._operations.change, "cancel", id)
 
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
         """Ends the lease of a message as if it had run out. False: it is not leased."""
-        asked = self._handle.check_id("revoke()", id), self._handle.check_then(then)
-        revoked = self._flag("revoke", *asked)
-        if revoked:
-            self._renewer.lose(self.name, id)
-        return revoked
+        return self._run(self._handle, self._operations.revoke, id, then)
 
     def retry(self, id: int) -> bool:
         """Makes a held message, or one that backs off, ready at once. False: it is neither."""
-        return self._flag("retry", self._handle.check_id("retry()", id))
+        return self._run(self._handle, self._operations.change, "retry", id)
 
     def skip(self, id: int) -> bool:
         """Settles a held message, or one that backs off. False: it is neither."""
-        return self._flag("skip", self._handle.check_id("skip()", id))
+        return self._run(self._handle, self._operations.change, "skip", id)
 
     def bury(self, id: int) -> bool:
         """Makes a held message, or one that backs off, a dead letter. False: it is neither."""
-        return self._flag("bury", self._handle.check_id("bury()", id))
+        return self._run(self._handle, self._operations.change, "bury", id)
 
     def requeue(self, id: int) -> int:
         """Puts a dead letter again, as a new message at the end of its lanes. Returns the new id.
@@ -379,30 +340,27 @@ class RemoteQueue(Generic[T]):
             KeyError: there is no such dead letter.
             Full: there is no room; the dead letter stays.
         """
-        asked = self._handle.check_id("requeue()", id)
-        return self._handle.requeued(
-            id, self._run(lambda session: self._handle.operations.change(session, "requeue", asked))
-        )
+        return self._run(self._handle, self._operations.requeue, id)
 
     def discard(self, id: int) -> bool:
         """Drops a dead letter. False: there is none of this id."""
-        return self._flag("discard", self._handle.check_id("discard()", id))
+        return self._run(self._handle, self._operations.change, "discard", id)
 
     def pause(self, key: Key | None = None) -> bool:
         """Hands out nothing any more, or nothing that holds the key. False: it was paused."""
-        return self._flag("pause", *self._handle.keys_of("pause()", key))
+        return self._run(self._handle, self._operations.switch, "pause", key)
 
     def resume(self, key: Key | None = None) -> bool:
         """Undoes a pause. False: there was none."""
-        return self._flag("resume", *self._handle.keys_of("resume()", key))
+        return self._run(self._handle, self._operations.switch, "resume", key)
 
     def seal(self) -> bool:
         """Refuses puts, for everybody, until ``reopen``. False: it was sealed."""
-        return self._flag("seal")
+        return self._run(self._handle, self._operations.switch, "seal")
 
     def reopen(self) -> bool:
         """Takes puts again. False: it was not sealed."""
-        return self._flag("reopen")
+        return self._run(self._handle, self._operations.switch, "reopen")
 
     def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
         """Cancels all that is not leased, or drops all dead letters. Returns how many.
@@ -410,8 +368,7 @@ class RemoteQueue(Generic[T]):
         With ``key`` only those on it that are there now: it goes through all of them, and makes a
         call for each that it finds.
         """
-        asked = self._handle.purged(what, key)
-        return self._run(lambda session: self._handle.operations.purge(session, *asked))
+        return self._run(self._handle, self._operations.purge, what, key)
 
     def drop(self, force: bool = False) -> bool:
         """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.
@@ -422,7 +379,7 @@ class RemoteQueue(Generic[T]):
         Raises:
             InterlockError: messages are unsettled, and ``force`` was not given; says how many.
         """
-        return self._run(lambda session: self._handle.operations.drop(session, force))
+        return self._run(self._handle, self._operations.drop, force)
 
     def join(self, timeout: Seconds | None = None) -> None:
         """Waits until nothing is unsettled.
@@ -432,8 +389,7 @@ class RemoteQueue(Generic[T]):
         Raises:
             NotDrained: the time was up; it names what is held, paused, delayed or leased.
         """
-        until = self._handle.until("join()", True, timeout)
-        self._run(lambda session: self._handle.operations.join(session, until))
+        self._run(self._handle, self._operations.join, timeout)
 
     def close(self) -> None:
         """Ends this handle: its puts and gets, and those that wait, raise ``ShutDown``.
@@ -442,7 +398,7 @@ class RemoteQueue(Generic[T]):
         """
         self._client._close_handle(self._handle)
 
-    def __enter__(self) -> RemoteQueue[T]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -451,8 +407,8 @@ class RemoteQueue(Generic[T]):
     def task_done(self) -> NoReturn:
         """Not here: a message is settled through its lease."""
         raise TypeError(
-            "task_done(): a queue is told which message is done: lease = queue.get(); ...; "
-            "lease.ack(), or 'with queue.get() as payload: ...'"
+            "task_done(): a queue is told which message is done: lease = queue.get(); "
+            "...; lease.ack(), or 'with queue.get() as payload: ...'"
         )
 
     def __repr__(self) -> str:
@@ -460,112 +416,51 @@ class RemoteQueue(Generic[T]):
 
     # -- How calls are made -------------------------------------------------------------------
 
-    def _again(self) -> RemoteQueue[T]:
-        """Another handle of the same queue."""
-        return RemoteQueue(self._client, self._handle.again())
-
-    def _run(self, make: Callable[[Session[Any]], Request[R]]) -> R:
-        return self._client._run(make, self._handle)
-
-    def _flag(self, function: str, *arguments: Any) -> bool:
-        operations = self._handle.operations
-        return self._handle.flag(
-            self._run(lambda session: operations.change(session, function, *arguments))
-        )
+    def _leased(
+        self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind
+    ) -> list[RemoteLease[T]]:
+        _, leases = self._run(
+            self._handle, self._handle.exchange, self, RemoteLease, call,
+            (), limit, block, timeout, kind, True,
+        )  # fmt: skip
+        return leases
 
     def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
         """As ``put_known``, for tasks: the timeout is for the whole call, the engine's answer
         included, in place of the client's own, which is beyond it."""
-        message = self._handle.message(payload, **options)
-        return self._put("send()", [message], True, timeout, bounded=True)[0]
+        call = "send()"
+        asked = call, payload, True, timeout
+        put = self._handle.put
+        return (self._run(self._handle, put, *asked, bounded=True, **options))[0]
 
-    def _put(
-        self,
-        call: str,
-        messages: list[wire.Message],
-        block: bool,
-        timeout: Seconds | None,
-        bounded: bool = False,
-    ) -> list[Put]:
-        until = self._handle.until(call, block, timeout)
-        if not messages:
-            return []
-        done = self._run(
-            lambda session: self._handle.operations.put(session, messages, until, bounded)
-        )
-        self._renewer.noted(self._handle.watch, done[-1].id)
-        return done
+    def _revoke_token(self, token: int, id: int) -> bool:
+        """By its token, so that what was handed out since is left alone. For whoever watches over
+        handlers, who has nobody to raise to."""
+        try:
+            return self._run(self._handle, self._operations.revoke, id, "retry", token)
+        except InterlockError as error:
+            self._handle.log_unrevoked(id, error)
+            return False
 
-    def _get(
-        self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind
-    ) -> list[RemoteLease[T]]:
-        _, leases, spoilt = self._take(call, (), limit, block, timeout, kind)
-        if leases:
-            return leases
-        raise spoilt or Empty("no message is ready")
-
-    def _take(
-        self,
-        call: str,
-        settlements: Sequence[wire.Settlement],
-        limit: int,
-        block: bool,
-        timeout: Seconds | None,
-        kind: Kind,
-    ) -> tuple[list[str], list[RemoteLease[T]], Exception | None]:
-        handle = self._handle
-        limit = handle.check(call, kind, limit)
-        until = handle.until(call, block, timeout)
-        started = time.monotonic()
-        answers, leased = self._run(
-            lambda session: handle.operations.take(session, settlements, limit, kind, until)
-        )
-        return self._handed(answers, leased, started)
+    def _again(self) -> RemoteQueue[T]:
+        """Another handle of the same queue."""
+        return RemoteQueue(self._client, self._handle.again())
 
     def _exchange_ahead(
         self, settlements: Sequence[wire.Settlement], limit: int
     ) -> Callable[[], tuple[list[str], list[RemoteLease[T]]]]:
-        """``exchange(settlements, limit, False)``, sent now; what is given back takes the answer,
-        once, on any thread. Until then the leases that come with it are nobody's, and last."""
-        operations = self._handle.operations
-        started = time.monotonic()
-        rest = self._client._begin(
-            lambda session: operations.take(session, settlements, limit, "any", 0.0), self._handle
+        """``exchange(settlements, limit, False)``, sent now; what is given back takes
+        the answer, once, on any thread. Until then the leases that come with it are
+        nobody's, and last."""
+        return self._sessions.begin(
+            self._handle,
+            self._handle.exchange,
+            self,
+            RemoteLease,
+            "exchange()",
+            settlements,
+            limit,
+            False,
+            None,
+            "any",
         )
-
-        def taken() -> tuple[list[str], list[RemoteLease[T]]]:
-            answers, leases, _ = self._handed(*rest(), started)
-            return answers, leases
-
-        return taken
-
-    def _handed(
-        self, answers: list[bytes], leased: wire.Leased, started: float
-    ) -> tuple[list[str], list[RemoteLease[T]], Exception | None]:
-        handle = self._handle
-        found: tuple[list[RemoteLease[T]], list[tuple[RemoteLease[T], Exception]]]
-        found = handle.leases(self, RemoteLease, leased, started)
-        leases, spoilt = found
-        for lease, error in spoilt:
-            handle.log_spoilt(lease, error)
-            with contextlib.suppress(LeaseLost):
-                lease.nack(None, error)
-        return [wire.answer(one) for one in answers], leases, spoilt[0][1] if spoilt else None
-
-    def _revoke_token(self, token: int, id: int) -> bool:
-        """By its token, so that what was handed out since is left alone. For the thread that
-        watches over handlers, which has nobody to raise to."""
-        try:
-            revoked = self._flag("revoke", id, "retry", token)
-        except InterlockError as error:
-            self._handle.log_unrevoked(id, error)
-            return False
-        if revoked:
-            self._renewer.revoked(self.name, id, token)
-        return revoked
-
-    def _encode_result(self, result: Any) -> bytes:
-        return self._handle.encode_result(result)
-
-    def _may_abandon(self) -> bool:
-        return self._client._alive

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock import watch as log
-from interlock.engine import forks, records, wire
+from interlock.engine import forks, wire
 from interlock.engine.request import Request
 from interlock.engine.session import Session
 from interlock.engine.watch import behind
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.engine.operations import Operations
+    from interlock.engine.handle import Handle
     from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
@@ -36,10 +36,11 @@ class Grant:
         "__weakref__",
         "deadline",
         "forks",
+        "handle",
         "lost",
-        "operations",
         "out",
         "renew",
+        "renewer",
         "seconds",
         "slow_after",
         "started",
@@ -47,11 +48,14 @@ class Grant:
         "told_from",
     )
 
-    def __init__(self, operations: Operations, leased: wire.Leased, started: float) -> None:
-        self.operations = operations
+    def __init__(
+        self, handle: Handle, leased: wire.Leased, started: float, renewer: LeaseRenewer
+    ) -> None:
+        self.handle = handle
+        self.renewer = renewer
         self.token = leased.token
         self.out = {message.id for message in leased.messages}
-        self.seconds = operations.lease
+        self.seconds = handle.lease
         self.started = started
         self.slow_after: float | None = None
         """Seconds after which it is said that it is held so long; None: it is not, or was said."""
@@ -85,7 +89,8 @@ class LeaseRenewer:
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
         self._held: dict[int, weakref.ref[Grant]] = {}
-        self._abandoned: collections.deque[tuple[Operations, wire.Settlement]] = collections.deque()
+        self.abandoned: collections.deque[tuple[Handle, wire.Settlement]] = collections.deque()
+        """Settlements of leases that were dropped, not yet made."""
         self._used = False
         """Something was held since the last look."""
         self._watches: dict[int, Watch] = {}
@@ -119,7 +124,7 @@ class LeaseRenewer:
             if (
                 grant is not None
                 and id in grant.out
-                and grant.operations.name == queue
+                and grant.handle.name == queue
                 and grant.token != token
             ):
                 grant.out.discard(id)
@@ -128,7 +133,7 @@ class LeaseRenewer:
         """Notes that the lease of a message by this token is lost; one by another is not."""
         for reference in list(self._held.values()):
             grant = reference()
-            if grant is not None and grant.token == token and grant.operations.name == queue:
+            if grant is not None and grant.token == token and grant.handle.name == queue:
                 grant.out.discard(id)
 
     def let_go(self, grant: Grant) -> None:
@@ -140,26 +145,26 @@ class LeaseRenewer:
         if self._next is None or grant.due < self._next:
             self._ring()
 
-    def abandon(self, operations: Operations, settlement: wire.Settlement) -> None:
+    def abandon(self, handle: Handle, settlement: wire.Settlement) -> None:
         """A lease was dropped: it is settled by the next call, or soon."""
-        self._abandoned.append((operations, settlement))
+        self.abandoned.append((handle, settlement))
         self._ring()
 
     @property
     def has_abandoned(self) -> bool:
         """Something dropped is not settled yet."""
-        return bool(self._abandoned)
+        return bool(self.abandoned)
 
     def settle_abandoned(self, session: Session[Any]) -> Request[None]:
         """Gives back what was dropped; one at a time runs this, and others wait for it."""
-        while self._abandoned:
+        while self.abandoned:
             # Left there until it is settled: others see that they have to wait.
-            first = operations, settlement = self._abandoned[0]
+            first = handle, settlement = self.abandoned[0]
             try:
-                yield from operations.settle(session, [settlement])
+                yield from handle.settle(session, [settlement])
             except InterlockError as error:
                 # It runs out by itself.
-                _log.warning("queue %r: a dropped lease: %s", operations.name, error)
+                _log.warning("queue %r: a dropped lease: %s", handle.name, error)
             except (GeneratorExit, KeyboardInterrupt):
                 # Whoever ran this was interrupted. It may end long after, when the next is there.
                 raise
@@ -168,10 +173,10 @@ class LeaseRenewer:
                 raise
             self._forget_abandoned(first)
 
-    def _forget_abandoned(self, one: tuple[Operations, wire.Settlement]) -> None:
+    def _forget_abandoned(self, one: tuple[Handle, wire.Settlement]) -> None:
         # By what it is: who was interrupted here has left it to another, who may be done with it.
-        if self._abandoned and self._abandoned[0] is one:
-            self._abandoned.popleft()
+        if self.abandoned and self.abandoned[0] is one:
+            self.abandoned.popleft()
 
     def tick(self, session: Session[Any]) -> Request[float | None]:
         """Does what is due; answers in how many seconds more will be, None: when it is rung."""
@@ -227,27 +232,27 @@ class LeaseRenewer:
             if now - grant.started >= slow_wait:
                 grant.slow_after = None
                 id = min(grant.out)
-                reply = yield from grant.operations.explain(session, "id", id, _EXPLAINED)
-                explained = records.explanation(reply)
+                operations = grant.handle.operations
+                explained = yield from operations.explain(session, "id", id, _EXPLAINED)
                 held = now - grant.started
-                log.report(grant.operations.name, [("slow_lease", id, 0, held, explained)])
-                waits = yield from behind(grant.operations, session, id, slow_wait)
+                log.report(grant.handle.name, [("slow_lease", id, 0, held, explained)])
+                waits = yield from behind(operations, session, id, slow_wait)
                 if waits is not None:
-                    log.report(grant.operations.name, [waits])
+                    log.report(grant.handle.name, [waits])
             del grant
 
     def _renew(self, session: Session[Any], grant: Grant) -> Request[None]:
-        operations = grant.operations
+        handle = grant.handle
         started = time.monotonic()
         try:
-            kept = yield from operations.extend(session, grant.token, grant.seconds)
+            kept = yield from handle.extend(session, grant.token, grant.seconds)
         except InterlockError as error:
             _log.warning(
                 "queue %r: the lease of messages %s could not be renewed: %s",
-                operations.name,
+                handle.name,
                 sorted(grant.out),
                 error,
-                extra={"queue": operations.name, "token": grant.token},
+                extra={"queue": handle.name, "token": grant.token},
             )
             # Again soon, as long as there is hope.
             grant.lost = grant.deadline <= time.monotonic()
@@ -258,7 +263,7 @@ class LeaseRenewer:
             grant.lost = True
             _log.warning(
                 "queue %r: the lease of messages %s is lost: it ran out or was revoked",
-                operations.name,
+                handle.name,
                 sorted(grant.out),
-                extra={"queue": operations.name, "token": grant.token},
+                extra={"queue": handle.name, "token": grant.token},
             )

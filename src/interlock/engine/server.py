@@ -3,60 +3,69 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from interlock.engine import records, refusals
+from interlock.engine import refusals, wire_queue
+from interlock.engine.records import Version
 from interlock.engine.request import Argument, Ask, Broken, Nap, Refused, Request
 from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
+    from interlock.engine.call import Engine
     from interlock.engine.client import Client
     from interlock.engine.session import Session
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Make = Callable[Concatenate[wire_queue.Call, P], Request[R]]
+Numbered = Callable[Concatenate["Engine", "Session[Any]", str, P], Request[R]]
+Installed = tuple[str, str, str]
+"""The address of a server, the release of its library, what was done; see `Operator.install`."""
+
 
 class Server:
-    """The `Caller` of an `Operator`, on the engine that a client is connected to."""
+    """The engine that a client is connected to, as an `Operator` uses it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._engine = client._engine
         self.is_local = client._engine.target.kind == "memory"
 
-    def call(self, function: str, queue: str, *arguments: Argument) -> Sequence[bytes]:
-        """Calls `il1_` and `function` on a queue; asked again if the reply is lost."""
-        return self._client._run(
-            lambda session: self._engine.call(session, function, key(queue), *arguments)
-        )
+    def call(self, queue: str, make: Make[P, R], *arguments: P.args, **named: P.kwargs) -> R:
+        """Runs a request of `wire_queue` on a queue."""
 
-    def numbered(self, function: str, queue: str, *arguments: Argument) -> Sequence[bytes]:
-        """The same for a function that takes a consumer and the number of its call: it is done
-        once, however often it is asked."""
+        def request(session: Session[Any]) -> Request[R]:
+            return make(self._engine.calls(session, key(queue)), *arguments, **named)
 
-        def request(session: Session[Any]) -> Request[list[bytes]]:
-            caller = (session.consumer, session.number())
-            return (
-                yield from self._engine.call(session, function, key(queue), *caller, *arguments)
-            )
+        return self._client._sessions.run(None, request)
 
-        return self._client._run(request)
+    def numbered(
+        self, queue: str, make: Numbered[P, R], *arguments: P.args, **named: P.kwargs
+    ) -> R:
+        """Runs a request of `wire` on a queue."""
+
+        def request(session: Session[Any]) -> Request[R]:
+            return make(self._engine, session, key(queue), *arguments, **named)
+
+        return self._client._sessions.run(None, request)
 
     def queues(self) -> list[bytes]:
         """The names of all queues."""
-        return self._client._run(self._queues)
+        return self._client._sessions.run(None, self._queues)
 
     def remove(self, queue: str) -> None:
         """Drops what is left of a queue that nobody uses any more, where the server keeps more
         of it than its messages."""
-        self._client._run(lambda session: self._remove(session, queue))
+        self._client._sessions.run(None, self._remove, queue)
 
-    def install(self, replace: bool) -> list[tuple[str, str, str]]:
+    def install(self, replace: bool) -> list[Installed]:
         """Gives each server the library of functions; see `Operator.install`."""
         if self.is_local:
             return [(self._engine.target.shown, self._engine.library.release, "built-in")]
-        return self._client._run(lambda session: self._install(session, replace))
+        return self._client._sessions.run(None, self._install, replace)
 
-    def _install(self, session: Session[Any], replace: bool) -> Request[list[tuple[str, str, str]]]:
+    def _install(self, session: Session[Any], replace: bool) -> Request[list[Installed]]:
         library, patience = self._engine.library, self._engine.target.timeout
         done = []
         for address in (yield from self._primaries(session)):
@@ -88,7 +97,7 @@ class Server:
                 cursor = b"0"
                 while True:
                     asked = ("FCALL", "il1_queues", 0, cursor)
-                    cursor, some = records.names((yield from _asked(address, patience, *asked)))
+                    cursor, some = wire_queue.names((yield from _asked(address, patience, *asked)))
                     names += some
                     if cursor == b"0":
                         return names
@@ -118,10 +127,10 @@ def _features(address: str, patience: float) -> Request[frozenset[str]]:
     return frozenset() if found is None else found.features
 
 
-def _version(address: str, patience: float) -> Request[records.Version | None]:
+def _version(address: str, patience: float) -> Request[Version | None]:
     """The version of who answers there; None: a Redis without the library."""
     try:
-        return records.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
+        return wire_queue.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
     except InterlockError as error:
         if refusals.LOST in str(error):
             return None
@@ -133,7 +142,7 @@ def _scanned(address: str, patience: float, pattern: str) -> Request[list[bytes]
     found: list[bytes] = []
     while True:
         command = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE)
-        cursor, keys = records.scanned_keys((yield from _asked(address, patience, *command)))
+        cursor, keys = wire_queue.scanned_keys((yield from _asked(address, patience, *command)))
         found += keys
         if cursor == b"0":
             return found

@@ -9,11 +9,12 @@ messages it is moved onto itself with BLMOVE: an element is for all who wait for
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from interlock.engine.call import Engine
 from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
+from interlock.engine.wire import Sleep
 
 CHUNK = 10.0
 """Seconds of one wait; then the server is asked again. So a server that is gone without a word is
@@ -34,13 +35,6 @@ def over(until: float | None) -> bool:
     return until is not None and time.monotonic() >= until
 
 
-class Sleep(NamedTuple):
-    """A command sent before a call, so that the server takes that up when it is worth asking."""
-
-    command: tuple[Argument, ...]
-    seconds: float
-
-
 def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None) -> Sleep | None:
     """`doze` in one go with the call behind it. None: it is not to be done here, or for no time;
     then `doze` is."""
@@ -48,7 +42,7 @@ def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None)
     if seconds <= 0 or not engine.knows_a_sleeper:
         return None
     seconds = max(seconds, 0.001)
-    return Sleep(_command(key, suffix, seconds), seconds)
+    return _command(key, suffix, seconds), seconds
 
 
 def doze(

@@ -12,12 +12,13 @@ is put.
 from __future__ import annotations
 
 import collections
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from interlock import watch as log
-from interlock.engine import records
+from interlock.engine import wire_queue as wire
 from interlock.engine.operations import Operations
 from interlock.engine.records import Stored
 from interlock.engine.request import Request
@@ -43,17 +44,19 @@ class Watch:
         self._lanes_told: dict[bytes, int] = {}
         self._put: collections.deque[tuple[int, float]] = collections.deque(maxlen=8)
         self._every = min(slow_wait / 4, LONGEST) if slow_wait else LONGEST
-        self._next_put = self._next_kept = 0.0
-        self.off = not (slow_wait or warn_depth or warn_lane_depth)
+        self.next_put = self._next_kept = 0.0
+        """The time from which `noted` wants to know of a put, by time.monotonic()."""
+        if not (slow_wait or warn_depth or warn_lane_depth):
+            self.next_put = math.inf
         self.due: float | None = None
         """The time of the next look, by time.monotonic(); None: not before the next put."""
 
     def noted(self, id: int) -> bool:
         """A message was put. Answers whether there is a look to come that there was not before."""
         now = time.monotonic()
-        if now < self._next_put or self.off:
+        if now < self.next_put:
             return False
-        self._next_put = now + self._every
+        self.next_put = now + self._every
         if now >= self._next_kept:
             # Four of them, whatever the limit, and so none is forgotten before it is asked after.
             self._next_kept = now + self.slow_wait / 4
@@ -72,8 +75,7 @@ class Watch:
         now = time.monotonic()
         while self._put and self.slow_wait and now - self._put[0][1] >= self.slow_wait:
             id, _ = self._put.popleft()
-            reply = yield from self._operations.explain(session, "id", id, _EXPLAINED)
-            explained = records.explanation(reply)
+            explained = yield from self._operations.explain(session, "id", id, _EXPLAINED)
             if explained is not None and explained.nodes[0].state in _WAITS:
                 events.append(("slow_wait", id, explained.nodes[0].age, 0, explained))
         if not counted["unsettled"]:
@@ -94,7 +96,7 @@ class Watch:
             self._lanes_told.clear()
             return
         # One step of il1_hot, not all of it: some lanes, of thousands.
-        _, depths = records.depths((yield from self._operations.call(session, "hot", "0")))
+        _, depths = yield from wire.hot(self._operations.on(session), b"0")
         if deep:
             self._depth_told = depth
             shared_by_all = [key for key, stand in depths.items() if stand >= NEARLY_ALL * depth]
@@ -113,8 +115,7 @@ class Watch:
         found: list[Stored] = []
         cursor = b"0"
         for _ in range(_PAGES):
-            reply = yield from self._operations.call(session, "scan", cursor, _SAMPLED)
-            cursor, some = records.scanned(reply)
+            cursor, some = yield from wire.scan(self._operations.on(session), cursor, _SAMPLED)
             found += some
             if cursor == b"0" or len(found) >= _SAMPLED:
                 break
@@ -130,21 +131,19 @@ def behind(
 ) -> Request[tuple[Any, ...] | None]:
     """The event of the first message that has waited too long for a key that this one holds; None:
     none has. Who put it may be gone, and then nobody else says so."""
-    holder = records.peeked((yield from operations.call(session, "peek", id)))
+    holder = yield from wire.peek(operations.on(session), id)
     if holder is None or holder.state != "leased":
         return None
     waiting: dict[int, float] = {}
     for key in (*holder.keys, *holder.shared)[:_KEYS]:
-        reply = yield from operations.explain(session, "key", key, _EXPLAINED)
-        explained = records.explanation(reply)
+        explained = yield from operations.explain(session, "key", key, _EXPLAINED)
         for node in explained.nodes if explained is not None else ():
             if node.state == "waiting" and node.age >= slow_wait:
                 waiting[node.id] = node.age
     if not waiting:
         return None
     first = min(waiting)
-    reply = yield from operations.explain(session, "id", first, _EXPLAINED)
-    explained = records.explanation(reply)
+    explained = yield from operations.explain(session, "id", first, _EXPLAINED)
     return "slow_wait", first, waiting[first], len(waiting) - 1, explained
 
 

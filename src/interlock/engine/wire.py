@@ -1,23 +1,29 @@
-"""The format of wire version 1: arguments put together, replies taken apart, errors named.
+"""The format of wire version 1, of what puts, leases and settles: requests and their replies.
 
-The only module that knows it; docs/reference/engine-wire.md says what each part means. Times are
-µs here, and nowhere above.
+Nobody but this module and `wire_queue`, which has the rest, knows the format;
+docs/reference/engine-wire.md says what each part means. Times are µs here, and nowhere above.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
-from interlock.engine.records import first, words
-from interlock.engine.request import Argument
+from interlock.engine.request import Argument, Request
 from interlock.failure import kept
 from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
-from interlock.message import Put, Stats
+from interlock.message import Kind, Put
 from interlock.retry import Retry
 
+if TYPE_CHECKING:
+    from interlock.engine.call import Engine
+    from interlock.engine.session import Session
+
 Settlement = tuple[Argument, ...]
+Sleep = tuple[tuple[Argument, ...], float]
+"""A command that waits, sent before a call in one go with it, and the seconds it waits at most."""
 
 
 @dataclass(slots=True)
@@ -160,6 +166,80 @@ def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
     return found
 
 
+def put(
+    engine: Engine,
+    session: Session[Any],
+    key: str,
+    messages: Sequence[Message],
+    wait: float,
+    within: float | None = None,
+) -> Request[list[Put]]:
+    """Calls il1_put once, under the session's next number; see `Engine.call`."""
+    arguments: Sequence[Argument]
+    if len(messages) == 1:
+        arguments = messages[0].arguments()
+    else:
+        arguments = [argument for message in messages for argument in message.arguments()]
+    session.calls += 1
+    asked = (session.consumer, session.calls, micros(wait), *arguments)
+    reply = yield from engine.call(session, "put", key, *asked, wait=wait, within=within)
+    return puts(reply, len(messages))
+
+
+def take(
+    engine: Engine,
+    session: Session[Any],
+    key: str,
+    call: int,
+    settlements: Sequence[Settlement],
+    lease: tuple[int, int, Kind],
+    wait: float = 0,
+    sleep: Sleep = ((), 0.0),
+) -> Request[tuple[list[bytes], Leased]]:
+    """Calls il1_next, or il1_lease where there is nothing to settle, under a number.
+
+    Args:
+        settlements: what one call takes; see `parts`.
+        lease: how many messages at most, the µs that their lease lasts, of which kind.
+
+    Answers what became of each settlement, and the lease.
+    """
+    before, asleep = sleep
+    asked = (session.consumer, call, micros(wait), *lease)
+    if settlements:
+        flat = [argument for one in settlements for argument in one]
+        reply = yield from engine.call(session, "next", key, *asked, *flat, wait=wait)
+        return answered(reply, len(settlements))
+    reply = yield from engine.call(
+        session, "lease", key, *asked, wait=wait, before=before, asleep=asleep
+    )
+    return [], leased(reply)
+
+
+def settle(
+    engine: Engine, session: Session[Any], key: str, settlements: Sequence[Settlement]
+) -> Request[list[bytes]]:
+    """Calls il1_settle, as often as so many need; answers what became of each."""
+    answers: list[bytes] = []
+    for some in parts(settlements) if settlements else ():
+        number = session.calls = session.calls + 1
+        # As it nearly always is: one.
+        asked = some[0] if len(some) == 1 else [argument for one in some for argument in one]
+        reply = yield from engine.call(session, "settle", key, session.consumer, number, *asked)
+        if len(reply) != len(some):
+            raise nonsense(reply)
+        answers += reply
+    return answers
+
+
+def extend(
+    engine: Engine, session: Session[Any], key: str, token: int, seconds: float
+) -> Request[bool]:
+    """Calls il1_extend. False: the lease is lost."""
+    reply = yield from engine.call(session, "extend", key, token, max(micros(seconds), 1))
+    return first(reply) != LOST
+
+
 def puts(reply: Sequence[bytes], count: int) -> list[Put]:
     """The reply of il1_put to so many messages."""
     try:
@@ -219,39 +299,18 @@ def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]
 
 
 @understood
-def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
-    """The reply of il1_join: how many are unsettled; in how many seconds something is due."""
-    left, due = reply
-    return int(left), _span(due)
-
-
-@understood
 def answer(settled: bytes) -> str:
     """The outcome of a message's settlement, in a word."""
     return _ANSWERS[settled]
 
 
-def stats(counted: dict[str, int]) -> Stats:
-    """As KeyedQueue counts them."""
-    return Stats(**{field.name: counted.get(field.name, 0) for field in fields(Stats)})
-
-
-def _span(part: bytes) -> float | None:
-    return int(part) / 1e6 if part else None
-
-
 @understood
-def bounds(reply: Sequence[bytes]) -> tuple[int, int]:
-    """MAXSIZE and MAXBYTES of what il1_configure answers."""
-    found = words(reply)
-    return int(found["MAXSIZE"]), int(found["MAXBYTES"])
-
-
-@understood
-def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The reply of il1_result: how the message stands, and its result or error."""
-    state = first(reply)
-    return state, reply[1] if state in (b"done", b"failed") else b""
+def first(reply: Sequence[bytes]) -> bytes:
+    """The first string."""
+    found = reply[0]
+    if type(found) is not bytes:
+        raise TypeError
+    return found
 
 
 MAX_EXPLAINED = 1000

@@ -1,7 +1,10 @@
 """A small client of the hub, or of Redis 6 and later: blocking, RESP3, with a limit on every wait.
 
-It is what `interlock pub` and `interlock sub` are made of, so that the package needs nothing else.
-A program that already has redis-py can use that; the hub does not mind.
+The command line is made of it, and so are programs that publish and subscribe. It is there beside
+redis-py, which an engine's client uses, for the start: `interlock hub info` costs 134 ms of CPU up
+to its first call with this client and 284 ms with redis-py (best of 25 on a machine under load;
+Python alone: 13), which imports its clients, asyncio and ssl whatever is asked of it. A program
+that has redis-py already can use that; the hub does not mind.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The Redis protocol as a client needs it: commands to bytes, bytes to replies. No sockets.
 
 A reader is fed what arrived and gives whole replies. It reads RESP2 and RESP3. What is longer or
-deeper than its limits is a ProtocolError before memory is taken for it.
+deeper than its limits is a ProtocolError before memory is taken for it. redis-py's parser cannot be
+had without the whole of redis-py; what that costs a command's start is told in `client`.
 """
 
 from __future__ import annotations

@@ -57,14 +57,16 @@ class Turn:
         self._given = given
         self._queue: str = given.queue
         self._id = 0
-        self._token = b""
+        self._token = 0
         self._said = ""
 
     def run(self) -> int:
         """Put the barrier, wait for its turn and handle it; return the exit code."""
+        # Not for `--help` of the other subcommands.
+        from interlock.engine.wire import Message
+
         options = ("BARRIER", 1, "ATTEMPTS", 1, "THEN", "hold", "PRIORITY", 100)
-        message = (PAYLOAD, 0, 0, len(options) // 2, *options)
-        ((self._id, _),) = self._operator.put(self._queue, [message])
+        self._id = self._operator.put(self._queue, Message(PAYLOAD, options=options)).id
         self._say(f"barrier {self._id} put into {self._queue}")
         until = None if self._given.wait is None else time.monotonic() + self._given.wait
         try:
@@ -119,25 +121,25 @@ class Turn:
         return show.command(self._given, "explain", self._queue, str(self._id))
 
     def _lease(self) -> bool:
-        reply = self._operator.numbered("lease", self._queue, 0, 1, LEASE * 1_000_000, "keyed")
-        token, _, _, number, *message = reply
-        if number == b"0":
-            return False
-        if int(message[0]) != self._id:
+        from interlock.engine import wire
+
+        leased = self._operator.lease(self._queue, LEASE, "keyed")
+        for message in leased.messages:
+            if message.id == self._id:
+                self._token = leased.token
+                return True
             # A worker took the barrier and settled it between the look and the call.
-            self._operator.numbered("settle", self._queue, "RELEASE", token, message[0])
-            return False
-        self._token = token
-        return True
+            self._operator.settle(self._queue, wire.releasing(leased.token, message.id))
+        return False
 
     def _handle(self, state: str) -> int:
         code = self._execute() if self._given.exec else 0
         if code:
-            self._settle("NACK", "", f"--exec ended in {code}")
+            self._settle(f"--exec ended in {code}")
             skip = show.command(self._given, "skip", self._queue, str(self._id), "--yes")
             return self._end("failed", f"the command ended in {code}; barrier {self._id} is held, "
                              f"and nothing behind it is handed out until: {skip}")  # fmt: skip
-        if not self._settle("ACK"):
+        if not self._settle():
             return self._end("lost", f"the lease of barrier {self._id} was revoked meanwhile")
         return self._end("settled", "")
 
@@ -163,21 +165,22 @@ class Turn:
         while not over.wait(LEASE / 3):
             # Where it fails, the lease runs out and the barrier is held, which is told in the end.
             with suppress(InterlockError):
-                self._operator.call("extend", self._queue, self._token, LEASE * 1_000_000)
+                self._operator.extend(self._queue, self._token, LEASE)
 
-    def _settle(self, word: str, *more: str) -> bool:
-        """Settle our lease, or the message that is held."""
-        if not self._token:
-            if word == "NACK":
-                return True
-            return self._operator.change("skip", self._queue, self._id)
-        reply = self._operator.numbered("settle", self._queue, word, self._token, self._id, *more)
-        return reply != [b"LEASELOST"]
+    def _settle(self, error: str = "") -> bool:
+        """Settle our lease, or the message that is held; with an error as one that failed."""
+        from interlock.engine import wire
+
+        if self._token:
+            lease = self._token, self._id
+            settlement = wire.nacking(*lease, None, error) if error else wire.acking(*lease)
+            return self._operator.settle(self._queue, settlement)
+        return bool(error) or self._operator.change("skip", self._queue, self._id)
 
     def _take_back(self) -> None:
         if self._token:
-            self._settle("NACK", "", "interrupted")
-            self._token = b""
+            self._settle("interrupted")
+            self._token = 0
         try:
             if not self._operator.change("cancel", self._queue, self._id):
                 self._operator.change("revoke", self._queue, self._id, "skip")

@@ -19,10 +19,10 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.show import from_json
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit, failed
 from interlock.errors import Full, InterlockError, OptionsMismatch
-from interlock.limits import MAX_BATCH_KEYS, MAX_TEXT
+from interlock.limits import MAX_BATCH_KEYS
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator, Word
+    from interlock.engine.operator import Operator
     from interlock.engine.records import Stored
 
 SKIP_DEAD = Flag("--skip-dead", "leave out the dead letters")
@@ -119,7 +119,7 @@ class Restore:
 
     def _restore(self, some: list[Stored]) -> None:
         told = False
-        batch = [self._item(one) for one in some]
+        batch = [(self._mark(one), one) for one in some]
         while True:
             try:
                 answers = self._operator.restore(self._queue, batch)
@@ -141,17 +141,11 @@ class Restore:
                 self.new += 1
                 self.behind += became == "waiting" and one.state in ("held", "backing_off")
 
-    def _item(self, one: Stored) -> list[Word]:
-        """Return a message as il1_restore takes it."""
+    def _mark(self, one: Stored) -> str:
+        """Return the mark by which a message that was put before is known."""
         # Queues of one name on two servers may be brought together, and ids are times.
         content = hashlib.sha256(repr((one.payload, one.keys, one.shared)).encode()).hexdigest()
-        mark = f"import/{self._source}/{one.id}/{content[:16]}"
-        state = "waiting" if one.state in ("ready", "leased") else one.state
-        error = one.error.encode(errors="surrogateescape")[:MAX_TEXT]
-        pairs = [part for pair in one.options.items() for part in pair]
-        counts = (len(one.keys), len(one.shared), len(one.options))
-        stood = (mark, state, max(one.attempt, 1), one.due or 0, error)
-        return [*stood, one.payload, *counts, *one.keys, *one.shared, *pairs]
+        return f"import/{self._source}/{one.id}/{content[:16]}"
 
 
 def batches(items: list[Any]) -> Iterator[list[Any]]:
@@ -185,9 +179,9 @@ def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterato
     where = wanted.pop("DURABILITY", "server")
     if any(now.get(name, value) != value for name, value in wanted.items()):
         try:
-            safely = [] if now["DURABILITY"] == "server" else ["DURABILITY", now["DURABILITY"]]
-            pairs = [part for pair in wanted.items() for part in pair]
-            operator.call("configure", queue, *pairs, *safely)
+            kept = now["DURABILITY"]
+            safely = {} if kept == "server" else {"DURABILITY": kept}
+            operator.configure(queue, wanted | safely)
         except OptionsMismatch:
             different = [
                 f"{name} {wanted[name]}, here {value}"

@@ -85,6 +85,9 @@ def broken(error: BaseException, sent: bool) -> Broken:
     return Broken(str(error) or type(error).__name__, sent)
 
 
+PAUSE = 0.05
+"""Seconds for which a refused wait waits all the same: what comes behind it says what is wrong, but
+not at full speed."""
 UNREADABLE = (AttributeError, ValueError, IndexError)
 """Exceptions of redis-py for a connection that was closed by another thread in the middle, and for
 bytes that it cannot take apart: ``-MOVED`` without a slot, ``*x``."""

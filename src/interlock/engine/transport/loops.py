@@ -7,8 +7,7 @@ import contextlib
 from typing import Any
 
 from interlock.engine.request import Argument, Broken, Reply
-from interlock.engine.transport.connection import UNREADABLE, broken, make, refusal
-from interlock.engine.transport.speech import PAUSE
+from interlock.engine.transport.connection import PAUSE, UNREADABLE, broken, make, refusal
 from interlock.engine.url import Target
 
 
@@ -86,7 +85,7 @@ class AsyncLink:
 async def _slow(
     made: Any, before: tuple[Argument, ...], command: tuple[Argument, ...], nudge: float
 ) -> Reply:
-    """See Speech.ask_slow."""
+    """See `Speech.ask_slow` of the link for threads."""
     from redis.exceptions import ResponseError
 
     pinged = False

@@ -1,18 +1,32 @@
-"""A link for threads: sends, and sleeps until the reply is there."""
+"""A link for threads: sends, and sleeps until the reply is there.
+
+redis-py makes the connection and says who asks. With hiredis commands are packed and replies parsed
+here, on the bare socket: redis-py's layers around the same two calls cost more than the calls.
+Without hiredis redis-py does all of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import select
 import socket
+import struct
+import sys
 import time
 import weakref
 from typing import Any
 
 from interlock.engine.request import Argument, Broken, Refused, Reply
-from interlock.engine.transport.connection import UNREADABLE, broken, make, refusal
-from interlock.engine.transport.speech import Packed, Speech, speech
+from interlock.engine.transport.connection import PAUSE, UNREADABLE, broken, make, refusal
 from interlock.engine.url import Target
+
+hiredis: Any
+try:
+    hiredis = importlib.import_module("hiredis")
+except ImportError:
+    hiredis = None
 
 
 class Link:
@@ -54,7 +68,8 @@ class Link:
             if nudge:
                 commands = (before, command) if before else (command,)
                 return spoken.ask_slow(commands, timeout, nudge)
-            spoken.limit(timeout)
+            if not spoken.shortest <= timeout <= spoken.longest:
+                spoken.limit(timeout)
             return spoken.ask(command)
         except Refused:
             raise
@@ -68,7 +83,8 @@ class Link:
             spoken = self._speech or self._opened(timeout)
             if not isinstance(spoken, Packed) or self.interrupted:
                 return False
-            spoken.limit(timeout)
+            if not spoken.shortest <= timeout <= spoken.longest:
+                spoken.limit(timeout)
             spoken.send(command)
         except (OSError, AttributeError, self._error):
             # It may have got through: who asks it again asks under the same number.
@@ -111,7 +127,7 @@ class Link:
         made._socket_connect_timeout = made.socket_connect_timeout = timeout
         made._socket_timeout = made.socket_timeout = timeout
         made.connect()
-        self._speech = speech(made)
+        self._speech = Speech(made) if hiredis is None else Packed(made)
         return self._speech
 
     def interrupt(self) -> None:
@@ -136,6 +152,157 @@ class Link:
             opened.close()
 
 
+class Speech:
+    """Commands and replies over an open connection, by redis-py."""
+
+    shortest = longest = 0.0
+    """Limits that are near enough to the one that is set."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def limit(self, seconds: float) -> None:
+        """Sets how long sending, and each part of a reply, may take."""
+        self._made._sock.settimeout(seconds)
+
+    def ask(self, command: tuple[Argument, ...]) -> Reply:
+        """Sends a command and gives its reply; raises Refused, OSError or an error of redis-py."""
+        self._made.send_command(*command, check_health=False)
+        return self._made.read_response(disable_decoding=True)
+
+    def ask_slow(
+        self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
+    ) -> Reply:
+        """Sends commands in one go, of which the first may take long, and gives the last's reply.
+
+        With a PING behind them after `nudge` seconds, if the first is not answered. By redis-py
+        without one, for a connection on which it lost patience it closes: the wait ends later.
+        """
+        from redis.exceptions import ResponseError
+
+        self.limit(timeout)
+        for command in commands:
+            self._made.send_command(*command, check_health=False)
+        for _ in commands[:-1]:
+            try:
+                self._made.read_response(disable_decoding=True)
+            except ResponseError:
+                time.sleep(PAUSE)
+        return self._made.read_response(disable_decoding=True)
+
+
+class Packed(Speech):
+    """The same by hiredis, on the bare socket."""
+
+    def __init__(self, made: Any) -> None:
+        from redis.exceptions import InvalidResponse
+
+        super().__init__(made)
+        self._sock: socket.socket = made._sock
+        self._buffer = bytearray(BUFFER)
+        self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=Refused)
+        self._limit = 0.0
+        # The kernel's own timeouts: with Python's, each call polls before it sends and receives.
+        self._by_kernel = type(self._sock) is socket.socket and sys.platform != "win32"
+        if self._by_kernel:
+            self._sock.settimeout(None)
+
+    def limit(self, seconds: float) -> None:
+        """See ``Speech``."""
+        self._limit = seconds
+        self.shortest, self.longest = seconds * 0.9, seconds * 1.1
+        if self._by_kernel:
+            whole, part = divmod(max(round(seconds * 1e6), 1000), 1_000_000)
+            length = struct.pack("@ll", whole, part)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, length)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, length)
+        else:
+            self._sock.settimeout(seconds)
+
+    def ask(self, command: tuple[Argument, ...]) -> Reply:
+        """See ``Speech``."""
+        sock, buffer, reader = self._sock, self._buffer, self._reader
+        try:
+            sock.sendall(hiredis.pack_command(command))
+            while True:
+                size = sock.recv_into(buffer)
+                if not size:
+                    raise Broken("Connection closed by server.", sent=True)
+                reader.feed(buffer, 0, size)
+                reply = reader.gets()
+                if reply is not False:
+                    break
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {self._limit:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def send(self, command: tuple[Argument, ...]) -> None:
+        """The first half of ``ask``; raises OSError."""
+        self._sock.sendall(hiredis.pack_command(command))
+
+    def receive(self) -> Reply:
+        """The other half."""
+        try:
+            reply = self._received()
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {self._limit:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def ask_slow(
+        self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
+    ) -> Reply:
+        """See ``Speech``."""
+        nudged = False
+        try:
+            self.limit(max(timeout - nudge, 0.001))
+            self._sock.sendall(b"".join(map(hiredis.pack_command, commands)))
+            # Not by the kernel's timeout of the socket, which may be an eighth too long.
+            if not self._comes(nudge):
+                nudged = True
+                self._sock.sendall(hiredis.pack_command(("PING",)))
+            reply = self._received()
+            for _ in commands[1:]:
+                if isinstance(reply, Refused):
+                    time.sleep(PAUSE)
+                reply = self._next()
+            if nudged:
+                self._next()
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {timeout:.3g} s", sent=True) from None
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def _comes(self, seconds: float) -> bool:
+        """Returns whether something comes in this time."""
+        if not hasattr(select, "poll"):
+            return bool(select.select([self._sock], (), (), seconds)[0])
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def _next(self) -> Reply:
+        """A reply that may be here already."""
+        reply = self._reader.gets()
+        return self._received() if reply is False else reply
+
+    def _received(self) -> Reply:
+        sock, buffer, reader = self._sock, self._buffer, self._reader
+        while True:
+            size = sock.recv_into(buffer)
+            if not size:
+                raise Broken("Connection closed by server.", sent=True)
+            reader.feed(buffer, 0, size)
+            reply = reader.gets()
+            if reply is not False:
+                return reply
+
+
+BUFFER = 65_536
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 

@@ -1,0 +1,180 @@
+"""Follows calls through the package, and counts the files that they enter.
+
+    python scripts/walks.py           prints a table; exits with 1 if a walk is over its limits
+    python scripts/walks.py --json    prints it as JSON
+
+A walk is one call, when connections are there and declarations are made. Counted are the files of
+the package in which a function begins that was called from another file, how often one begins so
+(an *entry*), and how often the file changes, returns and the steps of generators included. What the
+hub does in Rust nobody follows: those walks are counted by hand, and stand in COUNTED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import interlock
+
+PACKAGE = str(Path(interlock.__file__).parent) + "/"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that a walk may have."""
+
+    files: int
+    twice: bool = False
+    """A file may be entered more than once."""
+
+
+LIMITS = {
+    "put on an engine": Limit(6),
+    "awaited put on an engine": Limit(6),
+}
+COUNTED: dict[str, tuple[str, ...]] = {}
+"""Walks that are counted by hand: the files in the order in which they are entered."""
+
+
+@dataclass
+class Walk:
+    """The files that one call entered."""
+
+    name: str
+    entries: list[str] = field(default_factory=list)
+    """The file of each function that was called from another file, in order."""
+    changes: int | None = 0
+    """None: it was counted by hand."""
+
+    @property
+    def files(self) -> int:
+        """The number of different files."""
+        return len(set(self.entries))
+
+    @property
+    def fault(self) -> str:
+        """The limit that it is over; empty if it is over none."""
+        limit = LIMITS.get(self.name)
+        if limit is None:
+            return ""
+        if self.files > limit.files:
+            return f"{self.files} files; allowed: {limit.files}"
+        again = sorted({one for one in self.entries if self.entries.count(one) > 1})
+        return f"entered twice: {', '.join(again)}" if again and not limit.twice else ""
+
+
+class Steps:
+    """A profiler that notes each change of file."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._begun: set[FrameType] = set()
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
+        file = of_package(frame.f_code)
+        if event not in ("call", "return") or not file:
+            return
+        caller = frame.f_back
+        while caller is not None and not of_package(caller.f_code):
+            caller = caller.f_back
+        from_elsewhere = caller is None or of_package(caller.f_code) != file
+        # A generator that goes on is the same frame.
+        if event == "call" and frame not in self._begun:
+            self._begun.add(frame)
+            if from_elsewhere:
+                self._walk.entries.append(file)
+        if from_elsewhere and caller is not None and self._walk.changes is not None:
+            self._walk.changes += 1
+
+
+def of_package(code: CodeType) -> str:
+    """The file of a function, as a path in the package; empty if it is elsewhere."""
+    name = code.co_filename
+    return name.removeprefix(PACKAGE) if name.startswith(PACKAGE) else ""
+
+
+def follow(name: str, call: Callable[[], object], threads: bool = False) -> Walk:
+    """Makes a call and notes what it enters; with `threads` also on threads that it begins."""
+    walk = Walk(name)
+    steps = Steps(walk)
+    if threads:
+        threading.setprofile(steps)
+    sys.setprofile(steps)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return walk
+
+
+def put(url: str) -> Walk:
+    """A put from the public method to the socket, or to the engine of this process."""
+    with interlock.connect(url) as client:
+        queue = client.queue(f"walk-{uuid.uuid4().hex}")
+        for _ in range(2):
+            queue.put({"n": 1}, keys="k")
+        walk = follow("put on an engine", lambda: queue.put({"n": 1}, keys="k"))
+        queue.drop(force=True)
+    return walk
+
+
+def awaited_put(url: str) -> Walk:
+    """The same in asyncio."""
+    import asyncio
+
+    async def main() -> Walk:
+        async with interlock.connect(url) as client:
+            queue = client.queue(f"walk-{uuid.uuid4().hex}")
+            for _ in range(2):
+                await queue.put({"n": 1}, keys="k")
+            walk = Walk("awaited put on an engine")
+            sys.setprofile(Steps(walk))
+            try:
+                await queue.put({"n": 1}, keys="k")
+            finally:
+                sys.setprofile(None)
+            await queue.drop(force=True)
+        return walk
+
+    return asyncio.run(main())
+
+
+WALKS: dict[str, Callable[[str], Walk]] = {
+    "put on an engine": put,
+    "awaited put on an engine": awaited_put,
+}
+
+
+def main() -> int:
+    """The exit code."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--files", action="store_true", help="name the files that were entered")
+    parser.add_argument("--url", default="memory://", help="the engine (memory://)")
+    given = parser.parse_args()
+    walks = [follow(given.url) for follow in WALKS.values()]
+    walks += [Walk(name, list(entries), None) for name, entries in COUNTED.items()]
+    if given.json:
+        print(json.dumps([asdict(one) | {"files": one.files, "fault": one.fault} for one in walks]))
+    else:
+        print(f"{'walk':30} {'files':>6} {'entries':>8} {'changes':>8}")
+        for one in walks:
+            changes = "-" if one.changes is None else one.changes
+            print(f"{one.name:30} {one.files:6} {len(one.entries):8} {changes:>8}  {one.fault}")
+            for file in one.entries if given.files else ():
+                print(f"    {file}")
+    return int(any(one.fault for one in walks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The client of an engine, for asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+
+from interlock.engine.aio import AsyncRemoteQueue
+from interlock.engine.handle import Handle
+from interlock.engine.loop import LoopSessions
+
+if TYPE_CHECKING:
+    from interlock.engine.client import Client
+    from interlock.engine.options import QueueOptions
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """The asyncio face of a ``Client``; any number of event loops may use one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._sessions = LoopSessions(client._engine, client._sessions)
+
+    @property
+    def url(self) -> str:
+        """Without its password."""
+        return self._client.url
+
+    @overload
+    def queue(
+        self, name: str, type: type[T], **options: Unpack[QueueOptions]
+    ) -> AsyncRemoteQueue[T]: ...
+    @overload
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> AsyncRemoteQueue[Any]: ...
+    def queue(
+        self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
+    ) -> AsyncRemoteQueue[Any]:
+        """The queue of this name; see ``Client.queue``."""
+        return AsyncRemoteQueue(self, self._client._handle_of(name, type, options))
+
+    async def close(self) -> None:
+        """Ends what waits on the running loop, and closes its connections."""
+        await self._sessions.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+        self._client.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+    def _close_handle(self, handle: Handle) -> None:
+        self._client._close_handle(handle)

@@ -1,0 +1,121 @@
+"""A lease of a message on an engine, for asyncio."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+from interlock.engine import wire
+from interlock.engine.lease_state import OPEN, LeaseState, extension
+from interlock.errors import LeaseLost
+from interlock.retry import Seconds
+
+if TYPE_CHECKING:
+    from interlock.engine.aio import AsyncRemoteQueue  # asyncio
+    # threads: from interlock.engine.queue import RemoteQueue
+
+T = TypeVar("T")
+
+
+class AsyncRemoteLease(LeaseState[T]):
+    """The right to handle one message, until it is settled; renewed as long as it is held.
+
+    As a context manager it gives the payload, acknowledges on success, and on an exception puts the
+    message back by the retry policy and lets the exception through; ``RetryAfter`` and ``Reject``
+    steer. Dropped without a word it counts as a failed attempt, and warns.
+    """
+
+    __slots__ = ()
+    _of: AsyncRemoteQueue[T]
+
+    async def ack(self, result: Any = None) -> None:
+        """The message was handled: its lanes move on.
+
+        Args:
+            result: kept for as long as the put asked for, see ``RemoteQueue.result``.
+
+        Raises:
+            LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        self._check_open()
+        await self._settle(self.acking(result))
+
+    async def nack(
+        self, delay: Seconds | None = None, error: BaseException | str | None = None
+    ) -> None:
+        """The message was not handled: it comes again, in its place, or is given up.
+
+        Args:
+            delay: seconds until then. Default: what the retry policy says.
+            error: why, for the logs and the dead letter.
+
+        Raises:
+            LeaseLost, EngineUnavailable: as for ``ack``.
+        """
+        self._check_open()
+        await self._settle(self.nacking(delay, error))
+
+    async def reject(self, reason: str) -> None:
+        """The message cannot be handled: a dead letter at once. Raises as ``ack``."""
+        self._check_open()
+        await self._settle(self.rejecting(reason))
+
+    async def release(self) -> None:
+        """Its handling never began: the same place and attempt. Raises as ``ack``."""
+        self._check_open()
+        await self._settle(self.releasing())
+
+    async def extend(self, seconds: Seconds) -> None:
+        """Sets the deadline to so many seconds from now. Raises as ``ack``."""
+        self._check_open()
+        length = extension(seconds)
+        started = time.monotonic()
+        of, grant = self._of, self._grant
+        if not await of._run(of._handle, grant.handle.extend, self.token, length):
+            self._took(wire.LOST)
+        grant.extended(length, started)
+        grant.renewer.sooner(grant)
+
+    # asyncio:
+    def __enter__(self) -> NoReturn:
+        raise TypeError("a lease of the asyncio face is entered with 'async with'")
+
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
+        """Never reached."""
+
+    # both:
+    async def __aenter__(self) -> T:
+        return self._entered()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
+        self._left()
+        if self._state != OPEN:
+            return False
+        if error is None:
+            await self.ack()
+            return False
+        # The handler's own exception says more than that its lease is gone.
+        with contextlib.suppress(LeaseLost):
+            await self._settle(self._judged(error))
+        return False
+
+    async def _give_up(self, error: BaseException | str) -> None:
+        self._check_open()
+        await self._settle(self._giving_up(error))
+
+    async def _settle(self, settlement: wire.Settlement) -> None:
+        of = self._of
+        try:
+            answers = await of._run(of._handle, self._grant.handle.settle, [settlement])
+        except BaseException:
+            self._reopened()
+            raise
+        self._took(answers[0])

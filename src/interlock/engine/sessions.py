@@ -1,0 +1,311 @@
+"""Calls on threads: the thread that makes one runs its request on a session of its own.
+
+Its counterpart for asyncio is `loop`. Beside the sessions there is the thread that renews a
+client's leases, and gives back those that were dropped.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import logging
+import queue as _queue
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from interlock.engine import forks
+from interlock.engine.call import Engine
+from interlock.engine.renewal import LeaseRenewer
+from interlock.engine.request import Abandoned, Ask, Broken, Nap, Refused, Request
+from interlock.engine.session import Session
+from interlock.engine.transport.threads import Link
+from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+
+if TYPE_CHECKING:
+    from interlock.engine.handle import Handle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Make = Callable[Concatenate[Session[Any], P], Request[R]]
+Leave = Callable[[Request[Any]], None]
+"""Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
+_log = logging.getLogger("interlock.queue")
+_LONGEST = 3600.0
+_AGAIN = 0.5
+"""Seconds after which an engine that was not there is tried again."""
+
+
+class ThreadSessions:
+    """The sessions of a client. Any thread may use it, before and after a fork."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.alive = True
+        """False once it is closed."""
+        self._forks = forks.count
+        self._free: list[Session[Any]] = []
+        # Of each handle those who are in a call, so that closing it can wake them.
+        self._busy: dict[Session[Any], Handle | None] = {}
+        self._lease_thread = LeaseThread(engine)
+        self.renewer = self._lease_thread.renewer
+
+    def run(
+        self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
+    ) -> R:
+        """Runs the request that `make` makes of a session and the arguments. Who closes the handle
+        `user` ends it.
+
+        Raises:
+            ShutDown: this, or the handle, is closed.
+        """
+        session = self._taken(user)
+        left: list[Request[Any]] = []
+        try:
+            if self.renewer.abandoned:
+                self._lease_thread.settle_abandoned(session)
+            request = make(session, *arguments, **named)
+            return _steps(request, session, _START, left.append)
+        except Abandoned:
+            raise self._closed() from None
+        finally:
+            self._ended(session, left)
+
+    def begin(
+        self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
+    ) -> Callable[[], R]:
+        """Runs a request up to its first reply; what is given back runs the rest, once, on any
+        thread."""
+        session = self._taken(user)
+        try:
+            if self.renewer.abandoned:
+                self._lease_thread.settle_abandoned(session)
+            request = make(session, *arguments, **named)
+            step = _begun(request, session)
+        except BaseException:
+            self._ended(session, [])
+            raise
+
+        def rest() -> R:
+            left: list[Request[Any]] = []
+            try:
+                return _steps(request, session, step, left.append)
+            except Abandoned:
+                raise self._closed() from None
+            finally:
+                self._ended(session, left)
+
+        return rest
+
+    def interrupt(self, user: Handle) -> None:
+        """Ends the calls of a handle."""
+        for session, one in list(self._busy.items()):
+            if one is user:
+                session.interrupt()
+
+    def close(self) -> None:
+        """Ends all calls, and closes the connections."""
+        self.alive = False
+        for session, user in list(self._busy.items()):
+            if user is not None:
+                user.closed = True
+            session.interrupt()
+        self._lease_thread.stop()
+        while self._free:
+            self._free.pop().close()
+
+    def _taken(self, user: Handle | None) -> Session[Any]:
+        if not self.alive:
+            raise ShutDown(f"the client of {self._engine.target.shown} is closed")
+        if self._forks != forks.count:
+            self._forked()
+        try:
+            session = self._free.pop()
+        except IndexError:
+            session = Session(self._engine.consumer(), self._engine.link, self.renewer)
+        self._busy[session] = user
+        return session
+
+    def _ended(self, session: Session[Any], left: list[Request[Any]]) -> None:
+        """The caller is done with a session, or has left a request to be finished on it."""
+        if left:
+            # Ctrl-C, for instance: it does not wait for the engine.
+            threading.Thread(target=self._finish, args=(left[0], session), daemon=True).start()
+            return
+        if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
+            # Taken before a fork: it is the parent's.
+            return
+        if session.interrupted:
+            session.rest()
+        if self.alive:
+            self._free.append(session)
+        else:
+            session.close()
+
+    def _finish(self, request: Request[Any], session: Session[Any]) -> None:
+        """Runs a request whose caller has gone to its end."""
+        with contextlib.suppress(Abandoned, InterlockError):
+            _steps(request, session, _THROW, None)
+        self._ended(session, [])
+
+    def _closed(self) -> ShutDown:
+        return ShutDown(f"this handle of {self._engine.target.shown} is closed")
+
+    def _forked(self) -> None:
+        """In a child, the parent's connections and consumers are not its own."""
+        self._forks = forks.count
+        self._engine.forked()
+        for session in [*self._free, *self._busy]:
+            for link in session.links.values():
+                link.forget()
+        self._free, self._busy = [], {}
+        self._lease_thread = LeaseThread(self._engine)
+        self.renewer = self._lease_thread.renewer
+
+
+class LeaseThread:
+    """A renewer, and the daemon thread that runs it; started when there is something to do.
+
+    It knows nothing of the client, so that a client that is forgotten ends it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._bell: _queue.SimpleQueue[None] = _queue.SimpleQueue()
+        self._started: dict[str, object] = {}
+        self._stopped = False
+        self._settling = threading.Lock()
+        self.renewer = LeaseRenewer(self.ring)
+
+    def settle_abandoned(self, session: Session[Any]) -> None:
+        """Gives back what was dropped, or waits until somebody else has."""
+        with self._settling:
+            drive(self.renewer.settle_abandoned(session), session)
+
+    def ring(self) -> None:
+        """Has the thread look; takes no lock, for destructors call it too."""
+        me = object()
+        if self._started.setdefault("thread", me) is me:
+            try:
+                # Not threading.Thread, whose start takes locks.
+                _thread.start_new_thread(self._renew_leases, ())
+            except RuntimeError:
+                # The interpreter is ending, or there is no room for a thread.
+                self._started.pop("thread", None)
+        self._bell.put(None)
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stopped = True
+        self._bell.put(None)
+
+    def _renew_leases(self) -> None:
+        threading.current_thread().name = "interlock-leases"
+        engine = self._engine
+        session: Session[Any] = Session(engine.consumer(), engine.link, self.renewer)
+        while not self._stopped:
+            left = self._look(session)
+            try:
+                self._bell.get(timeout=None if left is None else min(left, _LONGEST))
+            except _queue.Empty:
+                continue
+            while not self._bell.empty():
+                self._bell.get()
+        session.close()
+
+    def _look(self, session: Session[Any]) -> float | None:
+        # A function of its own, so that no name holds a lease while the thread sleeps.
+        try:
+            self.settle_abandoned(session)
+            return drive(self.renewer.tick(session), session)
+        except EngineUnavailable as error:
+            _log.warning("%s", error)
+        except Exception:
+            _log.exception("leases could not be renewed")
+        return _AGAIN
+
+
+def drive(request: Request[R], session: Session[Any]) -> R:
+    """Runs a request on this thread."""
+    return _steps(request, session, _START, None)
+
+
+def _begun(request: Request[Any], session: Session[Any]) -> object:
+    """Runs a request up to its first reply, which is not waited for.
+
+    Answers `_SENT` where the command is on its way, and otherwise the step that is still to be
+    done: there is no connection, or one of a kind that cannot send and receive apart; or `_End`.
+    """
+    try:
+        step = request.send(None)
+    except StopIteration as end:
+        return _End(end.value)
+    if isinstance(step, Ask) and not step.nudge:
+        link = session.link(step.address)
+        if isinstance(link, Link) and link.send(step.command, step.timeout):
+            session.waiting = link
+            return _SENT
+    return step
+
+
+def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave | None) -> R:
+    """Runs a request on this thread, from a step on."""
+    began = forks.count
+    try:
+        if step is _START:
+            step = request.send(None)
+        elif step is _THROW:
+            step = request.throw(Abandoned())
+        elif step.__class__ is _End:
+            found: R = step.value
+            return found
+        while True:
+            try:
+                if step is _SENT:
+                    sent, session.waiting = session.waiting, None
+                    assert sent is not None
+                    answer = sent.receive()
+                elif step.__class__ is Nap:
+                    time.sleep(step.seconds)
+                    answer = None
+                else:
+                    link = session.links.get(step.address) or session.link(step.address)
+                    answer = link.ask(step.command, step.timeout, step.before, step.nudge)
+            except (Broken, Refused) as error:
+                if forks.count != began:
+                    raise _of_the_parent() from None
+                step = request.throw(error)
+            except BaseException:
+                if leave is not None and forks.count == began:
+                    leave(request)
+                raise
+            else:
+                if forks.count != began:
+                    raise _of_the_parent()
+                step = request.send(answer)
+    except StopIteration as end:
+        found = end.value
+        return found
+
+
+def _of_the_parent() -> EngineUnavailable:
+    # The consumer, its numbers and what they lease are the parent's, and it goes on with them.
+    return EngineUnavailable(
+        "this process was forked in the middle of the call, which the parent goes on with; "
+        "make it again if the child is to make one of its own",
+        unknown=True,
+    )
+
+
+class _End:
+    """The end of a request that asked for nothing."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+_NOT_THERE: Any = object()
+_START: Any = object()
+_THROW: Any = object()
+_SENT: Any = object()

@@ -1,0 +1,74 @@
+"""The blocking face of an engine's client is made from the asyncio one: scripts/faces.py."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("unasync", reason="a tool of `make lint`, not of the tests")
+
+from scripts import faces
+
+SOURCE = '''"""A face, for asyncio."""
+
+import asyncio  # asyncio
+
+# threads: import threading
+
+
+class AsyncRemoteQueue:
+    async def put(
+        self,
+        # threads: block: bool = True,
+        *,
+        keys: str = "",
+    ) -> None:
+        # asyncio:
+        await asyncio.sleep(0)
+        # threads: threading.Event()
+        # both:
+        await self._run(keys)
+'''
+MADE = '''# Made from source.py by scripts/faces.py: change that, and run `make generate`.
+"""A face, for threads."""
+
+import threading
+
+
+class RemoteQueue:
+    def put(
+        self,
+        block: bool = True,
+        *,
+        keys: str = "",
+    ) -> None:
+        threading.Event()
+        self._run(keys)
+'''
+
+
+def test_lines_of_one_face_alone_are_in_that_one(tmp_path: Path) -> None:
+    source = tmp_path / "source.py"
+    source.write_text(SOURCE)
+    assert faces.blocking(source) == MADE
+
+
+def test_the_committed_modules_are_what_their_sources_give(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["faces.py", "--check"])
+    assert faces.main() == 0, capsys.readouterr().err
+
+
+def test_a_module_that_was_changed_by_hand_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["faces.py", "--check"])
+    monkeypatch.setattr(faces, "ROOT", tmp_path)
+    for folder in ("aio.py", "aio_lease.py"):
+        place = tmp_path / faces.ENGINE / folder
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(SOURCE)
+    (tmp_path / faces.ENGINE / "queue.py").write_text("# mine\n")
+    assert faces.main() == 1
+    assert "engine/queue.py" in capsys.readouterr().err

@@ -1,0 +1,42 @@
+"""Calls go down through the package: scripts/walks.py follows them and counts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import walks
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def printed(*flags: str) -> Any:
+    command = [sys.executable, str(ROOT / "scripts" / "walks.py"), "--json", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_no_walk_is_over_its_limit() -> None:
+    code, told = printed()
+    assert [one for one in told if one["fault"]] == []
+    assert code == 0
+    put = next(one for one in told if one["name"] == "put on an engine")
+    assert put["entries"][0] == "engine/queue.py"
+    assert {"engine/handle.py", "engine/wire.py", "engine/call.py"} < set(put["entries"])
+
+
+def test_a_walk_over_its_limit_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["walks.py"])
+    monkeypatch.setitem(walks.LIMITS, "put on an engine", walks.Limit(5))
+    assert walks.main() == 1
+    assert "6 files; allowed: 5" in capsys.readouterr().out
+
+
+def test_a_file_that_is_entered_twice_is_told() -> None:
+    walk = walks.Walk("put on an engine", ["a.py", "b.py", "a.py"])
+    assert walk.fault == "entered twice: a.py"
