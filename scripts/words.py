@@ -40,7 +40,7 @@ ALLOWED = {
     # One run of a case of the contract.
     "trial": ("src/interlock/testing/",),
 }
-NOT_YET = ("crates/interlock-core/src/queue/", "src/interlock/worker/", "src/interlock/app/app.py")
+NOT_YET = ("src/interlock/worker/", "src/interlock/app/app.py")
 """Files that may still have any of them; nothing is added here."""
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 COMMENTS = {".rs": r"//[^\n]*|/\*.*?\*/", ".lua": r"--\[\[.*?\]\]|--[^\n]*"}
