@@ -166,6 +166,10 @@ def current_lease() -> Lease[Any]:
             "current_lease(): no message is being handled here; it works inside 'with lease', "
             "handlers of consume(), and functions run by KeyedExecutor and KeyedTaskGroup"
         )
+    if lease.__class__ is tuple:
+        # One of a batch, and where it stands: it is made for who asks.
+        batch, place = lease
+        lease = batch.lease(place)
     found: Lease[Any] = lease
     return found
 

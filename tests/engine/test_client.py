@@ -28,6 +28,7 @@ from interlock import (
     connect,
     current_lease,
 )
+from interlock.engine.batch import LeasedBatch, begin_exchange, settle
 from interlock.engine.client import Client
 from interlock.engine.library import Library
 from interlock.engine.queue import RemoteQueue
@@ -492,18 +493,24 @@ def test_a_connection_with_tls_trusts_the_authority_that_is_named_and_no_other(
             client.queue("orders").put(1)
 
 
+def payload_of(batch: LeasedBatch) -> Any:
+    (place,) = batch.places
+    return msgspec.msgpack.decode(batch.message(place).payload)
+
+
 def test_an_exchange_that_was_sent_ahead_is_answered_when_it_is_asked_for(
     queue: RemoteQueue[Any],
 ) -> None:
     queue.put_many(["one", "two", "three"])
     first = queue.get()
-    ahead = [queue._exchange_ahead([first.acking()], 1), queue._exchange_ahead([], 1)]
+    ahead = [begin_exchange(queue, [first.acking()], 1), begin_exchange(queue, [], 1)]
     # Other calls go on between.
     assert queue.stats().puts == 3
     (answers, second), (none, third) = ahead[0](), ahead[1]()
-    assert (answers, none) == (["acked"], [])
-    assert {one.payload for one in (*second, *third)} == {"two", "three"}
-    queue.ack_many([*second, *third])
+    assert (answers, none) == ([b"ACKED"], [])
+    assert second is not None and third is not None
+    assert {payload_of(batch) for batch in (second, third)} == {"two", "three"}
+    settle(queue, second.acking(second.places) + third.acking(third.places))
     assert queue.stats().unsettled == 0
 
 
@@ -515,7 +522,7 @@ def test_what_was_sent_ahead_leases_nothing_once_the_handle_is_closed(
     with redis.Redis(port=engine_port) as server:
         # So that the handle is closed before there is an answer.
         server.client_pause(60_000, all=False)
-        taken = queue._exchange_ahead([first.acking()], 1)
+        taken = begin_exchange(queue, [first.acking()], 1)
         queue.close()
         server.client_unpause()
     with pytest.raises(ShutDown):
@@ -524,7 +531,7 @@ def test_what_was_sent_ahead_leases_nothing_once_the_handle_is_closed(
     stats = again.stats()
     assert (stats.acks, stats.leased, stats.unsettled) == (1, 0, 1)
     with pytest.raises(ShutDown):
-        queue._exchange_ahead([], 1)
+        begin_exchange(queue, [], 1)
     with again.get() as payload:
         assert (payload, current_lease().attempt) == ("two", 1)
 
@@ -534,9 +541,10 @@ def test_an_exchange_that_was_sent_ahead_outlives_its_connection(
 ) -> None:
     queue.put_many(["one", "two"])
     first = queue.get()
-    taken = queue._exchange_ahead([first.acking()], 1)
+    taken = begin_exchange(queue, [first.acking()], 1)
     with redis.Redis(port=engine_port) as server:
         server.client_kill_filter(_type="normal", skipme=True)
-    answers, (second,) = taken()
-    assert (answers, second.payload, second.attempt) == (["acked"], "two", 1)
-    second.ack()
+    answers, second = taken()
+    assert second is not None and second.message(second.places[0]).attempt == 1
+    assert (answers, payload_of(second)) == ([b"ACKED"], "two")
+    settle(queue, second.acking(second.places))

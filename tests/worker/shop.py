@@ -41,6 +41,11 @@ def note(table: str, number: int) -> None:
     opened.close()
 
 
+@app.task(keys="add:{number}")
+def add(number: int) -> None:
+    """Takes no time."""
+
+
 @app.task(keys="slow:{number}")
 def slow(number: int, seconds: float) -> None:
     """Takes its time."""

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pytest
 
 from interlock.worker.audit import Audit, Event, Table
-from interlock.worker.journal import LONGEST, Journal
-from interlock.worker.work import TaskLease
+from interlock.worker.audit_journal import LONGEST, AuditJournal
+from interlock.worker.tasks import TaskLease
 
 What = Literal["begun", "ended", "withdrawn"]
 
@@ -157,7 +157,7 @@ def test_an_overlap_is_one_only_if_the_engine_says_that_both_are_leased(
     state: str | None, violations: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, audit = Answering(state), Audit("w")
-    audit.follow("q", queue, Journal(None))
+    audit.follow("q", queue, AuditJournal(None))
     audit.begun(held(1, 1))
     audit.begun(held(2, 2))
     assert (queue.asked, audit.violations) == ([1], violations)
@@ -173,7 +173,7 @@ def test_auditors_of_several_workers_see_each_other_s_messages(tmp_path: Path) -
     queue = Answering("leased")
     audits = [Audit("w1"), Audit("w2")]
     for audit in audits:
-        audit.follow("q", queue, Journal(tmp_path / "journal"))
+        audit.follow("q", queue, AuditJournal(tmp_path / "journal"))
     audits[0].begun(held(1, 1))
     audits[1].begun(held(2, 2))
     audits[0].ended(held(1, 1))
@@ -190,7 +190,7 @@ def test_auditors_of_several_workers_see_each_other_s_messages(tmp_path: Path) -
 def test_a_line_that_was_cut_by_a_death_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     audit = Audit("w")
-    audit.follow("q", Answering("leased"), Journal(path))
+    audit.follow("q", Answering("leased"), AuditJournal(path))
     audit.begun(held(1, 1))
     with path.open("ab") as file:
         file.write(b'\n["begun","w2",')
@@ -204,11 +204,11 @@ def test_the_file_is_emptied_when_it_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert LONGEST > 10**6
-    monkeypatch.setattr("interlock.worker.journal.LONGEST", 2000)
+    monkeypatch.setattr("interlock.worker.audit_journal.LONGEST", 2000)
     path = tmp_path / "journal"
     audits = [Audit("w1"), Audit("w2")]
     for audit in audits:
-        audit.follow("q", Answering("leased"), Journal(path))
+        audit.follow("q", Answering("leased"), AuditJournal(path))
     for number in range(1, 200, 2):
         for place, audit in enumerate(audits):
             audit.begun(held(number + place, number + place))
@@ -222,7 +222,7 @@ def test_the_file_is_emptied_when_it_is_long(
 def test_a_file_that_cannot_be_written_is_no_silence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    audit, journal = Audit("w"), Journal(tmp_path / "journal")
+    audit, journal = Audit("w"), AuditJournal(tmp_path / "journal")
     audit.follow("q", Answering("leased"), journal)
     with open("/dev/full", "wb") as full:
         os.dup2(full.fileno(), journal._descriptor)
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_written_is_no_silence(
 
 
 def _append(path: Path, name: str, count: int) -> None:
-    journal = Journal(path)
+    journal = AuditJournal(path)
     for number in range(count):
         with journal.exchange(f"{name}{number}".encode()):
             pass
@@ -241,7 +241,7 @@ def _append(path: Path, name: str, count: int) -> None:
 
 def test_every_process_reads_every_line_once(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    mine = Journal(path)
+    mine = AuditJournal(path)
     context = multiprocessing.get_context("spawn")
     others = [context.Process(target=_append, args=(path, name, 200)) for name in "ab"]
     for process in others:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from interlock.retry import Retry
-from interlock.worker.handle import Outcome
-from interlock.worker.running import Running
-from interlock.worker.threads import SinglePool, ThreadPool
-from interlock.worker.work import TaskLease
+from interlock.worker.execution import Execution
+from interlock.worker.outcome import Outcome
+from interlock.worker.tasks import TaskLease
+from interlock.worker.thread_pool import ThreadPool
 
 
 class Calls:
@@ -30,13 +29,14 @@ class Calls:
             assert self.gate.wait(30)
 
 
-def running(gate: threading.Event | None = None) -> Running:
+def running(gate: threading.Event | None = None) -> Execution:
     held = TaskLease(
         queue="q", id=1, sequence=1, attempt=1, token=1, keys=frozenset(), shared=frozenset(),
         payload=b"",
     )  # fmt: skip
+    none: Any = None
     invocation: Any = Calls(gate)
-    return Running(None, held, invocation, None, 0.0)
+    return Execution(none, held, invocation, none, 0.0)
 
 
 @pytest.fixture
@@ -44,13 +44,26 @@ def ended() -> threading.Semaphore:
     return threading.Semaphore(0)
 
 
+class Told:
+    """Is told what an owner would be."""
+
+    def __init__(self, done: Callable[[Execution, Outcome], None]) -> None:
+        self.handler_ended = done
+
+    def handlers_ended(self, ended: Any) -> None: ...
+
+    def places_moved(self, count: int) -> None: ...
+
+    def pool_broke(self, error: BaseException) -> None: ...
+
+
 def started(size: int, ended: threading.Semaphore) -> ThreadPool:
-    def done(running: Running, outcome: Outcome) -> None:
+    def done(execution: Execution, outcome: Outcome) -> None:
         assert outcome.how == "ack"
         ended.release()
 
-    pool = ThreadPool(size)
-    pool.start(done)
+    pool = ThreadPool(size, Told(done))
+    pool.start()
     return pool
 
 
@@ -94,88 +107,36 @@ def test_what_is_withdrawn_does_not_begin(ended: threading.Semaphore) -> None:
     pool.close()
 
 
-def test_an_offer_that_finds_nobody_asleep_does_not_silence_the_next(
+def test_an_offer_of_a_thread_of_the_pool_itself_does_not_silence_the_next(
     ended: threading.Semaphore,
 ) -> None:
-    pool, more = ThreadPool(1), [running()]
+    more = [running()]
 
-    def done(_: Running, __: Outcome) -> None:
+    def done(_: Execution, __: Outcome) -> None:
         if more:
-            pool.offer([more.pop()])  # on the pool's own thread, which is awake
+            pool.offer([more.pop()])
         ended.release()
 
-    pool.start(done)
+    pool = ThreadPool(1, Told(done))
+    pool.start()
     pool.offer([running()])
     assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
-    while not pool._idle:
-        pass
     pool.offer([running()])
-    assert ended.acquire(timeout=5), "it was offered and nobody came"
+    assert ended.acquire(timeout=30), "it was offered and nobody came"
     pool.close()
 
 
-def test_a_pool_that_is_lent_never_runs_more_than_its_places(ended: threading.Semaphore) -> None:
-    pool, gate = started(1, ended), threading.Event()
-    first, second, third = running(gate), running(), running()
-    first.feeder = second.feeder = third.feeder = Feeds()
-    pool.offer([first])
-    while not first.started:
-        pass
-    pool.lend(True)
-    pool.offer([second])
-    pool.work()
-    assert not second.started, "it ran beside the first"
-    gate.set()
-    # By the thread that was busy: nobody else comes.
-    assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
-    pool.offer([third])
-    assert not third.started
-    pool.work()
-    assert third.at == threading.get_ident() and ended.acquire(timeout=30)
-    pool.close()
-
-
-def test_what_waits_when_a_pool_is_lent_no_more_is_begun(ended: threading.Semaphore) -> None:
-    pool = started(2, ended)
-    pool.lend(True)
-    pool.offer([running(), running()])
-    pool.lend(False)
-    assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
-    pool.close()
-
-
-class Feeds:
-    """Of what is handled here, who leases is this thread."""
-
-    @property
-    def taker(self) -> int:
-        return threading.get_ident()
-
-
-def test_with_one_place_whoever_leases_handles(ended: threading.Semaphore) -> None:
-    threads, settled = [], threading.Event()
-
-    class Feeds:
-        is_away = False
-
-        @contextlib.contextmanager
-        def away(self) -> Iterator[None]:
-            self.is_away = True
-            yield
-            self.is_away = False
-
-    def done(running: Running, outcome: Outcome) -> None:
-        # What this settles goes out with the thread's next call: it is not away any more.
-        assert outcome.how == "ack" and not running.feeder.is_away
-        threads.append(running.at)
-        settled.set()
-
-    pool, one, other = SinglePool(), running(), running()
-    one.feeder = other.feeder = Feeds()
-    pool.start(done)
-    pool.offer([one, other])
-    assert not settled.wait(0) and not one.started
-    assert pool.withdraw(other)
-    pool.work()
-    assert threads == [threading.get_ident()] and pool.is_empty
+def test_a_message_is_either_begun_or_taken_back(ended: threading.Semaphore) -> None:
+    pool = started(4, ended)
+    begun = back = 0
+    for _ in range(2000):
+        batch = [running() for _ in range(4)]
+        pool.offer(batch)
+        taken = [pool.withdraw(one) for one in batch]
+        back += sum(taken)
+        for was_taken in taken:
+            if not was_taken:
+                assert ended.acquire(timeout=30), "neither"
+                begun += 1
+    assert begun + back == 8000 and not ended.acquire(blocking=False), "both"
     pool.close()

@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from interlock.app import App, Handling
+from interlock.engine import handler_time
 from tests.unit.raised import POLICY, RAISED, check, throw
 from tests.worker import thrower
 from tests.worker.workers import wait_for
@@ -79,16 +80,23 @@ def test_on_each_engine(throwing: App) -> None:
         checked(throwing, NONE)
 
 
-@MEMORY
-def test_the_thread_that_leases_settles_it_while_handlers_are_quick(throwing: App) -> None:
-    with throwing.worker(threads=2) as worker:
-        with worker._slots.lock:
-            worker._pace.quick = True
-            worker._paced(True)
+@ENGINES
+@pytest.mark.parametrize("task", ["plain", "left"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_batch_of_quick_handlers_settles_it(
+    throwing: App, task: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler_time, "QUICK", 60.0)
+    monkeypatch.setattr(handler_time, "LONGEST_RUN", 60.0)
+    with throwing.worker(threads=threads) as worker:
+        for _ in range(2 * handler_time.SPAN):
+            thrower.plain.send("none of them")
+        queue = throwing._queue("default")
+        wait_for(lambda: queue.stats().unsettled == 0, "a message is not settled")
         for name in RAISED:
-            thrower.plain.send(name)
+            throwing.tasks[task].send(name)
         all_settled(throwing)
-        checked(throwing, NONE)
+        checked(throwing, NONE if task == "plain" else FOREIGN)
         assert worker.broken is None
 
 

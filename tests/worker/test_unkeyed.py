@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from interlock.app import App
+from interlock.worker.places import Places
 from tests.worker.test_worker import drained, queue_of
 from tests.worker.workers import wait_for
 
@@ -104,12 +105,11 @@ def test_some_handlers_are_left_for_messages_with_keys(
         app.worker(threads=4, unkeyed=unkeyed)  # type: ignore[arg-type]
 
 
-def test_places_that_come_and_go_are_first_those_for_messages_without_keys(app: App) -> None:
+def test_places_that_come_and_go_are_first_those_for_messages_without_keys(engine: str) -> None:
     # As processes of a pool do, which are ready one by one, and may die.
-    worker = app.worker(threads=5, unkeyed=2)
-    worker._moved(-5)
+    places = Places(5, 2)
     seen = []
     for count in (1, 1, 1, 2, -1, -3, 1):
-        worker._moved(count)
-        seen.append((worker._reserved.free, worker._slots.free))
+        places.moved(count)
+        seen.append((places.free("unkeyed"), places.free("any")))
     assert seen == [(1, 0), (2, 0), (2, 1), (2, 3), (2, 2), (1, 0), (2, 0)]

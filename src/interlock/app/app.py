@@ -17,7 +17,7 @@ from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
-    from interlock.worker.trial import TestWorker
+    from interlock.worker.harness import TestWorker
     from interlock.worker.worker import Worker
 
 __all__ = ["App"]
@@ -217,7 +217,7 @@ class App:
 
         While it is used as a context manager, what this app sends goes there.
         """
-        from interlock.worker.trial import TestWorker
+        from interlock.worker.harness import TestWorker
 
         return TestWorker(self)
 
@@ -258,7 +258,8 @@ class App:
 
     def _worker(self, **settings: Any) -> Worker:
         from interlock.worker.cores import usual_concurrency
-        from interlock.worker.worker import Settings, Worker
+        from interlock.worker.settings import WorkerSettings
+        from interlock.worker.worker import Worker
 
         if settings["concurrency"] is None:
             settings["concurrency"] = usual_concurrency(settings["pool"])
@@ -266,7 +267,7 @@ class App:
         self._has_worker = True
         if url.startswith("memory://") and url != "memory://":
             served(url)
-        return Worker(self._as_tasks(), self._open, Settings(**settings), url)
+        return Worker(self._as_tasks(), self._open, WorkerSettings(**settings), url)
 
     def _hook(self, name: str, hook: H) -> H:
         self._hooks.add(name, hook)

@@ -19,7 +19,7 @@ import msgspec
 
 from interlock.errors import PayloadError
 from interlock.limits import MAX_PAYLOAD
-from interlock.worker.work import UnknownVersion
+from interlock.worker.tasks import UnknownVersion
 
 __all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
 
@@ -110,6 +110,15 @@ class Types:
             kwargs[name] = self._value(name, decoder, raw)
         return Call(tuple(args), kwargs)
 
+    def placed(self, count: int) -> Callable[[bytes], tuple[Any, ...]] | None:
+        """Return what decodes so many arguments that are sent by place, at once; raises what
+        msgspec does. None: they have no type together."""
+        types = tuple(decoder.type for _, decoder in self._placed[:count])
+        try:
+            return msgspec.msgpack.Decoder(tuple[types]).decode  # type: ignore[valid-type]
+        except TypeError:
+            return None
+
     def _value(self, name: str, decoder: msgspec.msgpack.Decoder[Any], raw: Raw) -> Any:
         try:
             return decoder.decode(raw)
@@ -144,6 +153,15 @@ def write(
                     f"bytes, bool, None, lists, dicts, dates, dataclasses, msgspec.Struct"
                 ) from cause
         raise PayloadError(f"the call of {task}() cannot be encoded: {error}") from error
+
+
+def plain_head(task: str, count: int) -> bytes:
+    """Return the first bytes of a call with so many arguments by place and nothing else, up to the
+    arguments; of no call that could be sent where the name or the count is large."""
+    name = task.encode()
+    if len(name) > 31 or count > 15:
+        return b""
+    return b"\x83\xa1v\x01\xa4task%c%b\xa4args%c" % (0xA0 + len(name), name, 0x90 + count)
 
 
 def read(payload: bytes) -> Envelope:

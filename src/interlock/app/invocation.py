@@ -1,4 +1,4 @@
-"""From a message to the call of a function: what a worker asks an app for."""
+"""From a message to the call of a function, which is what a worker asks an app for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.app import envelope
 from interlock.app.middleware import Handling, Hooks
 from interlock.retry import Retry
-from interlock.worker.work import TaskLease, UnknownTask
+from interlock.worker.tasks import PlainCall, TaskLease, UnknownTask, head
 
 if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task
@@ -22,9 +22,10 @@ class AppTasks:
         self._tasks = tasks
         self._hooks = hooks
         self._retry = retry
+        self._plain: dict[bytes, PlainCall] = {}
 
     def prepare(self, lease: TaskLease) -> Invoked:
-        """See ``interlock.worker.work.Tasks``."""
+        """See ``interlock.worker.tasks.Tasks``."""
         read = envelope.read(lease.payload)
         lease.task = read.task
         task = self._tasks.get(read.task)
@@ -35,6 +36,29 @@ class AppTasks:
         if read.kwargs or not parameters.fewest <= len(read.args) <= parameters.most:
             parameters.check(read.args, read.kwargs)
         return Invoked(task, self._hooks, self._retry, lease, read)
+
+    @property
+    def plain(self) -> dict[bytes, PlainCall]:
+        """See ``interlock.worker.tasks.Tasks``."""
+        return _NONE if self._hooks.handling else self._plain
+
+    def learn(self, invocation: Invoked, payload: bytes) -> None:
+        """See ``interlock.worker.tasks.Tasks``."""
+        task, sent = invocation._task, invocation._read
+        declared, count = task.declared, len(sent.args)
+        if task.is_async or declared.timeout is not None or declared.result_ttl > 0 or sent.kwargs:
+            return
+        begins = head(payload)
+        if not begins or begins != envelope.plain_head(task.name, count):
+            return
+        decode = task.types.placed(count)
+        if decode is not None and task.parameters.fewest <= count <= task.parameters.most:
+            self._plain[begins] = PlainCall(
+                task.function, decode, len(begins) - 1, invocation.retry, task.name
+            )
+
+
+_NONE: dict[bytes, PlainCall] = {}
 
 
 class Invoked:

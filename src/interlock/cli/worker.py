@@ -73,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
         return supervise(given)
     from interlock.app.app import App
     from interlock.cli.worker_process import WorkerProcess
-    from interlock.worker.loading import NoApp, load
+    from interlock.worker.app_reference import NoApp, load
 
     process = WorkerProcess(given)
     try:

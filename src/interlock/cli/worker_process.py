@@ -17,8 +17,8 @@ from interlock.cli.queue.subcommand import count
 from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier
+from interlock.worker.app_reference import NoApp
 from interlock.worker.changes import Changes
-from interlock.worker.loading import NoApp
 from interlock.worker.stacks import Answering
 from interlock.worker.supervisor import VARIABLE, tell_supervisor
 from interlock.worker.worker import Worker

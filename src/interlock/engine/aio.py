@@ -489,14 +489,3 @@ class AsyncRemoteQueue(Generic[T]):
     # threads: def _again(self) -> RemoteQueue[T]:
     # threads:     """Another handle of the same queue."""
     # threads:     return RemoteQueue(self._client, self._handle.again())
-    # threads:
-    # threads: def _exchange_ahead(
-    # threads:     self, settlements: Sequence[wire.Settlement], limit: int
-    # threads: ) -> Callable[[], tuple[list[str], list[RemoteLease[T]]]]:
-    # threads:     """``exchange(settlements, limit, False)``, sent now; what is given back takes
-    # threads:     the answer, once, on any thread. Until then the leases that come with it are
-    # threads:     nobody's, and last."""
-    # threads:     return self._sessions.begin(
-    # threads:         self._handle, self._handle.exchange, self, RemoteLease, "exchange()",
-    # threads:         settlements, limit, False, None, "any",
-    # threads:     )

@@ -7,13 +7,17 @@ import contextlib
 import inspect
 import logging
 import queue as _queue
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.aio import stack_of
 from interlock.consumer import Consumer, check, log_failure, log_given_back
-from interlock.engine import wire
+from interlock.engine import handler_time, wire
 from interlock.engine.aio_lease import AsyncRemoteLease
+from interlock.engine.batch import LeasedBatch, exchange, settle
+from interlock.engine.consumed_batch import NOTHING, BatchWatch, ConsumedBatch
+from interlock.engine.handler_time import HandlerTime
 from interlock.engine.lease import RemoteLease
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.failure import judged
@@ -30,7 +34,12 @@ _AGAIN = 1.0
 
 
 class RemoteConsumer(Consumer):
-    """A handler that runs for every message of a queue on an engine, until ``stop``."""
+    """A handler that runs for every message of a queue on an engine, until ``stop``.
+
+    While it is quick, each thread leases batches and reads them from the reply as it came; see
+    ``LeasedBatch``. A message that has not begun when another of its batch takes long is given back
+    by a thread that watches, so that it waits for nobody (clause 5).
+    """
 
     def __init__(
         self,
@@ -42,6 +51,7 @@ class RemoteConsumer(Consumer):
     ) -> None:
         # A handle of its own: to close it ends the waits, and nobody else's.
         self._taking = queue._again()
+        self._watch = BatchWatch(self._taking)
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
 
     def stop(self, timeout: Seconds | None = None) -> bool:
@@ -50,23 +60,32 @@ class RemoteConsumer(Consumer):
         self._taking.close()
         return super().stop(timeout)
 
+    def join(self, timeout: Seconds | None = None) -> bool:
+        """Waits until the consumer has ended; see ``Consumer.join``."""
+        ended = super().join(timeout)
+        if ended:
+            self._watch.stop()
+        return ended
+
     def _run(self, bell: _queue.SimpleQueue[None]) -> None:
+        times = HandlerTime()
         settled: list[wire.Settlement] = []
         try:
             while not self._stopping:
-                settled = self._turn(settled, bell)
+                settled = self._turn(settled, bell, times)
         except ShutDown:
             # What was to be settled was settled before that was found.
             return
         if settled:
-            _say_lost(self._taking.name, self._taking.settle(settled))
+            _say_lost(self._taking.name, settle(self._taking, settled))
 
     def _turn(
-        self, settled: list[wire.Settlement], bell: _queue.SimpleQueue[None]
+        self, settled: list[wire.Settlement], bell: _queue.SimpleQueue[None], times: HandlerTime
     ) -> list[wire.Settlement]:
         # A function of its own, so that no name holds the last message while the next is awaited.
+        limit = 1 if self._watchdog is not None else times.batch_size
         try:
-            answers, leases = self._taking.exchange(settled, 1, kind=self._kind)
+            answers, batch = exchange(self._taking, settled, limit, None, self._kind)
         except EngineUnavailable as error:
             _log.warning("%s", error)
             with contextlib.suppress(_queue.Empty):
@@ -74,22 +93,50 @@ class RemoteConsumer(Consumer):
             # What was to be settled may have been; its lease is not renewed any more.
             return []
         _say_lost(self._taking.name, answers)
-        return [self._handled(lease) for lease in leases if not lease.lost]
+        return [] if batch is None else self._handle_batch(batch, times)
 
-    def _handled(self, lease: RemoteLease[Any]) -> wire.Settlement:
-        token = _current.set(lease)
-        if self._watchdog is not None:
-            self._watchdog.begin(lease)  # type: ignore[arg-type]
+    def _handle_batch(self, batch: LeasedBatch, times: HandlerTime) -> list[wire.Settlement]:
+        run = ConsumedBatch(self._taking, batch)
+        if len(batch.places) > 1:
+            self._watch.begin(run)
+        clock, began = time.monotonic, time.monotonic()
+        until = began + handler_time.LONGEST_RUN
+        token = _current.set(None)
         try:
-            self._handler(lease.payload)
-        except BaseException as error:
-            return _failed(self._taking._retry, lease, error)
-        else:
-            return lease.acking()
+            while (at := run.next()) is not None:
+                self._handle_one(run, at)
+                if self._stopping or clock() > until:
+                    run.release_rest()
         finally:
-            if self._watchdog is not None:
-                self._watchdog.end(lease)  # type: ignore[arg-type]
             _current.reset(token)
+            self._watch.end(run)
+        times.batch_ended(clock() - began, len(run.settled))
+        return run.settlements()
+
+    def _handle_one(self, run: ConsumedBatch, at: int) -> None:
+        payload = run.payload(at)
+        if payload is NOTHING:
+            return
+        if self._watchdog is None:
+            _current.set((run, at))
+            try:
+                self._handler(payload)
+            except BaseException as error:
+                run.settled.append(_failed(self._taking._retry, run.lease(at), error))
+            else:
+                run.handled(at)
+            return
+        lease = run.lease(at)
+        _current.set(lease)
+        self._watchdog.begin(lease)  # type: ignore[arg-type]
+        try:
+            self._handler(payload)
+        except BaseException as error:
+            run.settled.append(_failed(self._taking._retry, lease, error))
+        else:
+            run.handled(at)
+        finally:
+            self._watchdog.end(lease)  # type: ignore[arg-type]
 
 
 def consume(
@@ -224,9 +271,9 @@ def _failed(
     return lease._failing(failure)
 
 
-def _say_lost(queue: str, answers: list[str]) -> None:
+def _say_lost(queue: str, answers: Sequence[str | bytes]) -> None:
     """Revoked or run out while the handler ran: somebody decided already."""
-    if "lost" in answers:
+    if "lost" in answers or wire.LOST in answers:
         _log.warning(
             "queue %r: the lease of a message was lost while it was handled; what its handler "
             "ended with counts for nothing",

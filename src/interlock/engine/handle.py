@@ -299,7 +299,7 @@ class Handle:
                     engine, session, key, call, settlements, lease, seconds, sleep
                 )
                 answers += last
-                if leased.messages:
+                if leased.count:
                     return answers, leased
                 if leased.sealed and not settlements:
                     raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")

@@ -445,22 +445,3 @@ class RemoteQueue(Generic[T]):
     def _again(self) -> RemoteQueue[T]:
         """Another handle of the same queue."""
         return RemoteQueue(self._client, self._handle.again())
-
-    def _exchange_ahead(
-        self, settlements: Sequence[wire.Settlement], limit: int
-    ) -> Callable[[], tuple[list[str], list[RemoteLease[T]]]]:
-        """``exchange(settlements, limit, False)``, sent now; what is given back takes
-        the answer, once, on any thread. Until then the leases that come with it are
-        nobody's, and last."""
-        return self._sessions.begin(
-            self._handle,
-            self._handle.exchange,
-            self,
-            RemoteLease,
-            "exchange()",
-            settlements,
-            limit,
-            False,
-            None,
-            "any",
-        )

@@ -49,12 +49,17 @@ class Grant:
     )
 
     def __init__(
-        self, handle: Handle, leased: wire.Leased, started: float, renewer: LeaseRenewer
+        self,
+        handle: Handle,
+        leased: wire.Leased,
+        started: float,
+        renewer: LeaseRenewer,
+        ids: set[int] | None = None,
     ) -> None:
         self.handle = handle
         self.renewer = renewer
         self.token = leased.token
-        self.out = {message.id for message in leased.messages}
+        self.out = {message.id for message in leased.messages} if ids is None else ids
         self.seconds = handle.lease
         self.started = started
         self.slow_after: float | None = None

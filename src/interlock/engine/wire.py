@@ -57,16 +57,46 @@ class Handed:
     """Whoever handles it says nothing of that."""
 
 
-@dataclass(slots=True)
 class Leased:
-    """The answer to a call to lease; without messages, it says when to ask again."""
+    """The answer to a call to lease; without messages, it says when to ask again.
 
-    token: int
-    messages: list[Handed]
-    due: float | None
-    """Seconds until something falls due; None: nothing will."""
-    sealed: bool
-    """The queue is sealed, and nothing in it is unsettled."""
+    It keeps the reply: a message is made of its part of that when it is asked for.
+    """
+
+    __slots__ = ("_at", "_messages", "count", "due", "reply", "sealed", "token")
+
+    def __init__(
+        self,
+        token: int,
+        reply: Sequence[bytes],
+        at: int,
+        count: int,
+        due: float | None,
+        sealed: bool,
+    ) -> None:
+        self.token = token
+        self.reply = reply
+        self.count = count
+        self.due = due
+        """Seconds until something falls due; None: nothing will."""
+        self.sealed = sealed
+        """The queue is sealed, and nothing in it is unsettled."""
+        self._at = at
+        self._messages: list[Handed] | None = None
+
+    @property
+    def messages(self) -> list[Handed]:
+        """The messages, made once."""
+        if self._messages is None:
+            self._messages = [handed(self.reply, place) for place in self.places()]
+        return self._messages
+
+    def places(self) -> Sequence[int]:
+        """Return the place in the reply at which each message begins; see ``handed``."""
+        try:
+            return _places(self.reply, self._at, self.count)
+        except NOT_UNDERSTOOD:
+            raise nonsense(self.reply) from None
 
 
 def micros(seconds: float) -> int:
@@ -264,29 +294,49 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
 
 def _leased(reply: Sequence[bytes], at: int) -> Leased:
     token, _deadline, due, count = reply[at : at + 4]
-    at += 4
-    messages = []
-    for _ in range(int(count)):
-        id, sequence, attempt, payload, exclusive, shared = reply[at : at + 6]
-        middle = at + 6 + int(exclusive)
-        end = middle + int(shared)
-        # With a minus before it, of a quiet message.
-        number = int(attempt)
-        messages.append(
-            Handed(
-                int(id),
-                int(sequence or id),
-                number if number > 0 else -number,
-                payload,
-                frozenset(reply[at + 6 : middle]),
-                frozenset(reply[middle:end]),
-                number < 0,
-            )
-        )
-        at = end
     sealed = due == b"sealed"
     left = None if sealed or not due else int(due) / 1e6
-    return Leased(int(token or 0), messages, left, sealed)
+    return Leased(int(token or 0), reply, at + 4, int(count), left, sealed)
+
+
+def _places(reply: Sequence[bytes], at: int, count: int) -> Sequence[int]:
+    if not count:
+        return ()
+    size, odd = divmod(len(reply) - at, count)
+    keys = b"%d" % (size - FIELDS)
+    if (
+        not odd
+        and reply[at + EXCLUSIVE :: size].count(keys) == count
+        and reply[at + SHARED :: size].count(b"0") == count
+    ):
+        # As it nearly always is: all have as many keys.
+        return range(at, len(reply), size)
+    found = []
+    for _ in range(count):
+        found.append(at)
+        at += FIELDS + int(reply[at + EXCLUSIVE]) + int(reply[at + SHARED])
+    if at > len(reply):
+        raise ValueError
+    return found
+
+
+@understood
+def handed(reply: Sequence[bytes], at: int) -> Handed:
+    """Return the message that begins there in a reply."""
+    id, sequence, attempt, payload, exclusive, shared = reply[at : at + FIELDS]
+    middle = at + FIELDS + int(exclusive)
+    end = middle + int(shared)
+    # With a minus before it, of a quiet message.
+    number = int(attempt)
+    return Handed(
+        int(id),
+        int(sequence or id),
+        abs(number),
+        payload,
+        frozenset(reply[at + FIELDS : middle]),
+        frozenset(reply[middle:end]),
+        number < 0,
+    )
 
 
 @understood
@@ -315,9 +365,12 @@ def first(reply: Sequence[bytes]) -> bytes:
 
 MAX_EXPLAINED = 1000
 _SURELY = MAX_CALL // (2 * MAX_PAYLOAD)
-LOST = b"LEASELOST"
+ID, SEQUENCE, ATTEMPT, PAYLOAD, EXCLUSIVE, SHARED = range(6)
+"""The parts of a message in the reply of a lease, behind which its keys stand."""
+FIELDS = 6
+ACKED, LOST = b"ACKED", b"LEASELOST"
 _ANSWERS = {
-    b"ACKED": "acked",
+    ACKED: "acked",
     b"RETRIED": "retried",
     b"DEAD": "dead",
     b"HELD": "held",

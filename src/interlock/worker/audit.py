@@ -6,9 +6,9 @@ holds it alone) one must have ended before the other begins, the one with the lo
 with the lower token; and a message that comes again must be of a higher attempt, but if it was
 given back before a handler had it.
 
-All workers of a machine that share an engine's queue write to one file (``Journal``), under its
-lock, and read there what the others did: so all this holds across processes, in one order. Workers
-on other machines are not seen.
+All workers of a machine that share an engine's queue write to one file (``AuditJournal``), under
+its lock, and read there what the others did: so all this holds across processes, in one order.
+Workers on other machines are not seen.
 
 What looks like two handlers at once may be one whose lease was lost: it ran on, or its process was
 killed. That is no fault of the engine's, so before it is called one the engine is asked whether the
@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.worker.journal import Journal
-from interlock.worker.work import TaskLease, details
+from interlock.worker.audit_journal import AuditJournal
+from interlock.worker.tasks import TaskLease, details
 
 __all__ = ["Audit", "Event", "Finding", "Table"]
 
@@ -167,9 +167,9 @@ class Audit:
         self.violations = 0
         self._worker = worker
         self._lock = threading.Lock()
-        self._queues: dict[str, tuple[Any, Table, Journal]] = {}
+        self._queues: dict[str, tuple[Any, Table, AuditJournal]] = {}
 
-    def follow(self, name: str, queue: Any, journal: Journal) -> None:
+    def follow(self, name: str, queue: Any, journal: AuditJournal) -> None:
         """Before the first message of a queue."""
         self._queues[name] = (queue, Table(), journal)
 

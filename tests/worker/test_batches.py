@@ -1,4 +1,4 @@
-"""Quick handlers: the thread that leases runs them, and leases ahead; until one is not quick."""
+"""Quick handlers: they are run in batches, with calls under way; until one is not quick."""
 
 from __future__ import annotations
 
@@ -10,58 +10,74 @@ import pytest
 
 from interlock import current_lease
 from interlock.app import App
-from interlock.worker import keeper, pace
-from interlock.worker.pace import AHEAD, MOST, QUICK, SPAN, Pace
-from interlock.worker.slots import Slots
+from interlock.engine import handler_time
+from interlock.engine.handler_time import AHEAD, MOST, MOST_LEASED, QUICK, SPAN, HandlerTime
 from tests.worker.workers import wait_for
 
 
 @pytest.fixture
-def paced(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any handler that ends is quick, and a thread that this machine holds up for a moment is not
     taken for one that waits: what is tested is not how fast the machine is."""
-    monkeypatch.setattr(pace, "QUICK", 1.0)
-    monkeypatch.setattr(keeper, "LATE", 0.5)
+    monkeypatch.setattr(handler_time, "QUICK", 1.0)
+    monkeypatch.setattr(handler_time, "LONGEST_BATCH", 100.0)
+    monkeypatch.setattr(handler_time, "LATE", 0.5)
+    monkeypatch.setattr(handler_time, "LONGEST_RUN", 60.0)
 
 
 ENGINES = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 
 
-def made() -> tuple[Pace, list[bool]]:
-    told: list[bool] = []
-    return Pace(16, told.append), told
-
-
-def test_some_quick_handlers_in_a_row_make_a_pace_and_a_slow_one_by_itself_does_not_end_it() -> (
-    None
-):
-    one, told = made()
+def test_some_quick_handlers_in_a_row_are_quick_and_a_slow_one_by_itself_does_not_end_it() -> None:
+    one = HandlerTime(16)
     one.ended(0)
     assert not one.quick
     for _ in range(SPAN):
         one.ended(0)
-    assert one.quick and told == [True]
+    assert one.quick
     one.ended(MOST * 100)
     assert one.quick, "the thread was held up by others once"
     for _ in range(SPAN):
         one.ended(2 * QUICK)
-    assert not one.quick and told == [True, False]
+    assert not one.quick
 
 
-def test_handlers_as_slow_as_a_call_to_another_program_never_make_one() -> None:
-    one, told = made()
+def test_handlers_as_slow_as_a_call_to_another_program_are_never_quick() -> None:
+    one = HandlerTime(16)
     for _ in range(10 * SPAN):
         one.ended(QUICK)
-    assert told == []
+        assert not one.quick
+
+
+def test_a_lease_grows_while_handlers_are_quick_whatever_the_concurrency_is() -> None:
+    for places in (1, 16):
+        one = HandlerTime(places)
+        for _ in range(10 * SPAN):
+            one.ended(QUICK / 100)
+        assert one.batch_size == MOST_LEASED
+        one.batch_ended(MOST_LEASED * QUICK * 0.9, MOST_LEASED)
+        one.batch_ended(MOST_LEASED * QUICK * 0.9, MOST_LEASED)
+        assert one.quick
+        for _ in range(10):
+            one.batch_ended(2 * QUICK * 100, 100)
+        assert not one.quick
+
+
+def test_a_batch_that_took_long_once_does_not_end_it() -> None:
+    one = HandlerTime(16)
+    for _ in range(SPAN):
+        one.ended(0)
+    one.batch_ended(2 * QUICK * MOST_LEASED, MOST_LEASED)
+    assert one.quick
 
 
 def test_one_place_has_one_call_under_way_which_keeps_the_order() -> None:
-    assert Pace(1, lambda _: None).ahead == 1
-    assert Pace(2, lambda _: None).ahead == AHEAD > 1
+    assert HandlerTime(1).ahead == 1
+    assert HandlerTime(2).ahead == AHEAD > 1
 
 
-def test_whoever_kept_the_thread_that_leases_makes_the_next_pace_wait_for_longer() -> None:
-    one, told = made()
+def test_whoever_kept_the_thread_of_a_batch_makes_the_next_wait_for_longer() -> None:
+    one = HandlerTime(16)
     waited = []
     for _ in range(3):
         count = 0
@@ -71,27 +87,12 @@ def test_whoever_kept_the_thread_that_leases_makes_the_next_pace_wait_for_longer
         waited.append(count)
         one.slow(held_up=True)
     assert waited[0] < waited[1] < waited[2]
-    assert told == [True, False] * 3
 
 
-def test_places_for_what_is_leased_ahead_are_taken_back_when_they_are_free() -> None:
-    slots = Slots(4, 1)
-    bell = threading.Condition(slots.lock)
-    with slots.lock:
-        slots.widen(2)
-        # A call takes as many as there are handlers, though more are free.
-        assert [slots.take_ahead() for _ in range(4)] == [4, 4, 4, 0]
-        slots.widen(0)
-        slots.give(8)
-        assert slots.take_ahead() == slots.take(bell) == 0
-        slots.give(4)
-        assert slots.take(bell) == 4
-
-
-@pytest.mark.usefixtures("paced")
+@pytest.mark.usefixtures("quick")
 @ENGINES
 @pytest.mark.parametrize("threads", [1, 16])
-def test_the_thread_that_leases_runs_quick_handlers_in_order(app: App, threads: int) -> None:
+def test_one_thread_leases_and_runs_quick_handlers_in_order(app: App, threads: int) -> None:
     seen: dict[int, list[int]] = defaultdict(list)
     by: set[str] = set()
 
@@ -105,15 +106,15 @@ def test_the_thread_that_leases_runs_quick_handlers_in_order(app: App, threads: 
     with app.worker(threads=threads) as worker:
         app._queue("default").join(60)
     assert all(seen[key] == list(range(key, 1500, 37)) for key in range(37))
-    assert "interlock-feed-default" in by
+    assert "interlock-batches-default" in by
     figures = worker.figures()
     assert (figures.handled, figures.failed, figures.lost, figures.violations) == (1500, 0, 0, 0)
     assert app._queue("default").stats().acks == 1500
 
 
-@pytest.mark.usefixtures("paced")
+@pytest.mark.usefixtures("quick")
 @ENGINES
-def test_a_handler_that_keeps_the_thread_that_leases_holds_up_no_other(app: App) -> None:
+def test_a_handler_that_keeps_the_thread_of_a_batch_holds_up_no_other(app: App) -> None:
     gate, stuck = threading.Event(), threading.Event()
     seen: list[int] = []
     kept: list[str] = []
@@ -142,12 +143,12 @@ def test_a_handler_that_keeps_the_thread_that_leases_holds_up_no_other(app: App)
             quick.send(n)
         app._queue("default").join(60)
     assert sorted(seen) == list(range(1000))
-    assert kept == ["interlock-feed-default"], "it was to be found by the thread that leases"
+    assert kept == ["interlock-batches-default"], "it was to be found in a batch"
     figures = worker.figures()
     assert (figures.handled, figures.lost, figures.violations) == (1001, 0, 0)
 
 
-@pytest.mark.usefixtures("paced")
+@pytest.mark.usefixtures("quick")
 @ENGINES
 def test_what_was_leased_ahead_goes_back_from_behind_a_slow_handler(app: App) -> None:
     attempts: dict[int, int] = {}
@@ -172,7 +173,7 @@ def test_what_was_leased_ahead_goes_back_from_behind_a_slow_handler(app: App) ->
     assert worker.figures().violations == 0
 
 
-@pytest.mark.usefixtures("paced")
+@pytest.mark.usefixtures("quick")
 @ENGINES
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_worker_that_is_stopped_amid_quick_handlers_keeps_nothing(app: App, threads: int) -> None:

@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from interlock.worker.folder import runtime_folder
+from interlock.worker.runtime_folder import runtime_folder
 
-__all__ = ["Journal"]
+__all__ = ["AuditJournal"]
 
 
-class Journal:
+class AuditJournal:
     """One queue's file; without a path nobody is told and nobody is heard."""
 
     def __init__(self, path: Path | None) -> None:
@@ -28,7 +28,7 @@ class Journal:
             self._read = os.fstat(self._descriptor).st_size
 
     @classmethod
-    def of(cls, url: str, queue: str) -> Journal:
+    def of(cls, url: str, queue: str) -> AuditJournal:
         """The one of a queue, in the folder that is this user's for as long as the machine runs.
         An engine in memory is one process's own."""
         if url.startswith("memory:"):

@@ -17,15 +17,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from interlock.errors import InterlockError
 from interlock.failure import text_of
-from interlock.worker.handle import Outcome, failure
-from interlock.worker.running import Done, Running, finish
-from interlock.worker.work import details
+from interlock.worker.execution import Execution
+from interlock.worker.outcome import Outcome, failure
+from interlock.worker.pool import PoolEvents
+from interlock.worker.tasks import details
 
 __all__ = ["ProcessPool"]
 
@@ -35,31 +36,31 @@ _log = logging.getLogger("interlock.worker")
 class ProcessPool:
     """Handlers in so many processes."""
 
-    def __init__(self, size: int, reference: str) -> None:
+    queues = False
+    """See ``Pool``."""
+
+    def __init__(self, size: int, reference: str, events: PoolEvents) -> None:
         self._size = size
         self._reference = reference
         self.lock = threading.Lock()
-        self._waiting: collections.deque[Running] = collections.deque()
+        self._waiting: collections.deque[Execution] = collections.deque()
         self._children: list[_Child] = []
         self.closing = threading.Event()
         """No process is started any more."""
         self._failures = 0
         """Starts in a row that have failed."""
-        self.emptied: Callable[[], None] = lambda: None
-        self.moved: Callable[[int], None] = lambda count: None
-        self.broke: Callable[[BaseException], None] = lambda error: None
+        self._events = events
 
     @property
     def places(self) -> int:
         """See ``Pool``: none before a process has said that it is ready."""
         return 0
 
-    def start(self, done: Done) -> None:
+    def start(self) -> None:
         """See ``Pool``."""
-        self._done = done
         self._children = [_Child(self, n) for n in range(self._size)]
 
-    def offer(self, batch: Sequence[Running]) -> None:
+    def offer(self, batch: Sequence[Execution]) -> None:
         """See ``Pool``."""
         with self.lock:
             self._waiting.extend(batch)
@@ -72,40 +73,27 @@ class ProcessPool:
         """See ``Pool``."""
         return any(child.ready for child in self._children)
 
-    @property
-    def is_empty(self) -> bool:
-        """See ``Pool``: it keeps nothing waiting."""
-        return True
-
-    def work(self) -> None:
-        """See ``Pool``: nothing, handlers run elsewhere."""
-
-    def leave(self) -> None:
-        """See ``Pool``."""
-
-    def withdraw(self, running: Running) -> bool:
+    def withdraw(self, execution: Execution) -> bool:
         """See ``Pool``."""
         with self.lock:
-            try:
-                self._waiting.remove(running)
-            except ValueError:
-                return False
-            return True
+            if execution in self._waiting:
+                self._waiting.remove(execution)
+        return execution.claim()
 
-    def stack(self, running: Running) -> str:
+    def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
-        found: str = running.at.stack(running) if isinstance(running.at, _Child) else ""
+        found: str = execution.at.stack(execution) if isinstance(execution.at, _Child) else ""
         return found or "(its process does not answer)\n"
 
-    def stop(self, running: Running) -> None:
+    def stop(self, execution: Execution) -> None:
         """Kills the process that handles it; another takes its place."""
-        if isinstance(running.at, _Child):
-            running.at.kill(running)
+        if isinstance(execution.at, _Child):
+            execution.at.kill(execution)
 
-    def tell_lost(self, running: Running) -> None:
+    def tell_lost(self, execution: Execution) -> None:
         """See ``Pool``."""
-        if isinstance(running.at, _Child):
-            running.at.tell_lost(running)
+        if isinstance(execution.at, _Child):
+            execution.at.tell_lost(execution)
 
     def close(self) -> None:
         """See ``Pool``."""
@@ -116,9 +104,10 @@ class ProcessPool:
     def _give(self, child: _Child) -> None:
         """The next message to an idle process; with the lock held."""
         if self._waiting:
-            running = self._waiting.popleft()
-            running.begin(child)
-            child.handle(running)
+            execution = self._waiting.popleft()
+            execution.claim()
+            execution.begin(child)
+            child.handle(execution)
 
     def idle(self, child: _Child) -> None:
         """It can be given the next message."""
@@ -131,9 +120,14 @@ class ProcessPool:
         if came:
             self.moved(1)
 
-    def ended(self, running: Running, outcome: Outcome) -> None:
-        """Hands on the outcome of a message."""
-        finish(self._done, running, outcome)
+    def ended(self, execution: Execution, outcome: Outcome) -> None:
+        """Hand on the outcome of a message."""
+        execution.end()
+        self._events.handler_ended(execution, outcome)
+
+    def moved(self, count: int) -> None:
+        """So many processes have come, or are gone."""
+        self._events.places_moved(count)
 
     def failed(self, why: str) -> None:
         """A process ended before it was ready. Where all do, nothing can be handled: to lease for
@@ -145,7 +139,7 @@ class ProcessPool:
             if up or self._failures != max(self._size, FEWEST_FAILURES):
                 return
         error = f"the processes of the pool do not start, {self._failures} in a row: {why}"
-        self.broke(ProcessesFailed(error))
+        self._events.pool_broke(ProcessesFailed(error))
 
     @property
     def reference(self) -> str:
@@ -159,12 +153,12 @@ class _Child:
     def __init__(self, pool: ProcessPool, number: int) -> None:
         self._pool = pool
         self.ready = False
-        self.busy: Running | None = None
+        self.busy: Execution | None = None
         self._failures = 0
         self._why = ""
         """The reason that the process gave, if it cannot begin."""
-        self._killed_for: Running | None = None
-        self._told_lost: Running | None = None
+        self._killed_for: Execution | None = None
+        self._told_lost: Execution | None = None
         self._stack: collections.deque[str] = collections.deque()
         self._stack_bell = threading.Semaphore(0)
         self._sending = threading.Lock()
@@ -175,35 +169,35 @@ class _Child:
         )
         self._thread.start()
 
-    def handle(self, running: Running) -> None:
+    def handle(self, execution: Execution) -> None:
         """Sends it a message; that it is dead is noticed where it is read from."""
-        self.busy = running
-        held = running.held
+        self.busy = execution
+        held = execution.held
         self._send(("handle", {
             "queue": held.queue, "id": held.id, "sequence": held.sequence,
             "attempt": held.attempt, "token": held.token, "keys": held.keys,
             "shared": held.shared, "payload": held.payload,
         }))  # fmt: skip
 
-    def stack(self, running: Running) -> str:
+    def stack(self, execution: Execution) -> str:
         """Asks where its handler stands; empty: it does not answer."""
-        if self.busy is not running:
+        if self.busy is not execution:
             return ""
         while self._stack_bell.acquire(blocking=False):
             self._stack.popleft()
         self._send(("stack", None))
         return self._stack.popleft() if self._stack_bell.acquire(timeout=2.0) else ""
 
-    def tell_lost(self, running: Running) -> None:
+    def tell_lost(self, execution: Execution) -> None:
         """Tells it once, if it still handles this."""
-        if self.busy is running and self._told_lost is not running:
-            self._told_lost = running
-            self._send(("lost", (running.held.id, running.held.token)))
+        if self.busy is execution and self._told_lost is not execution:
+            self._told_lost = execution
+            self._send(("lost", (execution.held.id, execution.held.token)))
 
-    def kill(self, running: Running) -> None:
+    def kill(self, execution: Execution) -> None:
         """Ends the process, if it still handles this."""
-        if self.busy is running and self._process is not None:
-            self._killed_for = running
+        if self.busy is execution and self._process is not None:
+            self._killed_for = execution
             self._process.kill()
 
     def close(self) -> None:
@@ -269,10 +263,10 @@ class _Child:
             elif what == "failed":
                 self._why = value
             elif what == "done":
-                running, outcome = self.busy, value
-                assert running is not None
+                execution, outcome = self.busy, value
+                assert execution is not None
                 # The place is given away again before the settlement, which may take a moment.
-                self._pool.ended(running, outcome)
+                self._pool.ended(execution, outcome)
                 self._pool.idle(self)
             elif what == "log":
                 record = logging.makeLogRecord(value)
@@ -290,22 +284,22 @@ class _Child:
                 self._pipe.close()
         with self._pool.lock:
             went, self.ready = self.ready, False
-            running, self.busy = self.busy, None
+            execution, self.busy = self.busy, None
         if went:
             self._pool.moved(-1)
         elif not self._pool.closing.is_set():
             self._pool.failed(self._why or f"it {_end(code)}")
-        if running is None:
+        if execution is None:
             return
-        if self._killed_for is not running:
+        if self._killed_for is not execution:
             _log.log(
                 logging.ERROR,
                 "the process that handled message %d in queue %r %s, attempt %d",
-                running.held.id, running.held.queue, _end(code), running.held.attempt,
-                extra=details(running.held),
+                execution.held.id, execution.held.queue, _end(code), execution.held.attempt,
+                extra=details(execution.held),
             )  # fmt: skip
         error = f"the process that handled it {_end(code)}"
-        self._pool.ended(running, failure(running.invocation.retry, running.held, error))
+        self._pool.ended(execution, failure(execution.invocation.retry, execution.held, error))
 
 
 class ProcessesFailed(InterlockError):
@@ -329,4 +323,4 @@ def _level() -> int:
 FEWEST_FAILURES = 3
 """Starts that fail in a row, and no process is up, before a pool of few is given up."""
 
-PROGRAM = "import sys; from interlock.worker.child import main; main(sys.argv[1])"
+PROGRAM = "import sys; from interlock.worker.process_child import main; main(sys.argv[1])"

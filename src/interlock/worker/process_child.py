@@ -1,4 +1,4 @@
-"""The code that runs in a process of the pool; see ``processes``."""
+"""The code that runs in a process of the pool; see ``process_pool``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from typing import Any
 from interlock.failure import text_of
 from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
-from interlock.worker.handle import handle, judge
-from interlock.worker.threads import Runners
-from interlock.worker.work import TaskLease
+from interlock.worker.outcome import handle, judge
+from interlock.worker.tasks import TaskLease
+from interlock.worker.thread_pool import Runner
 
 __all__ = ["main"]
 
@@ -48,7 +48,7 @@ class _Link:
         self._sending = threading.Lock()
         self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._main = threading.get_ident()
-        self._runners: Runners | None = None
+        self._runners: Runner | None = None
         self._lost: tuple[int, int] | None = None
         """Id and token of the lease of which the worker said so last."""
         root = logging.getLogger()
@@ -68,7 +68,7 @@ class _Link:
             raise
         threading.Thread(target=self._read, daemon=True).start()
         self.send("ready", None)
-        with contextlib.closing(Runners()) as self._runners:
+        with contextlib.closing(Runner()) as self._runners:
             while (message := self._work.get()) is not None:
                 lease = TaskLease(**message)
                 lease._is_lost = functools.partial(self._is_lost, lease)

@@ -1,9 +1,9 @@
-"""The work of a worker: the lease that a handler sees, and what is asked of an app."""
+"""Tasks as a worker sees them: the lease under which one runs, and what is asked of an app."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from interlock.explanation import key_names
 from interlock.retry import Retry
@@ -11,11 +11,13 @@ from interlock.retry import Retry
 __all__ = [
     "Invocation",
     "NotHere",
+    "PlainCall",
     "TaskLease",
     "Tasks",
     "UnknownArgument",
     "UnknownTask",
     "UnknownVersion",
+    "head",
 ]
 
 
@@ -162,8 +164,43 @@ class Tasks(Protocol):
     """The calls that a worker makes on an app."""
 
     def prepare(self, lease: TaskLease) -> Invocation:
-        """The call of the message of this lease; sets ``lease.task``. Raises NotHere where another
-        worker may know that, and PayloadError where the message is no call that any could make."""
+        """Return the call of the message of this lease; sets ``lease.task``. Raises NotHere where
+        another worker may know that, and PayloadError where the message is no call that any could
+        make."""
+
+    @property
+    def plain(self) -> Mapping[bytes, PlainCall]:
+        """The plain calls that are known, by the first bytes of their payloads, see ``head``; none
+        while there are hooks around handlers."""
+
+    def learn(self, invocation: Any, payload: bytes) -> None:
+        """Add to ``plain`` calls like this one, which was prepared from this payload, if it is
+        plain."""
+
+
+class PlainCall(NamedTuple):
+    """A way to call a task from its payload, where all is as it nearly always is: a plain function
+    whose arguments are sent by place, without hooks, a timeout or a result that is kept."""
+
+    function: Callable[..., object]
+    decode: Callable[[bytes], tuple[Any, ...]]
+    """Of the payload from ``arguments`` on; raises what msgspec does."""
+    arguments: int
+    retry: Retry
+    task: str
+
+
+def head(payload: bytes) -> bytes:
+    """Return what calls of the same task with as many arguments begin with: a map of ``v``,
+    ``task`` and ``args``, up to the arguments themselves. Of any other payload it is whatever, and
+    no plain call is known by that."""
+    return payload[: payload[TASK_AT] - HEAD] if len(payload) > TASK_AT else b""
+
+
+TASK_AT = 9
+"""The place of the length of the task's name in a call, as MessagePack: of a short text."""
+HEAD = 0xA0 - 16
+"""Taken from that length it gives the length of the head."""
 
 
 def details(lease: TaskLease) -> dict[str, Any]:

@@ -1,20 +1,22 @@
-"""Runs one handler, and judges what came of it, by the rules of ``KeyedQueue.consume``."""
+"""Runs one handler, and judges what came of it: for all pools, and for batches.
+
+The rules are those of ``KeyedQueue.consume``; ``judge`` is the only place where they are applied.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from interlock.consumer import log_failure
+from interlock.engine import wire
 from interlock.errors import PayloadError
 from interlock.failure import judged
 from interlock.message import _current
 from interlock.retry import Retry
-from interlock.worker.work import Invocation, TaskLease, details
+from interlock.worker.tasks import Invocation, TaskLease, details
 
 __all__ = ["Outcome", "ahandle", "handle", "judge"]
 
@@ -23,7 +25,7 @@ _log = logging.getLogger("interlock.worker")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The way a message is to be settled."""
+    """The way in which a message is to be settled."""
 
     how: Literal["ack", "nack", "reject", "exhaust", "release"]
     result: bytes | None = None
@@ -33,18 +35,17 @@ class Outcome:
     expected: str = "acked"
     """The engine's answer, if it judges as the worker did."""
 
-    def settlement(self, lease: Any) -> Any:
-        """As the engine's client takes it. Raises LeaseLost."""
+    def settlement(self, token: int, id: int) -> wire.Settlement:
+        """Return the settlement of a message, as the engine takes it."""
         if self.how == "ack":
-            # Encoded already, by the task's own types.
-            result = None if self.result is None else msgspec.Raw(self.result)
-            # The worker says that it was handled, with its task.
-            return lease.acking(result, False)
+            return wire.acking(token, id, self.result)
         if self.how == "nack":
-            return lease.nacking(self.delay, self.error)
+            return wire.nacking(token, id, self.delay, self.error)
         if self.how == "exhaust":
-            return lease._giving_up(self.error)
-        return lease.rejecting(self.error) if self.how == "reject" else lease.releasing()
+            return wire.exhausting(token, id, self.error)
+        if self.how == "reject":
+            return wire.rejecting(token, id, self.error)
+        return wire.releasing(token, id)
 
 
 ACKED = Outcome("ack")

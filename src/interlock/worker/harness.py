@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from interlock import _core
+from interlock.engine import batch as batches
+from interlock.engine.batch import LeasedBatch
 from interlock.engine.call import Engine
 from interlock.engine.client import Client
 from interlock.engine.transport.memory import MemoryEngine
 from interlock.engine.url import parse
-from interlock.errors import Empty, PayloadError, Reject, RetryAfter
+from interlock.errors import PayloadError, Reject, RetryAfter
 from interlock.message import _current
 from interlock.retry import Seconds
-from interlock.worker.handle import RELEASED, Outcome, judge
-from interlock.worker.work import Invocation, NotHere, TaskLease
+from interlock.worker.batch_run import lease_at
+from interlock.worker.outcome import RELEASED, Outcome, judge
+from interlock.worker.source import pending
+from interlock.worker.tasks import Invocation, NotHere, TaskLease
 
 __all__ = ["TestCall", "TestWorker"]
 
@@ -180,7 +184,7 @@ class TestWorker:
             return lease.task, (), {}
         return lease.task, call.args, call.kwargs
 
-    def _next(self) -> tuple[Any, Any] | None:
+    def _next(self) -> tuple[LeasedBatch, TaskLease] | None:
         if self._client is None:
             raise RuntimeError("run_until_idle(): enter it first: with app.testing() as worker")
         names = self._queues()
@@ -188,37 +192,35 @@ class TestWorker:
             self._random.shuffle(names)
         for name in names:
             queue = self._app._queue(name)
-            try:
-                leases = queue.get_many(1 if self._random is None else MANY, False)
-            except Empty:
+            _, batch = batches.exchange(queue, (), 1 if self._random is None else MANY)
+            if batch is None:
                 continue
-            chosen = leases[0] if self._random is None else self._random.choice(leases)
-            others = [RELEASED.settlement(lease) for lease in leases if lease is not chosen]
-            if others:
-                queue.settle(others)
-            return queue, chosen
+            places = list(batch.places)
+            chosen = places[0] if self._random is None else self._random.choice(places)
+            for at in places:
+                if at != chosen:
+                    self._settle(batch, lease_at(name, batch, at), RELEASED)
+            return batch, lease_at(name, batch, chosen)
         return None
 
-    def _handle(self, queue: Any, lease: Any) -> BaseException | None:
-        held = TaskLease(
-            queue=queue.name, id=lease.id, sequence=lease.sequence, attempt=lease.attempt,
-            token=lease.token, keys=lease.keys, shared=lease.shared, payload=lease.payload,
-            is_lost=lambda: bool(lease.lost),
-        )  # fmt: skip
+    def _settle(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
+        batches.settle(batch.queue, [pending(batch, held, outcome).settlement])
+
+    def _handle(self, batch: LeasedBatch, held: TaskLease) -> BaseException | None:
         try:
             invocation = self._tasks.prepare(held)
         except (NotHere, PayloadError) as error:
             # There is no other worker, so it would come again and again.
             text = f"the message {error}" if isinstance(error, NotHere) else str(error)
-            queue.settle([Outcome("reject", error=text).settlement(lease)])
+            self._settle(batch, held, Outcome("reject", error=text))
             return error
         outcome, raised = _ran(invocation, held)
-        queue.settle([outcome.settlement(lease)])
+        self._settle(batch, held, outcome)
         if raised is None:
             call = invocation.call
             self._noted.done.append(
                 TestCall(
-                    held.task, call.args, call.kwargs, queue.name, held.id, held.keys,
+                    held.task, call.args, call.kwargs, held.queue, held.id, held.keys,
                     held.shared, held.attempt,
                 )
             )  # fmt: skip

@@ -1,0 +1,161 @@
+"""Batches for workers: settled and leased in one call, and read from the reply as it came.
+
+Nothing is made of a message before it is asked for, for most are handled and settled within
+microseconds: a lease of their own would cost more than their handler.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine import wire
+from interlock.engine.renewal import Grant
+from interlock.watch import log_handled
+
+if TYPE_CHECKING:
+    from interlock.engine.queue import RemoteQueue
+    from interlock.message import Kind
+
+__all__ = ["Answer", "LeasedBatch", "begin_exchange", "exchange", "settle"]
+
+_log = logging.getLogger("interlock.queue")
+
+
+class LeasedBatch:
+    """The messages that one call has leased. They are known by their places in its reply."""
+
+    __slots__ = ("_renewer", "grant", "places", "queue", "reply", "token", "told_from")
+
+    def __init__(self, queue: RemoteQueue[Any], leased: wire.Leased, started: float) -> None:
+        self.queue = queue
+        self.reply = leased.reply
+        self.places = leased.places()
+        """In the order in which they were leased."""
+        self.token = leased.token
+        self.told_from = time.monotonic() if _log.isEnabledFor(logging.DEBUG) else None
+        """The time it was leased, if it is to be logged that its messages are handled."""
+        handle, reply = queue._handle, self.reply
+        self._renewer = renewer = queue._sessions.renewer
+        grant = self.grant = Grant(handle, leased, started, renewer, self._ids())
+        if handle.watch.slow_wait:
+            grant.slow_after = handle.watch.slow_wait
+        renewer.hold(grant)
+        if not self._all_first():
+            for place in self.places:
+                if reply[place + wire.ATTEMPT] not in FIRST:
+                    # Whoever here had it before has it no more.
+                    renewer.lose(queue.name, int(reply[place]), leased.token)
+
+    def message(self, place: int) -> wire.Handed:
+        """Return the message at this place."""
+        return wire.handed(self.reply, place)
+
+    def message_of(self, id: int) -> wire.Handed:
+        """Return the message of this id."""
+        return next(one for one in map(self.message, self.places) if one.id == id)
+
+    def is_lost(self, id: int) -> bool:
+        """Return whether the lease of this message ran out or was revoked, as far as is known."""
+        return self.grant.lost or id not in self.grant.out
+
+    def acking(self, places: Sequence[int]) -> list[wire.Settlement]:
+        """Return the settlements of messages that were handled."""
+        token, reply = self.token, self.reply
+        return [("ACK", token, reply[place]) for place in places]
+
+    def settled(self, id: int) -> None:
+        """A message is as good as settled: it is renewed no more."""
+        out = self.grant.out
+        out.discard(id)
+        if not out:
+            self._renewer.let_go(self.grant)
+
+    def all_settled(self) -> None:
+        """All its messages are: see ``settled``."""
+        self.grant.out.clear()
+        self._renewer.let_go(self.grant)
+
+    def log_handled(self, message: wire.Handed, seconds: float, task: str = "") -> None:
+        """Log, at level debug, that a message was handled for so long, unless it is a quiet one.
+        Never raises."""
+        if self.told_from is None or message.quiet:
+            return
+        # A sequence is the server's time when it took its place, a token that of its lease.
+        waited = max(self.token - message.sequence, 0) / 1e6
+        try:
+            log_handled(
+                self.queue.name, message.id, sorted(message.keys | message.shared),
+                message.attempt, waited, seconds, token=self.token, task=task,
+            )  # fmt: skip
+        except Exception:
+            # A log is code of somebody's; the message is settled whatever that raises.
+            traceback.print_exc()
+
+    def _ids(self) -> set[int]:
+        places = self.places
+        if type(places) is range:
+            return set(map(int, self.reply[places.start : places.stop : places.step]))
+        return {int(self.reply[place]) for place in places}
+
+    def _all_first(self) -> bool:
+        """Return whether it is sure that nobody had any of its messages before."""
+        places = self.places
+        if type(places) is not range:
+            return False
+        attempts = self.reply[places.start + wire.ATTEMPT : places.stop : places.step]
+        return attempts.count(b"1") == len(places)
+
+
+Answer = tuple[list[bytes], LeasedBatch | None]
+"""The engine's answer to each settlement, and what was leased."""
+
+
+def exchange(
+    queue: RemoteQueue[Any],
+    settlements: Sequence[wire.Settlement],
+    limit: int,
+    until: float | None = 0.0,
+    kind: Kind = "any",
+) -> Answer:
+    """Settle, then lease up to so many messages, in one round trip.
+
+    Args:
+        until: by time.monotonic(), when to wait no longer for a message; None: never.
+
+    Raises:
+        ShutDown: the queue is sealed and nothing in it is left, or its handle was closed.
+        EngineUnavailable: the engine did not answer in time.
+    """
+    handle = queue._handle
+    started = time.monotonic()
+    answers, leased = queue._run(handle, handle.take, settlements, limit, kind, until)
+    return answers, LeasedBatch(queue, leased, started) if leased.count else None
+
+
+def begin_exchange(
+    queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement], limit: int, kind: Kind = "any"
+) -> Callable[[], Answer]:
+    """Send ``exchange``, without a wait, now; what is returned takes the answer, once, on any
+    thread. Until then the leases that come with it are nobody's, and last. Raises as that."""
+    handle = queue._handle
+    started = time.monotonic()
+    rest = queue._sessions.begin(handle, handle.take, settlements, limit, kind, 0.0)
+
+    def taken() -> Answer:
+        answers, leased = rest()
+        return answers, LeasedBatch(queue, leased, started) if leased.count else None
+
+    return taken
+
+
+def settle(queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement]) -> list[bytes]:
+    """Settle in one round trip; raises EngineUnavailable. A handle that is closed does as well."""
+    return queue._run(None, queue._handle.settle, settlements)
+
+
+FIRST = (b"1", b"-1")
+"""The first attempt, of a quiet message too."""

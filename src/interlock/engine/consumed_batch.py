@@ -1,0 +1,182 @@
+"""A batch of ``RemoteQueue.consume`` while its handler runs, and what watches such batches."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue as _queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine import handler_time, wire
+from interlock.engine.batch import LeasedBatch, settle
+from interlock.engine.batch_progress import END, BatchProgress
+from interlock.engine.lease import RemoteLease
+from interlock.errors import InterlockError, PayloadError
+from interlock.failure import text_of
+
+if TYPE_CHECKING:
+    from interlock.engine.queue import RemoteQueue
+
+__all__ = ["NOTHING", "BatchWatch", "ConsumedBatch"]
+
+_log = logging.getLogger("interlock.worker")
+
+NOTHING = object()
+"""In place of a payload: there is nothing to be handled."""
+
+
+class ConsumedBatch(BatchProgress):
+    """A batch that one thread of a consumer handles."""
+
+    __slots__ = ("_began", "_leases", "_queue", "_taken", "settled")
+
+    def __init__(self, queue: RemoteQueue[Any], batch: LeasedBatch) -> None:
+        super().__init__(batch)
+        self.settled: list[wire.Settlement] = []
+        """Of what has been handled."""
+        self._queue = queue
+        self._leases: dict[int, RemoteLease[Any]] = {}
+        self._taken: _queue.SimpleQueue[int] = _queue.SimpleQueue()
+        self._began = 0.0
+
+    def next(self) -> int | None:
+        """Take the next message; None: there is none, or another thread has taken the rest."""
+        try:
+            at = self.waiting.popleft()
+        except IndexError:
+            # So much of what was settled goes out with that.
+            taken = self._taken.get()
+            del self.settled[:taken]
+            return None
+        if at == END:
+            return None
+        self.at = at
+        return at
+
+    def payload(self, at: int) -> Any:
+        """Return the payload of a message. NOTHING: it is lost, or cannot be read, and settled."""
+        batch, handle = self.batch, self._queue._handle
+        id = int(batch.reply[at])
+        if batch.is_lost(id):
+            return NOTHING
+        if batch.told_from is not None:
+            self._began = time.monotonic()
+        try:
+            return handle.codec.decode(batch.reply[at + wire.PAYLOAD], id)
+        except PayloadError as error:
+            handle.log_spoilt(batch.message(at), error)
+            self.settled.append(wire.nacking(batch.token, id, None, text_of(error)))
+            return NOTHING
+
+    def lease(self, at: int) -> RemoteLease[Any]:
+        """Return the lease of a message, made for who asks; the same each time."""
+        found = self._leases.get(at)
+        if found is None:
+            message, handle = self.batch.message(at), self._queue._handle
+            payload = handle.codec.decode(message.payload, message.id)
+            found = RemoteLease(self._queue, self.batch.grant, message, payload)
+            found = self._leases.setdefault(at, found)
+        return found
+
+    def handled(self, at: int) -> None:
+        """Its handler has returned."""
+        batch = self.batch
+        if self._leases and at in self._leases:
+            self.settled.append(self._leases[at].acking(log=False))
+        else:
+            self.settled.append(("ACK", batch.token, batch.reply[at]))
+        if batch.told_from is not None:
+            batch.log_handled(batch.message(at), time.monotonic() - self._began)
+
+    def release_rest(self) -> None:
+        """Give back what has not begun, with what was handled."""
+        rest, mine = self.rest()
+        self.settled += self._releasing(rest)
+        if mine:
+            self.waiting.append(END)
+
+    def settlements(self) -> list[wire.Settlement]:
+        """Return what is to be settled at the end; nothing of it is renewed any more."""
+        self.batch.all_settled()
+        return self.settled
+
+    def take_rest(self) -> list[wire.Settlement]:
+        """Take what is to be settled while one message is handled: for another thread. What that is
+        not there for stays renewed."""
+        rest, mine = self.rest()
+        if not mine:
+            return []
+        found = self.settled[:]
+        self._taken.put(len(found))
+        return found + self._releasing(rest)
+
+    def _releasing(self, rest: list[int]) -> list[wire.Settlement]:
+        token, reply = self.batch.token, self.batch.reply
+        return [wire.releasing(token, int(reply[at])) for at in rest]
+
+
+class BatchWatch:
+    """Looks after the batches of a consumer: one in which a message takes long goes back but for
+    that. Its thread starts with the first batch of several messages."""
+
+    def __init__(self, queue: RemoteQueue[Any]) -> None:
+        self._queue = queue
+        self._bell: _queue.SimpleQueue[bool] = _queue.SimpleQueue()
+        self._running: dict[int, ConsumedBatch] = {}
+        self._thread: threading.Thread | None = None
+        self._asleep = False
+
+    def begin(self, run: ConsumedBatch) -> None:
+        """Watch a batch that is about to run."""
+        self._running[id(run)] = run
+        if self._thread is None:
+            name = f"{self._queue.name}-batches"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+        elif self._asleep:
+            self._bell.put(True)
+
+    def end(self, run: ConsumedBatch) -> None:
+        """It runs no more."""
+        self._running.pop(id(run), None)
+
+    def stop(self) -> None:
+        """End the thread; no batch runs any more."""
+        self._bell.put(False)
+
+    def _run(self) -> None:
+        seen: dict[int, tuple[int, float]] = {}
+        while True:
+            # First it says so: who begins a batch from here on rings.
+            self._asleep = True
+            wait = handler_time.LOOK if self._running else None
+            if wait is not None:
+                self._asleep = False
+            with contextlib.suppress(_queue.Empty):
+                if not self._bell.get(timeout=wait):
+                    return
+            self._asleep = False
+            seen = self._look(seen)
+
+    def _look(self, seen: dict[int, tuple[int, float]]) -> dict[int, tuple[int, float]]:
+        now = time.monotonic()
+        found: dict[int, tuple[int, float]] = {}
+        for key, run in list(self._running.items()):
+            at, since = seen.get(key, (END, now))
+            if at != run.at:
+                since = now
+            found[key] = (run.at, since)
+            if run.at and now - since > handler_time.LATE:
+                settlements = run.take_rest()
+                if settlements:
+                    self._settle(settlements)
+        return found
+
+    def _settle(self, settlements: list[wire.Settlement]) -> None:
+        try:
+            settle(self._queue, settlements)
+        except InterlockError as error:
+            # They run out by themselves.
+            _log.warning("queue %r: a batch could not be given back: %s", self._queue.name, error)

@@ -1,0 +1,362 @@
+"""Runs quick handlers in batches: one thread leases, handles and settles, while the next calls are
+under way.
+
+The owner lends it a source, and watches it: a handler that takes long is left to this thread alone,
+and all else goes back to the owner, see ``BatchRun``. A runner is for one such stretch.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from interlock.engine import batch as batches
+from interlock.engine import handler_time, wire
+from interlock.engine.batch import LeasedBatch
+from interlock.engine.batch_progress import END
+from interlock.errors import EngineUnavailable, PayloadError, ShutDown
+from interlock.message import _current
+from interlock.retry import Retry
+from interlock.worker.batch_run import BatchRun
+from interlock.worker.outcome import judge
+from interlock.worker.source import CallThread, Pending, Source, count_outcome
+from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks
+from interlock.worker.thread_pool import Runner
+
+if TYPE_CHECKING:
+    from interlock.engine.handler_time import HandlerTime
+    from interlock.worker.audit import Audit
+
+__all__ = ["BatchEvents", "BatchRunner", "BatchThread", "Returned"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class BatchEvents(Protocol):
+    """The events of a runner, told by its thread."""
+
+    def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
+        """The stretch is over: the source is the owner's again."""
+
+    def straggler_ended(self, run: BatchRun) -> None:
+        """The message that was handled when the owner took the rest of its batch has ended."""
+
+
+@dataclass(slots=True)
+class Returned:
+    """What a runner leaves to the owner at the end of its stretch."""
+
+    pending: list[Pending] = field(default_factory=list)
+    leased: list[tuple[LeasedBatch, Sequence[int], float]] = field(default_factory=list)
+    """Batches of which so many messages have not begun, and when they were asked for."""
+    dry: bool = False
+    """There was nothing more to lease."""
+    error: BaseException | None = None
+    """The engine was not reached, or refused."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call that is under way, and that nobody waits for yet."""
+
+    answer: Callable[[], batches.Answer]
+    limit: int
+    began: float
+    runs: list[BatchRun]
+    """Batches whose messages it settles."""
+    pending: list[Pending]
+    """What else it settles."""
+
+    def all_pending(self) -> list[Pending]:
+        """Return what it settles, in the order of its answers."""
+        return [*self.pending, *(one for run in self.runs for one in run.pending())]
+
+
+class BatchThread(CallThread):
+    """A thread that runs batches, one stretch after the other, and keeps a loop for coroutines."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"interlock-batches-{queue}")
+        self.runner = Runner()
+
+    def end(self) -> None:
+        """End it, and its loop, when it is through with what it has."""
+        self.submit(self.runner.close)
+        super().end()
+
+
+class BatchRunner:
+    """One stretch of batches of one source."""
+
+    def __init__(
+        self,
+        source: Source,
+        tasks: Tasks,
+        times: HandlerTime,
+        audit: Audit | None,
+        events: BatchEvents,
+        alone: bool,
+        thread: BatchThread,
+    ) -> None:
+        """``alone``: there is no other place, so that coroutine functions run here too."""
+        self.run: BatchRun | None = None
+        """The batch that is handled now."""
+        self.thread = thread
+        self.asked: collections.deque[Asked] = collections.deque()
+        self.handled: list[BatchRun] = []
+        """The last batches, which the next call settles."""
+        self.ident = 0
+        self._source, self._tasks, self._times, self._audit = source, tasks, times, audit
+        self._events, self._alone = events, alone
+        self._pending: list[Pending] = []
+        self._stopping = False
+        self._more = True
+        """The last answer was full, so there may be more."""
+        self._hold_off = 0
+        """The number of times not to lease ahead, because the last time there was nothing."""
+
+    def start(self, pending: list[Pending]) -> None:
+        """Begin; the first call settles this."""
+        self._pending = pending
+        self.thread.submit(self._main)
+
+    def give_up(self) -> tuple[list[Pending], list[Asked]]:
+        """Return what is to be settled, and the calls under way: they are the owner's, which has
+        taken END."""
+        pending, asked = self._all_pending(), list(self.asked)
+        self.asked.clear()
+        return pending, asked
+
+    def _all_pending(self) -> list[Pending]:
+        pending = self._pending
+        for run in self.handled:
+            pending += run.pending()
+        self.handled, self._pending = [], []
+        return pending
+
+    def stop(self) -> None:
+        """Begin no batch any more. Called by the owner, which then takes the rest of the one that
+        runs."""
+        self._stopping = True
+
+    # -- The stretch ------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        self.ident = threading.get_ident()
+        returned: Returned | None
+        try:
+            returned = self._stretch()
+        except BaseException as error:
+            returned = Returned(error=error)
+        if returned is not None:
+            self._events.batches_ended(self, returned)
+
+    def _stretch(self) -> Returned | None:
+        """Return what is left; None: the owner has taken it."""
+        returned = Returned()
+        while not returned.leased:
+            if not self.asked and not self._ask(returned):
+                break
+            run = self._receive(returned)
+            if run is None:
+                if returned.error is not None or (not self.asked and self._is_settled):
+                    returned.dry = returned.error is None
+                    break
+                continue
+            if not self._stopping:
+                self._ask_ahead(returned)
+            # From here on until END is taken the owner may take all there is.
+            self.run = run
+            # The owner first says that it stops, and then looks for a batch.
+            late = time.monotonic() - run.began > self._source.lease
+            if self._stopping or late or not self._times.quick:
+                places, mine = run.rest()
+                if not mine:
+                    return None
+                returned.leased.append((run.batch, places, run.began))
+                break
+            if not self._handle(run, returned):
+                return None
+            self.run = None
+            self.handled.append(run)
+        self.run = None
+        while self.asked:
+            run = self._receive(returned)
+            if run is not None:
+                returned.leased.append((run.batch, run.batch.places, run.began))
+        returned.pending += self._all_pending()
+        return returned
+
+    @property
+    def _is_settled(self) -> bool:
+        return not self.handled and not self._pending
+
+    def _ask_ahead(self, returned: Returned) -> None:
+        while self._more and len(self.asked) < self._times.ahead:
+            if self._hold_off:
+                self._hold_off -= 1
+                return
+            if not self._ask(returned):
+                return
+
+    def _ask(self, returned: Returned) -> bool:
+        """Send a call that settles what is to be settled, and leases."""
+        handled, pending = self.handled, self._pending
+        settlements = [one.settlement for one in pending]
+        for run in handled:
+            settlements += run.settlements()
+        limit, began = self._times.batch_size, time.monotonic()
+        source = self._source
+        try:
+            answer = batches.begin_exchange(source.queue, settlements, limit, source.kind)
+        except (ShutDown, EngineUnavailable) as error:
+            if not self.asked:
+                returned.error = error
+            self._more = False
+            return False
+        self.handled, self._pending = [], []
+        self.asked.append(Asked(answer, limit, began, handled, pending))
+        return True
+
+    def _receive(self, returned: Returned) -> BatchRun | None:
+        """Take the oldest answer; None: it leased nothing."""
+        asked = self.asked.popleft()
+        ahead = bool(self.asked) or bool(self.handled)
+        batch: LeasedBatch | None = None
+        try:
+            answers, batch = asked.answer()
+        except ShutDown as error:
+            returned.error = error
+        except EngineUnavailable as error:
+            returned.error = error
+            returned.pending += asked.all_pending()
+        else:
+            self._told(asked, answers)
+        if batch is None:
+            self._more = False
+            if ahead:
+                # Likely all that is there stands behind what is handled now.
+                self._hold_off = HOLD_OFF
+            return None
+        self._more = len(batch.places) == asked.limit
+        self._source.batch_tally.leased += len(batch.places)
+        return BatchRun(self._source, self._tasks, batch, asked.began)
+
+    def _told(self, asked: Asked, answers: Sequence[bytes]) -> None:
+        source = self._source
+        source.reached()
+        if answers.count(wire.ACKED) == len(answers):
+            return
+        source.told(asked.all_pending(), answers, source.batch_tally)
+
+    # -- A batch ----------------------------------------------------------------------------------
+
+    def _handle(self, run: BatchRun, returned: Returned) -> bool:
+        """Handle the messages of a batch. False: the owner has taken the rest, and what it came
+        to."""
+        started = time.monotonic()
+        until = min(started + handler_time.LONGEST_RUN, run.began + self._source.lease)
+        run.began = started
+        mine = self._loop(run, until, returned)
+        count = len(run.done) + len(run.others)
+        if not mine:
+            self._events.straggler_ended(run)
+            return False
+        tally = self._source.batch_tally
+        tally.handled += len(run.done)
+        for _, outcome in run.others:
+            count_outcome(tally, outcome)
+        self._times.batch_ended(time.monotonic() - started, count)
+        return True
+
+    def _loop(self, run: BatchRun, until: float, returned: Returned) -> bool:
+        # For each message as little as can be: what is the same for all is done before.
+        reply, take, done = run.batch.reply, run.waiting.popleft, run.done.append
+        payload_at, handling, audit = wire.PAYLOAD, _current.set, self._audit
+        clock = time.monotonic
+        # What is to be logged is logged with its time: message by message.
+        plain = {} if run.batch.told_from is not None else self._tasks.plain
+        token = handling(None)
+        try:
+            while True:
+                try:
+                    at = take()
+                except IndexError:
+                    return False
+                if at == END:
+                    return True
+                # First of all: if the owner takes the rest now, this is what it does not have.
+                run.at = at
+                if clock() > until:
+                    self._leave(run, at, returned)
+                    return bool(returned.leased)
+                payload = reply[at + payload_at]
+                # As head() has it, without a call for each.
+                name = payload[TASK_AT] if len(payload) > TASK_AT else 0
+                call = plain.get(payload[: name - HEAD])
+                arguments = None
+                if call is not None:
+                    try:
+                        arguments = call.decode(payload[call.arguments :])
+                    except Exception:
+                        # The general way says what is wrong with them.
+                        arguments = None
+                if call is None or arguments is None:
+                    if self._handle_other(run, at, returned):
+                        continue
+                    return bool(returned.leased)
+                if audit is not None:
+                    audit.begun(run.lease(at))
+                handling((run, at))
+                try:
+                    copy_context().run(call.function, *arguments)
+                except BaseException as error:
+                    run.others.append((at, judge(call.retry, run.lease(at), error)))
+                else:
+                    done(at)
+                if audit is not None:
+                    audit.ended(run.lease(at))
+        finally:
+            _current.reset(token)
+
+    def _handle_other(self, run: BatchRun, at: int, returned: Returned) -> bool:
+        """Handle a message that is no plain call. False: the batch ends before it."""
+        held, audit, tasks = run.lease(at), self._audit, self._tasks
+        try:
+            invocation = tasks.prepare(held)
+        except PayloadError as error:
+            run.others.append((at, judge(Retry(), held, error)))
+            return True
+        except NotHere:
+            return self._leave(run, at, returned)
+        if invocation.is_async and not self._alone:
+            # That is for a thread of its own, where it may wait.
+            return self._leave(run, at, returned)
+        tasks.learn(invocation, held.payload)
+        if audit is not None:
+            audit.begun(held)
+        started = time.monotonic()
+        outcome = self.thread.runner.handled(invocation, held)
+        if audit is not None:
+            audit.ended(held)
+        if outcome.how == "ack" and run.batch.told_from is not None:
+            run.batch.log_handled(run.batch.message(at), time.monotonic() - started, held.task)
+        run.others.append((at, outcome))
+        return True
+
+    def _leave(self, run: BatchRun, at: int, returned: Returned) -> bool:
+        """Leave this message and the rest of its batch to the owner."""
+        places, mine = run.rest()
+        if mine:
+            self._times.slow()
+            returned.leased.append((run.batch, [at, *places], run.began))
+        return False
+
+
+HOLD_OFF = 64

@@ -1,0 +1,108 @@
+"""The sources of a worker in turn: who leases next, for how many places, and who waits."""
+
+from __future__ import annotations
+
+import collections
+
+from interlock.worker.batch_lending import BatchLending
+from interlock.worker.dispatcher import Dispatcher
+from interlock.worker.source import Call, Source, SourceState
+from interlock.worker.state import Phase, WorkerState
+
+__all__ = ["LeasePlan"]
+
+
+class LeasePlan:
+    """Decides what calls the sources make."""
+
+    def __init__(self, state: WorkerState, dispatcher: Dispatcher, batches: BatchLending) -> None:
+        self._state, self._dispatcher, self._batches = state, dispatcher, batches
+        self._turns: collections.deque[Source] = collections.deque()
+        """The sources, whose turn is next first."""
+
+    def begin(self) -> None:
+        """Begin with all sources."""
+        self._turns.extend(self._state.sources)
+
+    def serve_all(self, now: float) -> None:
+        """Have each source do what is to be done there."""
+        for source in tuple(self._turns):
+            if self._serve(source, now):
+                # Where places are short, the others come first the next time.
+                self._turns.remove(source)
+                self._turns.append(source)
+
+    def _serve(self, source: Source, now: float) -> bool:
+        """Return whether it leases."""
+        if source.state is SourceState.PAUSED:
+            if now < source.resumes and (self._state.phase is Phase.RUNNING or source.failures):
+                return False
+            source.state = SourceState.IDLE
+        if source.state is not SourceState.IDLE:
+            if source.pending and not source.settling and source.state is not SourceState.CALLING:
+                source.settle()
+            return False
+        if self._state.phase is Phase.RUNNING and not self._state.deferrals.full:
+            if (
+                self._state.lends
+                and self._state.times.quick
+                and source.more
+                and self._batches.lend(source)
+            ):
+                return True
+            places = self._state.places.take(source.kind, self._state.places.size(source.kind))
+            if places:
+                more = self._state.times.batch_size - places
+                if self._state.pool.queues and self._state.times.quick and source.more and more > 0:
+                    self._state.places.overdraw(source.kind, more)
+                    places += more
+                self._lease(source, places)
+                return True
+        if source.pending:
+            source.settle()
+        return False
+
+    def _lease(self, source: Source, places: int) -> None:
+        others = [
+            one for one in self._state.sources if one.kind == source.kind and one is not source
+        ]
+        tight = bool(others) and self._state.places.size(source.kind) <= len(others) + 1
+        if source.pending or not source.dry or (tight and not all(one.dry for one in others)):
+            source.exchange(places)
+            return
+        if others and places > 1:
+            # While it only waits it keeps one place, for others may find work.
+            self._state.places.give(source.kind, places - 1)
+            places = 1
+        source.wait(places, TIGHT_WAIT if tight else min(LONGEST_WAIT, source.lease / 3))
+
+    def replied(self, source: Source, call: Call) -> None:
+        """A call to the engine is over."""
+        if call.state is SourceState.BATCHES:
+            source.receiving -= 1
+        elif call.state is SourceState.IDLE:
+            source.settling = False
+        else:
+            source.state = SourceState.IDLE
+        if call.error is not None:
+            self._dispatcher.failed(source, call, call.error)
+        else:
+            source.reached()
+            source.told(call.pending, call.answers, source.tally)
+        room = call.places
+        if call.state is SourceState.BATCHES:
+            room = self._state.places.take(source.kind, self._state.places.size(source.kind))
+        elif room:
+            source.dry = call.batch is None
+            source.more = call.batch is not None and len(call.batch.places) == room
+        if call.batch is not None:
+            batch = call.batch
+            source.tally.leased += len(batch.places)
+            room -= self._dispatcher.dispatch(source, batch, batch.places, call.began, room)
+        self._state.places.give(source.kind, room)
+
+
+LONGEST_WAIT = 10.0
+"""Seconds for which a call waits for work."""
+TIGHT_WAIT = 0.05
+"""The same where other queues wait for the place that it keeps."""

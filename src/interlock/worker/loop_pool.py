@@ -1,0 +1,152 @@
+"""A pool of tasks on one event loop. Plain functions run there too, on threads beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from interlock.aio import stack_of
+from interlock.worker.execution import Execution
+from interlock.worker.outcome import Outcome, ahandle, handle, judge
+from interlock.worker.pool import PoolEvents
+from interlock.worker.thread_pool import stack_at
+
+__all__ = ["LoopPool"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class LoopPool:
+    """Handlers as tasks of an event loop, which runs on a thread of its own."""
+
+    queues = True
+    """See ``Pool``."""
+
+    def __init__(self, size: int, events: PoolEvents) -> None:
+        self._size = size
+        self._events = events
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: collections.deque[Execution] = collections.deque()
+        """While handlers are quick there are more than may run at once."""
+        self._ended: list[tuple[Execution, Outcome]] = []
+        """Since the loop has told of some."""
+        self._closed = False
+
+    @property
+    def places(self) -> int:
+        """See ``Pool``."""
+        return self._size
+
+    def start(self) -> None:
+        """See ``Pool``."""
+        up = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(up,), name="interlock-handlers", daemon=True
+        )
+        self._thread.start()
+        up.wait()
+
+    def offer(self, batch: Sequence[Execution]) -> None:
+        """See ``Pool``."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._begin, tuple(batch))
+
+    @property
+    def is_up(self) -> bool:
+        """See ``Pool``."""
+        return True
+
+    def withdraw(self, execution: Execution) -> bool:
+        """See ``Pool``. A handler begins at the loop's next turn; who blocks the loop delays it."""
+        return execution.claim()
+
+    def stack(self, execution: Execution) -> str:
+        """See ``Pool``."""
+        if isinstance(execution.at, asyncio.Task):
+            return stack_of(execution.at)
+        return stack_at(execution, {})
+
+    def stop(self, execution: Execution) -> None:
+        """Cancel the handler's task; a plain function on a thread goes on to its end."""
+        if isinstance(execution.at, asyncio.Task) and self._loop is not None:
+            self._loop.call_soon_threadsafe(execution.at.cancel)
+
+    def tell_lost(self, execution: Execution) -> None:
+        """See ``Pool``: the handler's lease knows by itself."""
+
+    def close(self) -> None:
+        """See ``Pool``."""
+        self._closed = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+    def _run(self, up: threading.Event) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            asyncio.set_event_loop(self._loop)
+            self._loop.call_soon(up.set)
+            while not self._closed:
+                try:
+                    self._loop.run_forever()
+                except BaseException:
+                    # A task that a handler left on the loop raised SystemExit or its like: that
+                    # is no end of the other handlers.
+                    _log.exception("a task on the loop of the handlers ended it; it goes on")
+
+    def _begin(self, batch: Sequence[Execution]) -> None:
+        self._waiting.extend(batch)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        assert self._loop is not None
+        tasks, waiting = self._tasks, self._waiting
+        while waiting and len(tasks) < self._size:
+            execution = waiting.popleft()
+            if execution.claim():
+                execution.at = task = self._loop.create_task(self._handle(execution))
+                tasks.add(task)
+
+    async def _handle(self, execution: Execution) -> None:
+        task = execution.at
+        execution.begin(task)
+        try:
+            if execution.invocation.is_async:
+                outcome = await ahandle(execution.invocation, execution.held)
+            else:
+                outcome = await self._on_thread(execution)
+        except BaseException as error:
+            # No thread could be started, for instance.
+            outcome = judge(execution.invocation.retry, execution.held, error)
+        execution.end()
+        if not self._ended:
+            # Once for all that end in this turn of the loop.
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._ended.append((execution, outcome))
+        self._tasks.discard(task)
+        if self._waiting:
+            self._begin_next()
+
+    def _tell(self) -> None:
+        ended, self._ended = self._ended, []
+        self._events.handlers_ended(ended)
+
+    async def _on_thread(self, execution: Execution) -> Outcome:
+        assert self._loop is not None
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._size, "interlock-handler")
+
+        def work() -> Outcome:
+            execution.begin(threading.get_ident())
+            return handle(execution.invocation, execution.held)
+
+        context = contextvars.copy_context()
+        return await self._loop.run_in_executor(self._threads, context.run, work)

@@ -1,0 +1,284 @@
+"""The one thread that knows all of a worker: what is leased, begun and done, which places are free,
+and how far it is with its end.
+
+All that happens comes to it as an event of one queue: what engines answered, handlers that have
+ended, places that came or went, what the program wants. It also looks at the time: see ``_look``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue as _queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine import handler_time
+from interlock.worker.batch_lending import BatchLending
+from interlock.worker.batch_run import BatchRun
+from interlock.worker.batch_runner import BatchRunner, Returned
+from interlock.worker.dispatcher import Dispatcher
+from interlock.worker.execution import Execution
+from interlock.worker.lease_plan import LeasePlan
+from interlock.worker.outcome import Outcome, failure
+from interlock.worker.pool import pool_of
+from interlock.worker.source import Call, Source, SourceState
+from interlock.worker.state import Phase, WorkerState
+from interlock.worker.tasks import Tasks, details
+
+if TYPE_CHECKING:
+    from interlock.worker.settings import WorkerSettings
+
+__all__ = ["Owner"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class Owner:
+    """All state of a worker. Its public methods may be called by any thread."""
+
+    def __init__(
+        self, settings: WorkerSettings, tasks: Tasks, broken: Callable[[BaseException], None]
+    ) -> None:
+        self.idle = threading.Event()
+        """It takes no more, and nothing is held."""
+        self.ended = threading.Event()
+        self.whole = False
+        """At its end: all that it held was settled as its handlers said."""
+        self.state = WorkerState(settings, tasks, pool_of(settings, self))
+        self._broken = broken
+        dispatcher = Dispatcher(self.state, broken)
+        self.batches = BatchLending(self.state, dispatcher, self)
+        self._plan = LeasePlan(self.state, dispatcher, self.batches)
+        self._events: _queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = (
+            _queue.SimpleQueue()
+        )
+        self._looked = 0.0
+        self._until = 0.0
+        """The time at which an end is given up."""
+        self._left = False
+        """Something was held at the end."""
+
+    def start(self, sources: Sequence[Source]) -> None:
+        """Begin to lease from these."""
+        self.state.sources = sources
+        self._plan.begin()
+        self.state.phase = Phase.RUNNING
+        self.state.pool.start()
+        self._events.put((self._look, (time.monotonic(),)))
+        threading.Thread(target=self._run, name="interlock-worker", daemon=True).start()
+
+    # -- Events, told by any thread ---------------------------------------------------------------
+
+    def handler_ended(self, execution: Execution, outcome: Outcome) -> None:
+        """See ``PoolEvents``."""
+        self._events.put((self.state.ended, (execution, outcome)))
+
+    def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
+        """See ``PoolEvents``."""
+        self._events.put((self._all_ended, (ended,)))
+
+    def places_moved(self, count: int) -> None:
+        """See ``PoolEvents``."""
+        self._events.put((self.state.places.moved, (count,)))
+
+    def pool_broke(self, error: BaseException) -> None:
+        """See ``PoolEvents``."""
+        _log.error("no message can be handled any more: %s", error)
+        self._broken(error)
+
+    def replied(self, source: Source, call: Call) -> None:
+        """See ``Replies``."""
+        self._events.put((self._plan.replied, (source, call)))
+
+    def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
+        """See ``BatchEvents``."""
+        self._events.put((self.batches.returned, (runner, returned)))
+
+    def straggler_ended(self, run: BatchRun) -> None:
+        """See ``BatchEvents``."""
+        self._events.put((self.batches.straggler_ended, (run,)))
+
+    def stop(self) -> None:
+        """Take no more; what has begun goes on, and what has not goes back."""
+        self._events.put((self._stop, ()))
+
+    def end(self, patience: float) -> None:
+        """End: what still runs goes back as failed; for so many seconds what is to be settled is
+        settled. ``ended`` is set then."""
+        self._events.put((self._end, (patience,)))
+
+    def ask(self) -> list[Execution]:
+        """Return what is held, as the owner says it: it answers unless it hangs."""
+        answer: _queue.SimpleQueue[None] = _queue.SimpleQueue()
+        self._events.put((answer.put, (None,)))
+        while self.state.phase not in (Phase.NEW, Phase.ENDED):
+            with contextlib.suppress(_queue.Empty):
+                answer.get(timeout=PATIENCE)
+                break
+        return list(self.state.executions.values())
+
+    # -- The thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self.state.phase is not Phase.ENDED:
+            try:
+                self._turn()
+            except Exception:
+                _log.exception("the worker's owner failed; it goes on")
+        self.ended.set()
+
+    def _turn(self) -> None:
+        # A function of its own, so that no name holds the last message while the next is awaited.
+        try:
+            handle, given = self._events.get(timeout=self._patience())
+        except _queue.Empty:
+            pass
+        else:
+            handle(*given)
+            for _ in range(MOST_EVENTS):
+                if self._events.empty():
+                    break
+                handle, given = self._events.get()
+                handle(*given)
+        now = time.monotonic()
+        if now - self._looked >= self._tick:
+            self._looked = now
+            self._look(now)
+        self._plan.serve_all(now)
+        self._end_in_order(now)
+
+    @property
+    def _tick(self) -> float:
+        """Return the seconds between two looks."""
+        return handler_time.LOOK if self.batches.runner is not None else TICK
+
+    def _patience(self) -> float | None:
+        """Return for how many seconds to wait for an event; None: without end."""
+        times = [one.resumes for one in self.state.sources if one.state is SourceState.PAUSED]
+        if self.state.executions or self.state.deferrals or not self.batches.is_over:
+            times.append(self._looked + self._tick)
+        if self.state.phase is Phase.ENDING:
+            times.append(self._until)
+        if not times:
+            return None
+        return max(min(times) - time.monotonic(), 0.0)
+
+    def _all_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
+        for execution, outcome in ended:
+            self.state.ended(execution, outcome)
+
+    # -- The time ---------------------------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        """See to what the time alone brings.
+
+        - A message that no handler has begun within 100 ms goes back: it holds its lanes closed.
+        - A handler that keeps the thread of a batch is left alone with it.
+        - A handler that runs longer than it may loses its lease, and its stack is logged.
+        - A message of an unknown task goes back when its time is over.
+        """
+        self.batches.look(now)
+        for one in list(self.state.executions.values()):
+            if one.over:
+                continue
+            if one.started is None:
+                if now - one.offered > LONGEST_UNSTARTED:
+                    self.state.give_back(one)
+                continue
+            if one.held.lost:
+                self.state.pool.tell_lost(one)
+            if (limit := one.invocation.timeout) is not None and now - one.started >= limit:
+                self._revoke(one, limit)
+        self.state.release_deferred(now)
+
+    def _revoke(self, execution: Execution, limit: float) -> None:
+        """Its time is up: the lease ends, by its own token, and the handler is on its own."""
+        held = execution.held
+        held._over = True
+
+        def explain() -> None:
+            # Elsewhere: a process that is to say where its handler stands may take its time.
+            _log.error(
+                "message %d was handled for more than %.3g s; its lease is revoked. "
+                "The handler stands at\n%s",
+                held.id, limit, self.state.pool.stack(execution), extra=details(held),
+            )  # fmt: skip
+            self._events.put((self._revoked, (execution, limit)))
+
+        threading.Thread(target=explain, name="interlock-timeout", daemon=True).start()
+
+    def _revoked(self, execution: Execution, limit: float) -> None:
+        held = execution.held
+        if self.state.audit is not None:
+            self.state.audit.ended(held)
+        error = f"handled for more than {limit:.3g} s"
+        outcome = failure(execution.invocation.retry, held, error)
+        execution.source.add(execution.batch, held, outcome)
+        self.state.pool.stop(execution)
+
+    # -- The end ----------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        if self.state.phase is not Phase.RUNNING:
+            return
+        self.state.phase = Phase.STOPPING
+        for source in self.state.sources:
+            if source.state is SourceState.WAITING:
+                # Only then: a call that settles must not be cut.
+                source.interrupt()
+        self.batches.stop()
+        for execution in list(self.state.executions.values()):
+            if execution.started is None:
+                self.state.give_back(execution)
+        self.state.release_deferred(float("inf"))
+
+    def _end(self, patience: float) -> None:
+        self._stop()
+        for execution in list(self.state.executions.values()):
+            if execution.over:
+                continue
+            self._left = True
+            held = execution.held
+            error = "the worker was stopped while its handler ran"
+            _log.error(
+                "message %d in queue %r goes back: %s", held.id, held.queue, error,
+                extra=details(held),
+            )  # fmt: skip
+            outcome = failure(execution.invocation.retry, held, error, 0.0)
+            execution.source.add(execution.batch, held, outcome)
+        self.state.phase = Phase.ENDING
+        self._until = time.monotonic() + patience
+
+    def _end_in_order(self, now: float) -> None:
+        if self.state.phase is Phase.RUNNING:
+            return
+        if not (self.state.executions or self.idle.is_set()) and self.batches.is_over:
+            self.idle.set()
+        if self.state.phase is Phase.ENDING:
+            quiet = (
+                all(source.is_quiet for source in self.state.sources)
+                and self.batches.runner is None
+            )
+            if quiet or now >= self._until:
+                self._close(quiet)
+
+    def _close(self, quiet: bool) -> None:
+        self.whole = quiet and not self._left
+        for source in self.state.sources:
+            source.close()
+        self.batches.close()
+        self.state.pool.close()
+        if self.state.audit is not None:
+            self.state.audit.close()
+        self.state.phase = Phase.ENDED
+
+
+TICK = 0.05
+"""Seconds between two looks, while anything is held."""
+LONGEST_UNSTARTED = 0.1
+PATIENCE = 1.0
+MOST_EVENTS = 1000
+"""Events that are handled before the next look."""

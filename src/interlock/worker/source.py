@@ -1,0 +1,299 @@
+"""One queue that a worker leases from: its calls to the engine, and what is to be settled there.
+
+Two threads make the calls, for one of them may wait there for work. All state is the owner's, or
+that of a ``BatchRunner`` which the owner lets lease from here.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import queue as _queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from interlock.engine import batch as batches
+from interlock.engine import wire
+from interlock.engine.batch import LeasedBatch
+from interlock.failure import text_of
+from interlock.message import Kind
+from interlock.worker.outcome import Outcome
+from interlock.worker.tasks import TaskLease, details
+
+__all__ = [
+    "Call",
+    "CallThread",
+    "Pending",
+    "Replies",
+    "Source",
+    "SourceState",
+    "Tally",
+    "count_outcome",
+]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class SourceState(enum.Enum):
+    """The use that is made of a source."""
+
+    IDLE = "idle"
+    CALLING = "calling"
+    """A call is under way that does not wait."""
+    WAITING = "waiting"
+    """A call waits for work."""
+    PAUSED = "paused"
+    """Until a time: the engine was not there, or the queue is sealed."""
+    BATCHES = "batches"
+    """A ``BatchRunner`` leases and settles."""
+
+
+class Pending(NamedTuple):
+    """A message that is to be settled with the next call."""
+
+    held: TaskLease
+    outcome: Outcome
+    settlement: wire.Settlement
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one thread."""
+
+    leased: int = 0
+    handled: int = 0
+    failed: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class Call:
+    """A call to the engine, and what came of it."""
+
+    pending: list[Pending]
+    places: int
+    """The places that were taken for what it leases; 0: it only settles."""
+    state: SourceState = SourceState.CALLING
+    """That of the source while it is under way; IDLE of one that only settles beside another,
+    BATCHES of one that a runner has left."""
+    began: float = 0.0
+    answers: Sequence[bytes] = ()
+    batch: LeasedBatch | None = None
+    error: BaseException | None = None
+
+
+class Replies(Protocol):
+    """Is told what came of calls, by the threads that made them."""
+
+    def replied(self, source: Source, call: Call) -> None:
+        """A call is over."""
+
+
+class Source:
+    """One queue, and the kind of its messages."""
+
+    def __init__(self, name: str, queue: Any, kind: Kind, lease: float, replies: Replies) -> None:
+        self.name = name
+        self.queue = queue
+        self.kind: Kind = kind
+        self.lease = lease
+        """Seconds that a lease lasts."""
+        self.state = SourceState.IDLE
+        self.resumes = 0.0
+        """The time until which it is paused."""
+        self.pending: list[Pending] = []
+        self.settling = False
+        """The second thread settles."""
+        self.receiving = 0
+        """Calls of a runner of batches whose answers are still to be taken."""
+        self.dry = False
+        """There was nothing to lease the last time."""
+        self.more = False
+        """There was as much as was asked for the last time."""
+        self.failures = 0
+        """Calls in a row that did not reach the engine."""
+        self.connected = threading.Event()
+        self.tally = Tally()
+        """Of the owner."""
+        self.batch_tally = Tally()
+        """Of the runner of batches."""
+        self._replies = replies
+        suffix = name if kind == "any" else f"{name}-{kind}"
+        self._leaser = CallThread(f"interlock-lease-{suffix}")
+        self._settler = CallThread(f"interlock-settle-{suffix}")
+
+    # -- Calls, made by the threads ---------------------------------------------------------------
+
+    def exchange(self, places: int) -> None:
+        """Settle what is pending, and lease for so many places, without a wait."""
+        self._begin(SourceState.CALLING, places)
+
+    def wait(self, places: int, seconds: float) -> None:
+        """Lease for so many places; wait so long for work."""
+        self.state = SourceState.WAITING
+        call = Call([], places, SourceState.WAITING)
+        self._leaser.submit(lambda: self._make(call, time.monotonic() + seconds))
+
+    def settle(self) -> None:
+        """Settle what is pending, on the second thread where the first waits."""
+        if self.state is SourceState.IDLE:
+            self._begin(SourceState.CALLING, 0)
+            return
+        self.settling = True
+        call = Call(self.taken(), 0, SourceState.IDLE)
+        self._settler.submit(lambda: self._make(call))
+
+    def receive(self, call: Call, answer: Callable[[], batches.Answer]) -> None:
+        """Take the answer of a call that was sent by somebody who takes it no more."""
+        self.receiving += 1
+        self._leaser.submit(lambda: self._make(call, answer=answer))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether nothing is under way, nor to be settled."""
+        busy = self.settling or self.receiving or self.pending
+        return not busy and self.state in (SourceState.IDLE, SourceState.PAUSED)
+
+    def interrupt(self) -> None:
+        """End the call that waits for work, and lease nothing any more."""
+        self.queue.close()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._leaser.end()
+        self._settler.end()
+
+    def taken(self) -> list[Pending]:
+        """Take as much of what is pending as one call settles."""
+        taken, self.pending = self.pending[:MOST_SETTLED], self.pending[MOST_SETTLED:]
+        return taken
+
+    def _begin(self, state: SourceState, places: int) -> None:
+        self.state = state
+        call = Call(self.taken(), places, state)
+        self._leaser.submit(lambda: self._make(call, 0.0))
+
+    def _make(
+        self,
+        call: Call,
+        until: float = 0.0,
+        answer: Callable[[], batches.Answer] | None = None,
+    ) -> None:
+        call.began = call.began or time.monotonic()
+        settlements = [one.settlement for one in call.pending]
+        try:
+            if answer is not None:
+                call.answers, call.batch = answer()
+            elif call.places:
+                call.answers, call.batch = batches.exchange(
+                    self.queue, settlements, call.places, until, self.kind
+                )
+            elif settlements:
+                call.answers = batches.settle(self.queue, settlements)
+        except BaseException as error:
+            call.error = error
+        self._replies.replied(self, call)
+
+    # -- Settlements ------------------------------------------------------------------------------
+
+    def add(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
+        """A message is to be settled: it goes out with the next call."""
+        self.pending.append(pending(batch, held, outcome))
+
+    def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:
+        """Say what came of settlements, where that is not as was to be expected."""
+        for (held, outcome, _), said in zip(pending, answers, strict=True):
+            answer = wire.answer(said)
+            if answer == outcome.expected:
+                continue
+            if answer == "lost":
+                tally.lost += 1
+                _log.warning(
+                    "the lease of message %d in queue %r was lost before it was settled; another "
+                    "handles it, or has",
+                    held.id, held.queue, extra=details(held),
+                )  # fmt: skip
+            elif answer in ("dead", "held"):
+                _log.error(
+                    "message %d in queue %r is %s: its attempts are used up, by the policy it was "
+                    "sent with",
+                    held.id, held.queue, answer, extra=details(held),
+                )  # fmt: skip
+
+    def reached(self) -> None:
+        """The engine has answered."""
+        if self.failures:
+            _log.warning("queue %r: the engine is there again", self.name)
+            self.failures = 0
+        if not self.connected.is_set():
+            self.connected.set()
+
+    def missed(self, error: BaseException) -> float:
+        """The engine was not reached; return for how many seconds to leave it alone."""
+        self.failures += 1
+        seconds: float = min(0.1 * 2 ** min(self.failures, 10), LONGEST_PAUSE)
+        _log.warning("queue %r: %s; trying again in %.3g s", self.name, error, seconds)
+        return seconds
+
+
+def pending(batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> Pending:
+    """Return the settlement of a message, which is renewed no more."""
+    held._over = True
+    try:
+        settlement = outcome.settlement(held.token, held.id)
+    except Exception as error:
+        # Whatever cannot be said to an engine: a message that is not settled is renewed, and its
+        # lanes stay closed.
+        text = "message %d in queue %r cannot be settled as its handler ended; it has failed"
+        _log.exception(text, held.id, held.queue, extra=details(held))
+        outcome = Outcome("nack", error=text_of(error), expected="retried")
+        settlement = outcome.settlement(held.token, held.id)
+    batch.settled(held.id)
+    return Pending(held, outcome, settlement)
+
+
+def count_outcome(tally: Tally, outcome: Outcome) -> None:
+    """Count a handler that has ended."""
+    if outcome.how == "ack":
+        tally.handled += 1
+    elif outcome.how != "release":
+        tally.failed += 1
+
+
+class CallThread:
+    """A thread that makes one call after the other; started with the first."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: _queue.SimpleQueue[Callable[[], None] | None] = _queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Have it called."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def end(self) -> None:
+        """End it when it is through with what it has."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        # A function of its own, so that no name holds the last answer while the next is awaited.
+        job = self._jobs.get()
+        if job is not None:
+            job()
+        return job is not None
+
+
+MOST_SETTLED = 1024
+LONGEST_PAUSE = 5.0
+"""Seconds."""
