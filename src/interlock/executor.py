@@ -68,9 +68,10 @@ class KeyedExecutor(futures.Executor):
         pool: another executor that runs the calls, such as a ``ProcessPoolExecutor``. It is not
             shut down.
         maxsize: most unsettled calls; ``submit`` then waits for room. 0 is no bound.
-        retry: retries calls that raise, in their place. The future ends with the last attempt,
-            and there are no dead letters; while the message is held (``then="hold"``) it is
-            pending, and ``skip`` cancels it, ``bury`` ends it with its last exception.
+        retry: retries calls that raise, in their place; ``RetryAfter`` and ``Reject`` steer as in
+            any handler. The future ends with the last attempt, and there are no dead letters; while
+            the message is held (``then="hold"``) it is pending, and ``skip`` cancels it, ``bury``
+            ends it with its last exception.
         thread_name_prefix, initializer, initargs: as for ``ThreadPoolExecutor``.
 
     Raises:

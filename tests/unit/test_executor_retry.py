@@ -6,11 +6,19 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from interlock import KeyedExecutor, Lease, LeaseLost, Retry, current_lease
+from interlock import (
+    KeyedExecutor,
+    Lease,
+    LeaseLost,
+    Reject,
+    Retry,
+    RetryAfter,
+    current_lease,
+)
 from tests.unit.executors import LONG, Gate, busy, threads_of
 
 AT_ONCE = Retry(attempts=3, first=0)
@@ -107,6 +115,47 @@ def test_what_the_policy_does_not_name_is_given_up_at_once() -> None:
         flaky = Flaky(1, ConnectionError)
         assert executor.submit_keyed("a", flaky).result(LONG) == 2
         assert executor.queue.dead_letters() == []
+
+
+@pytest.mark.parametrize("pool", [None, "threads"])
+@pytest.mark.parametrize("then", ["dead", "hold"])
+def test_a_call_that_rejects_is_not_made_again(
+    pool: str | None, then: Literal["dead", "hold"]
+) -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append(current_lease().attempt)
+        raise Reject("too large")
+
+    policy = Retry(attempts=3, first=0, then=then)
+    with (
+        futures.ThreadPoolExecutor(1) as threads,
+        KeyedExecutor(1, retry=policy, pool=threads if pool else None) as executor,
+    ):
+        assert isinstance(executor.submit_keyed("a", call).exception(LONG), Reject)
+        assert executor.submit_keyed("a", int).result(LONG) == 0
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("pool", [None, "threads"])
+def test_a_call_says_when_it_is_made_again_whatever_the_policy_retries(pool: str | None) -> None:
+    calls = []
+
+    def call() -> int:
+        calls.append(current_lease().attempt)
+        if len(calls) == 1:
+            raise RetryAfter(0.001)
+        return 7
+
+    # By the policy it would wait for an hour, or not be made again at all.
+    policy = Retry(attempts=3, first=3600, on=(OSError,))
+    with (
+        futures.ThreadPoolExecutor(1) as threads,
+        KeyedExecutor(1, retry=policy, pool=threads if pool else None) as executor,
+    ):
+        assert executor.submit_keyed("a", call).result(LONG) == 7
+    assert calls == [1, 2]
 
 
 def test_retries_for_ever_end_when_it_succeeds() -> None:

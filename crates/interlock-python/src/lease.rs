@@ -95,6 +95,33 @@ unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
     unsafe { LEASES.take(lease, |lease| LEASES.free(lease)) }
 }
 
+/// The judgement of `interlock.failure` on what a handler raised; `on`: exceptions that are retried.
+fn judged<'py>(error: &Bound<'py, PyAny>, on: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    JUDGED.import(error.py(), "interlock.failure", "judged")?.call1((error, on))
+}
+
+/// The wish of a handler that raised RetryAfter or Reject, as they are meant.
+pub enum Steered {
+    /// After so many µs.
+    Retry(u64),
+    /// With the reason.
+    Reject(String),
+}
+
+impl Steered {
+    pub fn by(error: &Bound<'_, PyAny>, on: &Bound<'_, PyTuple>) -> PyResult<Option<Self>> {
+        let judged = judged(error, on.as_any())?;
+        if !judged.getattr("steered")?.is_truthy()? {
+            return Ok(None);
+        }
+        let delay = judged.getattr("delay")?;
+        if delay.is_none() {
+            return Ok(Some(Steered::Reject(judged.getattr("text")?.extract()?)));
+        }
+        Ok(Some(Steered::Retry(micros(&delay, "RetryAfter")?)))
+    }
+}
+
 impl Lease {
     #[inline]
     pub fn new(queue: &Bound<'_, Queue>, grant: Grant, payload: Py<PyAny>) -> Self {
@@ -473,9 +500,9 @@ impl Lease {
     /// A handler raised: it may steer, and the policy says what is retried at all.
     fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
         let on = self.queue.bind(py).getattr("_retry_on")?;
-        let judged = JUDGED.import(py, "interlock.failure", "judged")?.call1((error, on))?;
-        let (how, text) = (judged.getattr("how")?, judged.getattr("text")?);
-        match how.cast::<PyString>()?.to_str()? {
+        let judged = judged(error, &on)?;
+        let text = judged.getattr("text")?;
+        match judged.getattr("how")?.cast::<PyString>()?.to_str()? {
             "reject" => self.reject(py, &text),
             "give_up" => self._give_up(py, &text),
             _ => {

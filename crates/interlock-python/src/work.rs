@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::arguments::{Named, PutArguments};
 use crate::fork;
 use crate::future::{Call, Future, Outcome, Wakes};
-use crate::lease::{error_text, Lease};
+use crate::lease::{error_text, Lease, Steered};
 use crate::queue::{to_kind, Queue};
 use crate::wait::{self, Late};
 
@@ -247,14 +247,23 @@ fn end(
         Future::finish_surely(future, Outcome::Exception(error.unbind()), holds, Wakes::AtOnce);
         return core.ack(handle).map(drop).is_err();
     };
-    let text = error_text(&error).unwrap_or_else(|_| "an exception".to_owned());
-    let retried = error.is_instance(on).unwrap_or(false);
+    let mut text = error_text(&error).unwrap_or_else(|_| "an exception".to_owned());
+    let mut rejected = false;
+    // As everywhere: a handler that steers is followed, whatever the policy retries.
+    let (retried, delay) = match Steered::by(&error, on).unwrap_or(None) {
+        Some(Steered::Retry(delay)) => (true, Some(delay)),
+        Some(Steered::Reject(reason)) => {
+            (text, rejected) = (reason, true);
+            (false, None)
+        }
+        None => (error.is_instance(on).unwrap_or(false), None),
+    };
     let (attempts, then) = core.call(|scheduler, _| {
         let retry = &scheduler.options().retry;
         (retry.attempts, retry.then)
     });
     let last = !retried || attempts.is_some_and(|most| number >= most);
-    if last && then == Then::Dead {
+    if last && (rejected || then == Then::Dead) {
         // No dead letter: the future has the exception, and who wants it has the future.
         let outcome = Outcome::Exception(error.unbind());
         if Future::finish_surely(future, outcome, holds, Wakes::AtOnce) {
@@ -264,7 +273,7 @@ fn end(
     }
     future.get().again(handle.token, error.unbind());
     let failed: Result<Failed, LeaseLost> = match retried {
-        true => core.nack(handle, None, &text),
+        true => core.nack(handle, delay, &text),
         false => core.call(|scheduler, now| scheduler.exhaust(now, handle, &text)),
     };
     failed.is_err()
