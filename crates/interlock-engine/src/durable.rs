@@ -406,7 +406,8 @@ mod tests {
     fn every_function_that_changes_something_has_a_number_of_its_own() {
         let mut numbers = Vec::new();
         for &function in Function::ALL.iter().filter(|function| function.class() != Class::Read) {
-            let number = Recorded::Call(function).number().expect(function.name());
+            let number =
+                Recorded::Call(function).number().unwrap_or_else(|| panic!("{}", function.name()));
             assert_eq!(Recorded::of_number(number), Some(Recorded::Call(function)));
             numbers.push(number);
         }
