@@ -245,7 +245,7 @@ class Handle:
         started = time.monotonic()
         answers, leased = yield from self.take(session, settlements, limit, kind, end)
         said = [wire.answer(one) for one in answers] if answers else []
-        if not leased.messages:
+        if not leased.count:
             if needed:
                 raise Empty("no message is ready")
             return said, []
@@ -339,7 +339,7 @@ class Handle:
             call = session.calls = session.calls + 1
         asked = self.key, call, settlements, lease
         _, leased = yield from wire.take(self.engine, session, *asked)
-        if leased.messages:
+        if leased.count:
             back = [wire.releasing(leased.token, message.id) for message in leased.messages]
             yield from self.settle(session, back)
 
