@@ -40,8 +40,6 @@ ALLOWED = {
     # One run of a case of the contract.
     "trial": ("src/interlock/testing/",),
 }
-NOT_YET = ("src/interlock/worker/", "src/interlock/app/app.py")
-"""Files that may still have any of them; nothing is added here."""
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 COMMENTS = {".rs": r"//[^\n]*|/\*.*?\*/", ".lua": r"--\[\[.*?\]\]|--[^\n]*"}
 STRING = r"""b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\\n])'"""
@@ -70,9 +68,8 @@ def refused(name: str) -> Iterator[str]:
 
 
 def main() -> int:
-    """Return 1 if a word is found where it is not allowed, or an exception is needed no more."""
+    """Return 1 if a word is found where it is not allowed."""
     wrong = []
-    needed = set()
     for path in sorted(one for top in ("src", "crates") for one in (ROOT / top).rglob("*")):
         if path.suffix not in SUFFIXES:
             continue
@@ -81,11 +78,7 @@ def main() -> int:
             for word in refused(name):
                 if place.startswith(ALLOWED.get(word, ())):
                     continue
-                exception = next((one for one in NOT_YET if place.startswith(one)), None)
-                needed.add(exception)
-                if exception is None:
-                    wrong.append(f"{place}:{line}: {name}: say {REFUSED[word]} for {word}")
-    wrong += [f"{one} is free of them: take it out of NOT_YET" for one in {*NOT_YET} - needed]
+                wrong.append(f"{place}:{line}: {name}: say {REFUSED[word]} for {word}")
     if wrong:
         print(*wrong, sep="\n", file=sys.stderr)
     return int(bool(wrong))

@@ -50,7 +50,7 @@ class BatchEvents(Protocol):
 
 @dataclass(slots=True)
 class Returned:
-    """What a runner leaves to the owner at the end of its stretch."""
+    """The remainder that a runner leaves to the owner at the end of its stretch."""
 
     pending: list[Pending] = field(default_factory=list)
     leased: list[tuple[LeasedBatch, Sequence[int], float]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Asked:
     runs: list[BatchRun]
     """Batches whose messages it settles."""
     pending: list[Pending]
-    """What else it settles."""
+    """The other messages that it settles."""
 
     def all_pending(self) -> list[Pending]:
         """Return what it settles, in the order of its answers."""

@@ -77,7 +77,7 @@ class Call:
     places: int
     """The places that were taken for what it leases; 0: it only settles."""
     state: SourceState = SourceState.CALLING
-    """That of the source while it is under way; IDLE of one that only settles beside another,
+    """The state of the source while it is under way; IDLE of one that only settles beside another,
     BATCHES of one that a runner has left."""
     began: float = 0.0
     answers: Sequence[bytes] = ()

@@ -34,7 +34,7 @@ class Phase(enum.Enum):
     STOPPING = "stopping"
     """It takes no more; what has begun goes on."""
     ENDING = "ending"
-    """What is to be settled is settled; nothing else counts."""
+    """All that is to be settled is settled; nothing else counts."""
     ENDED = "ended"
 
 
@@ -50,7 +50,7 @@ class WorkerState:
         self.tasks = tasks
         self.pool = pool
         self.executions: dict[int, Execution] = {}
-        """What is held, by the execution's own number. Others may read it."""
+        """The messages that are held, by the execution's own number. Others may read it."""
         self.places = Places(settings.concurrency, settings.unkeyed)
         self.places.moved(pool.places)
         self.times = HandlerTime(settings.concurrency)
