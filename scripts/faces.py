@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def blocking(source: Path) -> str:
-    """The text of the blocking module for an asyncio one."""
+    """Return the text of the blocking module for an asyncio one."""
     text = "".join(shared((ROOT / source).read_text("utf-8")))
     text = "".join(map(uncommented, unasynced(text).splitlines(keepends=True)))
     text = text.replace("for asyncio.", "for threads.", 1)
@@ -68,7 +68,7 @@ def blocking(source: Path) -> str:
 
 
 def shared(text: str) -> Iterator[str]:
-    """A module without the lines that are of the asyncio face alone."""
+    """Return a module without the lines that are of the asyncio face alone."""
     asyncio = False
     for line in text.splitlines(keepends=True):
         mark = line.strip()
@@ -79,13 +79,13 @@ def shared(text: str) -> Iterator[str]:
 
 
 def uncommented(line: str) -> str:
-    """A line as the blocking face has it."""
+    """Return a line as the blocking face has it."""
     before, mark, after = line.partition("# threads:")
     return before + after.removeprefix(" ") if mark and not before.strip() else line
 
 
 def unasynced(text: str) -> str:
-    """A module with its asynchronous parts made blocking."""
+    """Return a module with its asynchronous parts made blocking."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "asyncio" / "face.py"
         source.parent.mkdir()
@@ -95,7 +95,7 @@ def unasynced(text: str) -> str:
 
 
 def ruff(*command: str, text: str) -> str:
-    """A module as ruff puts it."""
+    """Return a module as ruff puts it."""
     name = str(ROOT / ENGINE / "queue.py")
     asked = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(

@@ -96,13 +96,13 @@ class Steps:
 
 
 def of_package(code: CodeType) -> str:
-    """The file of a function, as a path in the package; empty if it is elsewhere."""
+    """Return the file of a function, as a path in the package; empty if it is elsewhere."""
     name = code.co_filename
     return name.removeprefix(PACKAGE) if name.startswith(PACKAGE) else ""
 
 
 def follow(name: str, call: Callable[[], object], threads: bool = False) -> Walk:
-    """Makes a call and notes what it enters; with `threads` also on threads that it begins."""
+    """Make a call and note what it enters; with `threads` also on threads that it begins."""
     walk = Walk(name)
     steps = Steps(walk)
     if threads:
@@ -117,7 +117,7 @@ def follow(name: str, call: Callable[[], object], threads: bool = False) -> Walk
 
 
 def put(url: str) -> Walk:
-    """A put from the public method to the socket, or to the engine of this process."""
+    """Trace a put from the public method to the socket, or to the engine of this process."""
     with interlock.connect(url) as client:
         queue = client.queue(f"walk-{uuid.uuid4().hex}")
         for _ in range(2):
@@ -128,7 +128,7 @@ def put(url: str) -> Walk:
 
 
 def awaited_put(url: str) -> Walk:
-    """The same in asyncio."""
+    """Trace the same in asyncio."""
     import asyncio
 
     async def main() -> Walk:
@@ -155,7 +155,7 @@ WALKS: dict[str, Callable[[str], Walk]] = {
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -8,7 +8,7 @@ INTEGERS = ("call", "wait", "count", "duration", "window", "limit")
 
 
 def hub_functions(wire: Wire) -> str:
-    """The functions as subcommands of FCALL and FCALL_RO."""
+    """Return the functions as subcommands of FCALL and FCALL_RO."""
     lines = [
         "//! The functions of keyed queues as subcommands, so that rights, COMMAND and its texts",
         "//! know each by its name.",
@@ -52,7 +52,7 @@ def hub_function(wire: Wire, by: str, one: Function) -> list[str]:
 
 
 def constant(arg: object) -> str:
-    """The name of an argument's constant, which says how often it may stand."""
+    """Return the name of an argument's constant, which says how often it may stand."""
     text = str(arg)
     name = text.strip("[]").split()[0].strip("[]")
     if "..." not in text:

@@ -110,7 +110,7 @@ class Limit:
     python: bool = False
 
     def of(self, server: str) -> int:
-        """The value of a server."""
+        """Return the value of a server."""
         found = self.value if self.value is not None else getattr(self, server)
         if found is None:
             raise Invalid(f"limit {self.name} has no value for {server}")
@@ -187,14 +187,14 @@ class Wire:
         object.__setattr__(self, "policy", tuple(one for one in self.queue if one.policy))
 
     def most(self, option: Option, server: str = "hub") -> int:
-        """The largest number that an option takes."""
+        """Return the largest number that an option takes."""
         most = option.most
         if most is None:
             raise Invalid(f"option {option.name} has no most")
         return self.limits[most].of(server) if isinstance(most, str) else most
 
     def filled(self, text: str) -> str:
-        """A text of a page, in which the limits are named in braces."""
+        """Return a text of a page, in which the limits are named in braces."""
 
         def value(found: re.Match[str]) -> str:
             name, _, of = found[1].partition(".")
@@ -232,7 +232,7 @@ def declared() -> Wire:
 
 
 def camel(name: str) -> str:
-    """A name as Rust writes those of types: dead_letters is DeadLetters."""
+    """Return a name as Rust writes those of types: dead_letters is DeadLetters."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 

@@ -12,7 +12,7 @@ MARKS = re.compile(r"(<!-- wire:(?P<name>[a-z_ -]+) -->\n).*?(<!-- /wire -->)", 
 
 
 def all_of(wire: Wire) -> dict[str, str]:
-    """The text of each page, by its path."""
+    """Return the text of each page, by its path."""
     tables: dict[str, Callable[[], str]] = {
         "classes": lambda: classes(wire),
         "codes": lambda: table(
@@ -41,7 +41,7 @@ def all_of(wire: Wire) -> dict[str, str]:
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table of Markdown."""
+    """Return a table of Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     texts = ["| " + " | ".join(cells) + " |" for cells in lines]
     texts[1] = "|" + "---|" * len(head)
@@ -49,7 +49,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def classes(wire: Wire) -> str:
-    """The functions of each class."""
+    """Return the functions of each class."""
     rows = []
     for group in ("produce", "consume", "read", "operate", "declare"):
         found = [one for one in wire.functions if one.group == group]
@@ -64,12 +64,12 @@ def classes(wire: Wire) -> str:
 
 
 def named(functions: list[Function]) -> str:
-    """The names of functions."""
+    """Return the names of functions."""
     return ", ".join(f"`il1_{one.name}`" for one in functions)
 
 
 def operating(wire: Wire) -> str:
-    """The functions that have no section of their own."""
+    """Return the functions that have no section of their own."""
     rows = [
         (f"`{one.shown}`", wire.filled(one.does), one.answers) for one in wire.functions if one.does
     ]
@@ -77,13 +77,13 @@ def operating(wire: Wire) -> str:
 
 
 def queue_options(wire: Wire) -> str:
-    """The options of il1_configure."""
+    """Return the options of il1_configure."""
     rows = [(f"`{one.name}`", one.value, one.not_given or str(one.default)) for one in wire.queue]
     return table(("name", "value", "default"), rows)
 
 
 def message_options(wire: Wire) -> str:
-    """The options of il1_put."""
+    """Return the options of il1_put."""
     own: list[Option] = [one for one in wire.message if not one.policy]
     rows = [(f"`{one.name}`", one.value, one.not_given) for one in own]
     policy = ", ".join(f"`{one.name}`" for one in wire.policy)

@@ -7,7 +7,7 @@ from scripts.wire.text import MADE, capital, number, string
 
 
 def limits(wire: Wire) -> str:
-    """The limits that clients know."""
+    """Return the limits that clients know."""
     lines = [f"# {MADE}", '"""The limits of the wire."""', ""]
     lines += ["from __future__ import annotations", ""]
     for limit in wire.limits.values():
@@ -21,7 +21,7 @@ def limits(wire: Wire) -> str:
 
 
 def declared(wire: Wire) -> str:
-    """The functions and options, as the client of an engine has them."""
+    """Return the functions and options, as the client of an engine has them."""
     lines = [
         f"# {MADE}",
         '"""The functions and options of the wire."""',
@@ -72,7 +72,7 @@ def declared(wire: Wire) -> str:
 
 
 def refusal_table(wire: Wire) -> str:
-    """The rows of what servers refuse."""
+    """Return the rows of what servers refuse."""
     lines = [
         f"# {MADE}",
         '"""The refusals of servers, of which the first that fits counts."""',

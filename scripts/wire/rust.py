@@ -9,7 +9,7 @@ from scripts.wire.text import doc, number, told, wrapped
 
 
 def engine_limits(wire: Wire) -> str:
-    """The limits that the engine knows."""
+    """Return the limits that the engine knows."""
     lines = [
         "//! The limits of what one call may ask for: each bounds how long it holds a queue up."
     ]
@@ -21,7 +21,7 @@ def engine_limits(wire: Wire) -> str:
 
 
 def core_limits(wire: Wire) -> str:
-    """The limits that hold in one process too, and the defaults of a queue."""
+    """Return the limits that hold in one process too, and the defaults of a queue."""
     lines = ["//! The limits of keys, and the defaults of a queue, in one process as on an engine."]
     for limit in wire.limits.values():
         if limit.core:
@@ -43,7 +43,7 @@ def core_limits(wire: Wire) -> str:
 
 
 def functions(wire: Wire) -> str:
-    """The enum of the functions."""
+    """Return the enum of the functions."""
     all_ = wire.functions
     lines = [
         "//! The functions by name, and the class of each, to which rights attach.",
@@ -92,7 +92,7 @@ def functions(wire: Wire) -> str:
 
 
 def records(wire: Wire) -> str:
-    """The enum of what a journal records."""
+    """Return the enum of what a journal records."""
     lines = [
         "//! The records of a journal, and the numbers of that, which stay what they are.",
         "",
@@ -126,7 +126,7 @@ def records(wire: Wire) -> str:
 
 
 def options(wire: Wire) -> str:
-    """The enums of the options, and a queue's declaration."""
+    """Return the enums of the options, and a queue's declaration."""
     lines = [
         "//! The options of queues and of messages, in the order in which they are told.",
         "",
@@ -197,7 +197,7 @@ def options(wire: Wire) -> str:
 
 
 def option_enum(name: str, says: str, of: tuple[Option, ...]) -> list[str]:
-    """The lines of one enum of options."""
+    """Return the lines of one enum of options."""
     lines = [*doc(says), "#[derive(Clone, Copy, Debug, PartialEq, Eq)]", f"pub enum {name} {{"]
     for one in of:
         lines += [*doc(one.value), f"{one.variant},"]
@@ -220,7 +220,7 @@ def option_enum(name: str, says: str, of: tuple[Option, ...]) -> list[str]:
 
 
 def codes(wire: Wire) -> str:
-    """The enum of the codes."""
+    """Return the enum of the codes."""
     lines = [
         "//! The first words of errors.",
         "",
@@ -243,12 +243,12 @@ def codes(wire: Wire) -> str:
 
 
 def field_type(option: Option) -> str:
-    """The type of an option's field."""
+    """Return the type of an option's field."""
     return f"Option<{option.type}>" if option.none else option.type
 
 
 def rust_default(option: Option) -> str:
-    """The default of an option's field."""
+    """Return the default of an option's field."""
     if option.words:
         return f"{option.type}::{str(option.default).capitalize()}"
     if option.type == "bool":
@@ -257,10 +257,10 @@ def rust_default(option: Option) -> str:
 
 
 def any_of(some: Iterable[Function]) -> str:
-    """A pattern of functions."""
+    """Return a pattern of functions."""
     return " | ".join(f"Function::{one.variant}" for one in some)
 
 
 def camel_class(group: str) -> str:
-    """A class in Rust."""
+    """Return a class in Rust."""
     return f"Class::{group.capitalize()}"

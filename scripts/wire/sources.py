@@ -14,7 +14,7 @@ PYTHON = "src/interlock"
 
 
 def all_of(wire: Wire) -> dict[str, str]:
-    """The text of each file, by its path."""
+    """Return the text of each file, by its path."""
     in_rust = {
         f"{ENGINE}/limits.rs": rust.engine_limits(wire),
         f"{ENGINE}/functions.rs": rust.functions(wire),

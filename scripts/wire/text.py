@@ -12,12 +12,12 @@ MADE = "Made by `make generate` from wire/: change that."
 
 
 def capital(text: str) -> str:
-    """The same with a capital in front, unless it is a unit."""
+    """Return the same with a capital in front, unless it is a unit."""
     return text if text.startswith("µs") else text[:1].upper() + text[1:]
 
 
 def number(value: object) -> str:
-    """A number in digits, with marks where there are many."""
+    """Return a number in digits, with marks where there are many."""
     return f"{value:_}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 
@@ -28,18 +28,18 @@ def told(names: Iterable[str]) -> str:
 
 
 def doc(text: str) -> list[str]:
-    """A doc comment of Rust, as a sentence."""
+    """Return a doc comment of Rust, as a sentence."""
     return wrapped(f"/// {capital(text).removesuffix('.')}.", "/// ")
 
 
 def string(text: str) -> list[str]:
-    """A docstring under a constant of Python."""
+    """Return a docstring under a constant of Python."""
     lines = wrapped(f'"""{text}', "")
     return [*lines[:-1], f'{lines[-1]}"""']
 
 
 def wrapped(text: str, behind: str, width: int = 96) -> list[str]:
-    """A text in lines, each but the first with the same beginning."""
+    """Return a text in lines, each but the first with the same beginning."""
     lines, line = [], ""
     for word in text.split(" "):
         if line and len(line) + 1 + len(word) > width:

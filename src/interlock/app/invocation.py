@@ -81,7 +81,7 @@ class Invoked:
         self.is_async = task.is_async
 
     def run(self) -> bytes | None:
-        """Calls the function between the hooks."""
+        """Call the function between the hooks."""
         if not self._hooks.handling:
             call = self.call
             return self._kept(self._task.function(*call.args, **call.kwargs))
@@ -97,7 +97,7 @@ class Invoked:
         return kept
 
     async def arun(self) -> bytes | None:
-        """Calls and awaits it between the hooks."""
+        """Call and await it between the hooks."""
         if not self._hooks.handling:
             call = self.call
             return self._kept(await self._task.function(*call.args, **call.kwargs))

@@ -93,7 +93,7 @@ class Client:
         self._confirmed("UNSUBSCRIBE", topics)
 
     def message(self, timeout: float | None = None) -> Published | None:
-        """The next message of the subscriptions; None if none came in `timeout` seconds."""
+        """Return the next message of the subscriptions; None if none came in `timeout` seconds."""
         while True:
             push = self._push(timeout)
             if push is None:
@@ -105,7 +105,7 @@ class Client:
                 return published
 
     def messages(self) -> Iterator[Published]:
-        """The messages of the subscriptions, for ever."""
+        """Yield the messages of the subscriptions, for ever."""
         while (published := self.message()) is not None:
             yield published
 
@@ -184,7 +184,7 @@ class Client:
 
 
 def connect(place: Address, timeout: float) -> socket.socket:
-    """A socket connected to a server, in `timeout` seconds; OSError where that cannot be."""
+    """Return a socket connected to a server, in `timeout` seconds; OSError where that cannot be."""
     if place.path:
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -210,7 +210,7 @@ def connect(place: Address, timeout: float) -> socket.socket:
 
 
 def _expected(reply: object) -> Push:
-    """A reply where only pushes belong."""
+    """Return a reply where only pushes belong."""
     if isinstance(reply, ReplyError):
         raise reply
     if not isinstance(reply, Push):

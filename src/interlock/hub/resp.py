@@ -38,7 +38,7 @@ Word = str | bytes | int | float
 
 
 def command(*words: Word) -> bytes:
-    """A command as clients send it."""
+    """Return a command as clients send it."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         data = encoded(word)
@@ -47,7 +47,7 @@ def command(*words: Word) -> bytes:
 
 
 def encoded(word: Word) -> bytes:
-    """A word of a command as bytes; text as UTF-8, numbers as Python prints them."""
+    """Return a word of a command as bytes; text as UTF-8, numbers as Python prints them."""
     if isinstance(word, bytes):
         return word
     if isinstance(word, str):
@@ -76,7 +76,7 @@ class Reader:
         self._buffer += data
 
     def next(self) -> object:
-        """The next reply, or INCOMPLETE. An error of the server is given, not raised."""
+        """Return the next reply, or INCOMPLETE. An error of the server is given, not raised."""
         if len(self._buffer) < self._needed:
             return INCOMPLETE
         self._at = 0

@@ -20,7 +20,7 @@ class NoApp(Exception):
 
 
 def load(reference: str, kind: type[Any]) -> Any:
-    """Imports the module and gives the app, which must be of this kind. Raises NoApp."""
+    """Import the module and return the app, which must be of this kind. Raises NoApp."""
     module_name, colon, path = reference.partition(":")
     if not (module_name and colon and path) or module_name.endswith(".py") or "/" in module_name:
         raise NoApp(
@@ -60,7 +60,7 @@ def _hint(module: Any, kind: type[Any]) -> str:
 
 
 def _own() -> str:
-    """The traceback from the module on: what imported it is not the reader's."""
+    """Return the traceback from the module on: what imported it is not the reader's."""
     kind, error, trace = sys.exc_info()
     while trace is not None and "importlib" in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next

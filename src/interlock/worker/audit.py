@@ -88,7 +88,7 @@ class Table:
         self._attempts: collections.OrderedDict[int, tuple[Event, bool]] = collections.OrderedDict()
 
     def note(self, event: Event) -> list[Finding]:
-        """Takes one event, in the order in which they happened; gives what is wrong with it.
+        """Take one event, in the order in which they happened; return what is wrong with it.
         An overlap is a suspicion only; see the module."""
         if event.what == "begun":
             return [*self._begin_attempt(event), *self._begin(event)]
@@ -104,7 +104,7 @@ class Table:
         return []
 
     def forget(self, event: Event) -> None:
-        """It runs no more, though nobody said so."""
+        """Note that it runs no more, though nobody said so."""
         for lane in (self._lanes.get(key) for key in (*event.keys, *event.shared)):
             if lane is not None and lane.running.get(event.id) is event:
                 del lane.running[event.id]
@@ -186,7 +186,7 @@ class Audit:
         self._note("withdrawn", held)
 
     def close(self) -> None:
-        """The end."""
+        """Close the journals."""
         for _, _, journal in self._queues.values():
             journal.close()
 

@@ -29,7 +29,7 @@ class AuditJournal:
 
     @classmethod
     def of(cls, url: str, queue: str) -> AuditJournal:
-        """The one of a queue, in the folder that is this user's for as long as the machine runs.
+        """Return that of a queue, in the folder that is this user's while the machine runs.
         An engine in memory is one process's own."""
         if url.startswith("memory:"):
             return cls(None)
@@ -62,7 +62,7 @@ class AuditJournal:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Closes the file, which stays."""
+        """Close the file, which stays."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -55,7 +55,7 @@ class BatchLending:
         return True
 
     def returned(self, runner: BatchRunner, returned: Returned) -> None:
-        """A runner has ended its stretch, with no handler under way."""
+        """Note that a runner has ended its stretch, with no handler under way."""
         source = self._state.sources[0]
         self.runner = None
         self._state.batches_run = False

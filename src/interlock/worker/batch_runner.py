@@ -42,10 +42,10 @@ class BatchEvents(Protocol):
     """The events of a runner, told by its thread."""
 
     def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
-        """The stretch is over: the source is the owner's again."""
+        """Note that the stretch is over: the source is the owner's again."""
 
     def straggler_ended(self, run: BatchRun) -> None:
-        """The message that was handled when the owner took the rest of its batch has ended."""
+        """Note that the message has ended that ran when the owner took the rest of its batch."""
 
 
 @dataclass(slots=True)

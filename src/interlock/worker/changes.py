@@ -12,7 +12,7 @@ __all__ = ["Changes", "sources"]
 
 
 def sources() -> set[str]:
-    """The files of all imported modules that are neither Python's nor installed."""
+    """Return the files of all imported modules that are neither Python's nor installed."""
     installed = {
         sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
     }
@@ -45,7 +45,7 @@ class Changes:
         self._thread.start()
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Look no more."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -55,7 +55,7 @@ class Changes:
         self._changed(path)
 
     def _look(self) -> str | None:
-        """The first that is not as it was when it was first seen."""
+        """Return the first that is not as it was when it was first seen."""
         for path in sorted(sources() | self._more):
             try:
                 stamp = os.stat(path).st_mtime_ns

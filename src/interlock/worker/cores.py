@@ -16,7 +16,7 @@ def usual_concurrency(pool: str) -> int:
 
 
 def cores() -> int:
-    """The number of processors that this process may use: the machine's, or a container's quota."""
+    """Return how many processors this process may use: the machine's, or a container's quota."""
     of_affinity = getattr(os, "sched_getaffinity", None)
     found = len(of_affinity(0)) if of_affinity is not None else os.cpu_count() or 1
     with contextlib.suppress(OSError, ValueError):

@@ -108,7 +108,7 @@ class TestWorker:
         return found
 
     def run_until_idle(self, raise_errors: bool = True) -> int:
-        """Handles what is ready, and what that sends, until nothing is.
+        """Handle what is ready, and what that sends, until nothing is.
 
         The clock stands still: what is delayed or backs off waits for ``advance``.
 
@@ -128,7 +128,7 @@ class TestWorker:
         return ran
 
     def advance(self, seconds: Seconds) -> None:
-        """Moves the clock on. Nothing runs before the next ``run_until_idle``."""
+        """Move the clock on. Nothing runs before the next ``run_until_idle``."""
         self.clock.advance(seconds)
 
     def shuffle(self, seed: int) -> Self:

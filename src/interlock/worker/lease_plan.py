@@ -77,7 +77,7 @@ class LeasePlan:
         source.wait(places, TIGHT_WAIT if tight else min(LONGEST_WAIT, source.lease / 3))
 
     def replied(self, source: Source, call: Call) -> None:
-        """A call to the engine is over."""
+        """Take the answer of a call to the engine."""
         if call.state is SourceState.BATCHES:
             source.receiving -= 1
         elif call.state is SourceState.IDLE:

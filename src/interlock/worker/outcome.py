@@ -53,7 +53,7 @@ RELEASED = Outcome("release", expected="released")
 
 
 def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
-    """Calls the handler of a message in this thread. Never raises."""
+    """Call the handler of a message in this thread. Never raises."""
     token = _current.set(lease)
     try:
         return acked(invocation.run())
@@ -77,12 +77,12 @@ async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
 
 
 def acked(result: bytes | None) -> Outcome:
-    """A handler has returned."""
+    """Return the outcome of a handler that has returned."""
     return ACKED if result is None else Outcome("ack", result)
 
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
-    """A handler failed: logs it, and says what becomes of its message. Never raises."""
+    """Log that a handler failed, and return what becomes of its message. Never raises."""
     found = judged(error, retry.on)
     if issubclass(type(error), PayloadError):
         # Another attempt would fail alike; the dead letter keeps the message for a better worker.
@@ -100,8 +100,8 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
 
 
 def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
-    """An attempt is used up; after `delay` seconds, or the backoff of the message's policy, it
-    comes again."""
+    """Return that an attempt is used up; after `delay` seconds, or the backoff of the message's
+    policy, it comes again."""
     again = retry.attempts is None or lease.attempt < retry.attempts
     expected = "retried" if again else "dead" if retry.then == "dead" else "held"
     return Outcome("nack", delay=delay, error=error, expected=expected)

@@ -18,16 +18,16 @@ class PoolEvents(Protocol):
     """The events of a pool, told from any thread; none of these calls waits or raises."""
 
     def handler_ended(self, execution: Execution, outcome: Outcome) -> None:
-        """A handler has ended."""
+        """Note that a handler has ended."""
 
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
-        """Some handlers have ended."""
+        """Note that some handlers have ended."""
 
     def places_moved(self, count: int) -> None:
         """So many places have come, or where it is less than 0, are gone."""
 
     def pool_broke(self, error: BaseException) -> None:
-        """It can handle nothing and does not expect to."""
+        """Note that it can handle nothing and does not expect to."""
 
 
 class Pool(Protocol):

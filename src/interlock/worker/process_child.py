@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 
 def main(settings: str) -> None:
-    """Imports the app, then handles what it is sent, until it is told to end or the worker is
+    """Import the app, then handle what it is sent, until it is told to end or the worker is
     gone."""
     descriptor, reference, path, level = json.loads(settings)
     sys.path[:] = path
@@ -56,7 +56,7 @@ class _Link:
         root.setLevel(level)
 
     def serve(self, reference: str) -> None:
-        """Handles on this thread; another reads, so that a question is answered meanwhile."""
+        """Handle on this thread; another reads, so that a question is answered meanwhile."""
         try:
             module, _, name = reference.partition(":")
             app: Any = importlib.import_module(module)
@@ -128,7 +128,7 @@ class _Records(logging.handlers.QueueHandler):
         self._link = link
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Sends one."""
+        """Send one."""
         # `extra` may hold anything; what cannot be sent is told as text.
         found = {}
         for name, value in vars(record).items():

@@ -102,7 +102,7 @@ class ProcessPool:
             child.close()
 
     def _give(self, child: _Child) -> None:
-        """The next message to an idle process; with the lock held."""
+        """Give the next message to an idle process; with the lock held."""
         if self._waiting:
             execution = self._waiting.popleft()
             execution.claim()
@@ -110,7 +110,7 @@ class ProcessPool:
             child.handle(execution)
 
     def idle(self, child: _Child) -> None:
-        """It can be given the next message."""
+        """Note that it can be given the next message."""
         with self.lock:
             came = not child.ready
             child.busy = None
@@ -130,8 +130,8 @@ class ProcessPool:
         self._events.places_moved(count)
 
     def failed(self, why: str) -> None:
-        """A process ended before it was ready. Where all do, nothing can be handled: to lease for
-        them would be to lease and give back for ever."""
+        """Note that a process ended before it was ready. Where all do, nothing can be handled: to
+        lease for them would be to lease and give back for ever."""
         _log.error("a process of the pool ended before it was ready: %s", why)
         with self.lock:
             self._failures += 1
@@ -170,7 +170,7 @@ class _Child:
         self._thread.start()
 
     def handle(self, execution: Execution) -> None:
-        """Sends it a message; that it is dead is noticed where it is read from."""
+        """Send it a message; that it is dead is noticed where it is read from."""
         self.busy = execution
         held = execution.held
         self._send(("handle", {
@@ -195,13 +195,13 @@ class _Child:
             self._send(("lost", (execution.held.id, execution.held.token)))
 
     def kill(self, execution: Execution) -> None:
-        """Ends the process, if it still handles this."""
+        """End the process, if it still handles this."""
         if self.busy is execution and self._process is not None:
             self._killed_for = execution
             self._process.kill()
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         with self._sending, contextlib.suppress(OSError):
             if self._pipe is not None and self.busy is None:
                 self._pipe.send_bytes(pickle.dumps(("end", None)))
@@ -276,7 +276,7 @@ class _Child:
                 self._stack_bell.release()
 
     def _buried(self) -> None:
-        """The process is gone: what it handled has failed, at once and not when its lease ends."""
+        """Note that the process is gone: what it handled has failed, at once."""
         assert self._process is not None
         code = self._process.wait()
         with self._sending:
@@ -316,7 +316,7 @@ def _end(code: int) -> str:
 
 
 def _level() -> int:
-    """The level from which records are sent back."""
+    """Return the level from which records are sent back."""
     return logging.getLogger().getEffectiveLevel()
 
 

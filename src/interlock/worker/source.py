@@ -89,7 +89,7 @@ class Replies(Protocol):
     """Is told what came of calls, by the threads that made them."""
 
     def replied(self, source: Source, call: Call) -> None:
-        """A call is over."""
+        """Note that a call is over."""
 
 
 class Source:
@@ -200,7 +200,7 @@ class Source:
     # -- Settlements ------------------------------------------------------------------------------
 
     def add(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
-        """A message is to be settled: it goes out with the next call."""
+        """Add a message that is to be settled: it goes out with the next call."""
         self.pending.append(pending(batch, held, outcome))
 
     def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:
@@ -224,7 +224,7 @@ class Source:
                 )  # fmt: skip
 
     def reached(self) -> None:
-        """The engine has answered."""
+        """Take the answer of the engine."""
         if self.failures:
             _log.warning("queue %r: the engine is there again", self.name)
             self.failures = 0
@@ -232,7 +232,7 @@ class Source:
             self.connected.set()
 
     def missed(self, error: BaseException) -> float:
-        """The engine was not reached; return for how many seconds to leave it alone."""
+        """Return for how many seconds to leave an engine alone that was not reached."""
         self.failures += 1
         seconds: float = min(0.1 * 2 ** min(self.failures, 10), LONGEST_PAUSE)
         _log.warning("queue %r: %s; trying again in %.3g s", self.name, error, seconds)

@@ -52,7 +52,7 @@ class Answering:
 
 
 def ask_all(process: int | None = None) -> list[dict[str, Any]]:
-    """The answer of each worker of this user, or of the one of this process; by process number."""
+    """Return the answer of each worker of this user, or of that of this process, by its number."""
     found = []
     for path in sorted(_folder().glob("*.sock"), key=lambda path: path.stem.zfill(10)):
         if process is not None and path.stem != str(process):

@@ -64,7 +64,7 @@ class WorkerState:
         self.deferrals = Deferrals()
 
     def ended(self, execution: Execution, outcome: Outcome) -> None:
-        """A handler has ended."""
+        """Note that a handler has ended."""
         held, source = execution.held, execution.source
         if self.audit is not None:
             try:
@@ -93,7 +93,7 @@ class WorkerState:
         self.forget(execution)
 
     def forget(self, execution: Execution) -> None:
-        """It is held no more, and its place is free."""
+        """Hold it no more: its place is free."""
         if self.executions.pop(id(execution), None) is not None:
             self.places.give(execution.source.kind, 1)
 

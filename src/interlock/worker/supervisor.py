@@ -40,7 +40,7 @@ class Supervisor:
         self._stopping = False
 
     def signalled(self, number: int) -> None:
-        """A signal came; may be called by its handler."""
+        """Note that a signal came; may be called by its handler."""
         self._events.put(("signal", number))
 
     def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> int:

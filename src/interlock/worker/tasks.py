@@ -154,10 +154,10 @@ class Invocation(Protocol):
         """True if ``arun`` is to be awaited, rather than ``run`` called."""
 
     def run(self) -> bytes | None:
-        """Calls the handler; gives its result, encoded, where one is kept."""
+        """Call the handler; return its result, encoded, where one is kept."""
 
     async def arun(self) -> bytes | None:
-        """The same for a coroutine function."""
+        """Do the same for a coroutine function."""
 
 
 class Tasks(Protocol):
@@ -204,7 +204,7 @@ HEAD = 0xA0 - 16
 
 
 def details(lease: TaskLease) -> dict[str, Any]:
-    """The fields that a log line about a message carries as ``extra``."""
+    """Return the fields that a log line about a message carries as ``extra``."""
     return {
         "queue": lease.queue,
         "id": lease.id,

@@ -65,11 +65,11 @@ class ThreadPool:
         self._runners[thread] = runner
 
     def forget(self, thread: int) -> None:
-        """It does no more."""
+        """End it."""
         self._runners.pop(thread, None)
 
     def stop(self, execution: Execution) -> None:
-        """A thread cannot be ended: it keeps its place until the handler returns."""
+        """Do nothing: a thread cannot be ended, and keeps its place until the handler returns."""
 
     def tell_lost(self, execution: Execution) -> None:
         """See ``Pool``: the handler's lease knows by itself."""
