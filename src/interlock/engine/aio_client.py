@@ -24,7 +24,7 @@ class AsyncClient:
 
     @property
     def url(self) -> str:
-        """Without its password."""
+        """The client's URL without its password."""
         return self._client.url
 
     @overload
@@ -36,11 +36,11 @@ class AsyncClient:
     def queue(
         self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
     ) -> AsyncRemoteQueue[Any]:
-        """The queue of this name; see ``Client.queue``."""
+        """Return the queue of this name; see ``Client.queue``."""
         return AsyncRemoteQueue(self, self._client._handle_of(name, type, options))
 
     async def close(self) -> None:
-        """Ends what waits on the running loop, and closes its connections."""
+        """End what waits on the running loop, and close its connections."""
         await self._sessions.close()
 
     async def __aenter__(self) -> Self:

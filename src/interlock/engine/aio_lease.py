@@ -31,7 +31,7 @@ class AsyncRemoteLease(LeaseState[T]):
     _of: AsyncRemoteQueue[T]
 
     async def ack(self, result: Any = None) -> None:
-        """The message was handled: its lanes move on.
+        """Settle the message as handled: its lanes move on.
 
         Args:
             result: kept for as long as the put asked for, see ``RemoteQueue.result``.
@@ -46,7 +46,7 @@ class AsyncRemoteLease(LeaseState[T]):
     async def nack(
         self, delay: Seconds | None = None, error: BaseException | str | None = None
     ) -> None:
-        """The message was not handled: it comes again, in its place, or is given up.
+        """Settle the message as not handled: it comes again, in its place, or is given up.
 
         Args:
             delay: seconds until then. Default: what the retry policy says.
@@ -59,17 +59,20 @@ class AsyncRemoteLease(LeaseState[T]):
         await self._settle(self.nacking(delay, error))
 
     async def reject(self, reason: str) -> None:
-        """The message cannot be handled: a dead letter at once. Raises as ``ack``."""
+        """Reject the message, which cannot be handled: a dead letter at once. Raises as ``ack``."""
         self._check_open()
         await self._settle(self.rejecting(reason))
 
     async def release(self) -> None:
-        """Its handling never began: the same place and attempt. Raises as ``ack``."""
+        """Release the message, whose handling never began: the same place and attempt.
+
+        Raises as ``ack``.
+        """
         self._check_open()
         await self._settle(self.releasing())
 
     async def extend(self, seconds: Seconds) -> None:
-        """Sets the deadline to so many seconds from now. Raises as ``ack``."""
+        """Set the deadline to so many seconds from now. Raises as ``ack``."""
         self._check_open()
         length = extension(seconds)
         started = time.monotonic()
@@ -84,7 +87,7 @@ class AsyncRemoteLease(LeaseState[T]):
         raise TypeError("a lease of the asyncio face is entered with 'async with'")
 
     def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
-        """Never reached."""
+        """Do nothing: it is never reached."""
 
     # both:
     async def __aenter__(self) -> T:

@@ -12,14 +12,14 @@ from interlock.retry import Seconds, seconds, whole
 
 
 def until(call: str, block: bool, timeout: Seconds | None) -> float | None:
-    """The time until when a call may wait, by time.monotonic(); None: for ever."""
+    """Return the time until when a call may wait, by time.monotonic(); None: for ever."""
     if not block:
         return 0.0
     return None if timeout is None else time.monotonic() + seconds(timeout, f"{call}: timeout")
 
 
 def check_kind(call: str, kind: object) -> None:
-    """Checks the word for the messages that a get takes."""
+    """Check the word for the messages that a get takes."""
     if not isinstance(kind, str):
         raise TypeError(
             f"{call}: kind is {type(kind).__name__}; allowed: 'any', 'keyed', 'unkeyed'"
@@ -29,7 +29,7 @@ def check_kind(call: str, kind: object) -> None:
 
 
 def check_limit(call: str, limit: object, named: str = "limit") -> int:
-    """The number of items that a call is to give, as a plain int."""
+    """Return the number of items that a call is to yield, checked, as a plain int."""
     number = whole(limit, f"{call}: {named}")
     if number < 1:
         raise ValueError(f"{call}: {named} is {number}; allowed: 1 or more")
@@ -37,12 +37,12 @@ def check_limit(call: str, limit: object, named: str = "limit") -> int:
 
 
 def check_id(call: str, id: object, named: str = "id") -> int:
-    """A message's id, as a plain int."""
+    """Return a message's id, checked, as a plain int."""
     return whole(id, f"{call}: {named}")
 
 
 def check_then(then: object) -> str:
-    """The word for what becomes of a revoked message."""
+    """Return the word for what becomes of a revoked message, checked."""
     if not isinstance(then, str):
         raise TypeError(
             f"revoke(): then is {type(then).__name__}; allowed: 'retry', 'hold', 'dead', 'skip'"
@@ -53,7 +53,7 @@ def check_then(then: object) -> str:
 
 
 def check_leases(leases: object, kind: type[Any], queue: str) -> list[Any]:
-    """The leases that ack_many() is given.
+    """Return the leases that ack_many() is given, checked, as a list.
 
     Raises:
         TypeError, ValueError: one is no lease, or of another queue.
@@ -78,5 +78,5 @@ def check_leases(leases: object, kind: type[Any], queue: str) -> list[Any]:
 
 
 def canonical(call: str, key: Key | None) -> bytes | None:
-    """A key as bytes."""
+    """Return a key as bytes; None for None."""
     return None if key is None else _core.canonical(key, f"{call}: key")

@@ -68,14 +68,14 @@ class LeasedBatch:
         return [("ACK", token, reply[place]) for place in places]
 
     def settled(self, id: int) -> None:
-        """A message is as good as settled: it is renewed no more."""
+        """Renew a message no more: it is as good as settled."""
         out = self.grant.out
         out.discard(id)
         if not out:
             self._renewer.let_go(self.grant)
 
     def all_settled(self) -> None:
-        """All its messages are: see ``settled``."""
+        """Renew none of its messages any more: see ``settled``."""
         self.grant.out.clear()
         self._renewer.let_go(self.grant)
 
@@ -139,8 +139,10 @@ def exchange(
 def begin_exchange(
     queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement], limit: int, kind: Kind = "any"
 ) -> Callable[[], Answer]:
-    """Send ``exchange``, without a wait, now; what is returned takes the answer, once, on any
-    thread. Until then the leases that come with it are nobody's, and last. Raises as that."""
+    """Send ``exchange``, without a wait, now; return what takes the answer, once, on any thread.
+
+    Until then the leases that come with it are nobody's, and last. Raises as that.
+    """
     handle = queue._handle
     started = time.monotonic()
     rest = queue._sessions.begin(handle, handle.take, settlements, limit, kind, 0.0)

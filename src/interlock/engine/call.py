@@ -91,15 +91,15 @@ class Engine:
         return server is not None and not server.parks
 
     def consumer(self) -> bytes:
-        """A name that nobody has or had."""
+        """Return a name that nobody has or had."""
         return f"{self._name}/{next(self._sessions)}".encode()
 
     def link(self, address: str) -> AnyLink:
-        """A connection for threads."""
+        """Return a connection for threads."""
         return Link(self.target, address) if self._memory is None else MemoryLink(self._memory)
 
     def async_link(self, address: str) -> AnyLink:
-        """A connection for asyncio."""
+        """Return a connection for asyncio."""
         if self._memory is not None:
             return AsyncMemoryLink(self._memory)
         from interlock.engine.transport.loops import AsyncLink
@@ -107,14 +107,16 @@ class Engine:
         return AsyncLink(self.target, address)
 
     def forked(self) -> None:
-        """In the child of a fork: nobody else may have its names."""
+        """Take a new name, in the child of a fork: nobody else may have its names."""
         self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
 
     def calls(
         self, session: Session[Any], key: str, declaration: Declaration | None = None
     ) -> Call:
-        """The functions of one queue, to be called on a session; with a declaration it is told
-        first."""
+        """Return the functions of one queue, to be called on a session.
+
+        With a declaration it is told first.
+        """
 
         def call(
             function: str,
@@ -147,7 +149,7 @@ class Engine:
         asleep: float = 0,
         within: float | None = None,
     ) -> Request[list[bytes]]:
-        """Calls `il1_FUNCTION` on the queue that `key` names.
+        """Call `il1_FUNCTION` on the queue that `key` names.
 
         Args:
             wait: seconds for which a server that parks may take its time.
@@ -244,7 +246,7 @@ class Engine:
                 yield Nap(patience.pause())
 
     def _prepare(self, session: Session[Any], address: str, patience: _Patience) -> Request[None]:
-        """Asks a server what it is, and installs the library where it is wanted."""
+        """Ask a server what it is, and install the library where it is wanted."""
         version = ("FCALL", f"il{self.library.wire}_version", 0)
         said: Version | None = None
         for attempt in (1, 2):
@@ -299,7 +301,7 @@ class _Patience:
         return self._until - time.monotonic()
 
     def allow(self, wait: float) -> None:
-        """The server may take so long before it has to answer."""
+        """Allow the server so many seconds before it has to answer."""
         if self._bounded:
             # What it answers at the end of that is still heard.
             self._until = self._started + self._timeout + GRACE
@@ -309,7 +311,10 @@ class _Patience:
         self._until = self._started + self._timeout + wait
 
     def share(self) -> float:
-        """For one attempt: not all that is left, so that a reply that was lost is asked again."""
+        """Return the seconds for one attempt.
+
+        They are not all that is left, so that a reply that was lost is asked again.
+        """
         left = self.left()
         own = max((left - self._wait) / 2, 0)
         return max(min(left, max(own, 1.0) + self._wait), 0.001)
@@ -322,7 +327,10 @@ class _Patience:
             self._reasons = [*self._reasons[-3:], said]
 
     def pause(self) -> float:
-        """Seconds until the next attempt; EngineUnavailable if there is no time for one."""
+        """Return the seconds until the next attempt.
+
+        EngineUnavailable if there is no time for one.
+        """
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
         seconds: float = longest * random.uniform(0.5, 1.0)
         if self.left() <= seconds:

@@ -29,7 +29,7 @@ _DEFAULT_RETRY = Retry()
 
 
 def connect(url: str | None = None) -> Client:
-    """A client of the engine at ``url``; it connects when it is first used.
+    """Return a client of the engine at ``url``; it connects when it is first used.
 
     Args:
         url: ``memory://NAME``, ``interlock://HOST:PORT`` (the hub), ``redis://HOST:PORT/DB``,
@@ -72,7 +72,7 @@ class Client:
         return self._engine.target.kind == "memory" and bool(self._engine.target.name)
 
     def _again(self) -> Client:
-        """Another client of the same engine."""
+        """Return another client of the same engine."""
         return Client(Engine(self._engine.target, memory=self._engine.memory))
 
     @overload
@@ -84,7 +84,7 @@ class Client:
     def queue(
         self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
     ) -> RemoteQueue[Any]:
-        """The queue of this name. Nothing is asked of the engine yet.
+        """Return the queue of this name. Nothing is asked of the engine yet.
 
         Args:
             name: up to 512 bytes, without braces.
@@ -120,7 +120,7 @@ class Client:
         return self._aio
 
     def close(self) -> None:
-        """Ends all its queues' handles, and its connections; leases that are out run out.
+        """End all its queues' handles, and its connections; leases that are out run out.
 
         Calls that wait raise ``ShutDown``. What asyncio holds is closed by ``aio.close()``.
         """

@@ -22,7 +22,7 @@ class Nodes:
         self._moved: dict[int, str] = {}
 
     def of(self, key: str, session: Session[Any], timeout: float) -> Request[str]:
-        """The address of the server that has a queue."""
+        """Return the address of the server that has a queue."""
         if not self._cluster:
             return self._seeds[0]
         slot = slot_of(key)
@@ -37,7 +37,7 @@ class Nodes:
         return self._seeds[0]
 
     def primaries(self, session: Session[Any], timeout: float) -> Request[list[str]]:
-        """Every server that has queues.
+        """Return the address of every server that has queues.
 
         Raises:
             Broken, Refused: none of the nodes says which they are.
@@ -52,17 +52,17 @@ class Nodes:
         raise failure
 
     def moved(self, redirection: str, asked: str) -> None:
-        """The server that was asked said where a slot is now: ``MOVED 3999 host:port``."""
+        """Note where a slot is now, as the server that was asked said: ``MOVED 3999 host:port``."""
         slot, address = redirected(redirection, asked)
         self._moved[slot] = address
 
     def doubt(self) -> None:
-        """A server could not be had: what was learnt may be out of date."""
+        """Forget what was learnt: a server could not be had, so it may be out of date."""
         self._moved.clear()
         self._ranges = []
 
     def _learn(self, session: Session[Any], timeout: float) -> Request[Broken | Refused | None]:
-        """Asks one node after the other, and gives what the last one said if none tells."""
+        """Ask one node after the other; return what the last one said if none tells."""
         failure: Broken | Refused | None = None
         known = dict.fromkeys([*(address for _, _, address in self._ranges), *self._seeds])
         share = max(timeout / (len(known) + 1), 0.1)
@@ -86,7 +86,7 @@ class Nodes:
 
 
 def redirected(said: str, asked: str) -> tuple[int, str]:
-    """The slot and the server of a redirection; EngineUnavailable if it names none."""
+    """Return the slot and the server of a redirection; EngineUnavailable if it names none."""
     found = _REDIRECTION.fullmatch(said)
     if found is None or not 0 < int(found[3]) < 65536:
         raise EngineUnavailable(f"{_NONSENSE}: {_short(said)}")
@@ -95,7 +95,7 @@ def redirected(said: str, asked: str) -> tuple[int, str]:
 
 
 def _ranges(slots: Any, asked: str) -> list[tuple[int, int, str]] | None:
-    """The slots and who has them, by the reply to CLUSTER SLOTS; None if it is none."""
+    """Return the slots and who has them, by the reply to CLUSTER SLOTS; None if it is none."""
     found = []
     try:
         for first, last, node, *_ in slots:
@@ -115,7 +115,7 @@ def _short(said: object) -> str:
 
 
 def slot_of(key: str) -> int:
-    """The slot of a queue's key: of what stands in its braces."""
+    """Return the slot of a queue's key: of what stands in its braces."""
     return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % 16384
 
 

@@ -46,20 +46,20 @@ class Codec:
                 ) from None
 
     def unwritable(self, payload: Any, call: str, error: Exception) -> PayloadError:
-        """The error of a call for a payload that `write` does not take."""
+        """Return the error of a call for a payload that `write` does not take."""
         kind = type(payload).__name__
         return PayloadError(
             f"{call}: payload is {kind}, which cannot be written as {self._name}: {error}"
         )
 
     def too_long(self, encoded: bytes, call: str) -> PayloadError:
-        """The error of a call for a payload that is longer than any may be."""
+        """Return the error of a call for a payload that is longer than any may be."""
         return PayloadError(
             f"{call}: payload is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
         )
 
     def decode(self, encoded: bytes, id: int) -> Any:
-        """The payload of a message; PayloadError names the message and what is wrong."""
+        """Return the payload of a message; PayloadError names the message and what is wrong."""
         try:
             return self.read(encoded)
         except Exception as error:
@@ -68,7 +68,7 @@ class Codec:
             ) from error
 
     def or_bytes(self, encoded: bytes) -> Any:
-        """The payload; one that cannot be read is given as its bytes."""
+        """Return the payload; of one that cannot be read its bytes."""
         try:
             return self.read(encoded)
         except Exception:
@@ -76,7 +76,7 @@ class Codec:
 
 
 def encode_result(result: Any) -> bytes:
-    """The result of a handler, as MessagePack."""
+    """Return the result of a handler, as MessagePack."""
     try:
         encoded = msgspec.msgpack.encode(result)
     except Exception as error:
@@ -91,7 +91,7 @@ def encode_result(result: Any) -> bytes:
 
 
 def decode_result(encoded: bytes, id: int, wanted: Any) -> Any:
-    """The result of a message, decoded to a type."""
+    """Return the result of a message, decoded to a type."""
     try:
         return msgspec.msgpack.decode(encoded, type=wanted)
     except Exception as error:

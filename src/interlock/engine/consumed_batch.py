@@ -81,7 +81,7 @@ class ConsumedBatch(BatchProgress):
         return found
 
     def handled(self, at: int) -> None:
-        """Its handler has returned."""
+        """Note what settles a message whose handler has returned."""
         batch = self.batch
         if self._leases and at in self._leases:
             self.settled.append(self._leases[at].acking(log=False))
@@ -91,7 +91,7 @@ class ConsumedBatch(BatchProgress):
             batch.log_handled(batch.message(at), time.monotonic() - self._began)
 
     def release_rest(self) -> None:
-        """Give back what has not begun, with what was handled."""
+        """Release what has not begun, with what was handled."""
         rest, mine = self.rest()
         self.settled += self._releasing(rest)
         if mine:
@@ -103,8 +103,10 @@ class ConsumedBatch(BatchProgress):
         return self.settled
 
     def take_rest(self) -> list[wire.Settlement]:
-        """Take what is to be settled while one message is handled: for another thread. What that is
-        not there for stays renewed."""
+        """Take what is to be settled while one message is handled: for another thread.
+
+        What that is not there for stays renewed.
+        """
         rest, mine = self.rest()
         if not mine:
             return []
@@ -139,7 +141,7 @@ class BatchWatch:
             self._bell.put(True)
 
     def end(self, run: ConsumedBatch) -> None:
-        """It runs no more."""
+        """Watch a batch no more: it has ended."""
         self._running.pop(id(run), None)
 
     def stop(self) -> None:

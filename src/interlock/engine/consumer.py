@@ -55,13 +55,13 @@ class RemoteConsumer(Consumer):
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
 
     def stop(self, timeout: Seconds | None = None) -> bool:
-        """Takes no more messages, and waits for the handlers that run; see ``Consumer.stop``."""
+        """Take no more messages, and wait for the handlers that run; see ``Consumer.stop``."""
         self._stopping = True
         self._taking.close()
         return super().stop(timeout)
 
     def join(self, timeout: Seconds | None = None) -> bool:
-        """Waits until the consumer has ended; see ``Consumer.join``."""
+        """Wait until the consumer has ended; see ``Consumer.join``."""
         ended = super().join(timeout)
         if ended:
             self._watch.stop()
@@ -272,7 +272,7 @@ def _failed(
 
 
 def _say_lost(queue: str, answers: Sequence[str | bytes]) -> None:
-    """Revoked or run out while the handler ran: somebody decided already."""
+    """Log that a lease was revoked or ran out while the handler ran: somebody decided already."""
     if "lost" in answers or wire.LOST in answers:
         _log.warning(
             "queue %r: the lease of a message was lost while it was handled; what its handler "

@@ -33,19 +33,19 @@ class Declaration:
         """The engine's `losses` when it was told; None: it was not told yet."""
 
     def made(self, engine: Engine, session: Session[Any], key: str) -> Request[None]:
-        """Tells the engine, unless it was told; OptionsMismatch where it was told otherwise."""
+        """Tell the engine, unless it was told; OptionsMismatch where it was told otherwise."""
         losses = engine.losses
         if self.arguments and self.told != losses:
             yield from engine.call(session, "configure", key, *self.arguments)
             self.told = losses
 
     def forget(self) -> None:
-        """The queue was dropped, and this with it."""
+        """Note that the queue was dropped, and this with it."""
         self.told = None
 
 
 def _checked(option: Option, value: Any) -> Argument:
-    """The value of an option as the wire has it."""
+    """Return the value of an option as the wire has it."""
     argument = option.argument
     if option.micros:
         return wire.micros(seconds(value, f"queue(): {argument}"))
@@ -59,7 +59,7 @@ def _checked(option: Option, value: Any) -> Argument:
 
 
 def check_count(argument: str, number: object, most: int) -> int:
-    """A bound of a queue."""
+    """Return a bound of a queue, checked."""
     number = whole(number, f"queue(): {argument}")
     if not 0 <= number <= most:
         raise ValueError(f"queue(): {argument} is {number}; allowed: 0 (none) to {most:,}")

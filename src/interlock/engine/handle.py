@@ -76,7 +76,7 @@ class Handle:
         )
 
     def again(self) -> Handle:
-        """Another handle of the same queue, to be closed for itself."""
+        """Return another handle of the same queue, to be closed for itself."""
         other = copy.copy(self)
         other.closed = False
         return other
@@ -101,7 +101,7 @@ class Handle:
         result_ttl: Seconds = 0,
         bounded: bool = False,
     ) -> Request[list[Put]]:
-        """Puts a message. `bounded`: the timeout is for the whole call, wherever it is."""
+        """Put a message. `bounded`: the timeout is for the whole call, wherever it is."""
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"put(): retry is {type(retry).__name__}; allowed: Retry or None")
         # As it nearly always is; no call and no name for that.
@@ -129,7 +129,7 @@ class Handle:
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> Request[list[Put]]:
-        """Puts a batch, whole or not at all."""
+        """Put a batch, whole or not at all."""
         payloads = list(items)
         if len(payloads) > MAX_BATCH:
             raise ValueError(
@@ -231,7 +231,7 @@ class Handle:
         kind: Kind,
         needed: bool = False,
     ) -> Request[tuple[list[str], list[L]]]:
-        """Settles, then leases; answers what became of each settlement, and the leases.
+        """Settle, then lease; return what became of each settlement, and the leases.
 
         Args:
             of, lease: the queue of a face, and the class of its leases.
@@ -272,7 +272,7 @@ class Handle:
         kind: Kind,
         end: float | None,
     ) -> Request[tuple[list[bytes], wire.Leased]]:
-        """Settles, then leases up to `limit`, waiting for one; none if none was ready in time.
+        """Settle, then lease up to `limit`, waiting for one; none if none was ready in time.
 
         Raises:
             ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
@@ -329,10 +329,10 @@ class Handle:
         lease: tuple[int, int, Kind],
         settlements: Sequence[wire.Settlement],
     ) -> Request[None]:
-        """Nobody will look at what the call under way leases, or at what woke the wait.
+        """Undo the call under way: nobody will look at what it leases, or at what woke the wait.
 
-        So that call is asked again, and what it leased is given back. If there was none, one is
-        made: what it leases and gives back wakes the next who waits.
+        It is asked again, and what it leased is given back. If there was none, one is made: what it
+        leases and gives back wakes the next who waits.
         """
         session.rest()
         if not call:
@@ -351,7 +351,10 @@ class Handle:
         leased: wire.Leased,
         started: float,
     ) -> tuple[list[L], list[tuple[L, Exception]]]:
-        """The leases of what was handed out; and those whose payloads cannot be read, with why."""
+        """Return the leases of what was handed out.
+
+        Behind them are those whose payloads cannot be read, with why.
+        """
         good: list[L] = []
         spoilt: list[tuple[L, Exception]] = []
         renewer = session.renewer
@@ -374,8 +377,10 @@ class Handle:
         return good, spoilt
 
     def log_unrevoked(self, id: int, error: Exception) -> None:
-        """Tells that a handler ran too long, and its lease could not be revoked: it runs out by
-        itself."""
+        """Log that a handler ran too long, and its lease could not be revoked.
+
+        The lease runs out by itself.
+        """
         _log.warning(
             "queue %r: the lease of message %d could not be revoked: %s",
             self.name,
@@ -385,7 +390,10 @@ class Handle:
         )
 
     def log_spoilt(self, lease: LeaseState[Any] | wire.Handed, error: Exception) -> None:
-        """Whoever took it may not see the exception, if there was more in the batch."""
+        """Log the error of a payload that cannot be read.
+
+        Whoever took it may not see the exception, if there was more in the batch.
+        """
         _log.error(
             "queue %r: %s; it counts as a failed attempt",
             self.name,
@@ -398,7 +406,7 @@ class Handle:
     def settle(
         self, session: Session[Any], settlements: Sequence[wire.Settlement]
     ) -> Request[list[bytes]]:
-        """Answers what became of each."""
+        """Settle; return what became of each."""
         if not settlements:
             return []
         if self.declaration.arguments and self.declaration.told != self.engine.losses:
@@ -408,23 +416,23 @@ class Handle:
     def settled(
         self, session: Session[Any], settlements: Sequence[wire.Settlement]
     ) -> Request[list[str]]:
-        """The same, in words."""
+        """Settle; return what became of each, in words."""
         return [wire.answer(one) for one in (yield from self.settle(session, settlements))]
 
     def opened(self, leases: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-        """Those that are open, and those that were settled before; for ack_many()."""
+        """Return the leases that are open, and those that were settled before; for ack_many()."""
         given = check_leases(leases, LeaseState, self.name)
         return [one for one in given if not one._state], [one for one in given if one._state]
 
     def lost(self, leases: Sequence[Any], answers: Sequence[bytes]) -> list[Any]:
-        """Takes the answers for leases settled together; gives those that are lost."""
+        """Take the answers for leases settled together; return those that are lost."""
         found = [one for one, said in zip(leases, answers, strict=True) if said == wire.LOST]
         for one in found:
             one._gone(LOST)
         return found
 
     def extend(self, session: Session[Any], token: int, seconds: float) -> Request[bool]:
-        """False: the lease is lost."""
+        """Extend a lease. Returns False if it is lost."""
         if self.declaration.arguments and self.declaration.told != self.engine.losses:
             yield from self.declaration.made(self.engine, session, self.key)
         return (yield from wire.extend(self.engine, session, self.key, token, seconds))

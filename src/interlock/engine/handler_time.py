@@ -25,13 +25,13 @@ class HandlerTime:
 
     @property
     def batch_size(self) -> int:
-        """Return for how many messages a call asks."""
+        """The number of messages for which a call asks."""
         if not self.quick:
             return 1
         return max(1, min(MOST_LEASED, int(LONGEST_BATCH / max(self._usual, 1e-7))))
 
     def ended(self, seconds: float) -> None:
-        """A handler by itself took so long."""
+        """Count a handler that by itself took so long."""
         # What takes long by itself is noticed while it runs; here it counts no more than what
         # happens to any thread of a busy machine.
         self._usual += (min(seconds, MOST) - self._usual) / SPAN
@@ -43,7 +43,7 @@ class HandlerTime:
             self.quick = self._usual < QUICK / 2
 
     def batch_ended(self, seconds: float, count: int) -> None:
-        """So many handlers, one after the other, took so long."""
+        """Count so many handlers that, one after the other, took so long."""
         if count == 1:
             self.ended(seconds)
         elif count:
@@ -53,7 +53,7 @@ class HandlerTime:
                 self.slow()
 
     def slow(self, held_up: bool = False) -> None:
-        """They are quick no more; ``held_up``: one kept the thread that runs batches."""
+        """Note that they are quick no more; ``held_up``: one kept the thread that runs batches."""
         if held_up:
             # Where that happens again and again it is not worth the change.
             self._held_up = min(self._held_up + 1, 10)

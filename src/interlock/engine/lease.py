@@ -31,7 +31,7 @@ class RemoteLease(LeaseState[T]):
     _of: RemoteQueue[T]
 
     def ack(self, result: Any = None) -> None:
-        """The message was handled: its lanes move on.
+        """Settle the message as handled: its lanes move on.
 
         Args:
             result: kept for as long as the put asked for, see ``RemoteQueue.result``.
@@ -44,7 +44,7 @@ class RemoteLease(LeaseState[T]):
         self._settle(self.acking(result))
 
     def nack(self, delay: Seconds | None = None, error: BaseException | str | None = None) -> None:
-        """The message was not handled: it comes again, in its place, or is given up.
+        """Settle the message as not handled: it comes again, in its place, or is given up.
 
         Args:
             delay: seconds until then. Default: what the retry policy says.
@@ -57,17 +57,20 @@ class RemoteLease(LeaseState[T]):
         self._settle(self.nacking(delay, error))
 
     def reject(self, reason: str) -> None:
-        """The message cannot be handled: a dead letter at once. Raises as ``ack``."""
+        """Reject the message, which cannot be handled: a dead letter at once. Raises as ``ack``."""
         self._check_open()
         self._settle(self.rejecting(reason))
 
     def release(self) -> None:
-        """Its handling never began: the same place and attempt. Raises as ``ack``."""
+        """Release the message, whose handling never began: the same place and attempt.
+
+        Raises as ``ack``.
+        """
         self._check_open()
         self._settle(self.releasing())
 
     def extend(self, seconds: Seconds) -> None:
-        """Sets the deadline to so many seconds from now. Raises as ``ack``."""
+        """Set the deadline to so many seconds from now. Raises as ``ack``."""
         self._check_open()
         length = extension(seconds)
         started = time.monotonic()

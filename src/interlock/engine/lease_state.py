@@ -76,13 +76,15 @@ class LeaseState(Generic[T]):
         return self._grant.lost or self.id not in self._grant.out
 
     def stop_renewing(self) -> None:
-        """It runs out at its deadline, unless it is settled or extended before."""
+        """Stop renewing: it runs out at its deadline, unless it is settled or extended before."""
         self._grant.renew = False
 
     def acking(self, result: Any = None, log: bool = True) -> wire.Settlement:
-        """The settlement by which ``exchange`` and ``settle`` acknowledge it; it counts as settled
-        now. ``log``: says at level debug that it was handled; else the caller does, with
-        ``log_handled``."""
+        """Return the settlement by which ``exchange`` and ``settle`` acknowledge it.
+
+        It counts as settled now. ``log``: says at level debug that it was handled; else the caller
+        does, with ``log_handled``.
+        """
         encoded = None if result is None else encode_result(result)
         self._gone(SETTLED)
         since = self._grant.told_from
@@ -96,7 +98,7 @@ class LeaseState(Generic[T]):
         return self._grant.told_from is not None and not self.quiet
 
     def log_handled(self, seconds: float, task: str = "") -> None:
-        """Says that it was handled for so long; at level debug. Never raises."""
+        """Log that it was handled for so long; at level debug. Never raises."""
         # A sequence is the server's time when it took its place, a token that of its lease.
         waited = max(self.token - self.sequence, 0) / 1e6
         try:
@@ -111,21 +113,21 @@ class LeaseState(Generic[T]):
     def nacking(
         self, delay: Seconds | None = None, error: BaseException | str | None = None
     ) -> wire.Settlement:
-        """See ``acking`` and ``nack``."""
+        """Return the settlement for ``nack``; see ``acking``."""
         after = None if delay is None else seconds(delay, "nack(): delay")
         text = "" if error is None else error_text(error)
         self._gone(SETTLED)
         return wire.nacking(self.token, self.id, after, text)
 
     def rejecting(self, reason: str) -> wire.Settlement:
-        """See ``acking`` and ``reject``."""
+        """Return the settlement for ``reject``; see ``acking``."""
         if not isinstance(reason, str):
             raise TypeError(f"reject(): reason is {type(reason).__name__}; allowed: str")
         self._gone(SETTLED)
         return wire.rejecting(self.token, self.id, reason)
 
     def releasing(self) -> wire.Settlement:
-        """See ``acking`` and ``release``."""
+        """Return the settlement for ``release``; see ``acking``."""
         self._gone(SETTLED)
         return wire.releasing(self.token, self.id)
 
@@ -147,20 +149,20 @@ class LeaseState(Generic[T]):
         )
 
     def _took(self, answer: bytes) -> None:
-        """Takes the engine's answer to a settlement; raises if the lease is lost."""
+        """Take the engine's answer to a settlement; raise if the lease is lost."""
         if answer == wire.LOST:
             self._gone(LOST)
             raise self._refusal()
 
     def _reopened(self) -> None:
-        """A settlement did not reach the engine: it may be tried again."""
+        """Open it again, as a settlement did not reach the engine: it may be tried again."""
         if self._state == SETTLED:
             self._state = OPEN
             self._grant.out.add(self.id)
             self._grant.renewer.hold(self._grant)
 
     def _failing(self, failure: Failure) -> wire.Settlement:
-        """A handler raised."""
+        """Return the settlement for a handler that raised."""
         if failure.how == "nack":
             return self.nacking(failure.delay, failure.text)
         if failure.how == "give_up":
@@ -168,7 +170,10 @@ class LeaseState(Generic[T]):
         return self.rejecting(failure.text)
 
     def _judged(self, error: BaseException) -> wire.Settlement:
-        """A handler raised: it may steer, and the policy says what is retried at all."""
+        """Return the settlement for a handler that raised.
+
+        The handler may steer, and the policy says what is retried at all.
+        """
         return self._failing(judged(error, self._of._retry.on))
 
     def _giving_up(self, error: BaseException | str) -> wire.Settlement:
@@ -216,7 +221,7 @@ class LeaseState(Generic[T]):
 
 
 def error_text(error: BaseException | str) -> str:
-    """The text that is kept as a message's last error."""
+    """Return the text that is kept as a message's last error."""
     if isinstance(error, str):
         return error
     if not isinstance(error, BaseException):
@@ -225,7 +230,7 @@ def error_text(error: BaseException | str) -> str:
 
 
 def extension(value: Seconds) -> float:
-    """The seconds by which a lease is extended."""
+    """Return the seconds by which a lease is extended."""
     return seconds(value, "extend(): seconds")
 
 

@@ -85,7 +85,7 @@ class Library:
         instead: Mapping[str, str] | None = None,
         release: str = _core.__version__,
     ) -> None:
-        """`instead` gives the text of some files, by name; tests replace the clock."""
+        """Take the text of some files, by name, from `instead`; tests replace the clock."""
         self.wire = wire
         self.release = release
         self.name = f"il{wire}"
@@ -100,24 +100,24 @@ class Library:
 
     @cached_property
     def hash(self) -> str:
-        """By which a server's library is known to be this one."""
+        """The hash by which a server's library is known to be this one."""
         return hashlib.sha256(f"{self.wire}\n{self._body}".encode()).hexdigest()
 
     @cached_property
     def text(self) -> str:
-        """As FUNCTION LOAD takes it."""
+        """The text as FUNCTION LOAD takes it."""
         # One local: a function may have 200 of them, and the library is one.
         about = f"wire = '{self.wire}', hash = '{self.hash}', release = '{self.release}'"
         head = f"#!lua name={self.name}\nlocal ABOUT = {{ {about} }}"
         return f"{head}\n{self._body}"
 
     def installed(self, connection: redis.Redis) -> str | None:
-        """The hash of what the server has under this wire version; None if it has nothing."""
+        """Return the hash of what the server has under this wire version; None: it has nothing."""
         found = self.found(connection)
         return None if found is None else found.library
 
     def found(self, connection: redis.Redis) -> Version | None:
-        """The version of the library that the server has; None if it has nothing."""
+        """Return the version of the library that the server has; None: it has nothing."""
         from redis.exceptions import ResponseError
 
         try:
@@ -129,7 +129,7 @@ class Library:
         return version([part.encode() if isinstance(part, str) else part for part in reply])
 
     def replaces(self, found: Version) -> bool:
-        """Decides if this text goes in place of the one that a server has.
+        """Return whether this text goes in place of the one that a server has.
 
         One of an older release, or of the same with another text, is replaced, at once and for all
         clients: within a wire version every text understands what older ones stored. One of a newer
@@ -138,7 +138,10 @@ class Library:
         return found.library != self.hash and found.release <= release_of(self.release)
 
     def load(self, connection: redis.Redis) -> bool:
-        """Install this text where it goes in place of what the server has; whether it had to."""
+        """Install this text where it goes in place of what the server has.
+
+        Returns whether it had to.
+        """
         found = self.found(connection)
         if found is not None and not self.replaces(found):
             return False
@@ -150,13 +153,15 @@ class Library:
 
 
 def load(connection: redis.Redis) -> bool:
-    """Install the library of this release where the server has none or an older one; whether it had
-    to."""
+    """Install the library of this release where the server has none or an older one.
+
+    Returns whether it had to.
+    """
     return Library().load(connection)
 
 
 def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
-    """Constants and the places of counters as the numbers that they are.
+    """Return the files with constants and the places of counters as the numbers that they are.
 
     Lua 5.1 has no constants: each would take one of the few locals, and a counter's place be looked
     up in a table, by its name, whenever it is asked for. So a local in capitals that is a number
@@ -181,7 +186,7 @@ def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _joined(files: Mapping[str, str]) -> str:
-    """One text, in which a file's locals are its own but for those that a later file names.
+    """Return one text, in which a file's locals are its own but for those that a later file names.
 
     Lua knows at most 200 locals at a time. What others name is declared before the file's block.
     """

@@ -60,8 +60,10 @@ class LoopSessions:
     async def run(
         self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
     ) -> R:
-        """Runs the request that `make` makes of a session and the arguments; see
-        `ThreadSessions.run`. Cancelled, it gives back what the request leased."""
+        """Run the request that `make` makes of a session and the arguments.
+
+        See `ThreadSessions.run`. Cancelled, it gives back what the request leased.
+        """
         try:
             if not self._threads.alive:
                 raise ShutDown(f"the client of {self._engine.target.shown} is closed")
@@ -70,12 +72,12 @@ class LoopSessions:
             raise of_asyncio(error) from error.__cause__
 
     def interrupt(self, user: Handle | None) -> None:
-        """Ends the calls of a handle, None: of all; from any thread."""
+        """End the calls of a handle, None: of all; from any thread."""
         for home in list(self._homes.values()):
             home.wake(user)
 
     async def close(self) -> None:
-        """Ends what waits on the running loop, and closes its connections."""
+        """End what waits on the running loop, and close its connections."""
         home = self._homes.pop(asyncio.get_running_loop(), None)
         if home is not None:
             await home.close()
@@ -103,7 +105,7 @@ class Home:
         self.renewer = LeaseRenewer(self.ring)
 
     async def run(self, user: Handle | None, make: Callable[[Session[Any]], Request[R]]) -> R:
-        """Runs a request on a session of its own."""
+        """Run a request on a session of its own."""
         if self._task is None or self._task.done():
             self._task = self._loop.create_task(self._renew_leases(), name="interlock-leases")
         session = (
@@ -138,17 +140,17 @@ class Home:
                 self._give(session)
 
     def ring(self) -> None:
-        """Has the task look; from any thread, and out of destructors."""
+        """Have the task look; from any thread, and out of destructors."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._bell.set)
 
     def wake(self, user: Handle | None) -> None:
-        """Ends the waits of a handle that is closed, None: of all; from any thread."""
+        """End the waits of a handle that is closed, None: of all; from any thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._interrupt, user)
 
     async def close(self) -> None:
-        """Ends what waits, gives back what was dropped, closes the connections."""
+        """End what waits, give back what was dropped, close the connections."""
         self._interrupt(None)
         if self._task is not None:
             self._task.cancel()
@@ -175,7 +177,7 @@ class Home:
             self._free.append(session)
 
     async def _finish(self, request: Request[Any], session: Session[Any]) -> None:
-        """Runs a request whose caller has gone to its end."""
+        """Run a request whose caller has gone to its end."""
         with contextlib.suppress(Abandoned, InterlockError):
             await drive(request, session, thrown=Abandoned())
         self._give(session)
@@ -216,7 +218,7 @@ async def drive(
     leave: Leave | None = None,
     thrown: BaseException | None = None,
 ) -> R:
-    """Runs a request as part of a task."""
+    """Run a request as part of a task."""
     try:
         step = request.send(None) if thrown is None else request.throw(thrown)
         while True:

@@ -25,7 +25,7 @@ SHOWN = 100
 
 
 def nonsense(reply: object) -> EngineUnavailable:
-    """The error for a reply that is not understood."""
+    """Return the error for a reply that is not understood."""
     text = repr(reply)
     said = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     return EngineUnavailable(
@@ -35,7 +35,7 @@ def nonsense(reply: object) -> EngineUnavailable:
 
 
 def understood(parse: Callable[P, R]) -> Callable[P, R]:
-    """Makes the errors of a function that takes a reply apart, its first argument, ours."""
+    """Make the errors of a function that takes a reply apart, its first argument, ours."""
 
     @functools.wraps(parse)
     def taken_apart(*given: P.args, **named: P.kwargs) -> R:

@@ -53,15 +53,15 @@ class Operations:
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self, session: Session[Any]) -> Request[dict[str, int]]:
-        """All that the engine counts, by name."""
+        """Return all that the engine counts, by name."""
         return (yield from wire_queue.stats(self.on(session)))
 
     def counts(self, session: Session[Any]) -> Request[Stats]:
-        """As KeyedQueue counts them."""
+        """Return the counts as KeyedQueue has them."""
         return wire_queue.counts((yield from self.stats(session)))
 
     def full(self, session: Session[Any]) -> Request[bool]:
-        """True: a put would have to wait."""
+        """Return True if a put would have to wait."""
         counted = yield from self.stats(session)
         options = yield from wire_queue.configured(self.on(session))
         most, most_bytes = wire_queue.bounds(options)
@@ -73,7 +73,10 @@ class Operations:
     def explain(
         self, session: Session[Any], what: Any, named: Any, limit: int
     ) -> Request[Explanation | None]:
-        """Explains a message by its id, or what stands on a key; None: there is no such one."""
+        """Explain a message by its id, or what stands on a key.
+
+        Returns None if there is no such one.
+        """
         if what == "id" and _nobodys(named):
             return None
         return (yield from wire_queue.explain(self.on(session), what, named, limit))
@@ -81,7 +84,10 @@ class Operations:
     def explained(
         self, session: Session[Any], id: int | None, key: Key | None, limit: int
     ) -> Request[Explanation]:
-        """The same; KeyError where there is none, which names a dead letter as what it is."""
+        """Explain as `explain`, but raise KeyError where there is none.
+
+        The error names a dead letter as what it is.
+        """
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
         limit = min(check_limit("explain()", limit), MAX_EXPLAINED)
@@ -104,7 +110,7 @@ class Operations:
         raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
 
     def hot_keys(self, session: Session[Any], n: int) -> Request[list[HotKey]]:
-        """The deepest lanes; it goes through all of them."""
+        """Return the deepest lanes; it goes through all of them."""
         n = check_limit("hot_keys()", n, named="n")
         depths: dict[bytes, int] = {}
         cursor = b""
@@ -117,7 +123,7 @@ class Operations:
     def dead_letters(
         self, session: Session[Any], limit: int, key: Key | None
     ) -> Request[list[DeadLetter[Any]]]:
-        """The first dead letters, with a key those that carry it.
+        """Return the first dead letters, with a key those that carry it.
 
         The server is not asked for the key: it looks at a number of them only.
         """
@@ -137,7 +143,7 @@ class Operations:
     def messages(
         self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
     ) -> Request[list[QueuedMessage[Any]]]:
-        """The wanted ones with the smallest ids; it goes through all."""
+        """Return the wanted messages with the smallest ids; it goes through all."""
         limit = check_limit("messages()", limit)
         check_state(state)
         named = canonical("messages()", key)
@@ -158,7 +164,7 @@ class Operations:
     def result(
         self, session: Session[Any], id: int, timeout: Seconds | None, wanted: Any
     ) -> Request[Any]:
-        """The result of a message once it is settled."""
+        """Wait until a message is settled, and return its result."""
         id = check_id("result()", id)
         end = until("result()", True, timeout)
         state, said = yield from self._ended(session, id, end)
@@ -178,7 +184,7 @@ class Operations:
     def _ended(
         self, session: Session[Any], id: int, end: float | None
     ) -> Request[tuple[bytes, bytes]]:
-        """The state and result of a message once it is settled, or the time is up."""
+        """Return the state and result of a message once it is settled, or the time is up."""
         if _nobodys(id):
             return b"gone", b""
         sleep: Sleep | None = None
@@ -197,7 +203,7 @@ class Operations:
                 sleep = yield from self._until_settled(session, f"settled:{id}", seconds, due)
 
     def join(self, session: Session[Any], timeout: Seconds | None) -> Request[None]:
-        """Waits until nothing is unsettled."""
+        """Wait until nothing is unsettled."""
         end = until("join()", True, timeout)
         sleep: Sleep | None = None
         while True:
@@ -214,7 +220,7 @@ class Operations:
     def _until_settled(
         self, session: Session[Any], suffix: str, seconds: float, due: float | None
     ) -> Request[Sleep | None]:
-        """The sleep that is to be sent with the next call; None: it has slept."""
+        """Return the sleep that is to be sent with the next call; None: it has slept."""
         engine, key = self._handle.engine, self._handle.key
         sleep = wait.sleep(engine, key, suffix, seconds, due)
         if sleep is None:
@@ -222,7 +228,7 @@ class Operations:
         return sleep
 
     def _not_drained(self, session: Session[Any]) -> Request[NotDrained]:
-        """Names what is left, from a scan of all that is unsettled."""
+        """Return the error that names what is left, from a scan of all that is unsettled."""
         by_state: dict[str, set[int]] = {"held": set(), "delayed": set(), "leased": set()}
         waiting: list[int] = []
         cursor = b""
@@ -244,14 +250,14 @@ class Operations:
     # -- Operating ----------------------------------------------------------------------------
 
     def change(self, session: Session[Any], function: str, id: int) -> Request[bool]:
-        """Calls a function of one message; True: that changed something."""
+        """Call a function of one message. Returns True if that changed something."""
         asked = check_id(f"{function}()", id)
         return False if _nobodys(asked) else (yield from self._change(session, function, asked))
 
     def revoke(
         self, session: Session[Any], id: int, then: object, token: int | None = None
     ) -> Request[bool]:
-        """Ends the lease of a message; with a token that one alone, and none handed out since."""
+        """End the lease of a message; with a token that one alone, and none handed out since."""
         asked, word = check_id("revoke()", id), check_then(then)
         if _nobodys(asked):
             return False
@@ -264,12 +270,15 @@ class Operations:
         return revoked
 
     def switch(self, session: Session[Any], function: str, key: Key | None = None) -> Request[bool]:
-        """Pauses or resumes the queue, or a key; seals or reopens it. True: that changed it."""
+        """Pause or resume the queue, or a key; seal or reopen it.
+
+        Returns True if that changed it.
+        """
         named = canonical(f"{function}()", key)
         return (yield from self._change(session, function, *(() if named is None else (named,))))
 
     def requeue(self, session: Session[Any], id: int) -> Request[int]:
-        """Puts a dead letter again; the new id. KeyError: there is no such dead letter."""
+        """Put a dead letter again; return the new id. KeyError: there is no such dead letter."""
         asked = check_id("requeue()", id)
         new = None
         if not _nobodys(asked):
@@ -279,8 +288,10 @@ class Operations:
         return new
 
     def purge(self, session: Session[Any], what: str, key: Key | None) -> Request[int]:
-        """Until there is nothing left to purge; how many there were. With a key those that carry it
-        when it begins."""
+        """Purge until there is nothing left to purge; return how many there were.
+
+        With a key those that carry it when it begins.
+        """
         check_purged(what)
         named = canonical("purge()", key)
         purged = 0
@@ -295,7 +306,7 @@ class Operations:
         return purged
 
     def drop(self, session: Session[Any], force: bool) -> Request[bool]:
-        """Removes the queue, undeclared: to declare it would make it first."""
+        """Remove the queue, undeclared: to declare it would make it first."""
         engine, key = self._handle.engine, self._handle.key
         found = yield from wire_queue.drop(engine.calls(session, key), force)
         if found.unsettled and not found.gone:
@@ -308,7 +319,7 @@ class Operations:
         return found.gone
 
     def _change(self, session: Session[Any], function: str, *asked: Argument) -> Request[bool]:
-        """A call that does nothing the second time, and then answers so.
+        """Call a function that does nothing the second time, and then answers so.
 
         Sent again after a lost reply, its answer counts only if it did something.
         """
@@ -342,7 +353,7 @@ class Operations:
     # -- How calls are made -------------------------------------------------------------------
 
     def on(self, session: Session[Any]) -> wire_queue.Call:
-        """The functions of this queue, which is declared by then, to be called on a session."""
+        """Return the functions of this queue, to be called on a session; it is declared by then."""
         handle = self._handle
         return handle.engine.calls(session, handle.key, handle.declaration)
 
@@ -369,12 +380,12 @@ class Operations:
 
 
 def _on(found: Iterable[Held], key: bytes | None) -> list[Held]:
-    """Those that carry the key; None: all."""
+    """Return those that carry the key; None: all."""
     return [one for one in found if key is None or key in one.keys or key in one.shared]
 
 
 def _nobodys(id: int) -> bool:
-    """No message can have this id."""
+    """Return True if no message can have this id."""
     return not 0 < id <= MAX_NUMBER
 
 

@@ -32,23 +32,26 @@ class Operator:
         """The words that are added where nothing was found."""
 
     def queues(self) -> list[str]:
-        """The names of all queues, sorted."""
+        """Return the names of all queues, sorted."""
         return sorted(name.decode(errors="backslashreplace") for name in set(self._server.queues()))
 
     def options(self, queue: str) -> dict[str, str]:
-        """The options that are declared, or else usual, by the names of `il1_configure`."""
+        """Return the options that are declared, or else usual, by the names of `il1_configure`."""
         return self._call(queue, wire_queue.configured)
 
     def configure(self, queue: str, options: dict[str, str]) -> None:
-        """Declares options, by the same names; OptionsMismatch where others are declared."""
+        """Declare options, by the same names; OptionsMismatch where others are declared."""
         self._call(queue, wire_queue.configured, *(part for one in options.items() for part in one))
 
     def stats(self, queue: str) -> dict[str, int]:
-        """The counts, by name."""
+        """Return the counts, by name."""
         return self._call(queue, wire_queue.stats)
 
     def messages(self, queue: str) -> Iterator[Stored]:
-        """All unsettled messages, each once, in no order; with what the queue holds, that costs."""
+        """Yield all unsettled messages, each once, in no order.
+
+        With what the queue holds, that costs.
+        """
         seen: set[int] = set()
         for message in self._scanned(queue):
             if message.id not in seen:
@@ -56,7 +59,7 @@ class Operator:
                 yield message
 
     def dead(self, queue: str) -> Iterator[Stored]:
-        """The dead letters with all that is known of them, in the order in which they died."""
+        """Return the dead letters with all that is known of them, in the order of their deaths."""
         return self._scanned(queue, "dead")
 
     def _scanned(self, queue: str, what: Literal["dead"] | None = None) -> Iterator[Stored]:
@@ -66,15 +69,19 @@ class Operator:
             yield from some
 
     def dead_letters(self, queue: str, after: int | None = None) -> Iterator[Letter]:
-        """The dead letters, in the order in which they died; those behind `after` if it names
-        one."""
+        """Yield the dead letters, in the order in which they died.
+
+        If `after` names one, those behind it.
+        """
         while some := self._call(queue, wire_queue.dead_letters, PAGE, after):
             yield from some
             after = some[-1].id
 
     def hot_keys(self, queue: str, limit: int, pages: int | None = None) -> list[tuple[bytes, int]]:
-        """The keys with most unsettled messages and how many those are, the most first; of the
-        keys that were seen in `pages` round trips."""
+        """Return the keys with most unsettled messages and how many those are, the most first.
+
+        They are of the keys that were seen in `pages` round trips.
+        """
         cursor = b"0"
         found: dict[bytes, int] = {}
         while True:
@@ -91,40 +98,46 @@ class Operator:
                 found = dict(first)
 
     def peek(self, queue: str, id: int) -> Stored | None:
-        """An unsettled message, or a dead letter; None if there is none of this id."""
+        """Return an unsettled message, or a dead letter; None if there is none of this id."""
         return self._call(queue, wire_queue.peek, id)
 
     def explain(
         self, queue: str, *, id: int | None = None, key: bytes = b"", limit: int = 100
     ) -> Explanation | None:
-        """Explains why a message waits, or what stands on a key; None for what is not there."""
+        """Explain why a message waits, or what stands on a key.
+
+        Returns None for what is not there.
+        """
         if id is not None:
             return self._call(queue, wire_queue.explain, "id", id, limit)
         return self._call(queue, wire_queue.explain, "key", key, limit)
 
     def change(self, function: str, queue: str, *arguments: Argument) -> bool:
-        """Calls cancel, revoke, retry, skip, bury, seal or reopen; True: that changed something."""
+        """Call cancel, revoke, retry, skip, bury, seal or reopen.
+
+        Returns True if that changed something.
+        """
         return self._call(queue, wire_queue.change, function, *arguments)
 
     def gate(self, function: Literal["pause", "resume"], queue: str, keys: Sequence[bytes] = ()
              ) -> list[bool]:  # fmt: skip
-        """Pauses or resumes keys, or the queue; for each True where that changed something."""
+        """Pause or resume keys, or the queue; return for each True where that changed something."""
         return self._call(queue, wire_queue.gate, function, keys)
 
     def requeue(self, queue: str, id: int) -> int | None:
-        """Puts a dead letter again; its new id, None if there is no such dead letter."""
+        """Put a dead letter again; return its new id, None if there is no such dead letter."""
         return self._call(queue, wire_queue.requeue, id)
 
     def discard(self, queue: str, id: int) -> bool:
-        """Drops a dead letter; False if there is none of this id."""
+        """Drop a dead letter. Returns False if there is none of this id."""
         return self.change("discard", queue, id)
 
     def purge(self, queue: str, what: Literal["pending", "dead"]) -> int:
-        """Cancels or drops some; how many, 0 once nothing is left."""
+        """Cancel or drop some; return how many, 0 once nothing is left."""
         return self._call(queue, wire_queue.purge, what)
 
     def paused(self, queue: str) -> set[bytes]:
-        """The paused keys; an empty one is the queue itself."""
+        """Return the paused keys; an empty one is the queue itself."""
         cursor = b""
         found: set[bytes] = set()
         while cursor != b"0":
@@ -133,40 +146,47 @@ class Operator:
         return found
 
     def drop(self, queue: str, force: bool = False) -> Dropped:
-        """Removes a queue; with `force` although messages are unsettled."""
+        """Remove a queue; with `force` although messages are unsettled."""
         return self._call(queue, wire_queue.drop, force)
 
     def remove(self, queue: str) -> None:
-        """Drops a queue that nobody uses any more, at once with all that a server keeps for calls
-        that are sent again."""
+        """Drop a queue that nobody uses any more.
+
+        With it goes, at once, all that a server keeps for calls that are sent again.
+        """
         self.drop(queue, force=True)
         self._server.remove(queue)
 
     def install(self, replace: bool = False) -> list[Installed]:
-        """Gives each server the library of functions; of each its address, the release that it has
-        now, and ``installed``, ``known``, ``newer`` or ``built-in``."""
+        """Install the library of functions on each server.
+
+        Returns of each its address, the release that it has now, and ``installed``, ``known``,
+        ``newer`` or ``built-in``.
+        """
         return self._server.install(replace)
 
     def put(self, queue: str, message: wire.Message) -> Put:
-        """Puts a message, if there is room for it."""
+        """Put a message, if there is room for it."""
         (put,) = self._server.numbered(queue, wire.put, [message], 0)
         return put
 
     def lease(self, queue: str, seconds: float, kind: Kind) -> wire.Leased:
-        """Leases a message, if one is ready."""
+        """Lease a message, if one is ready."""
         return self._server.numbered(queue, _lease, (1, wire.micros(seconds), kind))
 
     def extend(self, queue: str, token: int, seconds: float) -> bool:
-        """Sets the deadline of a lease to so many seconds from now; False: the lease is lost."""
+        """Set the deadline of a lease to so many seconds from now. Returns False if it is lost."""
         return self._server.numbered(queue, wire.extend, token, seconds)
 
     def settle(self, queue: str, settlement: wire.Settlement) -> bool:
-        """Settles a message; False: its lease is lost."""
+        """Settle a message. Returns False if its lease is lost."""
         return self._server.numbered(queue, wire.settle, [settlement]) != [wire.LOST]
 
     def restore(self, queue: str, items: Sequence[tuple[str, Stored]]) -> list[tuple[int, str]]:
-        """Puts messages as they stood elsewhere, each with a mark that is known for a day; of each
-        its id and how it stands."""
+        """Put messages as they stood elsewhere, each with a mark that is known for a day.
+
+        Returns of each its id and how it stands.
+        """
         return self._call(queue, wire_queue.restore, DAY, items)
 
 

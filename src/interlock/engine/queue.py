@@ -70,7 +70,7 @@ class RemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """Puts a message and returns its id; see ``KeyedQueue.put``.
+        """Put a message and return its id; see ``KeyedQueue.put``.
 
         Args:
             retry: the message's own retry policy. Default: the queue's.
@@ -106,7 +106,7 @@ class RemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> Put:
-        """As ``put``; says too whether the dedup string was known, so that nothing was put."""
+        """Put as ``put``; return too whether the dedup string was known, so nothing was put."""
         done = self._run(
             self._handle, self._handle.put, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
@@ -127,7 +127,7 @@ class RemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """As ``put``, without a wait for room: ``Full`` at once where there is none."""
+        """Put as ``put``, without a wait for room: ``Full`` at once where there is none."""
         done = self._run(
             self._handle, self._handle.put, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
@@ -149,7 +149,7 @@ class RemoteQueue(Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
-        """Puts a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
+        """Put a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
 
         Raises:
             ValueError: the batch is larger than the bounds of the queue, than 1,024 messages or
@@ -168,7 +168,7 @@ class RemoteQueue(Generic[T]):
         *,
         kind: Kind = "any",
     ) -> RemoteLease[T]:
-        """Takes the next message; see ``KeyedQueue.get``.
+        """Take the next message; see ``KeyedQueue.get``.
 
         Raises:
             Empty: no message was ready in time.
@@ -179,7 +179,7 @@ class RemoteQueue(Generic[T]):
         return (self._leased("get()", 1, block, timeout, kind))[0]
 
     def get_nowait(self, *, kind: Kind = "any") -> RemoteLease[T]:
-        """As ``get``, without a wait: ``Empty`` at once where no message is ready."""
+        """Take as ``get``, without a wait: ``Empty`` at once where no message is ready."""
         return (self._leased("get_nowait()", 1, False, None, kind))[0]
 
     def get_many(
@@ -190,14 +190,14 @@ class RemoteQueue(Generic[T]):
         *,
         kind: Kind = "any",
     ) -> RemoteLeaseBatch[RemoteLease[T]]:
-        """At least one message, at most ``limit``, in one lease; otherwise as ``get``.
+        """Take at least one message, at most ``limit``, in one lease; otherwise as ``get``.
 
         Payloads that have 1 MiB together end it: the message that reaches that is the last.
         """
         return RemoteLeaseBatch(self._leased("get_many()", limit, block, timeout, kind))
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:
-        """Settles all these leases; the first lost one is raised when the others are settled."""
+        """Settle all these leases; the first lost one is raised when the others are settled."""
         opened, refused = self._handle.opened(leases)
         if opened:
             try:
@@ -219,7 +219,7 @@ class RemoteQueue(Generic[T]):
         timeout: Seconds | None = None,
         kind: Kind = "any",
     ) -> Consumer:
-        """Runs ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
+        """Run ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
 
         A message is settled in one round trip with the lease of the next. While the
         engine cannot be reached, it goes on trying. It ends by itself when the queue is
@@ -236,11 +236,11 @@ class RemoteQueue(Generic[T]):
         *,
         kind: Kind = "any",
     ) -> tuple[list[str], list[RemoteLease[T]]]:
-        """Settles, then leases up to ``limit`` messages, in one round trip: for workers.
+        """Settle, then lease up to ``limit`` messages, in one round trip: for workers.
 
-        ``settlements`` come from ``acking`` and its kin of a lease. Answers of each what became of
-        it (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the leases;
-        none where none was ready in time. Raises as ``get``, but not Empty.
+        ``settlements`` come from ``acking`` and its kin of a lease. Returns what became of each
+        (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the leases; none
+        where none was ready in time. Raises as ``get``, but not Empty.
         """
         return self._run(
             self._handle, self._handle.exchange, self, RemoteLease, "exchange()",
@@ -248,12 +248,12 @@ class RemoteQueue(Generic[T]):
         )  # fmt: skip
 
     def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
-        """Settles many in one round trip; answers as ``exchange``."""
+        """Settle many in one round trip; return what became of each, as ``exchange`` does."""
         # On no handle: whoever closes this one ends what waits, and this does not.
         return self._run(None, self._handle.settled, settlements)
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
-        """The result from ``ack(result=...)`` of a message, decoded to ``type``; waits for it.
+        """Wait for the result from ``ack(result=...)`` of a message; return it decoded to ``type``.
 
         Raises:
             TimeoutError: it was not settled in time.
@@ -265,34 +265,34 @@ class RemoteQueue(Generic[T]):
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self) -> Stats:
-        """Counts of this moment, and since the queue was made."""
+        """Return the counts of this moment, and since the queue was made."""
         return self._run(self._handle, self._operations.counts)
 
     def qsize(self) -> int:
-        """Messages that are not leased."""
+        """Return the number of messages that are not leased."""
         stats = self.stats()
         return stats.unsettled - stats.leased
 
     def empty(self) -> bool:
-        """No message is queued that is not leased."""
+        """Return True if no message is queued that is not leased."""
         return self.qsize() == 0
 
     def full(self) -> bool:
-        """A put would have to wait."""
+        """Return True if a put would have to wait."""
         return self._run(self._handle, self._operations.full)
 
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Explains why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
+        """Explain why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
         return self._run(self._handle, self._operations.explained, id, key, limit)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
-        """The ``n`` keys on which most unsettled messages stand, deepest first."""
+        """Return the ``n`` keys on which most unsettled messages stand, deepest first."""
         return self._run(self._handle, self._operations.hot_keys, n)
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
-        """The messages that were given up, oldest dead first; with ``key`` only those on it."""
+        """Return the messages that were given up, oldest dead first; with ``key`` those on it."""
         return self._run(self._handle, self._operations.dead_letters, limit, key)
 
     def messages(
@@ -303,7 +303,7 @@ class RemoteQueue(Generic[T]):
         key: Key | None = None,
         after: int | None = None,
     ) -> list[QueuedMessage[T]]:
-        """The unsettled messages in the order of their puts, at most ``limit``.
+        """Return the unsettled messages in the order of their puts, at most ``limit``.
 
         With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
         the last one of a page, gives the next page. It goes through all messages of the queue, some
@@ -314,27 +314,33 @@ class RemoteQueue(Generic[T]):
     # -- Operating ----------------------------------------------------------------------------
 
     def cancel(self, id: int) -> bool:
-        """Settles a message that is not leased. False: it is leased or settled."""
+        """Settle a message that is not leased. Returns False if it is leased or settled."""
         return self._run(self._handle, self._operations.change, "cancel", id)
 
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
-        """Ends the lease of a message as if it had run out. False: it is not leased."""
+        """End the lease of a message as if it had run out. Returns False if it is not leased."""
         return self._run(self._handle, self._operations.revoke, id, then)
 
     def retry(self, id: int) -> bool:
-        """Makes a held message, or one that backs off, ready at once. False: it is neither."""
+        """Make a held message, or one that backs off, ready at once.
+
+        Returns False if it is neither.
+        """
         return self._run(self._handle, self._operations.change, "retry", id)
 
     def skip(self, id: int) -> bool:
-        """Settles a held message, or one that backs off. False: it is neither."""
+        """Settle a held message, or one that backs off. Returns False if it is neither."""
         return self._run(self._handle, self._operations.change, "skip", id)
 
     def bury(self, id: int) -> bool:
-        """Makes a held message, or one that backs off, a dead letter. False: it is neither."""
+        """Make a held message, or one that backs off, a dead letter.
+
+        Returns False if it is neither.
+        """
         return self._run(self._handle, self._operations.change, "bury", id)
 
     def requeue(self, id: int) -> int:
-        """Puts a dead letter again, as a new message at the end of its lanes. Returns the new id.
+        """Put a dead letter again, as a new message at the end of its lanes. Returns the new id.
 
         Raises:
             KeyError: there is no such dead letter.
@@ -343,27 +349,30 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.requeue, id)
 
     def discard(self, id: int) -> bool:
-        """Drops a dead letter. False: there is none of this id."""
+        """Drop a dead letter. Returns False if there is none of this id."""
         return self._run(self._handle, self._operations.change, "discard", id)
 
     def pause(self, key: Key | None = None) -> bool:
-        """Hands out nothing any more, or nothing that holds the key. False: it was paused."""
+        """Hand out nothing any more, or nothing that holds the key.
+
+        Returns False if it was paused.
+        """
         return self._run(self._handle, self._operations.switch, "pause", key)
 
     def resume(self, key: Key | None = None) -> bool:
-        """Undoes a pause. False: there was none."""
+        """Undo a pause. Returns False if there was none."""
         return self._run(self._handle, self._operations.switch, "resume", key)
 
     def seal(self) -> bool:
-        """Refuses puts, for everybody, until ``reopen``. False: it was sealed."""
+        """Refuse puts, for everybody, until ``reopen``. Returns False if it was sealed."""
         return self._run(self._handle, self._operations.switch, "seal")
 
     def reopen(self) -> bool:
-        """Takes puts again. False: it was not sealed."""
+        """Take puts again. Returns False if it was not sealed."""
         return self._run(self._handle, self._operations.switch, "reopen")
 
     def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
-        """Cancels all that is not leased, or drops all dead letters. Returns how many.
+        """Cancel all that is not leased, or drop all dead letters. Returns how many.
 
         With ``key`` only those on it that are there now: it goes through all of them, and makes a
         call for each that it finds.
@@ -371,10 +380,11 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.purge, what, key)
 
     def drop(self, force: bool = False) -> bool:
-        """Removes the queue, for everybody: its declaration, dead letters, kept results, pauses.
+        """Remove the queue, for everybody: its declaration, dead letters, kept results, pauses.
 
         With ``force`` also its unsettled messages; their leases are lost. Whoever uses the queue
-        afterwards makes it anew; no id and no token comes again. False: there was no such queue.
+        afterwards makes it anew; no id and no token comes again. Returns False if there was no such
+        queue.
 
         Raises:
             InterlockError: messages are unsettled, and ``force`` was not given; says how many.
@@ -382,7 +392,7 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.drop, force)
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Waits until nothing is unsettled.
+        """Wait until nothing is unsettled.
 
         It sleeps in the server, and looks again each ten seconds in any case.
 
@@ -392,7 +402,7 @@ class RemoteQueue(Generic[T]):
         self._run(self._handle, self._operations.join, timeout)
 
     def close(self) -> None:
-        """Ends this handle: its puts and gets, and those that wait, raise ``ShutDown``.
+        """End this handle: its puts and gets, and those that wait, raise ``ShutDown``.
 
         Leases that are out can still be settled. The queue itself goes on.
         """
@@ -405,7 +415,7 @@ class RemoteQueue(Generic[T]):
         self.close()
 
     def task_done(self) -> NoReturn:
-        """Not here: a message is settled through its lease."""
+        """Raise TypeError: a message is settled through its lease."""
         raise TypeError(
             "task_done(): a queue is told which message is done: lease = queue.get(); "
             "...; lease.ack(), or 'with queue.get() as payload: ...'"
@@ -426,16 +436,21 @@ class RemoteQueue(Generic[T]):
         return leases
 
     def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
-        """As ``put_known``, for tasks: the timeout is for the whole call, the engine's answer
-        included, in place of the client's own, which is beyond it."""
+        """Put as ``put_known``, for tasks.
+
+        The timeout is for the whole call, the engine's answer included, in place of the client's
+        own, which is beyond it.
+        """
         call = "send()"
         asked = call, payload, True, timeout
         put = self._handle.put
         return (self._run(self._handle, put, *asked, bounded=True, **options))[0]
 
     def _revoke_token(self, token: int, id: int) -> bool:
-        """By its token, so that what was handed out since is left alone. For whoever watches over
-        handlers, who has nobody to raise to."""
+        """Revoke a lease by its token, so that what was handed out since is left alone.
+
+        For whoever watches over handlers, who has nobody to raise to.
+        """
         try:
             return self._run(self._handle, self._operations.revoke, id, "retry", token)
         except InterlockError as error:
@@ -443,5 +458,5 @@ class RemoteQueue(Generic[T]):
             return False
 
     def _again(self) -> RemoteQueue[T]:
-        """Another handle of the same queue."""
+        """Return another handle of the same queue."""
         return RemoteQueue(self._client, self._handle.again())

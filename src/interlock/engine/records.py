@@ -101,7 +101,7 @@ class Version:
 
 
 def release_of(text: str) -> tuple[int, ...]:
-    """The numbers of a release, to be compared: of 1.2.3rc1 (1, 2, 3)."""
+    """Return the numbers of a release, to be compared: of 1.2.3rc1 (1, 2, 3)."""
     return tuple(int(part) for part in re.findall(r"\d{1,9}", RELEASE.match(text)[0]))  # type: ignore[index]
 
 

@@ -24,12 +24,12 @@ class OutOfMemory(Full):
 
 
 def of(reply: str) -> Refusal:
-    """The row of the table for an error reply; that of what nobody knows where there is none."""
+    """Return the row of the table for an error reply; UNKNOWN where there is none."""
     return next((row for row in REFUSALS if row.pattern.match(reply)), UNKNOWN)
 
 
 def course_of(error: Refused, function: str) -> tuple[Course, Refusal]:
-    """The course to take after an error reply of a function, and its row."""
+    """Return the course to take after an error reply of a function, and its row."""
     row = of(str(error))
     if row is OOM and function not in GROWING:
         # A configuration, or the library itself, is refused too; there is room again in a while.
@@ -38,7 +38,7 @@ def course_of(error: Refused, function: str) -> tuple[Course, Refusal]:
 
 
 def error_of(error: Refused, function: str, key: str, address: str) -> Exception:
-    """The exception for an error reply that is not asked again."""
+    """Return the exception for an error reply that is not asked again."""
     code, text = error.code, str(error).partition(" ")[2] or str(error)
     name = key[4:-1]
     if code == "FULL":
@@ -65,18 +65,18 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
 
 
 def said_by(address: str, error: Refused) -> InterlockError:
-    """The exception for an error reply to a command that is no function of a queue."""
+    """Return the exception for an error reply to a command that is no function of a queue."""
     kind = InterlockError if of(str(error)).course == "end" else EngineUnavailable
     return kind(advised(f"{address}: {error}"))
 
 
 def passes(error: Refused) -> bool:
-    """Decides if a command that is no function of a queue is worth asking again."""
+    """Return whether a command that is no function of a queue is worth asking again."""
     return of(str(error)).course == "retry" and LOST not in str(error)
 
 
 def advised(text: str) -> str:
-    """A text with what a server said, and what to do about that, where it is not plain."""
+    """Return a text with what a server said, and what to do about that, where it is not plain."""
     for row in REFUSALS:
         if row.advice and row.anywhere.search(text) and row.advice not in text:
             return f"{text}; {row.advice}"
@@ -84,7 +84,7 @@ def advised(text: str) -> str:
 
 
 def is_advised(text: str) -> bool:
-    """Tells if a text ends with what to do."""
+    """Return whether a text ends with what to do."""
     return any(row.advice and text.endswith(row.advice) for row in REFUSALS)
 
 

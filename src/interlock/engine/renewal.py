@@ -79,7 +79,7 @@ class Grant:
         return self.deadline - self.seconds * 2 / 3
 
     def extended(self, seconds: float, started: float) -> None:
-        """It lasts so long from then on."""
+        """Note that it lasts so long from then on."""
         self.seconds = seconds
         self.deadline = started + seconds
 
@@ -104,7 +104,7 @@ class LeaseRenewer:
         """The time at which `tick` runs next; None: when it is rung."""
 
     def hold(self, grant: Grant) -> None:
-        """Renews it until it is let go, settled, or garbage."""
+        """Renew a lease until it is let go, settled, or garbage."""
         self._used = True
         # One that became garbage is forgotten with the next look, or by who has its place.
         self._held[id(grant)] = weakref.ref(grant)
@@ -114,7 +114,7 @@ class LeaseRenewer:
             self._ring()
 
     def noted(self, watch: Watch, id: int) -> None:
-        """A message was put into a queue that is watched."""
+        """Note that a message was put into a queue that is watched."""
         if watch.noted(id):
             self._watches[id] = watch
             due = watch.due
@@ -123,7 +123,7 @@ class LeaseRenewer:
                 self._ring()
 
     def lose(self, queue: str, id: int, token: int | None = None) -> None:
-        """Notes that the leases of a message by other tokens than this one are lost."""
+        """Note that the leases of a message by other tokens than this one are lost."""
         for reference in list(self._held.values()):
             grant = reference()
             if (
@@ -135,23 +135,23 @@ class LeaseRenewer:
                 grant.out.discard(id)
 
     def revoked(self, queue: str, id: int, token: int) -> None:
-        """Notes that the lease of a message by this token is lost; one by another is not."""
+        """Note that the lease of a message by this token is lost; one by another is not."""
         for reference in list(self._held.values()):
             grant = reference()
             if grant is not None and grant.token == token and grant.handle.name == queue:
                 grant.out.discard(id)
 
     def let_go(self, grant: Grant) -> None:
-        """Nothing of it is out any more."""
+        """Forget a lease: nothing of it is out any more."""
         self._held.pop(id(grant), None)
 
     def sooner(self, grant: Grant) -> None:
-        """Its deadline has changed."""
+        """Note that the deadline of a lease has changed."""
         if self._next is None or grant.due < self._next:
             self._ring()
 
     def abandon(self, handle: Handle, settlement: wire.Settlement) -> None:
-        """A lease was dropped: it is settled by the next call, or soon."""
+        """Note that a lease was dropped: it is settled by the next call, or soon."""
         self.abandoned.append((handle, settlement))
         self._ring()
 
@@ -161,7 +161,7 @@ class LeaseRenewer:
         return bool(self.abandoned)
 
     def settle_abandoned(self, session: Session[Any]) -> Request[None]:
-        """Gives back what was dropped; one at a time runs this, and others wait for it."""
+        """Settle what was dropped; one at a time runs this, and others wait for it."""
         while self.abandoned:
             # Left there until it is settled: others see that they have to wait.
             first = handle, settlement = self.abandoned[0]
@@ -184,7 +184,7 @@ class LeaseRenewer:
             self.abandoned.popleft()
 
     def tick(self, session: Session[Any]) -> Request[float | None]:
-        """Does what is due; answers in how many seconds more will be, None: when it is rung."""
+        """Do what is due; return in how many seconds more will be, None: when it is rung."""
         now = time.monotonic()
         for key, reference in list(self._held.items()):
             grant = reference()
@@ -222,7 +222,7 @@ class LeaseRenewer:
             self._held.setdefault(key, found)
 
     def _look(self, session: Session[Any]) -> Request[None]:
-        """Reports what has become slow, or deep."""
+        """Report what has become slow, or deep."""
         now = time.monotonic()
         for key, watch in list(self._watches.items()):
             if watch.due is not None and watch.due <= now:

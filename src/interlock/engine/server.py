@@ -33,7 +33,7 @@ class Server:
         self.is_local = client._engine.target.kind == "memory"
 
     def call(self, queue: str, make: Make[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-        """Runs a request of `wire_queue` on a queue."""
+        """Run a request of `wire_queue` on a queue."""
 
         def request(session: Session[Any]) -> Request[R]:
             return make(self._engine.calls(session, key(queue)), *arguments, **named)
@@ -43,7 +43,7 @@ class Server:
     def numbered(
         self, queue: str, make: Numbered[P, R], *arguments: P.args, **named: P.kwargs
     ) -> R:
-        """Runs a request of `wire` on a queue."""
+        """Run a request of `wire` on a queue."""
 
         def request(session: Session[Any]) -> Request[R]:
             return make(self._engine, session, key(queue), *arguments, **named)
@@ -51,16 +51,18 @@ class Server:
         return self._client._sessions.run(None, request)
 
     def queues(self) -> list[bytes]:
-        """The names of all queues."""
+        """Return the names of all queues."""
         return self._client._sessions.run(None, self._queues)
 
     def remove(self, queue: str) -> None:
-        """Drops what is left of a queue that nobody uses any more, where the server keeps more
-        of it than its messages."""
+        """Drop what is left of a queue that nobody uses any more.
+
+        Only a server that keeps more of it than its messages has something left.
+        """
         self._client._sessions.run(None, self._remove, queue)
 
     def install(self, replace: bool) -> list[Installed]:
-        """Gives each server the library of functions; see `Operator.install`."""
+        """Install the library of functions on each server; see `Operator.install`."""
         if self.is_local:
             return [(self._engine.target.shown, self._engine.library.release, "built-in")]
         return self._client._sessions.run(None, self._install, replace)
@@ -120,15 +122,17 @@ class Server:
 
 
 def _features(address: str, patience: float) -> Request[frozenset[str]]:
-    """The features that the server tells; with `queues` it has its queues by name, and not among
-    the keys of others."""
+    """Return the features that the server tells.
+
+    With `queues` it has its queues by name, and not among the keys of others.
+    """
     found = yield from _version(address, patience)
     # A Redis that no client has given the library yet has no queues.
     return frozenset() if found is None else found.features
 
 
 def _version(address: str, patience: float) -> Request[Version | None]:
-    """The version of who answers there; None: a Redis without the library."""
+    """Return the version of who answers there; None: a Redis without the library."""
     try:
         return wire_queue.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
     except InterlockError as error:
@@ -149,7 +153,7 @@ def _scanned(address: str, patience: float, pattern: str) -> Request[list[bytes]
 
 
 def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
-    """Asks, and for so many seconds again while the server refuses what passes."""
+    """Ask, and for so many seconds again while the server refuses what passes."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -168,7 +172,7 @@ def _failed(address: str, error: Refused | Broken) -> InterlockError:
 
 
 def key(queue: str) -> str:
-    """The key by which functions take a queue."""
+    """Return the key by which functions take a queue."""
     return f"il:{{{queue}}}"
 
 

@@ -27,16 +27,16 @@ class AnyLink(Protocol):
         before: tuple[Any, ...] = (),
         nudge: float = 0,
     ) -> Any:
-        """Sends a command, and gives its reply or makes it awaitable; see `Ask`."""
+        """Send a command, and return its reply or an awaitable of it; see `Ask`."""
 
     def interrupt(self) -> None:
-        """Ends the call under way."""
+        """End the call under way."""
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
 
     def forget(self) -> None:
-        """Closes what a fork has copied."""
+        """Close what a fork has copied."""
 
 
 L = TypeVar("L", bound=AnyLink)
@@ -59,31 +59,31 @@ class Session(Generic[L]):
         self._link = link
 
     def link(self, address: str) -> L:
-        """The connection to a server."""
+        """Return the connection to a server."""
         found = self.links.get(address)
         if found is None:
             found = self.links[address] = self._link(address)
         return found
 
     def drop(self, address: str) -> None:
-        """The connection to a server is to be made anew."""
+        """Close the connection to a server, which is to be made anew."""
         if address in self.links:
             self.links[address].close()
 
     def interrupt(self) -> None:
-        """Ends the wait under way, from any thread."""
+        """End the wait under way, from any thread."""
         self.interrupted = True
         for link in list(self.links.values()):
             link.interrupt()
 
     def rest(self) -> None:
-        """It was given back, or is to undo something: an interruption is over."""
+        """End an interruption: it was given back, or is to undo something."""
         if self.interrupted:
             self.interrupted = False
             for link in self.links.values():
                 link.interrupted = False
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         for link in self.links.values():
             link.close()

@@ -54,8 +54,9 @@ class ThreadSessions:
     def run(
         self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
     ) -> R:
-        """Runs the request that `make` makes of a session and the arguments. Who closes the handle
-        `user` ends it.
+        """Run the request that `make` makes of a session and the arguments.
+
+        Who closes the handle `user` ends it.
 
         Raises:
             ShutDown: this, or the handle, is closed.
@@ -75,8 +76,7 @@ class ThreadSessions:
     def begin(
         self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
     ) -> Callable[[], R]:
-        """Runs a request up to its first reply; what is given back runs the rest, once, on any
-        thread."""
+        """Run a request up to its first reply; return what runs the rest, once, on any thread."""
         session = self._taken(user)
         try:
             if self.renewer.abandoned:
@@ -99,13 +99,13 @@ class ThreadSessions:
         return rest
 
     def interrupt(self, user: Handle) -> None:
-        """Ends the calls of a handle."""
+        """End the calls of a handle."""
         for session, one in list(self._busy.items()):
             if one is user:
                 session.interrupt()
 
     def close(self) -> None:
-        """Ends all calls, and closes the connections."""
+        """End all calls, and close the connections."""
         self.alive = False
         for session, user in list(self._busy.items()):
             if user is not None:
@@ -128,7 +128,10 @@ class ThreadSessions:
         return session
 
     def _ended(self, session: Session[Any], left: list[Request[Any]]) -> None:
-        """The caller is done with a session, or has left a request to be finished on it."""
+        """Take back the session of a caller who is done.
+
+        A request that the caller has left is finished on it first, on another thread.
+        """
         if left:
             # Ctrl-C, for instance: it does not wait for the engine.
             threading.Thread(target=self._finish, args=(left[0], session), daemon=True).start()
@@ -144,7 +147,7 @@ class ThreadSessions:
             session.close()
 
     def _finish(self, request: Request[Any], session: Session[Any]) -> None:
-        """Runs a request whose caller has gone to its end."""
+        """Run a request whose caller has gone to its end."""
         with contextlib.suppress(Abandoned, InterlockError):
             _steps(request, session, _THROW, None)
         self._ended(session, [])
@@ -153,7 +156,7 @@ class ThreadSessions:
         return ShutDown(f"this handle of {self._engine.target.shown} is closed")
 
     def _forked(self) -> None:
-        """In a child, the parent's connections and consumers are not its own."""
+        """Begin anew in a child: the parent's connections and consumers are not its own."""
         self._forks = forks.count
         self._engine.forked()
         for session in [*self._free, *self._busy]:
@@ -179,12 +182,12 @@ class LeaseThread:
         self.renewer = LeaseRenewer(self.ring)
 
     def settle_abandoned(self, session: Session[Any]) -> None:
-        """Gives back what was dropped, or waits until somebody else has."""
+        """Settle what was dropped, or wait until somebody else has."""
         with self._settling:
             drive(self.renewer.settle_abandoned(session), session)
 
     def ring(self) -> None:
-        """Has the thread look; takes no lock, for destructors call it too."""
+        """Have the thread look; take no lock, for destructors call it too."""
         me = object()
         if self._started.setdefault("thread", me) is me:
             try:
@@ -196,7 +199,7 @@ class LeaseThread:
         self._bell.put(None)
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._stopped = True
         self._bell.put(None)
 
@@ -227,14 +230,14 @@ class LeaseThread:
 
 
 def drive(request: Request[R], session: Session[Any]) -> R:
-    """Runs a request on this thread."""
+    """Run a request on this thread."""
     return _steps(request, session, _START, None)
 
 
 def _begun(request: Request[Any], session: Session[Any]) -> object:
-    """Runs a request up to its first reply, which is not waited for.
+    """Run a request up to its first reply, which is not waited for.
 
-    Answers `_SENT` where the command is on its way, and otherwise the step that is still to be
+    Returns `_SENT` where the command is on its way, and otherwise the step that is still to be
     done: there is no connection, or one of a kind that cannot send and receive apart; or `_End`.
     """
     try:
@@ -250,7 +253,7 @@ def _begun(request: Request[Any], session: Session[Any]) -> object:
 
 
 def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave | None) -> R:
-    """Runs a request on this thread, from a step on."""
+    """Run a request on this thread, from a step on."""
     began = forks.count
     try:
         if step is _START:

@@ -35,7 +35,7 @@ class Target:
 
 
 def parse(url: str) -> Target:
-    """The parts of a URL; ValueError, which shows no password, if it is none."""
+    """Parse a URL into its parts; ValueError, which shows no password, if it is none."""
     if not isinstance(url, str):
         raise TypeError(f"connect(): url is {type(url).__name__}; allowed: str or None")
     try:
@@ -59,7 +59,7 @@ def parse(url: str) -> Target:
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown."""
+    """Return a URL as it may be shown."""
     return re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
 
 
@@ -141,7 +141,7 @@ def _database(url: str, text: str) -> int:
 
 
 def _timeout(url: str, query: dict[str, str]) -> float:
-    """The last of the options to be taken: what is left is unknown."""
+    """Return the timeout, the last of the options to be taken: what is left is unknown."""
     text = query.pop("timeout", str(TIMEOUT))
     if query:
         _wrong(url, f"it has the unknown option {_short(min(query))!r}")

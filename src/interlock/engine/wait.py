@@ -26,18 +26,20 @@ LATE = 0.002
 
 
 def chunk(until: float | None) -> float:
-    """Seconds for which the next call is to wait."""
+    """Return the seconds for which the next call is to wait."""
     return CHUNK if until is None else max(0.0, min(until - time.monotonic(), CHUNK))
 
 
 def over(until: float | None) -> bool:
-    """The time to wait is up."""
+    """Return True if the time to wait is up."""
     return until is not None and time.monotonic() >= until
 
 
 def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None) -> Sleep | None:
-    """`doze` in one go with the call behind it. None: it is not to be done here, or for no time;
-    then `doze` is."""
+    """Return the command that does `doze` in one go with the call behind it, and its seconds.
+
+    None: it is not to be done here, or for no time; then `doze` is.
+    """
     seconds = wait if due is None else min(wait, due)
     if seconds <= 0 or not engine.knows_a_sleeper:
         return None
@@ -48,7 +50,7 @@ def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None)
 def doze(
     engine: Engine, session: Session[Any], key: str, suffix: str, wait: float, due: float | None
 ) -> Request[None]:
-    """Sleeps after a call that got nothing, until it is worth asking again.
+    """Sleep after a call that got nothing, until it is worth asking again.
 
     Args:
         suffix: of the list: ``wake:any``, ``room:CONSUMER``, ``settled:all``.
@@ -79,7 +81,7 @@ def doze(
 
 
 def parks(engine: Engine, session: Session[Any], key: str) -> Request[bool]:
-    """Returns whether the server of this queue, which was asked before, waits by itself."""
+    """Return whether the server of this queue, which was asked before, waits by itself."""
     address = yield from engine.nodes.of(key, session, engine.target.timeout)
     server = engine.servers.get(address)
     return server is not None and server.parks

@@ -52,7 +52,10 @@ class Watch:
         """The time of the next look, by time.monotonic(); None: not before the next put."""
 
     def noted(self, id: int) -> bool:
-        """A message was put. Answers whether there is a look to come that there was not before."""
+        """Note that a message was put.
+
+        Returns whether there is a look to come that there was not before.
+        """
         now = time.monotonic()
         if now < self.next_put:
             return False
@@ -67,7 +70,7 @@ class Watch:
         return True
 
     def look(self, session: Session[Any]) -> Request[None]:
-        """Says what there is to say."""
+        """Report what there is to say."""
         self.due = None
         events: list[tuple[Any, ...]] = []
         counted = yield from self._operations.stats(session)
@@ -110,8 +113,10 @@ class Watch:
                 events.append(("lane_depth", key, stand))
 
     def _held_alone(self, session: Session[Any], keys: Sequence[bytes]) -> Request[bytes | None]:
-        """The one of these keys that nearly all messages hold exclusively, by a sample: those that
-        only read a key run side by side."""
+        """Return the one of these keys that nearly all messages hold exclusively, by a sample.
+
+        Those that only read a key run side by side.
+        """
         found: list[Stored] = []
         cursor = b"0"
         for _ in range(_PAGES):
@@ -129,8 +134,10 @@ class Watch:
 def behind(
     operations: Operations, session: Session[Any], id: int, slow_wait: float
 ) -> Request[tuple[Any, ...] | None]:
-    """The event of the first message that has waited too long for a key that this one holds; None:
-    none has. Who put it may be gone, and then nobody else says so."""
+    """Return the event of the first message that has waited too long for a key that this one holds.
+
+    None: none has. Who put it may be gone, and then nobody else says so.
+    """
     holder = yield from wire.peek(operations.on(session), id)
     if holder is None or holder.state != "leased":
         return None

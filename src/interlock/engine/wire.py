@@ -37,7 +37,7 @@ class Message:
     """Names and values."""
 
     def arguments(self) -> tuple[Argument, ...]:
-        """As il1_put takes it."""
+        """Return the message as il1_put takes it."""
         keys, shared, options = self.keys, self.shared, self.options
         counts = (len(keys), len(shared), len(options) // 2)
         return (self.payload, *counts, *keys, *shared, *options)
@@ -100,7 +100,7 @@ class Leased:
 
 
 def micros(seconds: float) -> int:
-    """A duration as the wire has it."""
+    """Return a duration as the wire has it."""
     return round(min(seconds, 1e9) * 1e6) if seconds else 0
 
 
@@ -115,7 +115,7 @@ def put_options(
     quiet: bool = False,
     retry: Retry | None = None,
 ) -> tuple[Argument, ...]:
-    """The names and values of a put; what is as usual is left out."""
+    """Return the names and values of a put; what is as usual is left out."""
     found: list[Argument] = []
     if priority:
         found += ["PRIORITY", priority]
@@ -137,7 +137,7 @@ def put_options(
 
 
 def policy(retry: Retry) -> list[Argument]:
-    """A retry policy, as a put or a declaration names it."""
+    """Return a retry policy, as a put or a declaration names it."""
     return [
         *("ATTEMPTS", retry.attempts or 0),
         *("FIRST", micros(retry.first)),
@@ -149,37 +149,43 @@ def policy(retry: Retry) -> list[Argument]:
 
 
 def acking(token: int, id: int, result: bytes | None = None) -> Settlement:
-    """Settles the message."""
+    """Return the settlement that acknowledges the message."""
     return ("ACK", token, id) if result is None else ("DONE", token, id, result)
 
 
 def nacking(token: int, id: int, delay: float | None, error: str) -> Settlement:
-    """Back to its place after `delay` seconds; None: after its policy's backoff."""
+    """Return the settlement that puts the message back to its place after `delay` seconds.
+
+    None: after its policy's backoff.
+    """
     return ("NACK", token, id, "" if delay is None else micros(delay), text(error))
 
 
 def rejecting(token: int, id: int, reason: str) -> Settlement:
-    """A dead letter."""
+    """Return the settlement that makes the message a dead letter."""
     return ("REJECT", token, id, text(reason))
 
 
 def exhausting(token: int, id: int, error: str) -> Settlement:
-    """As if its attempts were used up: a dead letter, or held, as its policy says."""
+    """Return the settlement that acts as if the message's attempts were used up.
+
+    It is a dead letter then, or held, as its policy says.
+    """
     return ("EXHAUST", token, id, text(error))
 
 
 def releasing(token: int, id: int) -> Settlement:
-    """Back to its place, as it was."""
+    """Return the settlement that puts the message back to its place, as it was."""
     return ("RELEASE", token, id)
 
 
 def text(value: str) -> bytes:
-    """An error or a reason, cut to what the wire takes."""
+    """Return an error or a reason, cut to what the wire takes."""
     return kept(value).encode()
 
 
 def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
-    """The settlements as one call each takes them: in order, and as few parts as can be."""
+    """Return the settlements as one call each takes them: in order, and as few parts as can be."""
     # So few are within both bounds, whatever their results.
     if len(settlements) <= _SURELY:
         return [settlements]
@@ -204,7 +210,7 @@ def put(
     wait: float,
     within: float | None = None,
 ) -> Request[list[Put]]:
-    """Calls il1_put once, under the session's next number; see `Engine.call`."""
+    """Call il1_put once, under the session's next number; see `Engine.call`."""
     arguments: Sequence[Argument]
     if len(messages) == 1:
         arguments = messages[0].arguments()
@@ -226,13 +232,13 @@ def take(
     wait: float = 0,
     sleep: Sleep = ((), 0.0),
 ) -> Request[tuple[list[bytes], Leased]]:
-    """Calls il1_next, or il1_lease where there is nothing to settle, under a number.
+    """Call il1_next, or il1_lease where there is nothing to settle, under a number.
 
     Args:
         settlements: what one call takes; see `parts`.
         lease: how many messages at most, the µs that their lease lasts, of which kind.
 
-    Answers what became of each settlement, and the lease.
+    Returns what became of each settlement, and the lease.
     """
     before, asleep = sleep
     asked = (session.consumer, call, micros(wait), *lease)
@@ -249,7 +255,7 @@ def take(
 def settle(
     engine: Engine, session: Session[Any], key: str, settlements: Sequence[Settlement]
 ) -> Request[list[bytes]]:
-    """Calls il1_settle, as often as so many need; answers what became of each."""
+    """Call il1_settle, as often as so many need; return what became of each."""
     answers: list[bytes] = []
     for some in parts(settlements) if settlements else ():
         number = session.calls = session.calls + 1
@@ -265,13 +271,13 @@ def settle(
 def extend(
     engine: Engine, session: Session[Any], key: str, token: int, seconds: float
 ) -> Request[bool]:
-    """Calls il1_extend. False: the lease is lost."""
+    """Call il1_extend. Returns False if the lease is lost."""
     reply = yield from engine.call(session, "extend", key, token, max(micros(seconds), 1))
     return first(reply) != LOST
 
 
 def puts(reply: Sequence[bytes], count: int) -> list[Put]:
-    """The reply of il1_put to so many messages."""
+    """Parse the reply of il1_put to so many messages."""
     try:
         if count == 1:
             id, known = reply
@@ -285,7 +291,7 @@ def puts(reply: Sequence[bytes], count: int) -> list[Put]:
 
 
 def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
-    """The reply of il1_lease, from `at` on."""
+    """Parse the reply of il1_lease, from `at` on."""
     try:
         return _leased(reply, at)
     except NOT_UNDERSTOOD:
@@ -341,7 +347,7 @@ def handed(reply: Sequence[bytes], at: int) -> Handed:
 
 @understood
 def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]:
-    """The reply of il1_next: of each of so many settlements its answer, and the lease."""
+    """Parse the reply of il1_next: of each of so many settlements its answer, and the lease."""
     end = 1 + settled
     if int(reply[0]) != settled:
         raise ValueError
@@ -350,13 +356,13 @@ def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]
 
 @understood
 def answer(settled: bytes) -> str:
-    """The outcome of a message's settlement, in a word."""
+    """Return the outcome of a message's settlement, in a word."""
     return _ANSWERS[settled]
 
 
 @understood
 def first(reply: Sequence[bytes]) -> bytes:
-    """The first string."""
+    """Return the first string."""
     found = reply[0]
     if type(found) is not bytes:
         raise TypeError

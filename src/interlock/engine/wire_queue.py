@@ -30,7 +30,7 @@ class Call(Protocol):
         again: bool = True,
         sleep: Sleep | None = None,
     ) -> Request[list[bytes]]:
-        """Calls `il1_` and `function` on the queue, and gives the reply."""
+        """Call `il1_` and `function` on the queue, and return the reply."""
         ...
 
 
@@ -38,61 +38,73 @@ class Call(Protocol):
 
 
 def stats(call: Call) -> Request[dict[str, int]]:
-    """All that il1_stats counts, by name."""
+    """Return all that il1_stats counts, by name."""
     return numbers((yield from call("stats")))
 
 
 def configured(call: Call, *options: Argument) -> Request[dict[str, str]]:
-    """Declares options, names and values; answers those that hold then, by name."""
+    """Declare options, names and values; return those that hold then, by name."""
     return words((yield from call("configure", *options)))
 
 
 def scan(
     call: Call, cursor: bytes, count: int, what: Literal["dead"] | None = None
 ) -> Request[tuple[bytes, list[Stored]]]:
-    """The next cursor, b"0" at the end, and some unsettled messages, or dead letters."""
+    """Return the next cursor, b"0" at the end, and some unsettled messages, or dead letters."""
     more = () if what is None else (what,)
     return scanned((yield from call("scan", cursor, count, *more)))
 
 
 def peek(call: Call, id: int) -> Request[Stored | None]:
-    """An unsettled message, or a dead letter; None if there is none of this id."""
+    """Return an unsettled message, or a dead letter; None if there is none of this id."""
     return peeked((yield from call("peek", id)))
 
 
 def explain(
     call: Call, what: Literal["id", "key"], named: int | bytes, limit: int
 ) -> Request[Explanation | None]:
-    """Explains why a message waits, or what stands on a key; None for what is not there."""
+    """Explain why a message waits, or what stands on a key.
+
+    Returns None for what is not there.
+    """
     return explanation((yield from call("explain", what, named, limit)))
 
 
 def hot(call: Call, cursor: bytes) -> Request[tuple[bytes, dict[bytes, int]]]:
-    """The next cursor, b"0" at the end, and of some keys how many messages stand on each."""
+    """Return the next cursor, b"0" at the end, and of some keys how many messages stand on each."""
     return depths((yield from call("hot", cursor)))
 
 
 def dead_letters(call: Call, count: int, after: int | None) -> Request[list[Letter]]:
-    """So many dead letters in the order in which they died, those behind the one of this id."""
+    """Return so many dead letters in the order in which they died.
+
+    They are those behind the one of this id, if it is not None.
+    """
     return letters((yield from call("dead_letters", count, "" if after is None else after)))
 
 
 def paused(call: Call, cursor: bytes) -> Request[tuple[bytes, set[bytes]]]:
-    """The next cursor, b"0" at the end, and paused keys; an empty one is the queue itself."""
+    """Return the next cursor, b"0" at the end, and paused keys.
+
+    An empty key is the queue itself.
+    """
     return paused_keys((yield from call("paused", cursor)))
 
 
 def result(
     call: Call, id: int, wait: float, sleep: Sleep | None = None
 ) -> Request[tuple[bytes, bytes]]:
-    """The state of a message that may be settled, and its result or error."""
+    """Return the state of a message that may be settled, and its result or error."""
     return ended((yield from call("result", id, micros(wait), wait=wait, sleep=sleep)))
 
 
 def join(
     call: Call, wait: float, *id: int, sleep: Sleep | None = None
 ) -> Request[tuple[int, float | None]]:
-    """The number of unsettled messages, of one with its id; the seconds until something is due."""
+    """Return the number of unsettled messages, of one with its id.
+
+    With it the seconds until something is due.
+    """
     return joined((yield from call("join", micros(wait), *id, wait=wait, sleep=sleep)))
 
 
@@ -100,39 +112,43 @@ def join(
 
 
 def change(call: Call, function: str, *arguments: Argument, again: bool = True) -> Request[bool]:
-    """cancel, revoke, retry, skip, bury, discard, seal or reopen; True: that changed something."""
+    """Call cancel, revoke, retry, skip, bury, discard, seal or reopen.
+
+    Returns True if that changed something.
+    """
     return first((yield from call(function, *arguments, again=again))) == b"1"
 
 
 def gate(
     call: Call, function: Literal["pause", "resume"], keys: Sequence[bytes]
 ) -> Request[list[bool]]:
-    """Pauses or resumes keys, or the queue; for each True where that changed something."""
+    """Pause or resume keys, or the queue; return for each True where that changed something."""
     return [one == b"1" for one in (yield from call(function, *keys))]
 
 
 def requeue(call: Call, id: int, again: bool = True) -> Request[int | None]:
-    """Puts a dead letter again; its new id, None if there is no such dead letter."""
+    """Put a dead letter again; return its new id, None if there is no such dead letter."""
     reply = yield from call("requeue", id, again=again)
     return number(reply) if reply else None
 
 
 def purge(call: Call, what: str) -> Request[int]:
-    """Cancels or drops some; how many, 0 once nothing is left."""
+    """Cancel or drop some; return how many, 0 once nothing is left."""
     return number((yield from call("purge", what)))
 
 
 def drop(call: Call, force: bool) -> Request[Dropped]:
-    """Removes a queue; with `force` although messages are unsettled."""
+    """Remove a queue; with `force` although messages are unsettled."""
     return dropped((yield from call("drop", *(("FORCE",) if force else ()))))
 
 
 def restore(
     call: Call, window: int, items: Sequence[tuple[str, Stored]]
 ) -> Request[list[tuple[int, str]]]:
-    """Puts messages as they stood elsewhere, each with a mark that is known for `window` µs.
+    """Put messages as they stood elsewhere, each with a mark that is known for `window` µs.
 
-    Answers of each its id and how it stands."""
+    Returns of each its id and how it stands.
+    """
     flat = [part for mark, one in items for part in _restored(mark, one)]
     return restored((yield from call("restore", window, *flat)))
 
@@ -151,46 +167,46 @@ def _restored(mark: str, one: Stored) -> list[Argument]:
 
 @understood
 def joined(reply: Sequence[bytes]) -> tuple[int, float | None]:
-    """The reply of il1_join."""
+    """Parse the reply of il1_join."""
     left, due = reply
     return int(left), int(due) / 1e6 if due else None
 
 
 @understood
 def bounds(options: dict[str, str]) -> tuple[int, int]:
-    """MAXSIZE and MAXBYTES of declared options."""
+    """Return MAXSIZE and MAXBYTES of declared options."""
     return int(options["MAXSIZE"]), int(options["MAXBYTES"])
 
 
 @understood
 def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The reply of il1_result."""
+    """Parse the reply of il1_result."""
     state = first(reply)
     return state, reply[1] if state in (b"done", b"failed") else b""
 
 
 def counts(counted: dict[str, int]) -> Stats:
-    """As KeyedQueue counts them."""
+    """Return the counts as KeyedQueue has them."""
     return Stats(**{field.name: counted.get(field.name, 0) for field in fields(Stats)})
 
 
 @understood
 def version(reply: Sequence[bytes]) -> Version:
-    """The reply of il1_version."""
+    """Parse the reply of il1_version."""
     wire, library, *features = (part.decode() for part in reply)
     return Version(int(wire), library, frozenset(features))
 
 
 @understood
 def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[Stored]]:
-    """The reply of il1_scan: the next cursor, and messages."""
+    """Parse the reply of il1_scan: the next cursor, and messages."""
     parts = Parts(reply)
     cursor = parts.take()
     return cursor, [stored(parts) for _ in parts.rest()]
 
 
 def stored(parts: Parts) -> Stored:
-    """A message as il1_scan tells it."""
+    """Read a message as il1_scan tells it."""
     id = parts.number()
     sequence = parts.maybe()
     attempt, payload = parts.number(), parts.take()
@@ -205,21 +221,21 @@ def stored(parts: Parts) -> Stored:
 
 @understood
 def letters(reply: Sequence[bytes]) -> list[Letter]:
-    """The reply of il1_dead_letters."""
+    """Parse the reply of il1_dead_letters."""
     parts = Parts(reply)
     return [_letter(parts) for _ in parts.rest()]
 
 
 @understood
 def dropped(reply: Sequence[bytes]) -> Dropped:
-    """The reply of il1_drop."""
+    """Parse the reply of il1_drop."""
     gone, *counts = map(int, reply)
     return Dropped(bool(gone), *counts)
 
 
 @understood
 def explanation(reply: Sequence[bytes]) -> Explanation | None:
-    """The reply of il1_explain; None for what is not there."""
+    """Parse the reply of il1_explain; None for what is not there."""
     if not reply:
         return None
     parts = Parts(reply)
@@ -229,58 +245,58 @@ def explanation(reply: Sequence[bytes]) -> Explanation | None:
 
 @understood
 def pairs(reply: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Names and values."""
+    """Return names and values in pairs."""
     return list(zip(reply[::2], reply[1::2], strict=True))
 
 
 @understood
 def numbers(reply: Sequence[bytes]) -> dict[str, int]:
-    """Names and numbers."""
+    """Return numbers by their names."""
     return {name.decode(): int(value) for name, value in pairs(reply)}
 
 
 @understood
 def words(reply: Sequence[bytes]) -> dict[str, str]:
-    """Names and words."""
+    """Return words by their names."""
     return {name.decode(): value.decode() for name, value in pairs(reply)}
 
 
 @understood
 def number(reply: Sequence[bytes]) -> int:
-    """The number that is the first string."""
+    """Return the number that is the first string."""
     return int(first(reply))
 
 
 @understood
 def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
-    """The reply of il1_hot: the next cursor, and of each key how deep it is."""
+    """Parse the reply of il1_hot: the next cursor, and of each key how deep it is."""
     cursor, *rest = reply
     return cursor, {key: int(depth) for key, depth in pairs(rest)}
 
 
 @understood
 def restored(reply: Sequence[bytes]) -> list[tuple[int, str]]:
-    """The reply of il1_restore: of each message its id, and how it stands."""
+    """Parse the reply of il1_restore: of each message its id, and how it stands."""
     return [(int(id), became.decode()) for id, became in pairs(reply)]
 
 
 @understood
 def paused_keys(reply: Sequence[bytes]) -> tuple[bytes, set[bytes]]:
-    """The reply of il1_paused: the next cursor, and keys."""
+    """Parse the reply of il1_paused: the next cursor, and keys."""
     cursor, *some = reply
     return cursor, set(some)
 
 
 @understood
 def names(reply: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
-    """The reply of il1_queues with a cursor: the next one, and names of queues."""
+    """Parse the reply of il1_queues with a cursor: the next one, and names of queues."""
     cursor, *some = reply
     return cursor, some
 
 
 @understood
 def scanned_keys(reply: tuple[bytes, list[bytes]]) -> tuple[bytes, list[bytes]]:
-    """The reply of SCAN: the next cursor, and keys."""
+    """Parse the reply of SCAN: the next cursor, and keys."""
     cursor, keys = reply
     if type(keys) is not list:
         raise TypeError
@@ -289,7 +305,7 @@ def scanned_keys(reply: tuple[bytes, list[bytes]]) -> tuple[bytes, list[bytes]]:
 
 @understood
 def peeked(reply: Sequence[bytes]) -> Stored | None:
-    """The reply of il1_peek; None for what is not there."""
+    """Parse the reply of il1_peek; None for what is not there."""
     # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
     return stored(Parts(reply[6:])) if reply else None
 
@@ -302,35 +318,35 @@ class Parts:
         self._at = 0
 
     def take(self) -> bytes:
-        """The next part."""
+        """Take the next part."""
         part = self._reply[self._at]
         self._at += 1
         return part
 
     def number(self) -> int:
-        """The next part, a number."""
+        """Take the next part, a number."""
         return int(self.take())
 
     def maybe(self) -> int | None:
-        """The next part, a number or nothing."""
+        """Take the next part, a number or nothing."""
         part = self.take()
         return int(part) if part else None
 
     def seconds(self) -> float | None:
-        """The next part, a duration or nothing."""
+        """Take the next part, a duration or nothing."""
         part = self.maybe()
         return None if part is None else part / 1e6
 
     def text(self) -> str:
-        """The next part, words; what is no UTF-8 is escaped."""
+        """Take the next part, words; what is no UTF-8 is escaped."""
         return self.take().decode(errors="backslashreplace")
 
     def some(self, count: int) -> tuple[bytes, ...]:
-        """So many parts."""
+        """Take so many parts."""
         return tuple(self.take() for _ in range(count))
 
     def rest(self) -> Iterator[None]:
-        """As long as there is more."""
+        """Yield as long as there is more."""
         while self._at < len(self._reply):
             yield
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def make(module: Any, target: Target, address: str, timeout: float) -> Any:
-    """A connection of `module`, redis.connection or its asyncio half, that is not yet made."""
+    """Return a connection of `module` that is not yet made.
+
+    `module` is redis.connection or its asyncio half.
+    """
     from redis.backoff import NoBackoff
 
     retry = _retry(module)(NoBackoff(), 0)
@@ -46,7 +49,10 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
 
 
 def refusal(error: RedisError) -> Refused | None:
-    """An error reply of the server, with the code that redis-py takes off; None: it is none."""
+    """Return the error reply of the server, with the code that redis-py takes off.
+
+    None: the error is no reply.
+    """
     from redis import exceptions
 
     codes: dict[type, str] = {
@@ -77,7 +83,7 @@ def refusal(error: RedisError) -> Refused | None:
 
 
 def broken(error: BaseException, sent: bool) -> Broken:
-    """Any other error: what went wrong with the connection."""
+    """Return Broken for any other error: what went wrong with the connection."""
     if isinstance(error, AttributeError):
         return Broken("the connection was closed", sent)
     if isinstance(error, UNREADABLE):

@@ -27,7 +27,7 @@ class AsyncLink:
         before: tuple[Argument, ...] = (),
         nudge: float = 0,
     ) -> Reply:
-        """Sends a command and gives its reply; see Link.ask. Cancelled, it closes."""
+        """Send a command and return its reply; see Link.ask. Cancelled, it closes."""
         from redis.exceptions import RedisError
 
         made = self._made
@@ -60,14 +60,14 @@ class AsyncLink:
             raise
 
     def interrupt(self) -> None:
-        """Ends the call under way: Broken is raised there. Called on the link's loop."""
+        """End the call under way: Broken is raised there. Called on the link's loop."""
         self.interrupted = True
         writer = self._made._writer
         if writer is not None:
             _abort(writer)
 
     def close(self) -> None:
-        """Closes the connection at once; asking opens it again."""
+        """Close the connection at once; asking opens it again."""
         made = self._made
         made._parser.on_disconnect()
         writer, made._writer, made._reader = made._writer, None, None
@@ -75,7 +75,7 @@ class AsyncLink:
             _abort(writer)
 
     def forget(self) -> None:
-        """Drops what a fork has copied, or what belongs to a loop that is closed."""
+        """Drop what a fork has copied, or what belongs to a loop that is closed."""
         made = self._made
         writer, made._writer, made._reader = made._writer, None, None
         if writer is not None and (opened := writer.get_extra_info("socket")) is not None:

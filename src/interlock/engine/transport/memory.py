@@ -26,7 +26,7 @@ class MemoryEngine:
         return self._clock is not None
 
     def begin(self, command: tuple[Argument, ...], waker: Any) -> list[bytes] | int:
-        """Makes a call: its answer, or the ticket of one that waits."""
+        """Make a call: return its answer, or the ticket of one that waits."""
         _, function, keys, *rest = command
         key = rest.pop(0) if keys else None
         named = key.encode() if isinstance(key, str) else key
@@ -44,7 +44,7 @@ class MemoryEngine:
         return found
 
     def take(self, ticket: int) -> list[bytes]:
-        """The answer of a call that waited."""
+        """Return the answer of a call that waited."""
         try:
             return self.core.take(ticket)
         except _core.EngineError as error:
@@ -91,15 +91,15 @@ class MemoryLink:
         return self._engine.take(found)
 
     def interrupt(self) -> None:
-        """Ends the call under way, from another thread."""
+        """End the call under way, from another thread."""
         self.interrupted = True
         self._bell.put(None)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def forget(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing: there is nothing to forget."""
 
 
 class AsyncMemoryLink:
@@ -146,16 +146,16 @@ class AsyncMemoryLink:
         return self._engine.take(found)
 
     def interrupt(self) -> None:
-        """Ends the call under way. Called on the link's loop."""
+        """End the call under way. Called on the link's loop."""
         self.interrupted = True
         if self._future is not None:
             _resolve(self._future, False)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def forget(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing: there is nothing to forget."""
 
 
 def _resolve(future: asyncio.Future[bool], answered: bool) -> None:
@@ -164,7 +164,7 @@ def _resolve(future: asyncio.Future[bool], answered: bool) -> None:
 
 
 def engine_of(name: str) -> MemoryEngine:
-    """The engine of this name, one in the process; of no name, a new one."""
+    """Return the engine of this name, one in the process; of no name, a new one."""
     if not name:
         return MemoryEngine()
     with _lock:

@@ -20,7 +20,7 @@ Addresses = tuple[str, ...]
 
 
 def addresses(host: str, port: int, seconds: float | None) -> Addresses:
-    """The addresses of a host, an address being its own; OSError if they are not known in time."""
+    """Return the addresses of a host, an address being its own; OSError if not known in time."""
     if is_address(host):
         return (host,)
     try:
@@ -30,7 +30,7 @@ def addresses(host: str, port: int, seconds: float | None) -> Addresses:
 
 
 def is_address(host: str) -> bool:
-    """Tells an address from a name."""
+    """Return True if a host is an address, False if it is a name."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -39,7 +39,7 @@ def is_address(host: str) -> bool:
 
 
 def lookup(host: str, port: int) -> Future[Addresses]:
-    """The question that is under way for this host, or a new one."""
+    """Return the question that is under way for this host, or a new one."""
     with _lock:
         found = _lookups.get((host, port))
         if found is not None:
@@ -117,7 +117,7 @@ class _AsyncResolving:
 
 @functools.cache
 def connection(module: Any, tls: bool) -> Any:
-    """The class of a connection of `module`, redis.connection or its asyncio half."""
+    """Return the class of a connection of `module`, redis.connection or its asyncio half."""
     if module.__name__.startswith("redis.asyncio"):
         base = module.SSLConnection if tls else module.Connection
         return type("AsyncResolving", (_AsyncResolving, base), {})
@@ -132,7 +132,7 @@ _lock = threading.Lock()
 
 
 def _forked() -> None:
-    """The threads that ask are the parent's."""
+    """Forget the lookups of the parent, whose threads ask."""
     global _lock
     _lock = threading.Lock()
     _lookups.clear()

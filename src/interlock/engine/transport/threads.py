@@ -49,7 +49,7 @@ class Link:
         before: tuple[Argument, ...] = (),
         nudge: float = 0,
     ) -> Reply:
-        """Sends a command and gives its reply; see `Ask`.
+        """Send a command and return its reply; see `Ask`.
 
         Raises:
             Broken: none came in `timeout` seconds, or the connection was lost.
@@ -77,8 +77,10 @@ class Link:
             raise self._failed(error, sent) from None
 
     def send(self, command: tuple[Argument, ...], timeout: float) -> bool:
-        """Sends a command whose reply `receive` gives, `timeout` as for `ask`. False: it is to be
-        asked with `ask` instead."""
+        """Send a command whose reply `receive` returns, `timeout` as for `ask`.
+
+        Returns False if it is to be asked with `ask` instead.
+        """
         try:
             spoken = self._speech or self._opened(timeout)
             if not isinstance(spoken, Packed) or self.interrupted:
@@ -96,7 +98,7 @@ class Link:
         return True
 
     def receive(self) -> Reply:
-        """The reply to what was sent; raises as `ask`."""
+        """Return the reply to what was sent; raises as `ask`."""
         try:
             spoken = self._speech
             if not isinstance(spoken, Packed):
@@ -108,8 +110,10 @@ class Link:
             raise self._failed(error, True) from None
 
     def _failed(self, error: BaseException, sent: bool) -> BaseException:
-        """The exception to raise for an error that is no reply; the connection is of no use any
-        more, unless redis-py made an error of a reply."""
+        """Return the exception to raise for an error that is no reply.
+
+        The connection is of no use any more, unless redis-py made an error of a reply.
+        """
         if isinstance(error, self._error):
             found = refusal(error)
             if found is not None:
@@ -131,7 +135,7 @@ class Link:
         return self._speech
 
     def interrupt(self) -> None:
-        """Ends the call under way, from another thread: Broken is raised there."""
+        """End the call under way, from another thread: Broken is raised there."""
         # First: who is about to connect looks at it afterwards.
         self.interrupted = True
         opened = self._made._sock
@@ -140,12 +144,12 @@ class Link:
                 opened.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Closes the connection; asking opens it again."""
+        """Close the connection; asking opens it again."""
         self._speech = None
         self._made.disconnect()
 
     def forget(self) -> None:
-        """Closes what a fork has copied, without a word to the server."""
+        """Close what a fork has copied, without a word to the server."""
         self._speech = None
         opened, self._made._sock = self._made._sock, None
         if opened is not None:
@@ -162,18 +166,18 @@ class Speech:
         self._made = made
 
     def limit(self, seconds: float) -> None:
-        """Sets how long sending, and each part of a reply, may take."""
+        """Set how long sending, and each part of a reply, may take."""
         self._made._sock.settimeout(seconds)
 
     def ask(self, command: tuple[Argument, ...]) -> Reply:
-        """Sends a command and gives its reply; raises Refused, OSError or an error of redis-py."""
+        """Send a command and return its reply; raises Refused, OSError or an error of redis-py."""
         self._made.send_command(*command, check_health=False)
         return self._made.read_response(disable_decoding=True)
 
     def ask_slow(
         self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
     ) -> Reply:
-        """Sends commands in one go, of which the first may take long, and gives the last's reply.
+        """Send commands in one go, of which the first may take long, and return the last's reply.
 
         With a PING behind them after `nudge` seconds, if the first is not answered. By redis-py
         without one, for a connection on which it lost patience it closes: the wait ends later.
@@ -239,11 +243,11 @@ class Packed(Speech):
         return reply
 
     def send(self, command: tuple[Argument, ...]) -> None:
-        """The first half of ``ask``; raises OSError."""
+        """Send a command, as the first half of ``ask``; raises OSError."""
         self._sock.sendall(hiredis.pack_command(command))
 
     def receive(self) -> Reply:
-        """The other half."""
+        """Return the reply, as the other half of ``ask``."""
         try:
             reply = self._received()
         except (BlockingIOError, TimeoutError):
@@ -278,7 +282,7 @@ class Packed(Speech):
         return reply
 
     def _comes(self, seconds: float) -> bool:
-        """Returns whether something comes in this time."""
+        """Return whether something comes in this time."""
         if not hasattr(select, "poll"):
             return bool(select.select([self._sock], (), (), seconds)[0])
         poll = select.poll()
@@ -286,7 +290,7 @@ class Packed(Speech):
         return bool(poll.poll(seconds * 1000))
 
     def _next(self) -> Reply:
-        """A reply that may be here already."""
+        """Return the next reply, which may be here already."""
         reply = self._reader.gets()
         return self._received() if reply is False else reply
 
