@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`limits`] | the bounds and defaults that the declaration of the wire names |
 //! | [`key`] | canonical key bytes, the only place where a key's form is decided |
 //! | [`clock`] | the system's time, and one that a test moves by hand |
 //! | [`sync`] | lock and parker, from the platform or from the model checker |
