@@ -71,6 +71,13 @@ def test_a_payload_comes_back_as_its_type(client: Client, name: str, codec: Any)
         assert order == Order("a", 5)
 
 
+def test_what_is_pickled_needs_no_type(client: Client, name: str) -> None:
+    queue = client.queue(name, codec="pickle")
+    queue.put({"a": {1}})
+    with queue.get() as found:
+        assert found == {"a": {1}}
+
+
 @pytest.mark.parametrize(("kind", "payload"), [(bytes, b"\x00raw"), (str, "raw é")])
 def test_bytes_and_str_are_stored_as_they_are(
     client: Client, name: str, kind: Any, payload: Any, connection: redis.Redis

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections import Counter
+from contextvars import ContextVar
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
 import interlock
 from interlock import Reject, RetryAfter, current_lease
 from interlock.app import App, Handling
-from interlock.engine import handler_time
+from interlock.engine import consumer, handler_time
 from interlock.retry import Retry
+from interlock.worker.audit import Audit
 from tests.hub.servers import redis_server
 from tests.worker.workers import Workers, wait_for
 
@@ -420,3 +425,94 @@ def test_consume_outlives_a_connection_that_is_cut_amid_batches(url: str) -> Non
         with queue.consume(handler):
             queue.join(60)
     assert set(seen) == set(range(3000))
+
+
+@ENGINES
+@THREADS
+def test_what_cannot_be_read_fails_alone(app: App, threads: int) -> None:
+    """It is nested deeper than the stack, in the middle of a batch; before, and as the first."""
+    seen: Counter[int] = Counter()
+
+    @app.task(keys="{n}")
+    def task(n: int) -> None:
+        seen[n] += 1
+
+    name = msgspec.msgpack.encode(task.name)
+    deep = b"\x83\xa1v\x01\xa4task" + name + b"\xa4args\x91" + b"\x91" * 3000 + b"\xc0"
+    queue_of(app).put(deep)
+    for n in range(300):
+        task.send(n)
+        if n in (150, 290):
+            queue_of(app).put(deep)
+    with app.worker(threads=threads) as worker:
+        queue_of(app).join(60)
+        assert worker.broken is None
+    assert seen == dict.fromkeys(range(300), 1)
+    assert len(queue_of(app).dead_letters(10)) == 3
+
+
+@ENGINES
+@THREADS
+def test_an_audit_that_cannot_write_settles_all(
+    app: App, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: Counter[int] = Counter()
+
+    @app.task(keys="{n}")
+    def task(n: int) -> None:
+        seen[n] += 1
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Audit, "_write", full)
+    for n in range(300):
+        task.send(n)
+    with app.worker(threads=threads) as worker:
+        queue_of(app).join(60)
+        assert worker.broken is None
+    assert seen == dict.fromkeys(range(300), 1)
+
+
+@THREADS
+def test_a_coroutine_sees_nothing_of_the_context_of_another(app: App, threads: int) -> None:
+    tenant: ContextVar[int | None] = ContextVar("tenant", default=None)
+    found: list[int | None] = []
+
+    @app.task(keys="{n}")
+    async def task(n: int) -> None:
+        found.append(tenant.get())
+        tenant.set(n)
+
+    for n in range(30):
+        task.send(n)
+    with app.worker(threads=threads):
+        queue_of(app).join(60)
+    assert found == [None] * 30
+
+
+def test_a_consumer_gives_back_a_batch_that_came_too_late(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process does that was frozen while it waited for the answer."""
+    times = iter([0.0, 1000.0])
+    late = threading.Event()
+
+    def monotonic() -> float:
+        found = next(times, None)
+        if found is None:
+            late.set()
+            return time.monotonic()
+        return found
+
+    seen: list[int] = []
+    with interlock.connect(engine) as client:
+        queue = client.queue("late", type=int, lease=5)
+        queue.put(1)
+        monkeypatch.setattr(consumer, "time", SimpleNamespace(monotonic=monotonic))
+        with queue.consume(seen.append) as handling:
+            queue.join(60)
+            assert handling.stop(60)
+        stats = queue.stats()
+    assert late.is_set() and seen == [1]
+    assert (stats.leases, stats.acks) == (2, 1)

@@ -17,6 +17,7 @@ use crate::convert::{frozen, micros};
 use crate::errors;
 use crate::gil::{told, GilCell};
 use crate::hot;
+use crate::judgement::judged;
 use crate::queue::Queue;
 use crate::recycle::Recycler;
 
@@ -77,7 +78,6 @@ const LENT: u8 = 3;
 
 pub static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Functions of `interlock.failure`, which know what a handler may raise.
-static JUDGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static TEXT_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static KEPT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -93,33 +93,6 @@ pub static LEASES: Recycler = Recycler::new(c"interlock.Lease", dealloc, hot::in
 unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
     // SAFETY: the interpreter's, of an object that `make` made.
     unsafe { LEASES.take(lease, |lease| LEASES.free(lease)) }
-}
-
-/// The judgement of `interlock.failure` on what a handler raised; `on`: exceptions that are retried.
-fn judged<'py>(error: &Bound<'py, PyAny>, on: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    JUDGED.import(error.py(), "interlock.failure", "judged")?.call1((error, on))
-}
-
-/// The wish of a handler that raised RetryAfter or Reject, as they are meant.
-pub enum Steered {
-    /// After so many µs.
-    Retry(u64),
-    /// With the reason.
-    Reject(String),
-}
-
-impl Steered {
-    pub fn by(error: &Bound<'_, PyAny>, on: &Bound<'_, PyTuple>) -> PyResult<Option<Self>> {
-        let judged = judged(error, on.as_any())?;
-        if !judged.getattr("steered")?.is_truthy()? {
-            return Ok(None);
-        }
-        let delay = judged.getattr("delay")?;
-        if delay.is_none() {
-            return Ok(Some(Steered::Reject(judged.getattr("text")?.extract()?)));
-        }
-        Ok(Some(Steered::Retry(micros(&delay, "RetryAfter")?)))
-    }
 }
 
 impl Lease {

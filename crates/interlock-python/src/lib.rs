@@ -28,6 +28,7 @@ mod hot;
 mod hub;
 mod hub_settings;
 mod journal_copy;
+mod judgement;
 mod lease;
 mod lease_batch;
 mod many;

@@ -14,7 +14,8 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::arguments::{Named, PutArguments};
 use crate::fork;
 use crate::future::{Call, Future, Outcome, Wakes};
-use crate::lease::{error_text, Lease, Steered};
+use crate::judgement::Steered;
+use crate::lease::{error_text, Lease};
 use crate::queue::{to_kind, Queue};
 use crate::wait::{self, Late};
 

@@ -122,7 +122,7 @@ class Types:
     def _value(self, name: str, decoder: msgspec.msgpack.Decoder[Any], raw: Raw) -> Any:
         try:
             return decoder.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise PayloadError(
                 f"argument {name!r} of {self.name}() cannot be decoded: {error}"
             ) from error
@@ -172,8 +172,8 @@ def read(payload: bytes) -> Envelope:
     """
     try:
         found = _envelopes.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             _of_version(_versions.decode(payload).v)
         raise PayloadError(f"the message is no call of a task: {error}") from error
     if found.v != VERSION:

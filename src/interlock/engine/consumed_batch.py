@@ -13,7 +13,7 @@ from interlock.engine import handler_time, wire
 from interlock.engine.batch import LeasedBatch, settle
 from interlock.engine.batch_progress import END, BatchProgress
 from interlock.engine.lease import RemoteLease
-from interlock.errors import InterlockError, PayloadError
+from interlock.errors import InterlockError
 from interlock.failure import text_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class ConsumedBatch(BatchProgress):
             self._began = time.monotonic()
         try:
             return handle.codec.decode(batch.reply[at + wire.PAYLOAD], id)
-        except PayloadError as error:
+        except BaseException as error:
+            # A decoder is code of somebody's, and may raise what ends a thread.
             handle.log_spoilt(batch.message(at), error)
             self.settled.append(wire.nacking(batch.token, id, None, text_of(error)))
             return NOTHING

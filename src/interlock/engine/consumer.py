@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("interlock.worker")
 _AGAIN = 1.0
+_LONGEST_WAIT = 10.0
+"""Seconds for which a call waits for work."""
 """Seconds after which an engine that could not be reached is asked again."""
 
 
@@ -52,6 +54,8 @@ class RemoteConsumer(Consumer):
         # A handle of its own: to close it ends the waits, and nobody else's.
         self._taking = queue._again()
         self._watch = BatchWatch(self._taking)
+        self._left: list[_queue.SimpleQueue[None]] = []
+        """The bells of threads that have ended."""
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
 
     def stop(self, timeout: Seconds | None = None) -> bool:
@@ -76,6 +80,11 @@ class RemoteConsumer(Consumer):
         except ShutDown:
             # What was to be settled was settled before that was found.
             return
+        finally:
+            # The last of its threads ends the watch.
+            self._left.append(bell)
+            if len(self._left) == len(self._bells):
+                self._watch.stop()
         if settled:
             _say_lost(self._taking.name, settle(self._taking, settled))
 
@@ -84,8 +93,10 @@ class RemoteConsumer(Consumer):
     ) -> list[wire.Settlement]:
         # A function of its own, so that no name holds the last message while the next is awaited.
         limit = 1 if self._watchdog is not None else times.batch_size
+        asked, lease = time.monotonic(), self._taking._handle.lease
+        until = asked + min(lease / 3, _LONGEST_WAIT)
         try:
-            answers, batch = exchange(self._taking, settled, limit, None, self._kind)
+            answers, batch = exchange(self._taking, settled, limit, until, self._kind)
         except EngineUnavailable as error:
             _log.warning("%s", error)
             with contextlib.suppress(_queue.Empty):
@@ -93,16 +104,21 @@ class RemoteConsumer(Consumer):
             # What was to be settled may have been; its lease is not renewed any more.
             return []
         _say_lost(self._taking.name, answers)
-        return [] if batch is None else self._handle_batch(batch, times)
+        return [] if batch is None else self._handle_batch(batch, times, asked + lease)
 
-    def _handle_batch(self, batch: LeasedBatch, times: HandlerTime) -> list[wire.Settlement]:
+    def _handle_batch(
+        self, batch: LeasedBatch, times: HandlerTime, leased_until: float
+    ) -> list[wire.Settlement]:
         run = ConsumedBatch(self._taking, batch)
         if len(batch.places) > 1:
             self._watch.begin(run)
         clock, began = time.monotonic, time.monotonic()
-        until = began + handler_time.LONGEST_RUN
+        until = min(began + handler_time.LONGEST_RUN, leased_until)
         token = _current.set(None)
         try:
+            if began > leased_until:
+                # No call waits so long: this process was frozen, and so the lease is perhaps over.
+                run.release_rest()
             while (at := run.next()) is not None:
                 self._handle_one(run, at)
                 if self._stopping or clock() > until:

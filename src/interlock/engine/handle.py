@@ -389,7 +389,7 @@ class Handle:
             extra={"queue": self.name, "id": id},
         )
 
-    def log_spoilt(self, lease: LeaseState[Any] | wire.Handed, error: Exception) -> None:
+    def log_spoilt(self, lease: LeaseState[Any] | wire.Handed, error: BaseException) -> None:
         """Log the error of a payload that cannot be read.
 
         Whoever took it may not see the exception, if there was more in the batch.

@@ -191,6 +191,13 @@ class Audit:
             journal.close()
 
     def _note(self, what: Literal["begun", "ended", "withdrawn"], held: TaskLease) -> None:
+        try:
+            self._write(what, held)
+        except Exception:
+            # Its file's disk may be full; the message is handled and settled all the same.
+            _log.exception("the auditor failed; it goes on")
+
+    def _write(self, what: Literal["begun", "ended", "withdrawn"], held: TaskLease) -> None:
         keys, shared = tuple(sorted(held.keys)), tuple(sorted(held.shared))
         event = Event(
             what, self._worker, held.id, held.sequence, held.attempt, held.token, keys, shared

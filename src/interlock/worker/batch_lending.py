@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from interlock.engine import handler_time
-from interlock.errors import PayloadError
 from interlock.worker.batch_run import BatchRun
 from interlock.worker.batch_runner import BatchEvents, BatchRunner, BatchThread, Returned
 from interlock.worker.dispatcher import Dispatcher
@@ -13,7 +12,6 @@ from interlock.worker.execution import Execution
 from interlock.worker.outcome import RELEASED
 from interlock.worker.source import Call, Source, SourceState, count_outcome
 from interlock.worker.state import WorkerState
-from interlock.worker.tasks import NotHere
 from interlock.worker.thread_pool import ThreadPool
 
 __all__ = ["BatchLending"]
@@ -133,7 +131,8 @@ class BatchLending:
         held = run.lease(run.at)
         try:
             invocation = self._state.tasks.prepare(held)
-        except (NotHere, PayloadError):
+        except Exception:
+            # Whoever runs it says so.
             return
         execution = Execution(run.batch, held, invocation, run.source, since, since)
         execution.claim()

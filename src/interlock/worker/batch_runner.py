@@ -20,7 +20,7 @@ from interlock.engine import batch as batches
 from interlock.engine import handler_time, wire
 from interlock.engine.batch import LeasedBatch
 from interlock.engine.batch_progress import END
-from interlock.errors import EngineUnavailable, PayloadError, ShutDown
+from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
 from interlock.worker.batch_run import BatchRun
@@ -153,7 +153,7 @@ class BatchRunner:
         try:
             returned = self._stretch()
         except BaseException as error:
-            returned = Returned(error=error)
+            returned = self._salvaged(error)
         if returned is not None:
             self._events.batches_ended(self, returned)
 
@@ -186,12 +186,37 @@ class BatchRunner:
             self.run = None
             self.handled.append(run)
         self.run = None
+        self._collect(returned)
+        return returned
+
+    def _collect(self, returned: Returned) -> None:
+        """Leave to the owner what calls under way lease, and all that is to be settled."""
         while self.asked:
             run = self._receive(returned)
             if run is not None:
                 returned.leased.append((run.batch, run.batch.places, run.began))
         returned.pending += self._all_pending()
-        return returned
+
+    def _salvaged(self, error: BaseException) -> Returned | None:
+        """Return all that a stretch had when it broke; None: the owner has taken it."""
+        returned, run = Returned(error=error), self.run
+        if run is not None:
+            places, mine = run.rest()
+            if not mine:
+                self._events.straggler_ended(run)
+                return None
+            begun = [run.at] if run.at and run.outcome(run.at) is None else []
+            returned.leased.append((run.batch, [*begun, *places], run.began))
+            self.handled.append(run)
+            self.run = None
+        while True:
+            try:
+                self._collect(returned)
+            except Exception:
+                _log.exception("an answer of queue %r was lost", self._source.name)
+                continue
+            returned.error = error
+            return returned
 
     @property
     def _is_settled(self) -> bool:
@@ -330,11 +355,11 @@ class BatchRunner:
         held, audit, tasks = run.lease(at), self._audit, self._tasks
         try:
             invocation = tasks.prepare(held)
-        except PayloadError as error:
-            run.others.append((at, judge(Retry(), held, error)))
-            return True
         except NotHere:
             return self._leave(run, at, returned)
+        except Exception as error:
+            run.others.append((at, judge(Retry(), held, error)))
+            return True
         if invocation.is_async and not self._alone:
             # That is for a thread of its own, where it may wait.
             return self._leave(run, at, returned)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from interlock.errors import EngineUnavailable, InterlockError, PayloadError, ShutDown
+from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.retry import Retry
 from interlock.worker.batch_run import lease_at
 from interlock.worker.deferrals import Deferral
@@ -101,7 +101,8 @@ class Dispatcher:
             else:
                 source.add(batch, held, RELEASED)
             return None
-        except PayloadError as error:
+        except Exception as error:
+            # What a message holds is anybody's: it fails by itself, and holds up no other.
             source.add(batch, held, judge(Retry(), held, error))
             return None
         if self._state.audit is not None:

@@ -141,7 +141,7 @@ class Runner:
         try:
             if self._runner is None:
                 self._runner = asyncio.Runner()
-            self._runner.run(handled())
+            self._runner.run(handled(), context=contextvars.copy_context())
         except BaseException as error:
             # Not what the handler raised, but what it left on the loop: a task that raised
             # SystemExit, a stop, a cancellation that came too late.

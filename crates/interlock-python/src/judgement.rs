@@ -1,0 +1,39 @@
+//! The judgement on what a handler raised, which is Python's: see `interlock.failure`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+use crate::convert::micros;
+
+static JUDGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// The judgement of `interlock.failure` on what a handler raised; `on`: exceptions that are retried.
+pub fn judged<'py>(
+    error: &Bound<'py, PyAny>,
+    on: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    JUDGED.import(error.py(), "interlock.failure", "judged")?.call1((error, on))
+}
+
+/// The wish of a handler that raised RetryAfter or Reject, as they are meant.
+pub enum Steered {
+    /// After so many µs.
+    Retry(u64),
+    /// With the reason.
+    Reject(String),
+}
+
+impl Steered {
+    pub fn by(error: &Bound<'_, PyAny>, on: &Bound<'_, PyTuple>) -> PyResult<Option<Self>> {
+        let judged = judged(error, on.as_any())?;
+        if !judged.getattr("steered")?.is_truthy()? {
+            return Ok(None);
+        }
+        let delay = judged.getattr("delay")?;
+        if delay.is_none() {
+            return Ok(Some(Steered::Reject(judged.getattr("text")?.extract()?)));
+        }
+        Ok(Some(Steered::Retry(micros(&delay, "RetryAfter")?)))
+    }
+}
