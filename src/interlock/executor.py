@@ -198,9 +198,6 @@ class KeyedExecutor(futures.Executor):
     ) -> futures.Executor:
         """Return a view of this executor whose calls all carry these keys.
 
-        It is an executor itself, for ``map``, ``loop.run_in_executor``, and whatever takes an
-        executor. Shutting the view down does nothing to this one.
-
         For ``map``, ``loop.run_in_executor``, and whatever takes an executor. Shutting the view
         down does nothing to this one.
 

@@ -13,6 +13,7 @@ from concurrent.futures.thread import BrokenThreadPool
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock import _core
+from interlock.interrupt import behind
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
@@ -125,6 +126,8 @@ class ThreadWork(Work):
             except BaseException as error:
                 if self._starting.pop(thread, False):
                     self._threads.pop(thread, None)
+                if (interrupted := behind(error)) is not None:
+                    raise interrupted from None
                 # The system may have no room for one more.
                 if not isinstance(error, RuntimeError) or not self._threads:
                     raise

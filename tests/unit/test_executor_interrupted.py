@@ -131,6 +131,37 @@ def test_a_call_whose_submit_was_interrupted_does_not_hold_up_the_shutdown(
     assert at > 10
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_ctrl_c_while_a_thread_starts_is_told_as_such_and_the_thread_works(before: int) -> None:
+    executor = KeyedExecutor(3)
+    gate = Gate()
+    running = [executor.submit(gate) for _ in range(before)]
+
+    # The starter waits for the thread; between its wait and the lock that it had given up, Ctrl-C
+    # makes `with` release a lock that nobody holds, which is a RuntimeError.
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code is threading.Condition._acquire_restore.__code__:  # type: ignore[attr-defined]
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return None
+
+    traced, interval = sys.gettrace(), sys.getswitchinterval()
+    # So that it does wait: the thread does not run before.
+    sys.setswitchinterval(LONG)
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            executor.submit(int)
+    finally:
+        sys.settrace(traced)
+        sys.setswitchinterval(interval)
+    until(partial(alive_are, executor, before + 1))
+    gate.open.set()
+    assert executor.submit(int).result(LONG) == 0
+    assert [call.result(LONG) for call in running] == [None] * before
+    executor.shutdown()
+
+
 def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
     done = script("""
         from interlock import Future, KeyedExecutor
@@ -172,6 +203,10 @@ def test_a_submit_in_the_middle_of_a_submit_starts_no_thread_too_many(
 def alive(executor: KeyedExecutor) -> list[threading.Thread]:
     name = executor.queue.name + "_"
     return [one for one in threading.enumerate() if one.is_alive() and one.name.startswith(name)]
+
+
+def alive_are(executor: KeyedExecutor, count: int) -> bool:
+    return len(alive(executor)) == count
 
 
 def none_alive(executor: KeyedExecutor) -> bool:

@@ -12,6 +12,7 @@ from importlib import import_module
 
 from interlock import __version__
 from interlock.cli.usage import Parser
+from interlock.interrupt import behind
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except RuntimeError as error:
+        if behind(error) is None:
+            raise
+        print("interlock: interrupted", file=sys.stderr, flush=True)
     if arguments is None:
         # As a program: the interpreter's end waits for handlers, and one may never return.
         end = threading.Timer(LONGEST_END, os._exit, (INTERRUPTED,))
