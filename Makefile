@@ -144,7 +144,7 @@ test-threads:
 	@env $${INTERLOCK_SEED:+SHUTTLE_RANDOM_SEED=$$INTERLOCK_SEED} RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
 
 # Half of the tests wait for others, so there is one process more than cores.
-PYTEST := $(PY) -m pytest --numprocesses $$(($(JOBS) + 1)) --dist worksteal
+PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) + 1)) --dist worksteal
 
 .PHONY: test-python
 test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every snippet of the docs
