@@ -119,7 +119,7 @@ test: $(DEVELOP_TOOLS) ## everything; what takes minutes in small shares, as the
 	@echo "interlock: builds, lints and tests the crates, $(JOBS) at a time; each is shown when it has ended"
 	@$(MAKE) $(AT_ONCE) build lint test-rust
 	@$(MAKE) test-python test-valkey
-	$(if $(INTERLOCK_LONG),,@echo "interlock: left to the CI, or to INTERLOCK_LONG=1: clients in other languages, most tests on Valkey")
+	$(if $(INTERLOCK_LONG),,@echo "interlock: left to the CI, or to INTERLOCK_LONG=1: clients in other languages, most tests on Valkey, thread schedules")
 	@echo
 	@echo "interlock: all tests passed"
 
@@ -131,7 +131,8 @@ CARGO_TEST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=
 	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true cargo test --release --locked
 
 .PHONY: test-rust test-crates test-threads
-test-rust: test-crates test-threads ## the core: unit tests, random schedules, thread schedules
+# Thread schedules need a build of their own; the CI has the time.
+test-rust: test-crates $(if $(INTERLOCK_LONG),test-threads) ## the crates: unit tests, random schedules; with INTERLOCK_LONG=1 thread schedules
 
 test-crates:
 	@scripts/prepare.sh rust
@@ -220,7 +221,7 @@ lint-rust: $(BUILD_TOOLS)
 	$(call step,cargo fmt and clippy)
 	@scripts/component.sh fmt --all --check
 	@scripts/component.sh clippy --locked --workspace --all-targets --quiet -- --deny warnings
-	@for program in load rust; do \
+	@for program in $(if $(INTERLOCK_LONG),load rust); do \
 		scripts/component.sh fmt --manifest-path benchmarks/$$program/Cargo.toml --check && \
 		CARGO_TARGET_DIR=target/lint scripts/component.sh clippy --locked --all-targets --quiet \
 			--manifest-path benchmarks/$$program/Cargo.toml -- --deny warnings || exit 1; \
