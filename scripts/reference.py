@@ -93,8 +93,8 @@ Looks at the queues of a hub or a Redis, and operates them: [its own page](queue
 HUB = """
 ## interlock hub
 
-Serves topics over the Redis protocol, on 127.0.0.1:6399 unless told otherwise: [how to use
-it](../howto/hub.md).
+Serves topics and keyed queues over the Redis protocol, on 127.0.0.1:6399 unless told otherwise:
+[how to use it](../howto/hub.md).
 
 ```text
 interlock hub [FLAGS]

@@ -10,6 +10,7 @@ LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")
 IMAGE = re.compile(r"(?:src|href)=\"([^\"]+)\"")
 FENCED = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]+`")
+NAMED = re.compile(r"(?:`(\w+)` and )?`(\w+)` in \[[^\]]*\]\(([^)#]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 
 
@@ -22,6 +23,24 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
         if not leads(page, link)
     ]
     assert not dead
+
+
+def test_what_a_page_says_is_in_a_file_is_there() -> None:
+    named = [(page, *found) for page in PAGES for found in NAMED.findall(page.read_text("utf-8"))]
+    assert named
+    missing = [
+        f"{page.relative_to(ROOT)}: {name} in {file}"
+        for page, *names, file in named
+        for name in filter(None, names)
+        if not defines((page.parent / file).read_text(encoding="utf-8"), name)
+    ]
+    assert not missing
+
+
+def defines(source: str, name: str) -> bool:
+    """True if a function, a class, a value or a field of this name is made in a file."""
+    made = r"(?:\bfn |\bdef |\bclass |\bstruct |\bfunction (?:\w+\.)?)" + name + r"\b"
+    return re.search(rf"{made}|^\s*{name}(?:: [^=\n]+)? = ", source, re.MULTILINE) is not None
 
 
 def links(page: Path) -> list[str]:

@@ -140,19 +140,31 @@ def methods() -> Iterator[str]:
             yield f"{name}.{method}"
 
 
+LOGS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+
+
 def logged() -> Iterator[str]:
-    """The text of every log call of the package: its first argument, or what `text` was set to."""
-    for file in sorted((ROOT / "src" / "interlock").glob("*.py")):
+    """The text of every log call of the package; where that is a name, all that it was set to."""
+    for file in sorted((ROOT / "src" / "interlock").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                logger = node.func.value
-                found = node.args[0] if getattr(logger, "id", None) in {"log", "_log"} else None
-            elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "text":
-                found = node.value
-            else:
-                found = None
-            if isinstance(found, ast.Constant) and isinstance(found.value, str):
-                yield found.value.partition("\n")[0]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from logged_by(node)
+
+
+def logged_by(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    texts = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of_a_logger = getattr(node.func.value, "id", None) in {"log", "_log", "logger"}
+            if of_a_logger and node.func.attr in LOGS:
+                texts.append(node.args[node.func.attr == "log"])
+    names = {text.id for text in texts if isinstance(text, ast.Name)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in names:
+            texts.append(node.value)
+    for text in texts:
+        if isinstance(text, ast.Constant) and isinstance(text.value, str):
+            yield text.value.partition("\n")[0]
 
 
 SHOWN = documented()

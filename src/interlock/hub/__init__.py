@@ -1,4 +1,4 @@
-"""The hub: a server in one process that speaks the Redis protocol. Today it serves topics.
+"""The hub: a server of topics and keyed queues in one process; it speaks the Redis protocol.
 
 `server.Hub` runs one in this process, `config` says how, `client.Client` talks to one.
 """

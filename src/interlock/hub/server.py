@@ -27,7 +27,7 @@ logger = logging.getLogger("interlock.hub")
 
 
 class Hub:
-    """A server for topics that speaks the Redis protocol, on threads of its own in this process.
+    """A server of topics and keyed queues over the Redis protocol, on threads of its own here.
 
     `config` is the path of a TOML file, a mapping in the shape of one, or a checked
     `interlock.hub.config.Configuration`; `settings` go before it. With none of them the hub listens
