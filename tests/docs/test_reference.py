@@ -76,6 +76,7 @@ OTHERS = {
     "current_lease": interlock.current_lease,
     "cases": contract.cases,
     "run": contract.run,
+    "replay": testing.replay,
 }
 
 

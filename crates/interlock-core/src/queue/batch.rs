@@ -1,5 +1,5 @@
-//! Leases of many messages: one token and one deadline over all that one call was handed (clause 8), as
-//! they are given across processes. A heartbeat is then one write, however many messages are out.
+//! Granting, extending and ending leases of many messages, as they are given across processes (clause 8).
+//! A heartbeat is then one write, however many messages are out.
 //!
 //! Each message keeps a lease of its own, which names the batch it is of, so that all that is said of a
 //! lease (`ack`, `revoke`, `explain`) needs to know nothing of batches.

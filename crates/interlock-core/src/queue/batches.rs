@@ -1,4 +1,5 @@
-//! Leases of many messages: one token and one deadline over all that one call was handed (clause 8).
+//! The leases of many messages that stand: one token and one deadline over all that one call was handed
+//! (clause 8). See [`batch`](super::batch) for how they come and end.
 
 use hashbrown::HashMap;
 
