@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis.connection
 
 from interlock.engine.request import Broken, Refused
 from interlock.engine.transport import threads
+from interlock.engine.transport.connection import make
 from interlock.engine.transport.loops import AsyncLink
 from interlock.engine.transport.threads import Link
 from interlock.engine.url import parse
+from tests.unit.executors import script
 
 Asks = Callable[..., Any]
 WITHOUT = "hiredis is not installed, or not to be used"
@@ -168,3 +171,53 @@ def loading() -> Iterator[int]:
         yield server.server_address[1]
         server.shutdown()
         thread.join()
+
+
+@apart
+def test_ctrl_c_while_a_command_is_packed_does_not_end_the_process() -> None:
+    # Several of these hit hiredis in the middle; what it does with a number then is a crash.
+    done = script("""
+        import signal
+        from interlock.engine.transport import threads
+from interlock.engine.transport.connection import make
+        from interlock.engine.transport.connection import spelt
+
+        numbers = ("FCALL", "il1_put", 1, *range(200), b"key", "text")
+        pack, interrupted = threads.hiredis.pack_command, 0
+        packed = pack(spelt(numbers))
+        assert packed == pack(numbers)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        while interrupted < 200:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0002)
+                while True:
+                    pack(spelt(numbers))
+            except KeyboardInterrupt:
+                interrupted += 1
+        print(interrupted)
+    """)
+    assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr
+
+
+@apart
+def test_no_number_is_handed_to_what_packs(
+    engine_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[Any] = []
+    pack = threads.hiredis.pack_command
+
+    def noting(command: tuple[Any, ...]) -> Any:
+        handed.extend(command)
+        return pack(command)
+
+    monkeypatch.setattr(threads.hiredis, "pack_command", noting)
+    address = f"127.0.0.1:{engine_port}"
+    link = Link(parse(f"redis://{address}/0"), address)
+    command = ("GETRANGE", "links:none", 0, 7)
+    assert link.ask(command, 30, before=("LPOP", "links:none", 2), nudge=1.0) == b""
+    assert link.ask(command, 30) == b""
+    assert link.send(command, 30) and link.receive() == b""
+    link.close()
+    assert "GETRANGE" in handed and not [one for one in handed if isinstance(one, int)]
+    # What redis-py itself sends: SELECT.
+    assert make(redis.connection, parse(f"redis://{address}/1"), address, 1).db == "1"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.request import Broken, Refused
+from interlock.engine.request import Argument, Broken, Refused
 from interlock.engine.transport import resolver
 from interlock.engine.url import Target
 
@@ -27,7 +27,8 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
     options: dict[str, Any] = {
         "username": target.user or None,
         "password": target.password,
-        "db": target.db,
+        # As text, for the reason of `spelt`.
+        "db": target.db and str(target.db),
         "protocol": 2,
         "retry": retry,
         "socket_timeout": None,
@@ -46,6 +47,15 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
         if hasattr(connection, name):
             setattr(connection, name, None)
     return connection
+
+
+def spelt(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """Return a command with its numbers as text, for hiredis to pack.
+
+    hiredis writes a number by ``PyObject_Str``, which runs the handlers of signals that have come;
+    when one raises, as Ctrl-C does, there is no text, and hiredis ends the process by reading it.
+    """
+    return tuple([b"%d" % one if one.__class__ is int else one for one in command])
 
 
 def refusal(error: RedisError) -> Refused | None:

@@ -19,7 +19,7 @@ import weakref
 from typing import Any
 
 from interlock.engine.request import Argument, Broken, Refused, Reply
-from interlock.engine.transport.connection import PAUSE, UNREADABLE, broken, make, refusal
+from interlock.engine.transport.connection import PAUSE, UNREADABLE, broken, make, refusal, spelt
 from interlock.engine.url import Target
 
 hiredis: Any
@@ -227,7 +227,7 @@ class Packed(Speech):
         """See ``Speech``."""
         sock, buffer, reader = self._sock, self._buffer, self._reader
         try:
-            sock.sendall(hiredis.pack_command(command))
+            sock.sendall(hiredis.pack_command(spelt(command)))
             while True:
                 size = sock.recv_into(buffer)
                 if not size:
@@ -244,7 +244,7 @@ class Packed(Speech):
 
     def send(self, command: tuple[Argument, ...]) -> None:
         """Send a command, as the first half of ``ask``; raises OSError."""
-        self._sock.sendall(hiredis.pack_command(command))
+        self._sock.sendall(hiredis.pack_command(spelt(command)))
 
     def receive(self) -> Reply:
         """Return the reply, as the other half of ``ask``."""
@@ -263,7 +263,7 @@ class Packed(Speech):
         nudged = False
         try:
             self.limit(max(timeout - nudge, 0.001))
-            self._sock.sendall(b"".join(map(hiredis.pack_command, commands)))
+            self._sock.sendall(b"".join(map(hiredis.pack_command, map(spelt, commands))))
             # Not by the kernel's timeout of the socket, which may be an eighth too long.
             if not self._comes(nudge):
                 nudged = True
