@@ -179,7 +179,6 @@ def test_ctrl_c_while_a_command_is_packed_does_not_end_the_process() -> None:
     done = script("""
         import signal
         from interlock.engine.transport import threads
-from interlock.engine.transport.connection import make
         from interlock.engine.transport.connection import spelt
 
         numbers = ("FCALL", "il1_put", 1, *range(200), b"key", "text")
