@@ -48,6 +48,10 @@ class ThreadSessions:
         self._free: list[Session[Any]] = []
         # Of each handle those who are in a call, so that closing it can wake them.
         self._busy: dict[Session[Any], Handle | None] = {}
+        # Held while calls are ended, which is seldom; who gives a session back waits for it only
+        # then. (A signal handler may do so in the middle: so one that its thread can take again.)
+        self._ending = threading.RLock()
+        self._ends = False
         self._lease_thread = LeaseThread(engine)
         self.renewer = self._lease_thread.renewer
 
@@ -100,9 +104,14 @@ class ThreadSessions:
 
     def interrupt(self, user: Handle) -> None:
         """End the calls of a handle."""
-        for session, one in list(self._busy.items()):
-            if one is user:
-                session.interrupt()
+        with self._ending:
+            self._ends = True
+            try:
+                for session, one in list(self._busy.items()):
+                    if one is user:
+                        session.interrupt()
+            finally:
+                self._ends = False
 
     def close(self) -> None:
         """End all calls, and close the connections."""
@@ -139,6 +148,10 @@ class ThreadSessions:
         if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
             # Taken before a fork: it is the parent's.
             return
+        if self._ends and self._forks == forks.count:
+            # It may be about to be interrupted, which is not for who takes it next.
+            with self._ending:
+                pass
         if session.interrupted:
             session.rest()
         if self.alive:
@@ -163,6 +176,7 @@ class ThreadSessions:
             for link in session.links.values():
                 link.forget()
         self._free, self._busy = [], {}
+        self._ending, self._ends = threading.RLock(), False
         self._lease_thread = LeaseThread(self._engine)
         self.renewer = self._lease_thread.renewer
 
