@@ -31,7 +31,7 @@ __all__ = [
     "consume",
     "failed",
     "give_back",
-    "log_failure",
+    "judge",
     "log_given_back",
     "revoke",
     "settle",
@@ -79,8 +79,7 @@ class Consumer:
             # Nobody will have this consumer, to stop it. Who handles a message ends it first.
             never = [thread for thread in self._threads if thread.ident is None]
             self._threads = [thread for thread in self._threads if thread not in never]
-            if self._watchdog is not None:
-                self._watchdog.leave(len(never))
+            self._leave(len(never))
             self.stop(0)
             raise
 
@@ -130,8 +129,12 @@ class Consumer:
         try:
             self._run(bell)
         finally:
-            if self._watchdog is not None:
-                self._watchdog.leave(1)
+            self._leave(1)
+
+    def _leave(self, threads: int) -> None:
+        """Note that so many threads handle nothing any more."""
+        if self._watchdog is not None:
+            self._watchdog.leave(threads)
 
     def _run(self, bell: _queue.SimpleQueue[None]) -> None:
         try:
@@ -219,10 +222,7 @@ def failed(
 
     Never raises.
     """
-    policy = queue._retry
-    failure = judged(error, policy.on)
-    if not failure.steered:
-        log_failure(policy, lease, failure, error, what)
+    failure = judge(queue._retry, lease, error, what)
     if failure.how == "nack":
         settle(lease.nack, failure.delay, failure.text)
     elif failure.how == "reject":
@@ -246,10 +246,17 @@ def log_given_back(lease: AnyLease) -> None:
     _log.info(text, lease.id, lease.queue, extra=_of(lease))
 
 
-def log_failure(
-    policy: Retry, lease: AnyLease, failure: Failure, error: BaseException, what: str = "raised"
+def judge(policy: Retry, lease: AnyLease, error: BaseException, what: str = "raised") -> Failure:
+    """Judge how the message is settled whose handler raised, and log that. Never raises."""
+    failure = judged(error, policy.on)
+    if not failure.steered:
+        _log_failure(policy, lease, failure, error, what)
+    return failure
+
+
+def _log_failure(
+    policy: Retry, lease: AnyLease, failure: Failure, error: BaseException, what: str
 ) -> None:
-    """Log that a handler raised. Never raises."""
     attempts = policy.attempts
     again = failure.how == "nack" and (attempts is None or lease.attempt < attempts)
     level = logging.WARNING if again else logging.ERROR

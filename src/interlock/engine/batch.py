@@ -132,8 +132,8 @@ def exchange(
     """
     handle = queue._handle
     started = time.monotonic()
-    answers, leased = queue._run(handle, handle.take, settlements, limit, kind, until)
-    return answers, LeasedBatch(queue, leased, started) if leased.count else None
+    found = queue._run(handle, handle.take, settlements, limit, kind, until)
+    return _answer(queue, started, *found)
 
 
 def begin_exchange(
@@ -146,12 +146,13 @@ def begin_exchange(
     handle = queue._handle
     started = time.monotonic()
     rest = queue._sessions.begin(handle, handle.take, settlements, limit, kind, 0.0)
+    return lambda: _answer(queue, started, *rest())
 
-    def taken() -> Answer:
-        answers, leased = rest()
-        return answers, LeasedBatch(queue, leased, started) if leased.count else None
 
-    return taken
+def _answer(
+    queue: RemoteQueue[Any], started: float, answers: list[bytes], leased: wire.Leased
+) -> Answer:
+    return answers, LeasedBatch(queue, leased, started) if leased.count else None
 
 
 def settle(queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement]) -> list[bytes]:

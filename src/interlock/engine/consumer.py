@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.aio import stack_of
-from interlock.consumer import Consumer, check, log_failure, log_given_back
+from interlock.consumer import Consumer, check, judge, log_given_back
 from interlock.engine import handler_time, wire
 from interlock.engine.aio_lease import AsyncRemoteLease
 from interlock.engine.batch import LeasedBatch, exchange, settle
@@ -20,9 +20,8 @@ from interlock.engine.consumed_batch import NOTHING, BatchWatch, ConsumedBatch
 from interlock.engine.handler_time import HandlerTime
 from interlock.engine.lease import RemoteLease
 from interlock.errors import EngineUnavailable, ShutDown
-from interlock.failure import judged
 from interlock.message import Kind, _current
-from interlock.retry import Retry, Seconds
+from interlock.retry import Seconds
 
 if TYPE_CHECKING:
     from interlock.engine.aio import AsyncRemoteQueue
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("interlock.worker")
 _AGAIN = 1.0
+"""Seconds after which an engine that could not be reached is asked again."""
 _LONGEST_WAIT = 10.0
 """Seconds for which a call waits for work."""
-"""Seconds after which an engine that could not be reached is asked again."""
 
 
 class RemoteConsumer(Consumer):
@@ -54,8 +53,8 @@ class RemoteConsumer(Consumer):
         # A handle of its own: to close it ends the waits, and nobody else's.
         self._taking = queue._again()
         self._watch = BatchWatch(self._taking)
-        self._left: list[_queue.SimpleQueue[None]] = []
-        """The bells of threads that have ended."""
+        self._left: list[None] = []
+        """One for each thread that has ended."""
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
 
     def stop(self, timeout: Seconds | None = None) -> bool:
@@ -64,12 +63,12 @@ class RemoteConsumer(Consumer):
         self._taking.close()
         return super().stop(timeout)
 
-    def join(self, timeout: Seconds | None = None) -> bool:
-        """Wait until the consumer has ended; see ``Consumer.join``."""
-        ended = super().join(timeout)
-        if ended:
+    def _leave(self, threads: int) -> None:
+        super()._leave(threads)
+        self._left += [None] * threads
+        # The last of its threads ends the watch.
+        if len(self._left) == len(self._bells):
             self._watch.stop()
-        return ended
 
     def _run(self, bell: _queue.SimpleQueue[None]) -> None:
         times = HandlerTime()
@@ -80,11 +79,6 @@ class RemoteConsumer(Consumer):
         except ShutDown:
             # What was to be settled was settled before that was found.
             return
-        finally:
-            # The last of its threads ends the watch.
-            self._left.append(bell)
-            if len(self._left) == len(self._bells):
-                self._watch.stop()
         if settled:
             _say_lost(self._taking.name, settle(self._taking, settled))
 
@@ -138,7 +132,7 @@ class RemoteConsumer(Consumer):
             try:
                 self._handler(payload)
             except BaseException as error:
-                run.settled.append(_failed(self._taking._retry, run.lease(at), error))
+                run.settled.append(_failed(run.lease(at), error))
             else:
                 run.handled(at)
             return
@@ -148,7 +142,7 @@ class RemoteConsumer(Consumer):
         try:
             self._handler(payload)
         except BaseException as error:
-            run.settled.append(_failed(self._taking._retry, lease, error))
+            run.settled.append(_failed(lease, error))
         else:
             run.handled(at)
         finally:
@@ -223,13 +217,12 @@ async def _handled(
         # Before the lease becomes the current one, which the task of the alarm would inherit.
         alarm = asyncio.create_task(_revoke(queue, lease, timeout, task))
     token = _current.set(lease)
-    policy = queue._retry
     try:
         done = handler(lease.payload)
         if inspect.isawaitable(done):
             await done
     except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
-        await _settle_last(queue, _failed(policy, lease, error))
+        await _settle_last(queue, _failed(lease, error))
         raise
     except asyncio.CancelledError as error:
         if task.cancelling():
@@ -238,9 +231,9 @@ async def _handled(
             log_given_back(lease)  # type: ignore[arg-type]
             raise
         # What a handler awaited was cancelled; the consumer goes on.
-        return _failed(policy, lease, error, "was cancelled")
+        return _failed(lease, error, "was cancelled")
     except BaseException as error:
-        return _failed(policy, lease, error)
+        return _failed(lease, error)
     else:
         return lease.acking()
     finally:
@@ -276,15 +269,9 @@ async def _revoke(
 
 
 def _failed(
-    policy: Retry,
-    lease: RemoteLease[Any] | AsyncRemoteLease[Any],
-    error: BaseException,
-    what: str = "raised",
+    lease: RemoteLease[Any] | AsyncRemoteLease[Any], error: BaseException, what: str = "raised"
 ) -> wire.Settlement:
-    failure = judged(error, policy.on)
-    if not failure.steered:
-        log_failure(policy, lease, failure, error, what)  # type: ignore[arg-type]
-    return lease._failing(failure)
+    return lease._failing(judge(lease._of._retry, lease, error, what))  # type: ignore[arg-type]
 
 
 def _say_lost(queue: str, answers: Sequence[str | bytes]) -> None:

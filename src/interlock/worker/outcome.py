@@ -1,7 +1,4 @@
-"""Runs one handler, and judges what came of it: for all pools, and for batches.
-
-The rules are those of ``KeyedQueue.consume``; ``judge`` is the only place where they are applied.
-"""
+"""Runs one handler, and says what came of it: for all pools, and for batches."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-from interlock.consumer import log_failure
+from interlock import consumer
 from interlock.engine import wire
 from interlock.errors import PayloadError
-from interlock.failure import judged
+from interlock.failure import text_of
 from interlock.message import _current
 from interlock.retry import Retry
 from interlock.worker.tasks import Invocation, TaskLease, details
@@ -83,14 +80,13 @@ def acked(result: bytes | None) -> Outcome:
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
     """Log that a handler failed, and return what becomes of its message. Never raises."""
-    found = judged(error, retry.on)
     if issubclass(type(error), PayloadError):
         # Another attempt would fail alike; the dead letter keeps the message for a better worker.
-        text = "message %d in queue %r cannot be handled: %s"
-        _log.error(text, lease.id, lease.queue, found.text, extra=details(lease))
-        return Outcome("reject", error=found.text, expected="dead")
-    if not found.steered:
-        log_failure(retry, lease, found, error, what)  # type: ignore[arg-type]
+        text = text_of(error)
+        said = "message %d in queue %r cannot be handled: %s"
+        _log.error(said, lease.id, lease.queue, text, extra=details(lease))
+        return Outcome("reject", error=text, expected="dead")
+    found = consumer.judge(retry, lease, error, what)  # type: ignore[arg-type]
     if found.how == "nack":
         return failure(retry, lease, found.text, found.delay)
     if found.how == "reject":

@@ -67,11 +67,7 @@ class WorkerState:
         """Note that a handler has ended."""
         held, source = execution.held, execution.source
         if self.audit is not None:
-            try:
-                self.audit.ended(held)
-            except Exception:
-                # Its file's disk may be full; the message is settled all the same.
-                _log.exception("the auditor failed; it goes on")
+            self.audit.ended(held)
         took = (execution.ended or 0.0) - (execution.started or execution.offered)
         if not execution.over:
             if outcome.how == "ack" and execution.batch.told_from is not None:
