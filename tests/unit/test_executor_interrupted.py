@@ -25,6 +25,9 @@ from tests.unit.test_executor_process import FORKS, needs_fork, until_asleep
 
 OURS = ("executor.py", "work.py", "poolwork.py")
 
+LOOKS = ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")
+"""The instructions at whose end Python looks for signals."""
+
 by_instructions = pytest.mark.skipif(
     sys.version_info >= (3, 12),
     reason="from 3.12 on not every instruction of a frame that is already running can be traced; "
@@ -37,7 +40,10 @@ def ctrl_c() -> None:
 
 
 def interrupted(
-    call: Callable[[], object], at: int, handler: Callable[[], object] = ctrl_c
+    call: Callable[[], object],
+    at: int,
+    handler: Callable[[], object] = ctrl_c,
+    files: tuple[str, ...] = OURS,
 ) -> bool:
     """Calls, and runs a signal handler at the ``at``-th point where Python looks for signals.
 
@@ -52,14 +58,14 @@ def interrupted(
         code = frame.f_code
         start = code is threading.Thread.start.__code__
         if not start and (
-            not code.co_filename.endswith(OURS) or code.co_name == "_start_processes"
+            not code.co_filename.endswith(files) or code.co_name == "_start_processes"
         ):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
             before = last.get(frame, "")
             last[frame] = dis.opname[code.co_code[frame.f_lasti]]
-            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
+            if before in LOOKS:
                 seen += 1
                 if seen == at:
                     handler()

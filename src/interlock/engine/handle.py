@@ -23,7 +23,7 @@ from interlock.engine.refusals import OutOfMemory
 from interlock.engine.renewal import Grant
 from interlock.engine.request import Abandoned, Argument, Request
 from interlock.engine.session import Session
-from interlock.errors import Empty, Full, LeaseLost, PayloadError, ShutDown
+from interlock.errors import Empty, Full, InterlockError, LeaseLost, PayloadError, ShutDown
 from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import Keys, Kind, Put
 from interlock.retry import Retry, Seconds, seconds
@@ -244,12 +244,19 @@ class Handle:
         end = None if block and timeout is None else until(call, block, timeout)
         started = time.monotonic()
         answers, leased = yield from self.take(session, settlements, limit, kind, end)
-        said = [wire.answer(one) for one in answers] if answers else []
-        if not leased.count:
-            if needed:
-                raise Empty("no message is ready")
-            return said, []
-        leases, spoilt = self._handed(session, of, lease, leased, started)
+        try:
+            said = [wire.answer(one) for one in answers] if answers else []
+            if not leased.count:
+                if needed:
+                    raise Empty("no message is ready")
+                return said, []
+            leases, spoilt = self._handed(session, of, lease, leased, started)
+        except (InterlockError, Empty):
+            raise
+        except BaseException:
+            # A signal's: of some there may be no lease yet, which would see to it.
+            session.undo = self._given_back(session, leased)
+            raise
         for one, error in spoilt:
             self.log_spoilt(one, error)
             back = one.nacking(None, error)
@@ -321,6 +328,12 @@ class Handle:
                 yield from self.settle(session, some)
             yield from self._undo_take(session, call, lease, settlements)
             raise
+        except (InterlockError, GeneratorExit):
+            raise
+        except BaseException:
+            # A signal's, between two replies. Perhaps one came, and nobody looks at what it leased.
+            session.undo = self._undo_take(session, call, lease, settlements)
+            raise
 
     def _undo_take(
         self,
@@ -339,6 +352,10 @@ class Handle:
             call = session.calls = session.calls + 1
         asked = self.key, call, settlements, lease
         _, leased = yield from wire.take(self.engine, session, *asked)
+        yield from self._given_back(session, leased)
+
+    def _given_back(self, session: Session[Any], leased: wire.Leased) -> Request[None]:
+        """Release all that one call has leased."""
         if leased.count:
             back = [wire.releasing(leased.token, message.id) for message in leased.messages]
             yield from self.settle(session, back)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from interlock.engine.request import Request
 from interlock.engine.transport.threads import Link
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Session(Generic[L]):
         """The number of its last call; who makes one raises it."""
         self.interrupted = False
         """Whoever it was taken by is to stop waiting."""
+        self.undo: Request[None] | None = None
+        """A request that undoes one in the middle of which Ctrl-C came."""
         self.links: dict[str, L] = {}
         self.waiting: Link | None = None
         """The connection on which a command was sent whose reply nobody has received yet."""

@@ -141,9 +141,10 @@ class ThreadSessions:
 
         A request that the caller has left is finished on it first, on another thread.
         """
-        if left:
-            # Ctrl-C, for instance: it does not wait for the engine.
-            threading.Thread(target=self._finish, args=(left[0], session), daemon=True).start()
+        if left or session.undo is not None:
+            # Ctrl-C, for instance: it does not wait for the engine; nor for a thread to start, as
+            # threading.Thread does, with a lock that a second one could leave taken.
+            _thread.start_new_thread(self._finish, (left, session))
             return
         if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
             # Taken before a fork: it is the parent's.
@@ -159,10 +160,14 @@ class ThreadSessions:
         else:
             session.close()
 
-    def _finish(self, request: Request[Any], session: Session[Any]) -> None:
-        """Run a request whose caller has gone to its end."""
+    def _finish(self, left: list[Request[Any]], session: Session[Any]) -> None:
+        """Run a request whose caller has gone to its end, or what undoes it."""
+        undo, session.undo = session.undo, None
         with contextlib.suppress(Abandoned, InterlockError):
-            _steps(request, session, _THROW, None)
+            if left:
+                _steps(left[0], session, _THROW, None)
+            if undo is not None:
+                _steps(undo, session, _START, None)
         self._ended(session, [])
 
     def _closed(self) -> ShutDown:
