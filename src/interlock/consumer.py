@@ -19,6 +19,7 @@ from interlock.errors import LeaseLost, ShutDown
 from interlock.explanation import key_names
 from interlock.failure import Failure, judged
 from interlock.frames import frame_of, stack_text
+from interlock.interrupt import behind
 from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Retry, Seconds, seconds
 
@@ -75,12 +76,14 @@ class Consumer:
         try:
             for thread in self._threads:
                 thread.start()
-        except BaseException:
+        except BaseException as error:
             # Nobody will have this consumer, to stop it. Who handles a message ends it first.
             never = [thread for thread in self._threads if thread.ident is None]
             self._threads = [thread for thread in self._threads if thread not in never]
             self._leave(len(never))
             self.stop(0)
+            if (interrupted := behind(error)) is not None:
+                raise interrupted from None
             raise
 
     def stop(self, timeout: Seconds | None = None) -> bool:

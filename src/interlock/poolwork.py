@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.errors import ShutDown
+from interlock.interrupt import behind
 from interlock.message import Lease, _current
 from interlock.work import Work, before, log
 
@@ -70,9 +71,11 @@ class PoolWork(Work):
                     return
                 self._thread, self.complete = thread, True
                 thread.start()
-            except BaseException:
+            except BaseException as error:
                 if self._starting.pop(thread, False):
                     self.complete = False
+                if (interrupted := behind(error)) is not None:
+                    raise interrupted from None
                 raise
 
     def forked(self) -> None:

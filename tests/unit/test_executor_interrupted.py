@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from interlock import KeyedExecutor
+from interlock import KeyedExecutor, KeyedQueue, connect
 from tests.unit.executors import LONG, Gate, script, started
 from tests.unit.support import until
 from tests.unit.test_executor_process import FORKS, needs_fork, until_asleep
@@ -137,11 +137,8 @@ def test_a_call_whose_submit_was_interrupted_does_not_hold_up_the_shutdown(
     assert at > 10
 
 
-@pytest.mark.parametrize("before", [0, 1])
-def test_ctrl_c_while_a_thread_starts_is_told_as_such_and_the_thread_works(before: int) -> None:
-    executor = KeyedExecutor(3)
-    gate = Gate()
-    running = [executor.submit(gate) for _ in range(before)]
+def interrupted_start(call: Callable[[], object]) -> None:
+    """Calls what starts a thread, and interrupts that; it must raise KeyboardInterrupt."""
 
     # The starter waits for the thread; between its wait and the lock that it had given up, Ctrl-C
     # makes `with` release a lock that nobody holds, which is a RuntimeError.
@@ -157,15 +154,39 @@ def test_ctrl_c_while_a_thread_starts_is_told_as_such_and_the_thread_works(befor
     sys.settrace(trace)
     try:
         with pytest.raises(KeyboardInterrupt):
-            executor.submit(int)
+            call()
     finally:
         sys.settrace(traced)
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_ctrl_c_while_a_thread_starts_is_told_as_such_and_the_thread_works(before: int) -> None:
+    executor = KeyedExecutor(3)
+    gate = Gate()
+    running = [executor.submit(gate) for _ in range(before)]
+
+    interrupted_start(partial(executor.submit, int))
     until(partial(alive_are, executor, before + 1))
     gate.open.set()
     assert executor.submit(int).result(LONG) == 0
     assert [call.result(LONG) for call in running] == [None] * before
     executor.shutdown()
+
+
+def test_so_it_is_with_a_pool(pool: futures.Executor) -> None:
+    executor = KeyedExecutor(1, pool=pool)
+    interrupted_start(partial(executor.submit, int))
+    assert executor.submit(int).result(LONG) == 0
+    executor.shutdown()
+
+
+@pytest.mark.parametrize("engine", [False, True])
+def test_so_it_is_with_a_consumer_and_its_threads_end(engine: bool) -> None:
+    with connect("memory://") as client:
+        queue: Any = client.queue("interrupted") if engine else KeyedQueue(name="interrupted")
+        interrupted_start(partial(queue.consume, int, threads=2))
+        until(lambda: not [one for one in threading.enumerate() if "interrupted-" in one.name])
 
 
 def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
@@ -230,7 +251,7 @@ IN_PROCESS = (
     + """
 import multiprocessing, os, sys
 from concurrent.futures import ProcessPoolExecutor
-from interlock import KeyedExecutor
+from interlock import KeyedExecutor, KeyedQueue, connect
 
 def call():
     print("running", flush=True)
