@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from interlock import cli
 from interlock.cli import main, parser
 from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
@@ -301,3 +302,14 @@ def test_a_cluster_of_which_no_node_answers_has_not_no_queues(
     with refusing() as port:
         assert main(["queue", "list", "--url", f"redis+cluster://127.0.0.1:{port}"]) == 1
     assert "is it running there?" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_command_is_loaded_ends_it_as_any(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "import_module", interrupted)
+    assert cli.main(["queue", "show", "a"]) == 130
+    assert capsys.readouterr().err == "interlock: interrupted\n"

@@ -26,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and isinstance(sys.stdout, io.TextIOWrapper):
         # Keys and payloads are anybody's; a terminal that knows ASCII alone shows them escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
-    given = parser(*words[:1]).parse_args(arguments)
     try:
+        given = parser(*words[:1]).parse_args(arguments)
         code = int(given.run(given))
         sys.stdout.flush()
         return code
