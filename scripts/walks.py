@@ -12,9 +12,11 @@ hub does in Rust nobody follows: those walks are counted by hand, and stand in C
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -39,6 +41,11 @@ class Limit:
 LIMITS = {
     "put on an engine": Limit(6),
     "awaited put on an engine": Limit(6),
+    # Ten files are the engine's and three the app's. The owner and the threads of the source and of
+    # the pool take turns.
+    "message of a worker": Limit(19, twice=True),
+    # One batch is settled and another leased by two calls, of which one is always under way.
+    "first message of a batch": Limit(12, twice=True),
 }
 COUNTED: dict[str, tuple[str, ...]] = {}
 """Walks that are counted by hand: the files in the order in which they are entered."""
@@ -116,6 +123,52 @@ def follow(name: str, call: Callable[[], object], threads: bool = False) -> Walk
     return walk
 
 
+class Rounds:
+    """Follows all threads that begin from now on, from one handler to the next.
+
+    Between the middles of two handlers each step of a message is made once: one message is settled
+    as the next is leased. What the time alone brings, a look of the worker's owner, falls into some
+    rounds: the most frequent is that of a message.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._steps: Steps | None = None
+        self._found: list[Walk] = []
+
+    def __enter__(self) -> Rounds:
+        threading.setprofile(self._step)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._steps = None
+        threading.setprofile(None)
+
+    def turn(self) -> None:
+        """End a round, and begin the next."""
+        self._found.append(Walk(self._name))
+        self._steps = Steps(self._found[-1])
+
+    def rest(self) -> None:
+        """Follow nothing until the next turn."""
+        self._steps = None
+
+    @property
+    def engine_calls(self) -> list[Walk]:
+        """The rounds in which the engine was called."""
+        return [one for one in self._found[:-1] if "engine/batch.py" in one.entries]
+
+    def usual(self) -> Walk:
+        """Return the most frequent of those."""
+        found = collections.Counter(tuple(one.entries) for one in self.engine_calls)
+        (entries, _), *_ = found.most_common(1)
+        return next(one for one in self.engine_calls if tuple(one.entries) == entries)
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self._steps is not None:
+            self._steps(frame, event, argument)
+
+
 def put(url: str) -> Walk:
     """Trace a put from the public method to the socket, or to the engine of this process."""
     with interlock.connect(url) as client:
@@ -148,9 +201,50 @@ def awaited_put(url: str) -> Walk:
     return asyncio.run(main())
 
 
+def handled(url: str) -> Walk:
+    """Trace a message through a worker whose handlers take long, each in a place of its own."""
+    return _worked("message of a worker", url, "interlock-handler", 0.001)
+
+
+def handled_in_batch(url: str) -> Walk:
+    """Trace a message that is the first of its batch, of a worker whose handlers are quick."""
+    return _worked("first message of a batch", url, "interlock-batches", 0.0)
+
+
+def _worked(name: str, url: str, thread: str, seconds: float) -> Walk:
+    """Trace handlers that take so long, on threads of such a name."""
+    queue = f"walk-{uuid.uuid4().hex}"
+    with Rounds(name) as rounds, interlock.App(url) as app:
+
+        @app.task(name="walk", queue=queue)
+        def walk(all_done: bool) -> None:
+            if threading.current_thread().name.startswith(thread):
+                rounds.turn()
+            else:
+                rounds.rest()
+            if seconds:
+                time.sleep(seconds)
+            if all_done:
+                done.set()
+
+        # Under load it may take a while until they are seen to be quick.
+        for _ in range(TRIES):
+            done = threading.Event()
+            for n in range(1, MESSAGES + 1):
+                walk.send(n == MESSAGES)
+            with app.worker(queues=[queue], threads=1):
+                done.wait()
+            if len(rounds.engine_calls) >= ROUNDS:
+                break
+    return rounds.usual()
+
+
+ROUNDS, MESSAGES, TRIES = 8, 1500, 10
 WALKS: dict[str, Callable[[str], Walk]] = {
     "put on an engine": put,
     "awaited put on an engine": awaited_put,
+    "message of a worker": handled,
+    "first message of a batch": handled_in_batch,
 }
 
 

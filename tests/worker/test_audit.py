@@ -13,7 +13,7 @@ import pytest
 
 from interlock.worker.audit import Audit, Event, Table
 from interlock.worker.audit_journal import LONGEST, AuditJournal
-from interlock.worker.tasks import TaskLease
+from interlock.worker.execution import TaskLease
 
 What = Literal["begun", "ended", "withdrawn"]
 

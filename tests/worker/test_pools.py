@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.retry import Retry
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import Outcome
-from interlock.worker.tasks import TaskLease
+from interlock.worker.execution import Execution, Outcome, TaskLease
 from interlock.worker.thread_pool import ThreadPool
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from interlock.app import envelope
 from interlock.app.middleware import Handling, Hooks
 from interlock.retry import Retry
-from interlock.worker.tasks import PlainCall, TaskLease, UnknownTask, head
+from interlock.worker.execution import TaskLease
+from interlock.worker.tasks import PlainCall, UnknownTask, head
 
 if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from interlock.worker.tasks import TaskLease
+from interlock.worker.execution import TaskLease
 
 if TYPE_CHECKING:
     from interlock.app.job import Job

@@ -6,6 +6,7 @@ microseconds: a lease of their own would cost more than their handler.
 
 from __future__ import annotations
 
+import collections
 import logging
 import time
 import traceback
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
     from interlock.message import Kind
 
-__all__ = ["Answer", "LeasedBatch", "begin_exchange", "exchange", "settle"]
+__all__ = [
+    "END",
+    "Answer",
+    "BatchProgress",
+    "LeasedBatch",
+    "begin_exchange",
+    "exchange",
+    "settle",
+]
 
 _log = logging.getLogger("interlock.queue")
 
@@ -40,10 +49,7 @@ class LeasedBatch:
         """The time it was leased, if it is to be logged that its messages are handled."""
         handle, reply = queue._handle, self.reply
         self._renewer = renewer = queue._sessions.renewer
-        grant = self.grant = Grant(handle, leased, started, renewer, self._ids())
-        if handle.watch.slow_wait:
-            grant.slow_after = handle.watch.slow_wait
-        renewer.hold(grant)
+        self.grant = Grant(handle, leased, started, renewer, self._ids())
         if not self._all_first():
             for place in self.places:
                 if reply[place + wire.ATTEMPT] not in FIRST:
@@ -110,6 +116,37 @@ class LeasedBatch:
         return attempts.count(b"1") == len(places)
 
 
+class BatchProgress:
+    """The messages of a batch that have not begun, and the one that has.
+
+    They are handled one after the other, on one thread, which takes each from ``waiting`` before it
+    begins it. So another, which sees that a handler takes long, or that all is to stop, can take
+    the rest away at any moment: what both would have is in that queue, and each place comes out of
+    it once. The last thing in it is END: whoever takes that has what comes after the batch.
+    """
+
+    __slots__ = ("at", "batch", "waiting")
+
+    def __init__(self, batch: LeasedBatch) -> None:
+        self.batch = batch
+        self.waiting: collections.deque[int] = collections.deque(batch.places)
+        self.waiting.append(END)
+        self.at = END
+        """The message that is handled, or was last."""
+
+    def rest(self) -> tuple[list[int], bool]:
+        """Take what has not begun; return whether END was among it."""
+        found: list[int] = []
+        while True:
+            try:
+                at = self.waiting.popleft()
+            except IndexError:
+                return found, False
+            if at == END:
+                return found, True
+            found.append(at)
+
+
 Answer = tuple[list[bytes], LeasedBatch | None]
 """The engine's answer to each settlement, and what was leased."""
 
@@ -162,3 +199,5 @@ def settle(queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement]) -> l
 
 FIRST = (b"1", b"-1")
 """The first attempt, of a quiet message too."""
+END = 0
+"""No message begins at this place of a reply."""

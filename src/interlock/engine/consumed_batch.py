@@ -10,8 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine import handler_time, wire
-from interlock.engine.batch import LeasedBatch, settle
-from interlock.engine.batch_progress import END, BatchProgress
+from interlock.engine.batch import END, BatchProgress, LeasedBatch, settle
 from interlock.engine.lease import RemoteLease
 from interlock.errors import InterlockError
 from interlock.failure import text_of

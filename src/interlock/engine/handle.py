@@ -376,11 +376,8 @@ class Handle:
         spoilt: list[tuple[L, Exception]] = []
         renewer = session.renewer
         grant = Grant(self, leased, started, renewer)
-        if self.watch.slow_wait:
-            grant.slow_after = self.watch.slow_wait
         if _log.isEnabledFor(logging.DEBUG):
             grant.told_from = time.monotonic()
-        renewer.hold(grant)
         for message in leased.messages:
             if message.attempt > 1:
                 # Whoever here had it before has it no more.

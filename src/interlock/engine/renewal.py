@@ -30,7 +30,7 @@ _log = logging.getLogger("interlock.queue")
 
 
 class Grant:
-    """The lease of one call: one token over some messages, renewed together."""
+    """The lease of one call: one token over some messages, renewed together from the first."""
 
     __slots__ = (
         "__weakref__",
@@ -62,7 +62,7 @@ class Grant:
         self.out = {message.id for message in leased.messages} if ids is None else ids
         self.seconds = handle.lease
         self.started = started
-        self.slow_after: float | None = None
+        self.slow_after = handle.watch.slow_wait or None
         """Seconds after which it is said that it is held so long; None: it is not, or was said."""
         self.told_from: float | None = None
         """The time at which it was handed out; None: what is handled under it is not logged."""
@@ -72,6 +72,7 @@ class Grant:
         self.renew = True
         self.forks = forks.count
         """A child of a fork has copies of its leases; they are not the child's to give back."""
+        renewer.hold(self)
 
     @property
     def due(self) -> float:

@@ -264,7 +264,7 @@ def _begun(request: Request[Any], session: Session[Any]) -> object:
     except StopIteration as end:
         return _End(end.value)
     if isinstance(step, Ask) and not step.nudge:
-        link = session.link(step.address)
+        link = session.links.get(step.address) or session.link(step.address)
         if isinstance(link, Link) and link.send(step.command, step.timeout):
             session.waiting = link
             return _SENT

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.worker.audit_journal import AuditJournal
-from interlock.worker.tasks import TaskLease, details
+from interlock.worker.execution import TaskLease, details
 
 __all__ = ["Audit", "Event", "Finding", "Table"]
 

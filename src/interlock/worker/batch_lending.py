@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 
 from interlock.engine import handler_time
-from interlock.worker.batch_run import BatchRun
-from interlock.worker.batch_runner import BatchEvents, BatchRunner, BatchThread, Returned
-from interlock.worker.dispatcher import Dispatcher
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import RELEASED
+from interlock.worker.batch_runner import BatchEvents, BatchRun, BatchRunner, BatchThread, Returned
+from interlock.worker.execution import RELEASED, Execution
 from interlock.worker.source import Call, Source, SourceState, count_outcome
-from interlock.worker.state import WorkerState
+from interlock.worker.state import Straggler, WorkerState
 from interlock.worker.thread_pool import ThreadPool
 
 __all__ = ["BatchLending"]
@@ -20,21 +17,11 @@ __all__ = ["BatchLending"]
 class BatchLending:
     """The runner of batches, and handlers that kept one."""
 
-    def __init__(self, state: WorkerState, dispatcher: Dispatcher, events: BatchEvents) -> None:
-        self.runner: BatchRunner | None = None
-        """Others may read it."""
-        self._state, self._dispatcher, self._events = state, dispatcher, events
+    def __init__(self, state: WorkerState, events: BatchEvents) -> None:
+        self._state, self._events = state, events
         self._thread: BatchThread | None = None
-        self._stragglers: dict[BatchRun, tuple[BatchRunner, int, int, Execution | None]] = {}
-        """Batches of which the owner has taken the rest while one was handled: who runs it, what of
-        them was settled by then, and the message that is handled."""
         self._seen: tuple[BatchRun | None, int, float] = (None, 0, 0.0)
         """The batch that runs, where it stood and since when."""
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether no batch runs, and no handler of one."""
-        return self.runner is None and not self._stragglers
 
     def lend(self, source: Source) -> bool:
         """Have batches run. False: there is no place for that."""
@@ -44,10 +31,9 @@ class BatchLending:
         if self._thread is None:
             self._thread = BatchThread(source.name)
         state = self._state
-        self.runner = runner = BatchRunner(
+        state.runner = runner = BatchRunner(
             source, state.tasks, state.times, state.audit, self._events, state.alone, self._thread
         )
-        self._state.batches_run = True
         self._seen = (None, 0, 0.0)
         runner.start(source.taken())
         return True
@@ -55,22 +41,21 @@ class BatchLending:
     def returned(self, runner: BatchRunner, returned: Returned) -> None:
         """Note that a runner has ended its stretch, with no handler under way."""
         source = self._state.sources[0]
-        self.runner = None
-        self._state.batches_run = False
+        self._state.runner = None
         source.state = SourceState.IDLE
         source.dry, source.more = returned.dry, False
         source.pending[:0] = returned.pending
         self._state.places.give(source.kind, 1)
         if returned.error is not None:
-            self._dispatcher.failed(source, Call([], 0), returned.error)
+            source.failed(Call([], 0), returned.error)
         for batch, places, began in returned.leased:
-            self._dispatcher.distribute(source, batch, places, began)
+            self._state.distribute(source, batch, places, began)
 
     def look(self, now: float) -> None:
         """Take the rest of a batch of which one message keeps the thread."""
-        for straggling in self._stragglers:
+        for straggling in self._state.stragglers:
             self._note_straggler(straggling, now)
-        runner = self.runner
+        runner = self._state.runner
         run = None if runner is None else runner.run
         if runner is None or run is None:
             return
@@ -79,7 +64,7 @@ class BatchLending:
             self._seen = (run, run.at, now)
         elif now - since > handler_time.LATE and run.at:
             self._take_over(runner, run, since)
-            if self.runner is None:
+            if self._state.runner is None:
                 self._state.times.slow(held_up=True)
 
     def close(self) -> None:
@@ -90,11 +75,12 @@ class BatchLending:
 
     def stop(self) -> None:
         """Begin no batch any more, and take back what has not begun."""
-        if self.runner is not None:
-            self.runner.stop()
-            run = self.runner.run
+        runner = self._state.runner
+        if runner is not None:
+            runner.stop()
+            run = runner.run
             if run is not None:
-                self._take_over(self.runner, run, time.monotonic())
+                self._take_over(runner, run, time.monotonic())
 
     def _take_over(self, runner: BatchRunner, run: BatchRun, since: float) -> None:
         """Take the rest of a batch, and all else that its runner has, but for the message that is
@@ -109,10 +95,9 @@ class BatchLending:
         count.handled += done
         for _, outcome in run.others[:others]:
             count_outcome(count, outcome)
-        self.runner = None
-        self._state.batches_run = False
+        self._state.runner = None
         source.state = SourceState.IDLE
-        self._stragglers[run] = (runner, done, others, None)
+        self._state.stragglers[run] = Straggler(runner, done, others, None)
         # That thread ends with its handler.
         self.close()
         self._note_straggler(run, since)
@@ -121,11 +106,11 @@ class BatchLending:
         for one in asked:
             call = Call(one.all_pending(), 0, SourceState.BATCHES, one.began)
             source.receive(call, one.answer)
-        self._dispatcher.distribute(source, run.batch, places, run.began)
+        self._state.distribute(source, run.batch, places, run.began)
 
     def _note_straggler(self, run: BatchRun, since: float) -> None:
         """Look after the message that was handled when the rest of its batch was taken."""
-        runner, done, others, execution = self._stragglers[run]
+        runner, done, others, execution = self._state.stragglers[run]
         if execution is not None or not run.at or run.outcome(run.at) is not None:
             return
         held = run.lease(run.at)
@@ -140,11 +125,11 @@ class BatchLending:
         assert isinstance(self._state.pool, ThreadPool)
         self._state.pool.adopt(runner.ident, runner.thread.runner)
         self._state.executions[id(execution)] = execution
-        self._stragglers[run] = (runner, done, others, execution)
+        self._state.stragglers[run] = Straggler(runner, done, others, execution)
 
     def straggler_ended(self, run: BatchRun) -> None:
         """Take it that the handler which kept a batch has ended."""
-        runner, done, others, execution = self._stragglers.pop(run)
+        runner, done, others, execution = self._state.stragglers.pop(run)
         source = run.source
         assert isinstance(self._state.pool, ThreadPool)
         self._state.pool.forget(runner.ident)

@@ -18,24 +18,23 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.engine import batch as batches
 from interlock.engine import handler_time, wire
-from interlock.engine.batch import LeasedBatch
-from interlock.engine.batch_progress import END
+from interlock.engine.batch import END, BatchProgress, LeasedBatch
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
-from interlock.worker.batch_run import BatchRun
-from interlock.worker.outcome import judge
-from interlock.worker.source import CallThread, Pending, Source, count_outcome
-from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks
+from interlock.worker.execution import ACKED, Outcome, TaskLease, judge, lease_at
+from interlock.worker.source import CallThread, Pending, Source, count_outcome, pending
+from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks, head
 from interlock.worker.thread_pool import Runner
 
 if TYPE_CHECKING:
     from interlock.engine.handler_time import HandlerTime
     from interlock.worker.audit import Audit
 
-__all__ = ["BatchEvents", "BatchRunner", "BatchThread", "Returned"]
+__all__ = ["BatchEvents", "BatchRun", "BatchRunner", "BatchThread", "Returned"]
 
 _log = logging.getLogger("interlock.worker")
+_ALL = slice(None)
 
 
 class BatchEvents(Protocol):
@@ -59,6 +58,63 @@ class Returned:
     """There was nothing more to lease."""
     error: BaseException | None = None
     """The engine was not reached, or refused."""
+
+
+class BatchRun(BatchProgress):
+    """A batch while it runs: what became of its messages so far. See ``BatchProgress``."""
+
+    __slots__ = ("_leases", "_tasks", "began", "done", "others", "source")
+
+    def __init__(self, source: Source, tasks: Tasks, batch: LeasedBatch, began: float) -> None:
+        super().__init__(batch)
+        self.source = source
+        self._tasks = tasks
+        self.began = began
+        self.done: list[int] = []
+        """Those whose handlers returned, and that keep no result."""
+        self.others: list[tuple[int, Outcome]] = []
+        """Those that ended otherwise."""
+        self._leases: dict[int, TaskLease] = {}
+
+    def lease(self, at: int) -> TaskLease:
+        """Return the lease of a message as its handler sees it; the same each time."""
+        found = self._leases.get(at)
+        if found is None:
+            made = lease_at(self.source.name, self.batch, at)
+            call = self._tasks.plain.get(head(made.payload))
+            if call is not None:
+                made.task = call.task
+            found = self._leases.setdefault(at, made)
+        return found
+
+    def settlements(self) -> list[wire.Settlement]:
+        """Return how its messages are settled, in the order of ``pending``; they are renewed no
+        more."""
+        batch, done = self.batch, self.done
+        if len(done) == len(batch.places):
+            batch.all_settled()
+            return batch.acking(done)
+        for at in done:
+            batch.settled(int(batch.reply[at]))
+        return batch.acking(done) + [one.settlement for one in self._pending_others()]
+
+    def pending(self, done: slice = _ALL, others: slice = _ALL) -> list[Pending]:
+        """Return how its messages are settled, each by itself; or of ``done`` and ``others`` these
+        alone."""
+        batch = self.batch
+        found = [pending(batch, self.lease(at), ACKED) for at in self.done[done]]
+        return found + self._pending_others(others)
+
+    def outcome(self, at: int) -> Outcome | None:
+        """Return what the message came to that was handled last; None: it has not ended."""
+        if self.done and self.done[-1] == at:
+            return ACKED
+        if self.others and self.others[-1][0] == at:
+            return self.others[-1][1]
+        return None
+
+    def _pending_others(self, others: slice = _ALL) -> list[Pending]:
+        return [pending(self.batch, self.lease(at), outcome) for at, outcome in self.others[others]]
 
 
 @dataclass(slots=True)

@@ -1,18 +1,260 @@
-"""A message between its lease and its settlement."""
+"""One message that a worker holds: its lease, the run of its handler, and what came of it.
+
+The same in all pools, and in batches.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
-from interlock.worker.tasks import Invocation, TaskLease
+from interlock import consumer
+from interlock.engine import wire
+from interlock.errors import PayloadError
+from interlock.explanation import key_names
+from interlock.failure import text_of
+from interlock.message import _current
+from interlock.retry import Retry
 
 if TYPE_CHECKING:
     from interlock.engine.batch import LeasedBatch
     from interlock.worker.source import Source
 
-__all__ = ["Execution"]
+__all__ = [
+    "ACKED",
+    "RELEASED",
+    "Execution",
+    "Invocation",
+    "Outcome",
+    "TaskLease",
+    "ahandle",
+    "details",
+    "failure",
+    "handle",
+    "judge",
+    "lease_at",
+]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class TaskLease:
+    """The lease under which a task's handler runs, as ``current_lease()`` gives it, in any pool.
+
+    The worker settles it when the handler has ended, so it has no ``ack``: a handler returns, or
+    raises, for instance ``RetryAfter`` or ``Reject``.
+    """
+
+    __slots__ = (
+        "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence", "shared",
+        "task", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        queue: str,
+        id: int,
+        sequence: int,
+        attempt: int,
+        token: int,
+        keys: frozenset[bytes],
+        shared: frozenset[bytes],
+        payload: bytes,
+        task: str = "",
+        is_lost: Callable[[], bool] = bool,
+    ) -> None:
+        self.queue = queue
+        self.id = id
+        self.sequence = sequence
+        """Its place in the queue; the id, unless it was delayed."""
+        self.attempt = attempt
+        """1 for the first."""
+        self.token = token
+        """Rises with every lease of the queue: a fence for what the handler writes. Messages that
+        were leased together, of which no two conflict, have the same."""
+        self.keys = keys
+        self.shared = shared
+        self.payload = payload
+        """The call as it is on the wire."""
+        self.task = task
+        """The task's name."""
+        self._is_lost = is_lost
+        self._over = False
+        """The worker has settled it, or is about to."""
+
+    @property
+    def lost(self) -> bool:
+        """It ran out or was revoked, as far as the worker knows: what the handler still does may
+        be done a second time by another."""
+        return self._over or self._is_lost()
+
+    def ack(self, *_: object) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("ack")
+
+    def nack(self, *_: object, **__: object) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("nack")
+
+    def reject(self, *_: object) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("reject")
+
+    def release(self) -> NoReturn:
+        """Not here."""
+        self._settled_by_the_worker("release")
+
+    def extend(self, *_: object) -> NoReturn:
+        """Not here."""
+        raise TypeError("extend(): the worker extends the lease while the handler runs")
+
+    def _settled_by_the_worker(self, call: str) -> NoReturn:
+        raise TypeError(
+            f"{call}(): the worker settles when the handler has ended: return for ack, raise for "
+            f"nack; raise RetryAfter(seconds) or Reject(reason) to steer"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of message {self.id} in queue {self.queue!r}, "
+            f"attempt {self.attempt}, token {self.token}>"
+        )
+
+
+def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
+    """Return the lease of the message at this place of a batch."""
+    one = batch.message(at)
+    held = TaskLease(
+        queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload
+    )
+    held._is_lost = functools.partial(batch.is_lost, one.id)
+    return held
+
+
+def details(lease: TaskLease) -> dict[str, Any]:
+    """Return the fields that a log line about a message carries as ``extra``."""
+    return {
+        "queue": lease.queue,
+        "id": lease.id,
+        "keys": key_names(lease.keys | lease.shared),
+        "attempt": lease.attempt,
+        "token": lease.token,
+        "task": lease.task,
+    }
+
+
+class Invocation(Protocol):
+    """One message, ready to be handled. Its arguments are decoded when it runs."""
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which the lease is revoked."""
+
+    @property
+    def retry(self) -> Retry:
+        """By which failures are judged."""
+
+    @property
+    def is_async(self) -> bool:
+        """True if ``arun`` is to be awaited, rather than ``run`` called."""
+
+    def run(self) -> bytes | None:
+        """Call the handler; return its result, encoded, where one is kept."""
+
+    async def arun(self) -> bytes | None:
+        """Do the same for a coroutine function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The way in which a message is to be settled."""
+
+    how: Literal["ack", "nack", "reject", "exhaust", "release"]
+    result: bytes | None = None
+    delay: float | None = None
+    """Seconds; None: the backoff of the message's policy."""
+    error: str = ""
+    expected: str = "acked"
+    """The engine's answer, if it judges as the worker did."""
+
+    def settlement(self, token: int, id: int) -> wire.Settlement:
+        """Return the settlement of a message, as the engine takes it."""
+        if self.how == "ack":
+            return wire.acking(token, id, self.result)
+        if self.how == "nack":
+            return wire.nacking(token, id, self.delay, self.error)
+        if self.how == "exhaust":
+            return wire.exhausting(token, id, self.error)
+        if self.how == "reject":
+            return wire.rejecting(token, id, self.error)
+        return wire.releasing(token, id)
+
+
+ACKED = Outcome("ack")
+RELEASED = Outcome("release", expected="released")
+
+
+def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
+    """Call the handler of a message in this thread. Never raises."""
+    token = _current.set(lease)
+    try:
+        return acked(invocation.run())
+    except BaseException as error:
+        return judge(invocation.retry, lease, error)
+    finally:
+        _current.reset(token)
+
+
+async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
+    """Awaits the handler of a message. Never raises, not even when it is cancelled."""
+    token = _current.set(lease)
+    try:
+        return acked(await invocation.arun())
+    except asyncio.CancelledError as error:
+        return judge(invocation.retry, lease, error, "was cancelled")
+    except BaseException as error:
+        return judge(invocation.retry, lease, error)
+    finally:
+        _current.reset(token)
+
+
+def acked(result: bytes | None) -> Outcome:
+    """Return the outcome of a handler that has returned."""
+    return ACKED if result is None else Outcome("ack", result)
+
+
+def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
+    """Log that a handler failed, and return what becomes of its message. Never raises."""
+    if issubclass(type(error), PayloadError):
+        # Another attempt would fail alike; the dead letter keeps the message for a better worker.
+        text = text_of(error)
+        said = "message %d in queue %r cannot be handled: %s"
+        _log.error(said, lease.id, lease.queue, text, extra=details(lease))
+        return Outcome("reject", error=text, expected="dead")
+    found = consumer.judge(retry, lease, error, what)  # type: ignore[arg-type]
+    if found.how == "nack":
+        return failure(retry, lease, found.text, found.delay)
+    if found.how == "reject":
+        return Outcome("reject", error=found.text, expected="dead")
+    expected = "dead" if retry.then == "dead" else "held"
+    return Outcome("exhaust", error=found.text, expected=expected)
+
+
+def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
+    """Return that an attempt is used up; after `delay` seconds, or the backoff of the message's
+    policy, it comes again."""
+    again = retry.attempts is None or lease.attempt < retry.attempts
+    expected = "retried" if again else "dead" if retry.then == "dead" else "held"
+    return Outcome("nack", delay=delay, error=error, expected=expected)
 
 
 @dataclass(slots=True, eq=False)

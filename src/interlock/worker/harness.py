@@ -20,10 +20,16 @@ from interlock.engine.url import parse
 from interlock.errors import PayloadError, Reject, RetryAfter
 from interlock.message import _current
 from interlock.retry import Seconds
-from interlock.worker.batch_run import lease_at
-from interlock.worker.outcome import RELEASED, Outcome, judge
+from interlock.worker.execution import (
+    RELEASED,
+    Invocation,
+    Outcome,
+    TaskLease,
+    judge,
+    lease_at,
+)
 from interlock.worker.source import pending
-from interlock.worker.tasks import Invocation, NotHere, TaskLease
+from interlock.worker.tasks import NotHere
 
 __all__ = ["TestCall", "TestWorker"]
 

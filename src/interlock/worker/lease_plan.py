@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 
 from interlock.worker.batch_lending import BatchLending
-from interlock.worker.dispatcher import Dispatcher
 from interlock.worker.source import Call, Source, SourceState
 from interlock.worker.state import Phase, WorkerState
 
@@ -15,8 +14,8 @@ __all__ = ["LeasePlan"]
 class LeasePlan:
     """Decides what calls the sources make."""
 
-    def __init__(self, state: WorkerState, dispatcher: Dispatcher, batches: BatchLending) -> None:
-        self._state, self._dispatcher, self._batches = state, dispatcher, batches
+    def __init__(self, state: WorkerState, batches: BatchLending) -> None:
+        self._state, self._batches = state, batches
         self._turns: collections.deque[Source] = collections.deque()
         """The sources, whose turn is next first."""
 
@@ -85,7 +84,7 @@ class LeasePlan:
         else:
             source.state = SourceState.IDLE
         if call.error is not None:
-            self._dispatcher.failed(source, call, call.error)
+            source.failed(call, call.error)
         else:
             source.reached()
             source.told(call.pending, call.answers, source.tally)
@@ -98,7 +97,7 @@ class LeasePlan:
         if call.batch is not None:
             batch = call.batch
             source.tally.leased += len(batch.places)
-            room -= self._dispatcher.dispatch(source, batch, batch.places, call.began, room)
+            room -= self._state.dispatch(source, batch, batch.places, call.began, room)
         self._state.places.give(source.kind, room)
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from interlock.aio import stack_of
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import Outcome, ahandle, handle, judge
+from interlock.worker.execution import Execution, Outcome, ahandle, handle, judge
 from interlock.worker.pool import PoolEvents
 from interlock.worker.thread_pool import stack_at
 

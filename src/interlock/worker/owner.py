@@ -17,16 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine import handler_time
 from interlock.worker.batch_lending import BatchLending
-from interlock.worker.batch_run import BatchRun
-from interlock.worker.batch_runner import BatchRunner, Returned
-from interlock.worker.dispatcher import Dispatcher
-from interlock.worker.execution import Execution
+from interlock.worker.batch_runner import BatchRun, BatchRunner, Returned
+from interlock.worker.execution import Execution, Outcome, details, failure
 from interlock.worker.lease_plan import LeasePlan
-from interlock.worker.outcome import Outcome, failure
 from interlock.worker.pool import pool_of
 from interlock.worker.source import Call, Source, SourceState
 from interlock.worker.state import Phase, WorkerState
-from interlock.worker.tasks import Tasks, details
+from interlock.worker.tasks import Tasks
 
 if TYPE_CHECKING:
     from interlock.worker.settings import WorkerSettings
@@ -49,9 +46,8 @@ class Owner:
         """At its end: all that it held was settled as its handlers said."""
         self.state = WorkerState(settings, tasks, pool_of(settings, self))
         self._broken = broken
-        dispatcher = Dispatcher(self.state, broken)
-        self.batches = BatchLending(self.state, dispatcher, self)
-        self._plan = LeasePlan(self.state, dispatcher, self.batches)
+        self._batches = BatchLending(self.state, self)
+        self._plan = LeasePlan(self.state, self._batches)
         self._events: _queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = (
             _queue.SimpleQueue()
         )
@@ -93,13 +89,17 @@ class Owner:
         """See ``Replies``."""
         self._events.put((self._plan.replied, (source, call)))
 
+    def source_broke(self, error: BaseException) -> None:
+        """See ``Replies``."""
+        self._broken(error)
+
     def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
         """See ``BatchEvents``."""
-        self._events.put((self.batches.returned, (runner, returned)))
+        self._events.put((self._batches.returned, (runner, returned)))
 
     def straggler_ended(self, run: BatchRun) -> None:
         """See ``BatchEvents``."""
-        self._events.put((self.batches.straggler_ended, (run,)))
+        self._events.put((self._batches.straggler_ended, (run,)))
 
     def stop(self) -> None:
         """Take no more; what has begun goes on, and what has not goes back."""
@@ -153,12 +153,12 @@ class Owner:
     @property
     def _tick(self) -> float:
         """Return the seconds between two looks."""
-        return handler_time.LOOK if self.batches.runner is not None else TICK
+        return handler_time.LOOK if self.state.runner is not None else TICK
 
     def _patience(self) -> float | None:
         """Return for how many seconds to wait for an event; None: without end."""
         times = [one.resumes for one in self.state.sources if one.state is SourceState.PAUSED]
-        if self.state.executions or self.state.deferrals or not self.batches.is_over:
+        if self.state.holds or self.state.deferrals:
             times.append(self._looked + self._tick)
         if self.state.phase is Phase.ENDING:
             times.append(self._until)
@@ -180,7 +180,7 @@ class Owner:
         - A handler that runs longer than it may loses its lease, and its stack is logged.
         - A message of an unknown task goes back when its time is over.
         """
-        self.batches.look(now)
+        self._batches.look(now)
         for one in list(self.state.executions.values()):
             if one.over:
                 continue
@@ -229,7 +229,7 @@ class Owner:
             if source.state is SourceState.WAITING:
                 # Only then: a call that settles must not be cut.
                 source.interrupt()
-        self.batches.stop()
+        self._batches.stop()
         for execution in list(self.state.executions.values()):
             if execution.started is None:
                 self.state.give_back(execution)
@@ -255,12 +255,11 @@ class Owner:
     def _end_in_order(self, now: float) -> None:
         if self.state.phase is Phase.RUNNING:
             return
-        if not (self.state.executions or self.idle.is_set()) and self.batches.is_over:
+        if not (self.state.holds or self.idle.is_set()):
             self.idle.set()
         if self.state.phase is Phase.ENDING:
             quiet = (
-                all(source.is_quiet for source in self.state.sources)
-                and self.batches.runner is None
+                all(source.is_quiet for source in self.state.sources) and self.state.runner is None
             )
             if quiet or now >= self._until:
                 self._close(quiet)
@@ -269,7 +268,7 @@ class Owner:
         self.whole = quiet and not self._left
         for source in self.state.sources:
             source.close()
-        self.batches.close()
+        self._batches.close()
         self.state.pool.close()
         if self.state.audit is not None:
             self.state.audit.close()

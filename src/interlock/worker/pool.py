@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import Outcome
+from interlock.worker.execution import Execution, Outcome
 
 if TYPE_CHECKING:
     from interlock.worker.settings import WorkerSettings

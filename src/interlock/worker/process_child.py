@@ -20,8 +20,7 @@ from typing import Any
 from interlock.failure import text_of
 from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
-from interlock.worker.outcome import handle, judge
-from interlock.worker.tasks import TaskLease
+from interlock.worker.execution import TaskLease, handle, judge
 from interlock.worker.thread_pool import Runner
 
 __all__ = ["main"]

@@ -23,10 +23,8 @@ from typing import Any
 
 from interlock.errors import InterlockError
 from interlock.failure import text_of
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import Outcome, failure
+from interlock.worker.execution import Execution, Outcome, details, failure
 from interlock.worker.pool import PoolEvents
-from interlock.worker.tasks import details
 
 __all__ = ["ProcessPool"]
 

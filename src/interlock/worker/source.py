@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 from interlock.engine import batch as batches
 from interlock.engine import wire
 from interlock.engine.batch import LeasedBatch
+from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
-from interlock.worker.outcome import Outcome
-from interlock.worker.tasks import TaskLease, details
+from interlock.worker.execution import Outcome, TaskLease, details
 
 __all__ = [
     "Call",
@@ -90,6 +90,9 @@ class Replies(Protocol):
 
     def replied(self, source: Source, call: Call) -> None:
         """Note that a call is over."""
+
+    def source_broke(self, error: BaseException) -> None:
+        """Note that a queue can be served no more. Told by the owner's thread."""
 
 
 class Source:
@@ -231,12 +234,28 @@ class Source:
         if not self.connected.is_set():
             self.connected.set()
 
-    def missed(self, error: BaseException) -> float:
-        """Return for how many seconds to leave an engine alone that was not reached."""
-        self.failures += 1
-        seconds: float = min(0.1 * 2 ** min(self.failures, 10), LONGEST_PAUSE)
-        _log.warning("queue %r: %s; trying again in %.3g s", self.name, error, seconds)
-        return seconds
+    def failed(self, call: Call, error: BaseException) -> None:
+        """Take it that a call has failed, and leave the engine alone for a while."""
+        if isinstance(error, EngineUnavailable):
+            self.pending[:0] = call.pending
+            self.failures += 1
+            pause: float = min(0.1 * 2 ** min(self.failures, 10), LONGEST_PAUSE)
+            _log.warning("queue %r: %s; trying again in %.3g s", self.name, error, pause)
+        elif isinstance(error, ShutDown):
+            # Sealed and drained; it may be opened again. Or closed, at the end.
+            pause = SEALED_PAUSE
+        else:
+            # What an engine refuses says itself what is wrong; all else is a fault of ours.
+            known = isinstance(error, InterlockError)
+            _log.error(
+                "queue %r can be served no more: %s", self.name, error,
+                exc_info=None if known else error,
+            )  # fmt: skip
+            pause = BROKEN_PAUSE
+            self._replies.source_broke(error)
+        self.resumes = time.monotonic() + pause
+        if self.state is SourceState.IDLE:
+            self.state = SourceState.PAUSED
 
 
 def pending(batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> Pending:
@@ -297,3 +316,5 @@ class CallThread:
 MOST_SETTLED = 1024
 LONGEST_PAUSE = 5.0
 """Seconds."""
+SEALED_PAUSE = 1.0
+BROKEN_PAUSE = 10.0

@@ -1,27 +1,43 @@
-"""The state of a worker. Its owner's thread alone changes it; others may read what says so."""
+"""The state of a worker: the messages that it holds, from their lease to their settlement.
+
+Its owner's thread alone changes it; others may read what says so.
+"""
 
 from __future__ import annotations
 
+import collections
 import enum
 import logging
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.handler_time import HandlerTime
-from interlock.worker.deferrals import Deferrals
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import RELEASED, Outcome
-from interlock.worker.places import Places
+from interlock.message import Kind
+from interlock.retry import Retry
+from interlock.worker.execution import (
+    RELEASED,
+    Execution,
+    Invocation,
+    Outcome,
+    TaskLease,
+    details,
+    judge,
+    lease_at,
+)
 from interlock.worker.pool import Pool
 from interlock.worker.source import Source, count_outcome
-from interlock.worker.tasks import Tasks, details
+from interlock.worker.tasks import NotHere, Tasks
 from interlock.worker.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
+    from interlock.engine.batch import LeasedBatch
     from interlock.worker.audit import Audit
+    from interlock.worker.batch_runner import BatchRun, BatchRunner
     from interlock.worker.settings import WorkerSettings
 
-__all__ = ["Phase", "WorkerState"]
+__all__ = ["Deferrals", "Phase", "Places", "WorkerState"]
 
 _log = logging.getLogger("interlock.worker")
 
@@ -36,6 +52,115 @@ class Phase(enum.Enum):
     ENDING = "ending"
     """All that is to be settled is settled; nothing else counts."""
     ENDED = "ended"
+
+
+class Places:
+    """Counts how many handlers are idle, and what kind of messages they may take.
+
+    Places are taken before messages are leased, so that nothing is leased that no handler is idle
+    for; only while handlers are quick, see ``BatchRunner`` and ``Pool.queues``, is there more.
+    """
+
+    def __init__(self, size: int, unkeyed: int) -> None:
+        self._size: dict[Kind, int] = {"any": size - unkeyed, "unkeyed": unkeyed}
+        self._free: dict[Kind, int] = {"any": 0, "unkeyed": 0}
+        self._there = 0
+
+    def free(self, kind: Kind) -> int:
+        """Return how many are free; below 0 where places went while handlers were in them."""
+        return self._free[kind]
+
+    def size(self, kind: Kind) -> int:
+        """Return how many there are when all of the pool are there."""
+        return self._size[kind]
+
+    def take(self, kind: Kind, most: int) -> int:
+        """Take up to so many; return how many were taken."""
+        taken = max(0, min(self._free[kind], most))
+        self._free[kind] -= taken
+        return taken
+
+    def overdraw(self, kind: Kind, count: int) -> None:
+        """Take so many more than there are: of a pool that queues."""
+        self._free[kind] -= count
+
+    def give(self, kind: Kind, count: int) -> None:
+        """Give places back."""
+        self._free[kind] += count
+
+    def moved(self, count: int) -> None:
+        """So many have come, or are gone: those for messages without keys come first and go
+        last."""
+        unkeyed = self._size["unkeyed"]
+        before = min(self._there, unkeyed)
+        self._there += count
+        kept = min(self._there, unkeyed) - before
+        self._free["unkeyed"] += kept
+        self._free["any"] += count - kept
+
+
+@dataclass(slots=True)
+class Deferral:
+    """A message of an unknown task."""
+
+    until: float
+    batch: LeasedBatch
+    lease: TaskLease
+    source: Source
+
+
+class Deferrals:
+    """The messages that this worker does not know: leased for a while, until they go back.
+
+    In that time their lanes stay closed, as in a backoff; then they go back with their attempt
+    unchanged, and another worker, perhaps a newer one, may have them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[Deferral] = []
+        self._seen: collections.OrderedDict[tuple[str, int], int] = collections.OrderedDict()
+
+    def seconds(self, lease: TaskLease) -> float:
+        """Return for how long this message is to be kept: not at all the first time, so that a
+        worker that knows the task may have it at once, then 1, 2, 4 seconds and so on."""
+        number = (lease.queue, lease.id)
+        times = self._seen.pop(number, 0)
+        self._seen[number] = times + 1
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return 0.0 if times == 0 else min(2.0 ** min(times - 1, 10), LONGEST_DEFERRAL)
+
+    def add(self, deferral: Deferral) -> None:
+        """Keep it until its time."""
+        self._waiting.append(deferral)
+
+    @property
+    def full(self) -> bool:
+        """Return whether so much is deferred that nothing more should be leased for now."""
+        return len(self._waiting) >= MOST_DEFERRED
+
+    def due(self, now: float) -> list[Deferral]:
+        """Take those whose time is over."""
+        if not self._waiting:
+            return []
+        found = [one for one in self._waiting if one.until <= now]
+        if found:
+            self._waiting = [one for one in self._waiting if one.until > now]
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+
+class Straggler(NamedTuple):
+    """A batch of which one message kept the thread."""
+
+    runner: BatchRunner
+    done: int
+    others: int
+    """So much of its ``done`` and ``others`` was settled by then."""
+    execution: Execution | None
+    """The message that is handled; None: it has not begun, or has ended."""
 
 
 class WorkerState:
@@ -55,13 +180,79 @@ class WorkerState:
         self.places.moved(pool.places)
         self.times = HandlerTime(settings.concurrency)
         """A runner of batches has it while there is one."""
-        self.batches_run = False
-        """There is a runner of batches."""
+        self.runner: BatchRunner | None = None
+        """The runner of batches, while there is one. Others may read it."""
+        self.stragglers: dict[BatchRun, Straggler] = {}
+        """Batches of which the owner has taken the rest while one message was handled."""
         alone = len(settings.queues) == 1 and not settings.unkeyed
         self.lends = alone and isinstance(pool, ThreadPool)
         """Quick handlers may be run in batches."""
         self.alone = settings.concurrency == 1
         self.deferrals = Deferrals()
+
+    @property
+    def holds(self) -> bool:
+        """Return whether a message is held that is handled, or may be."""
+        return bool(self.executions or self.stragglers or self.runner is not None)
+
+    def dispatch(
+        self,
+        source: Source,
+        batch: LeasedBatch,
+        places: Sequence[int],
+        began: float,
+        room: int,
+    ) -> int:
+        """Give so many leased messages to the pool as there is room; the others go back. Return how
+        many places they take."""
+        now = time.monotonic()
+        # No call waits so long: this process was frozen, and so are these leases perhaps over.
+        refused = self.phase is not Phase.RUNNING or now - began > source.lease
+        found: list[Execution] = []
+        for at in places:
+            held = lease_at(source.name, batch, at)
+            if refused or len(found) >= room:
+                source.add(batch, held, RELEASED)
+                continue
+            invocation = self._prepared(source, batch, held)
+            if invocation is not None:
+                found.append(Execution(batch, held, invocation, source, now))
+        for execution in found:
+            self.executions[id(execution)] = execution
+        if found:
+            self.pool.offer(found)
+        return len(found)
+
+    def distribute(
+        self, source: Source, batch: LeasedBatch, places: Sequence[int], began: float
+    ) -> None:
+        """Give what was leased ahead to places that are free, as far as there are any."""
+        room = self.places.take(source.kind, self.places.size(source.kind))
+        room -= self.dispatch(source, batch, places, began, room)
+        self.places.give(source.kind, room)
+
+    def _prepared(self, source: Source, batch: LeasedBatch, held: TaskLease) -> Invocation | None:
+        try:
+            invocation = self.tasks.prepare(held)
+        except NotHere as unknown:
+            seconds = self.deferrals.seconds(held)
+            _log.warning(
+                "message %d in queue %r %s; it goes back in %g s, its attempt unchanged",
+                held.id, held.queue, unknown, seconds, extra=details(held),
+            )  # fmt: skip
+            if seconds:
+                until = time.monotonic() + seconds
+                self.deferrals.add(Deferral(until, batch, held, source))
+            else:
+                source.add(batch, held, RELEASED)
+            return None
+        except Exception as error:
+            # What a message holds is anybody's: it fails by itself, and holds up no other.
+            source.add(batch, held, judge(Retry(), held, error))
+            return None
+        if self.audit is not None:
+            self.audit.begun(held)
+        return invocation
 
     def ended(self, execution: Execution, outcome: Outcome) -> None:
         """Note that a handler has ended."""
@@ -80,7 +271,7 @@ class WorkerState:
                 held.id, held.queue, extra=details(held),
             )  # fmt: skip
         count_outcome(source.tally, outcome)
-        if not self.batches_run:
+        if self.runner is None:
             if execution.invocation.is_async and self.lends:
                 # That is for a thread of its own, where it may wait.
                 self.times.slow()
@@ -105,3 +296,8 @@ class WorkerState:
         """Give back the messages of unknown tasks whose time is over."""
         for deferral in self.deferrals.due(now):
             deferral.source.add(deferral.batch, deferral.lease, RELEASED)
+
+
+LONGEST_DEFERRAL = 30.0
+MOST_DEFERRED = 256
+REMEMBERED = 10_000

@@ -11,10 +11,16 @@ from collections.abc import Sequence
 
 from interlock.aio import stack_of
 from interlock.frames import frame_of, stack_text
-from interlock.worker.execution import Execution
-from interlock.worker.outcome import Outcome, ahandle, handle, judge
+from interlock.worker.execution import (
+    Execution,
+    Invocation,
+    Outcome,
+    TaskLease,
+    ahandle,
+    handle,
+    judge,
+)
 from interlock.worker.pool import PoolEvents
-from interlock.worker.tasks import Invocation, TaskLease
 
 __all__ = ["Runner", "ThreadPool", "stack_at"]
 

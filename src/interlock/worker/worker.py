@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
-from interlock.worker.execution import Execution
+from interlock.worker.execution import Execution, details
 from interlock.worker.owner import Owner
 from interlock.worker.settings import WorkerSettings
 from interlock.worker.source import Source
 from interlock.worker.state import Phase
-from interlock.worker.tasks import Tasks, details
+from interlock.worker.tasks import Tasks
 
 if TYPE_CHECKING:
     from interlock.worker.audit import Audit
@@ -155,9 +155,9 @@ class Worker:
 
     def figures(self) -> Figures:
         """Return the counts of what was done so far."""
-        state, runner = self._owner.state, self._owner.batches.runner
+        state = self._owner.state
         tallies = [one for each in state.sources for one in (each.tally, each.batch_tally)]
-        run = None if runner is None else runner.run
+        run = None if state.runner is None else state.runner.run
         return Figures(
             handed=sum(tally.leased for tally in tallies),
             handled=sum(tally.handled for tally in tallies),
