@@ -10,6 +10,7 @@ import pytest
 from interlock import current_lease
 from interlock.app import App
 from interlock.errors import EngineUnavailable
+from interlock.worker.worker import SHORTEST_FLUSH
 from tests.hub.servers import redis_server
 from tests.worker.workers import wait_for
 
@@ -48,3 +49,46 @@ def test_a_worker_outlives_its_engine_and_settles_what_it_did_meanwhile(
     assert attempts == [(1, 1), (2, 1)]
     assert worker.figures().violations == 0 and worker.broken is None
     app.close()
+
+
+def test_a_deadline_of_a_stop_holds_where_the_engine_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, begun = threading.Event(), threading.Event()
+    with App(send_timeout=1) as app:
+
+        @app.task
+        def f() -> None:
+            begun.set()
+            gate.wait(30)
+
+        with redis_server(tmp_path) as (_, port):
+            app.url = f"redis://127.0.0.1:{port}?timeout=1"
+            worker = app.worker(threads=2).start()
+            f.send()
+            assert begun.wait(30)
+        gate.set()
+        tried: list[float] = []
+        end = worker._owner.end
+
+        def noted(seconds: float) -> None:
+            tried.append(seconds)
+            end(seconds)
+
+        monkeypatch.setattr(worker._owner, "end", noted)
+        assert worker.stop(0.1) is False
+    assert tried == [SHORTEST_FLUSH]
+
+
+def test_what_no_handler_had_is_not_counted_as_handed(
+    app: App, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    def f() -> None: ...
+
+    f.send()
+    with App(url) as other, other.worker() as worker:
+        # The second time that it was leased.
+        wait_for(lambda: "it goes back in 1 s" in caplog.text, "it did not come again")
+    assert worker.figures().handed == 0
+    assert app._queue("default").stats().leases >= 2

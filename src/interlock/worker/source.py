@@ -204,6 +204,9 @@ class Source:
 
     def add(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
         """Add a message that is to be settled: it goes out with the next call."""
+        if outcome.how == "release":
+            # No handler had it; when it comes again it is counted.
+            self.tally.leased -= 1
         self.pending.append(pending(batch, held, outcome))
 
     def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:

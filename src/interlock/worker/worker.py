@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "Worker"]
 
+LONGEST_FLUSH = 10.0
+"""Seconds for which what is to be settled at the end is tried."""
+SHORTEST_FLUSH = 1.0
+"""The same after a deadline."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Counts of what a worker has done since it was made."""
 
     handed: int
-    """Messages that were leased."""
+    """Messages that were leased, but for those that went back before a handler began."""
     handled: int
     """Handlers that returned."""
     failed: int
@@ -108,26 +113,33 @@ class Worker:
         """Take no more, let handlers that run finish, hand back what has not begun.
 
         After ``timeout`` seconds, by default never, it hands back what still runs as well: those
-        messages come again, their attempt one higher. Their threads cannot be ended and go on.
+        messages come again, their attempt one higher. Their threads cannot be ended and go on. An
+        engine that is not there is waited for until then, or for one second more; by default for
+        10 seconds.
 
         Returns:
             True if everything it held was settled as its handlers said.
         """
+        left = None if timeout is None else seconds(timeout, "stop(): timeout")
+        began = time.monotonic()
         self.quiesce()
-        whole = self.wait(None if timeout is None else seconds(timeout, "stop(): timeout"))
-        return self.hand_back() and whole
+        whole = self.wait(left)
+        if left is None:
+            return self.hand_back() and whole
+        left -= time.monotonic() - began
+        return self.hand_back(min(max(left, SHORTEST_FLUSH), LONGEST_FLUSH)) and whole
 
     def quiesce(self) -> None:
         """Take no more; what has begun goes on."""
         self._owner.stop()
 
-    def hand_back(self) -> bool:
-        """End: what still runs goes back as failed, and what was to be settled is. True: nothing
-        ran any more, and the engine was told all of it."""
+    def hand_back(self, patience: float = LONGEST_FLUSH) -> bool:
+        """End: what still runs goes back as failed, and what was to be settled is, tried for so
+        many seconds. True: nothing ran any more, and the engine was told all of it."""
         if self._owner.state.phase is Phase.NEW:
             self._owner.state.pool.close()
             return True
-        self._owner.end(LONGEST_FLUSH)
+        self._owner.end(patience)
         self._owner.ended.wait()
         return self._owner.whole
 
@@ -184,7 +196,3 @@ class Worker:
                 # Nobody waits any longer for what will not be.
                 source.connected.set()
             self.on_broken()
-
-
-LONGEST_FLUSH = 10.0
-"""Seconds for which what is to be settled at the end is tried."""
