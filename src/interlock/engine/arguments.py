@@ -52,6 +52,18 @@ def check_then(then: object) -> str:
     return str(then)
 
 
+def check_settlements(call: str, settlements: Iterable[Iterable[object]]) -> None:
+    """Raise ValueError where one holds a text that cannot be sent."""
+    for argument in (argument for one in settlements for argument in one):
+        if isinstance(argument, str) and not argument.isascii():
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"{call}: settlements holds a lone surrogate; allowed: what encodes as UTF-8"
+                ) from None
+
+
 def check_leases(leases: object, kind: type[Any], queue: str) -> list[Any]:
     """Return the leases that ack_many() is given, checked, as a list.
 

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock import _core
 from interlock.engine import wait, wire
-from interlock.engine.arguments import check_kind, check_leases, check_limit, until
+from interlock.engine.arguments import (
+    check_kind,
+    check_leases,
+    check_limit,
+    check_settlements,
+    until,
+)
 from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration
@@ -241,6 +247,8 @@ class Handle:
             check_kind(call, kind)
         if limit.__class__ is not int or limit < 1:
             limit = check_limit(call, limit)
+        if settlements:
+            check_settlements(call, settlements)
         end = None if block and timeout is None else until(call, block, timeout)
         started = time.monotonic()
         answers, leased = yield from self.take(session, settlements, limit, kind, end)
@@ -431,6 +439,7 @@ class Handle:
         self, session: Session[Any], settlements: Sequence[wire.Settlement]
     ) -> Request[list[str]]:
         """Settle; return what became of each, in words."""
+        check_settlements("settle()", settlements)
         return [wire.answer(one) for one in (yield from self.settle(session, settlements))]
 
     def opened(self, leases: Iterable[Any]) -> tuple[list[Any], list[Any]]:
