@@ -127,15 +127,18 @@ class Worker:
         if left is None:
             return self.hand_back() and whole
         left -= time.monotonic() - began
-        return self.hand_back(min(max(left, SHORTEST_FLUSH), LONGEST_FLUSH)) and whole
+        return self._hand_back(min(max(left, SHORTEST_FLUSH), LONGEST_FLUSH)) and whole
 
     def quiesce(self) -> None:
         """Take no more; what has begun goes on."""
         self._owner.stop()
 
-    def hand_back(self, patience: float = LONGEST_FLUSH) -> bool:
-        """End: what still runs goes back as failed, and what was to be settled is, tried for so
-        many seconds. True: nothing ran any more, and the engine was told all of it."""
+    def hand_back(self) -> bool:
+        """End: what still runs goes back as failed, and what was to be settled is. True: nothing
+        ran any more, and the engine was told all of it."""
+        return self._hand_back(LONGEST_FLUSH)
+
+    def _hand_back(self, patience: float) -> bool:
         if self._owner.state.phase is Phase.NEW:
             self._owner.state.pool.close()
             return True
