@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
     from interlock.taskgroup import KeyedTaskGroup
-    from interlock.worker.tasks import TaskLease
+    from interlock.worker.execution import TaskLease
     from interlock.worker.worker import Worker
 
 __all__ = [
@@ -182,7 +182,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Sending": "interlock.app.middleware",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
-    "TaskLease": "interlock.worker.tasks",
+    "TaskLease": "interlock.worker.execution",
     "Worker": "interlock.worker.worker",
     "connect": "interlock.engine.client",
 }
