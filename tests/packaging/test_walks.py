@@ -40,3 +40,10 @@ def test_a_walk_over_its_limit_is_told(
 def test_a_file_that_is_entered_twice_is_told() -> None:
     walk = walks.Walk("put on an engine", ["a.py", "b.py", "a.py"])
     assert walk.fault == "entered twice: a.py"
+
+
+def test_a_walk_that_was_counted_names_files_that_there_are() -> None:
+    name = "put from the hub's socket to the disk"
+    assert walks.Walk(name, list(walks.COUNTED[name]), None).fault == ""
+    gone = walks.Walk(name, ["interlock-hub/src/gone.rs"], None)
+    assert gone.fault == "no such file: interlock-hub/src/gone.rs"

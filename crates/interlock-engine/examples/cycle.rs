@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use interlock_engine::{reply, Engine, Function, Outcome, Settings};
+use interlock_engine::{reply, Engine, EngineSettings, Function, Outcome};
 
 const KEY: Option<&[u8]> = Some(b"il:{q}");
 
@@ -18,7 +18,7 @@ fn main() {
 }
 
 fn cycles(batch: usize, keys: usize) -> f64 {
-    let engine = Engine::new(Settings::default());
+    let engine = Engine::new(EngineSettings::default());
     let (mut out, mut served) = (Vec::new(), Vec::new());
     let names: Vec<String> = (0..100_000).map(|n| format!("key:{n}")).collect();
     let payload = "p".repeat(100);

@@ -1,8 +1,10 @@
-//! The numbered calls: `il1_put`, `il1_lease`, `il1_settle`, `il1_next`; repeating them, and waiting.
+//! The numbered calls: `il1_put`, `il1_lease`, `il1_settle`, `il1_next`; repeating them, and what of a call
+//! is recorded.
 
-use interlock_core::queue::types::{Kind, Time};
+use interlock_core::queue::scheduler::Budget;
+use interlock_core::queue::types::Kind;
 
-use crate::args::{refuse, Args, Read, Reader, Refused};
+use crate::args::{self, refuse, Args, Read, Reader, Refused};
 use crate::consumers::Known;
 use crate::lease::{self, Wanted};
 use crate::put::{self, No};
@@ -10,7 +12,8 @@ use crate::queue::Queue;
 use crate::reply;
 use crate::settle::{self, Answer, Settlement};
 use crate::shared::Context;
-use crate::waiters::{Served, Waiter, WaitingPut, Want};
+use crate::waiters::serve::answer_error;
+use crate::waiters::{Waiter, WaitingPut, Want};
 use crate::wire::codes::Code;
 use crate::wire::functions::Function;
 use crate::wire::limits::*;
@@ -241,7 +244,7 @@ impl Queue {
         Outcome::Done
     }
 
-    fn record_grant(
+    pub fn record_grant(
         &self,
         function: Function,
         consumer: &[u8],
@@ -352,122 +355,6 @@ impl Queue {
         })
     }
 
-    /// Answers those who wait and can be answered, in the order in which they came.
-    pub fn serve(&mut self, cx: &mut Context<'_>) {
-        self.restless = false;
-        if self.waiting.wait_for_ends() {
-            self.serve_ends(cx);
-        }
-        if self.scheduler.unsettled() == 0 {
-            while let Some(order) = self.waiting.first_for_all() {
-                self.end_wait(order, cx);
-            }
-        }
-        if self.waiting.wait_for_room() {
-            self.serve_puts(cx);
-        }
-        self.serve_leases(cx);
-        if self.is_over() {
-            while let Some(order) = self.waiting.first(|_| true) {
-                self.end_wait(order, cx);
-            }
-        }
-    }
-
-    fn serve_leases(&mut self, cx: &mut Context<'_>) {
-        let mut dry = [false; 3];
-        let kinds = [Kind::Any, Kind::Keyed, Kind::Unkeyed];
-        loop {
-            let scheduler = &self.scheduler;
-            let some = |line: usize| !dry[line] && scheduler.ready(kinds[line]) > 0;
-            let Some(order) = self.waiting.first(some) else { return };
-            let waiter = self.waiting.get(order).expect("it waits");
-            let Want::Lease(mut wanted, _) = waiter.want else {
-                unreachable!("it is in that line")
-            };
-            let name = waiter.consumer.clone();
-            let number = self.consumer(&name);
-            let mut out = Vec::new();
-            let waiter = self.waiting.remove(order).expect("it waits");
-            let Want::Lease(_, settled) = &waiter.want else { unreachable!("as just seen") };
-            if self.grant(&mut wanted, number, settled.as_deref(), &mut out) {
-                self.answer_lease(&waiter, wanted, false, out, cx);
-            } else {
-                // What is ready is paused, as far as one call looks; if that is not all, the next goes on.
-                dry[crate::waiters::line_of(wanted.kind)] = true;
-                self.restless |= self.scheduler.ready(wanted.kind) > 0;
-                self.waiting.insert(order, waiter);
-            }
-        }
-    }
-
-    fn answer_lease(
-        &mut self,
-        waiter: &Waiter,
-        wanted: Wanted,
-        nothing: bool,
-        out: Vec<u8>,
-        cx: &mut Context<'_>,
-    ) {
-        let Waiter { function, consumer, call, ticket, .. } = waiter;
-        if *call > 0 {
-            let number = self.consumer(consumer);
-            match nothing {
-                true => self.consumers.keep_light(number, *call, *function, cx.now, &out),
-                false => self.consumers.keep(number, *call, *function, cx.now, &out),
-            }
-        }
-        self.record_grant(*function, consumer, *call, wanted, cx);
-        answer(cx, *ticket, out);
-    }
-
-    /// Applies what is due, and answers whom that concerns and whose wait is over.
-    pub fn tick(&mut self, cx: &mut Context<'_>) {
-        self.begin(cx);
-        self.serve(cx);
-        while let Some(order) = self.waiting.over(self.scheduler.last_time().max(cx.now)) {
-            self.end_wait(order, cx);
-        }
-        // Who was first in line for room may have gone.
-        self.serve(cx);
-    }
-
-    /// A wait is over without what was waited for.
-    pub fn end_wait(&mut self, order: u64, cx: &mut Context<'_>) {
-        if self.waiting.get(order).is_some_and(|waiter| matches!(waiter.want, Want::Room(_))) {
-            self.put_again(order, true, cx);
-            return;
-        }
-        let Some(waiter) = self.waiting.remove(order) else { return };
-        let mut out = Vec::new();
-        match &waiter.want {
-            Want::Lease(wanted, settled) => {
-                self.nothing(wanted.kind, settled.as_deref(), &mut out);
-                if waiter.call > 0 {
-                    let nothing = !settles(settled.as_deref());
-                    let wanted = *wanted;
-                    return self.answer_lease(&waiter, wanted, nothing, out, cx);
-                }
-            }
-            Want::Room(_) => unreachable!("as just seen"),
-            Want::Result(id) => self.tell_result(*id, cx.now, &mut out),
-            Want::Join(id) => self.tell_join(*id, &mut out),
-        }
-        answer(cx, waiter.ticket, out);
-    }
-
-    fn serve_ends(&mut self, cx: &mut Context<'_>) {
-        let ended: Vec<u64> = self.scheduler.ended().collect();
-        for id in ended {
-            for order in self.waiting.of_end(id) {
-                self.end_wait(order, cx);
-            }
-        }
-        if !self.waiting.wait_for_ends() {
-            self.scheduler.note_ended(false);
-        }
-    }
-
     /// A record of a call that waited: see `Journal`.
     pub fn replay_granted<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new(Recorded::Granted.name(), args);
@@ -504,19 +391,53 @@ impl Queue {
     }
 }
 
+impl Context<'_> {
+    pub fn record(&self, queue: &Queue, recorded: Recorded, args: &[&[u8]]) {
+        let Some(journal) = self.shared.settings.journal.as_ref().filter(|_| !self.replays) else {
+            return;
+        };
+        if queue.is_durable() {
+            let (durability, now) = (queue.declared.durability, queue.scheduler.last_time());
+            journal.record(&queue.name, durability, now, recorded, args);
+        }
+    }
+
+    /// Says what the call recorded next may ready, unless it is all that a call may.
+    pub fn record_budget(&self, queue: &Queue) {
+        let Budget { ready, steps } = queue.budget;
+        if queue.budget != Budget::ONE_CALL {
+            let [ready, steps] = [ready, steps].map(|count| count.to_string());
+            self.record(queue, Recorded::Budget, &[ready.as_bytes(), steps.as_bytes()]);
+        }
+    }
+
+    /// Records an `il1_next` that was handed so many of COUNT messages, where their bytes ended it.
+    pub fn record_next<A: Args + ?Sized>(&self, queue: &Queue, args: &A, count: usize) {
+        if args::integer(args.get(3)) == Some(count as i64) {
+            return self.record_call(queue, Function::Next, args);
+        }
+        let count = count.to_string();
+        let told = |i: usize| if i == 3 { count.as_bytes() } else { args.get(i) };
+        let args: Vec<&[u8]> = (0..args.len()).map(told).collect();
+        self.record_call(queue, Function::Next, &args[..]);
+    }
+
+    /// Records a call as one that does not wait.
+    pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: Function, args: &A) {
+        if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {
+            return;
+        }
+        self.record_budget(queue);
+        let waits = matches!(function, Function::Put | Function::Lease | Function::Next);
+        let plain = |i: usize| if waits && i == 2 { &b"0"[..] } else { args.get(i) };
+        let args: Vec<&[u8]> = (0..args.len()).map(plain).collect();
+        self.record(queue, Recorded::Call(function), &args);
+    }
+}
+
 /// Returns whether something was settled.
-fn settles(answers: Option<&[Answer]>) -> bool {
+pub fn settles(answers: Option<&[Answer]>) -> bool {
     answers.is_some_and(|all| all.iter().any(|&answer| answer != Answer::Lost))
-}
-
-pub fn answer(cx: &mut Context<'_>, ticket: u64, reply: Vec<u8>) {
-    cx.served.push(Served { ticket, reply });
-}
-
-pub fn answer_error(cx: &mut Context<'_>, ticket: u64, refused: &Refused) {
-    let mut reply = Vec::new();
-    reply::error(&mut reply, &refused.0);
-    answer(cx, ticket, reply);
 }
 
 fn kind_name(kind: Kind) -> &'static [u8] {
@@ -524,17 +445,5 @@ fn kind_name(kind: Kind) -> &'static [u8] {
         Kind::Any => b"any",
         Kind::Keyed => b"keyed",
         Kind::Unkeyed => b"unkeyed",
-    }
-}
-
-/// The time at which a queue next asks to be ticked.
-pub fn alarm_of(queue: &Queue) -> Time {
-    match queue.waiting.first_until() {
-        None => Time::MAX,
-        Some(_) if queue.restless => 0,
-        Some(until) => {
-            let due = queue.next_due().into_iter().chain(queue.waiting.room.due());
-            until.min(due.min().unwrap_or(Time::MAX))
-        }
     }
 }

@@ -17,7 +17,7 @@ use parking_lot::{ArcMutexGuard, RawMutex};
 
 use crate::args::{Args, Read, Reader};
 use crate::declare::Durability;
-use crate::queue::Queue;
+use crate::queue::{Presence, Queue};
 use crate::reclaim::LOOKS;
 use crate::reply;
 use crate::shared::{Cell, Context, Shared};
@@ -86,8 +86,9 @@ impl Queue {
         for order in self.waiting.for_any_end() {
             self.end_wait(order, cx);
         }
-        self.dropped = self.waiting.is_empty();
-        if !self.dropped {
+        if self.waiting.is_empty() {
+            self.presence = Presence::Dropped;
+        } else {
             self.is_back(cx.shared);
             self.scheduler.pass(cx.now);
         }
@@ -95,7 +96,7 @@ impl Queue {
 
     /// It is somebody's again.
     pub fn is_back(&mut self, shared: &Shared) {
-        (self.dropped, self.kept) = (false, false);
+        self.presence = Presence::There;
         if std::mem::take(&mut self.in_journal) && !self.is_durable() {
             self.forget_in(shared);
         }
@@ -179,7 +180,7 @@ impl Engine {
         loop {
             let cell = self.cell(name);
             let mut queue = cell.lock_arc();
-            if !queue.dropped {
+            if !queue.is_dropped() {
                 return (cell, queue);
             }
             // Unless it was dropped between the look and the lock, and is not where it was found.
@@ -194,7 +195,7 @@ impl Engine {
     /// A queue that is not there, to be looked at: it is not counted among all.
     pub fn nobodys(&self, name: &[u8]) -> Cell {
         let cell = self.fresh(name);
-        cell.lock().dropped = true;
+        cell.lock().presence = Presence::Dropped;
         cell
     }
 
@@ -219,7 +220,7 @@ impl Engine {
         let mut gone = self.gone.lock();
         drop(names);
         if !nothing || queue.in_journal || replays {
-            queue.kept = true;
+            queue.presence = Presence::Kept;
             let blank = queue.scheduler.gave_nothing();
             let bytes = if blank { queue.total_weight() } else { 0 };
             gone.insert(&queue.name, until, bytes, cell.clone());
@@ -242,7 +243,7 @@ impl Engine {
             if old.in_journal {
                 old.forget_in(&self.shared);
             }
-            old.kept = false;
+            old.presence = Presence::Dropped;
             self.shared.count(&mut old, 0);
         }
         let first = gone.order.first().map_or(Time::MAX, |(until, _)| *until);

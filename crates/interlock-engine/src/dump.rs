@@ -7,7 +7,7 @@ use interlock_core::queue::types::Then;
 use crate::args::{self, refuse, Args, Read};
 use crate::consumers::Consumers;
 use crate::declare::{Declared, Durability};
-use crate::queue::{Body, Queue};
+use crate::queue::{Body, Presence, Queue};
 use crate::results::Results;
 use crate::room::Payload;
 use crate::wire::codes::Code;
@@ -42,7 +42,7 @@ impl Queue {
     }
 
     fn marks(&self) -> u8 {
-        (u8::from(self.sealed) * SEALED) | (u8::from(self.dropped) * DROPPED)
+        (u8::from(self.sealed) * SEALED) | (u8::from(self.is_dropped()) * DROPPED)
     }
 
     /// A queue of this name as it was dumped.
@@ -59,8 +59,10 @@ impl Queue {
         queue.results = Results::restored(&mut reader, declared.results)?;
         queue.weight = reader.number("weight")?;
         (queue.declared, queue.is_declared) = (declared, is_declared);
-        (queue.sealed, queue.dropped) = (marks & SEALED != 0, marks & DROPPED != 0);
-        queue.in_journal = queue.dropped;
+        queue.sealed = marks & SEALED != 0;
+        if marks & DROPPED != 0 {
+            (queue.presence, queue.in_journal) = (Presence::Dropped, true);
+        }
         queue.scheduler = queue.scheduler.restored(reader.rest(), read_body)?;
         Ok(queue)
     }
@@ -103,7 +105,7 @@ impl Engine {
         out.resize(from + likely.min(weight), 0);
         out.truncate(from);
         let queue = cell.lock_arc();
-        if !(queue.is_durable() || queue.dropped && queue.in_journal) {
+        if !(queue.is_durable() || queue.is_dropped() && queue.in_journal) {
             return None;
         }
         queue.dump(out);
@@ -121,7 +123,7 @@ impl Engine {
         let mut queue = cell.lock_arc();
         *queue = restored.instead_of(&mut queue);
         queue.measure();
-        if queue.dropped {
+        if queue.is_dropped() {
             let now = queue.scheduler.last_time();
             self.let_go(&mut queue, &cell, now, true);
         }

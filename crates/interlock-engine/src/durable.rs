@@ -3,16 +3,16 @@
 //! ```
 //! use std::sync::Arc;
 //! use interlock_engine::durable::{Durable, Repair};
-//! use interlock_engine::{Durability, Engine, Function, Outcome, Settings};
+//! use interlock_engine::{Durability, Engine, Function, Outcome, EngineSettings};
 //! use interlock_journal::storage::disk::Disk;
 //!
 //! let folder = std::env::temp_dir().join(format!("interlock-durable-{}", std::process::id()));
 //! let start = || {
 //!     let durable = Arc::new(Durable::new());
-//!     let settings = Settings {
+//!     let settings = EngineSettings {
 //!         durability: Durability::Always,
 //!         journal: Some(durable.clone()),
-//!         ..Settings::default()
+//!         ..EngineSettings::default()
 //!     };
 //!     let engine = Engine::new(settings);
 //!     let disk = Disk::open(&folder).unwrap();
@@ -51,7 +51,7 @@ use interlock_core::queue::types::Time;
 use interlock_journal::snapshot::Made;
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::storage::Storage;
-use interlock_journal::{journal, Entry, Record, Refused, Replay};
+use interlock_journal::{journal, Entry, JournalError, Record, Replay};
 use parking_lot::RwLock;
 
 use crate::{Durability, Engine, Journal, Recorded};
@@ -88,7 +88,7 @@ thread_local! {
     /// The records that this thread has made since its last commit.
     static TURN: Cell<Turn> = const { Cell::new(Turn { last: 0, durability: journal::Durability::None }) };
     /// The reason why something could not be recorded since then.
-    static LOST: std::cell::RefCell<Option<Refused>> = const { std::cell::RefCell::new(None) };
+    static LOST: std::cell::RefCell<Option<JournalError>> = const { std::cell::RefCell::new(None) };
 }
 
 /// Sequence of the last record; 0 for none. And the strongest promise of all.
@@ -121,7 +121,7 @@ impl<S: Storage> Durable<S> {
         &self,
         engine: &Engine,
         storage: S,
-        settings: interlock_journal::Settings,
+        settings: interlock_journal::JournalSettings,
         repair: Repair,
     ) -> Result<Report, OpenError> {
         let mut replayer =
@@ -157,7 +157,7 @@ impl<S: Storage> Durable<S> {
     /// # Errors
     ///
     /// Why it must not be told.
-    pub fn commit(&self) -> Result<(), Refused> {
+    pub fn commit(&self) -> Result<(), JournalError> {
         let Turn { last, durability } =
             TURN.replace(Turn { last: 0, durability: journal::Durability::None });
         if let Some(lost) = LOST.take() {
@@ -203,7 +203,11 @@ impl<S: Storage> Durable<S> {
     ///
     /// Why calls are refused meanwhile, as [`commit`](Self::commit) says it. To be said once, for each
     /// call of this function comes to it anew.
-    pub fn upkeep(&self, engine: &Engine, now: Time) -> Result<Option<io::Result<Made>>, Refused> {
+    pub fn upkeep(
+        &self,
+        engine: &Engine,
+        now: Time,
+    ) -> Result<Option<io::Result<Made>>, JournalError> {
         let Some(journal) = self.journal.get() else { return Ok(None) };
         // Relaxed: one thread does this.
         let second = now.saturating_sub(self.ticked.load(Ordering::Relaxed)) >= 1_000_000;
@@ -219,7 +223,7 @@ impl<S: Storage> Durable<S> {
         if done.is_ok() && journal.wants_segment() {
             done = journal.prepare().map(drop);
         }
-        let full = matches!(done, Err(Refused::Short(_) | Refused::Full(_)));
+        let full = matches!(done, Err(JournalError::Short(_) | JournalError::Full(_)));
         let enough = SNAPSHOT_AFTER.max(2 * self.snapshot_bytes.load(Ordering::Relaxed));
         let wanted = journal.bytes() >= enough || (full && journal.has_old_segments());
         // Each try holds up every queue for a moment.
@@ -252,7 +256,7 @@ impl<S: Storage> Durable<S> {
     /// # Errors
     ///
     /// As [`interlock_journal::Journal::close`].
-    pub fn close(&self, now: Time) -> Result<(), Refused> {
+    pub fn close(&self, now: Time) -> Result<(), JournalError> {
         let Some(journal) = self.journal.get() else { return Ok(()) };
         journal.note_time(now, 0);
         journal.close()
@@ -263,8 +267,8 @@ impl<S: Storage> Durable<S> {
         entry: Entry,
         durability: journal::Durability,
         args: &[&[u8]],
-    ) -> Result<(), Refused> {
-        let journal = self.journal.get().ok_or(Refused::Closed)?;
+    ) -> Result<(), JournalError> {
+        let journal = self.journal.get().ok_or(JournalError::Closed)?;
         let sequence = journal.append(entry, args.iter().copied())?;
         let turn = TURN.get();
         TURN.set(Turn { last: sequence, durability: turn.durability.max(durability) });
@@ -277,7 +281,7 @@ impl<S: Storage> Durable<S> {
         queue: &[u8],
         durability: journal::Durability,
         time: Time,
-    ) -> Result<u32, Refused> {
+    ) -> Result<u32, JournalError> {
         if let Some(&number) = self.numbers.read().of.get(queue) {
             return Ok(number);
         }

@@ -2,9 +2,9 @@
 //! time in, replies out. No sockets, no Python, no threads, no clock: whoever calls says what time it is.
 //!
 //! ```
-//! use interlock_engine::{Engine, Function, Outcome, Settings};
+//! use interlock_engine::{Engine, Function, Outcome, EngineSettings};
 //!
-//! let engine = Engine::new(Settings::default());
+//! let engine = Engine::new(EngineSettings::default());
 //! let (mut out, mut served) = (Vec::new(), Vec::new());
 //! let put = ["me", "0", "0", "hello", "1", "0", "0", "room:7"];
 //! let (now, key) = (1_700_000_000_000_000, Some(&b"il:{mail}"[..]));
@@ -77,7 +77,7 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
 pub use args::{Args, Refused};
 pub use declare::Durability;
-pub use shared::{Account, Accounts, Journal, Settings};
+pub use shared::{Account, Accounts, EngineSettings, Journal};
 pub use waiters::{Served, Ticket};
 pub use wire::functions::{Class, Function};
 pub use wire::records::Recorded;
@@ -122,7 +122,7 @@ pub struct Held<'a> {
 }
 
 impl Engine {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: EngineSettings) -> Self {
         Engine { queues: RwLock::default(), gone: Mutex::default(), shared: Shared::new(settings) }
     }
 
@@ -270,7 +270,7 @@ impl Engine {
             _ => self.cell(name),
         };
         let queue = cell.lock_arc();
-        if queue.dropped && function.class() != Class::Read {
+        if queue.is_dropped() && function.class() != Class::Read {
             drop(queue);
             let (cell, queue) = self.taken_up(name);
             return Ok(Held { engine: self, cell, queue, payer: None });
@@ -354,7 +354,7 @@ impl Engine {
     /// Lets a queue go that a call has left dropped or blank, or notes that it may be idle.
     #[inline]
     fn settle_down(&self, queue: &mut Queue, cell: &Cell, now: Time) {
-        if queue.dropped {
+        if queue.is_dropped() {
             self.let_go(queue, cell, now, false);
         } else if queue.is_blank() && queue.waiting.is_empty() {
             self.let_blank_go(queue, cell, now, false);
@@ -370,7 +370,7 @@ impl Engine {
         if weight != queue.counted {
             self.shared.count(queue, weight);
         }
-        let alarm = calls::alarm_of(queue);
+        let alarm = waiters::serve::alarm_of(queue);
         if alarm != queue.alarm {
             let mut alarms = self.shared.alarms.lock();
             alarms.remove(&(queue.alarm, queue.name.clone()));

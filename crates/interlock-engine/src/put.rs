@@ -330,7 +330,7 @@ impl Queue {
         self.weight += body.weight();
         let put =
             Put { keys: keys(&message.exclusive), shared: keys(&message.shared), ..Put::default() };
-        let Some(said) = &message.said else { return self.scheduler.put_new(&put, body).id };
+        let Some(said) = &message.said else { return self.scheduler.enter(&put, Some(body)) };
         self.enter_said(put, said, body)
     }
 
@@ -348,7 +348,7 @@ impl Queue {
         if let Some(name) = put.dedup {
             self.waiting.became_known(name);
         }
-        self.scheduler.put_new(&put, body).id
+        self.scheduler.enter(&put, Some(body))
     }
 
     /// Refuses what there will never be room for.

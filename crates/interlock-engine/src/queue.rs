@@ -35,6 +35,16 @@ const KEPT_OVERHEAD: u64 = 240;
 /// Calls between two looks at what the records of a queue take.
 const CALLS: u32 = 16;
 
+/// The standing of a queue among those of its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    There,
+    /// Nobody's: it was dropped, or is not there and only looked at.
+    Dropped,
+    /// Dropped, and there for those who send a call again.
+    Kept,
+}
+
 pub struct Queue {
     pub name: Box<[u8]>,
     pub scheduler: Scheduler<Body>,
@@ -42,11 +52,8 @@ pub struct Queue {
     /// True if somebody has declared it.
     pub is_declared: bool,
     pub sealed: bool,
-    /// Nobody's: it was dropped, or is not there and only looked at.
-    pub dropped: bool,
-    /// Though it was dropped, it is there for those who send a call again.
-    pub kept: bool,
-    /// And a journal knows what is kept of it.
+    pub presence: Presence,
+    /// It was dropped, and a journal knows what is kept of it.
     pub in_journal: bool,
     pub consumers: Consumers,
     pub results: Results,
@@ -81,8 +88,7 @@ impl Queue {
             declared,
             is_declared: false,
             sealed: false,
-            dropped: false,
-            kept: false,
+            presence: Presence::There,
             in_journal: false,
             consumers: Consumers::default(),
             waiting: Waiting::default(),
@@ -119,8 +125,10 @@ impl Queue {
     /// Bytes it takes, about. A message's weight has its part of the records; what they take beyond that,
     /// for leases and delays, or because few messages are left of many, counts by itself.
     pub fn total_weight(&self) -> u64 {
-        if self.dropped {
-            return if self.kept { self.consumers.weight() + EMPTY } else { 0 };
+        match self.presence {
+            Presence::There => {}
+            Presence::Dropped => return 0,
+            Presence::Kept => return self.consumers.weight() + EMPTY,
         }
         let scheduler = &self.scheduler;
         let of_messages = scheduler.unsettled() * put::OVERHEAD
@@ -151,6 +159,11 @@ impl Queue {
         let accounts = std::mem::take(&mut old.accounts);
         let Queue { counted, alarm, idle, .. } = *old;
         Queue { counted, alarm, accounts, idle, ..self }
+    }
+
+    #[inline]
+    pub fn is_dropped(&self) -> bool {
+        self.presence != Presence::There
     }
 
     #[inline]

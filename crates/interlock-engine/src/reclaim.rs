@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use interlock_core::queue::types::Time;
 
-use crate::queue::Queue;
+use crate::queue::{Presence, Queue};
 use crate::shared::{Cell, Context};
 use crate::wire::limits::KEPT_REPLY;
 use crate::Engine;
@@ -29,8 +29,7 @@ const WORTH: u64 = 512;
 /// Queues looked at by one call.
 pub const LOOKS: usize = 8;
 
-/// Queues that were left empty, and when to look at each again: soon, whether it can give its records
-/// back, and later, whether it can go. Each list rises, nearly.
+/// Queues that were left empty, and when each [`Sweep`] of them is due. Each list rises, nearly.
 #[derive(Debug)]
 pub struct Idle {
     lists: [VecDeque<(Time, Box<[u8]>)>; 2],
@@ -44,8 +43,14 @@ impl Default for Idle {
     }
 }
 
-const SOON: usize = 0;
-const LATER: usize = 1;
+/// What becomes of a queue that was left empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    /// Soon: it gives its records back.
+    Compact,
+    /// Later: it goes.
+    Drop,
+}
 
 impl Idle {
     fn first(&self) -> Time {
@@ -53,10 +58,11 @@ impl Idle {
         fronts.map(|(at, _)| *at).min().unwrap_or(Time::MAX).min(self.gone)
     }
 
-    fn take(&mut self, now: Time) -> Option<(usize, Box<[u8]>)> {
+    fn take(&mut self, now: Time) -> Option<(Sweep, Box<[u8]>)> {
         let due = |list: &VecDeque<_>| list.front().is_some_and(|(at, _): &(Time, _)| *at <= now);
-        let which = self.lists.iter().position(due)?;
-        Some((which, self.lists[which].pop_front()?.1))
+        let sweeps = [Sweep::Compact, Sweep::Drop];
+        let sweep = sweeps.into_iter().find(|&sweep| due(&self.lists[sweep as usize]))?;
+        Some((sweep, self.lists[sweep as usize].pop_front()?.1))
     }
 }
 
@@ -84,7 +90,7 @@ impl Engine {
     pub fn let_blank_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
         let journal = self.shared.settings.journal.as_ref().filter(|_| queue.is_durable());
         queue.in_journal |= replays || journal.is_some_and(|journal| journal.knows(&queue.name));
-        queue.dropped = true;
+        queue.presence = Presence::Dropped;
         self.let_go(queue, cell, now, replays);
         self.shared.reclaimed.fetch_add(1, Relaxed);
     }
@@ -106,7 +112,10 @@ impl Engine {
     /// A queue, whose lock is held, was left as it is now by a call.
     #[inline]
     pub fn note_idle(&self, queue: &mut Queue) {
-        if queue.scheduler.unsettled() == 0 && !queue.idle[SOON] && !queue.dropped {
+        if queue.scheduler.unsettled() == 0
+            && !queue.idle[Sweep::Compact as usize]
+            && !queue.is_dropped()
+        {
             self.enter_idle(queue);
         }
     }
@@ -115,22 +124,26 @@ impl Engine {
     fn enter_idle(&self, queue: &mut Queue) {
         let last = queue.scheduler.last_time();
         if queue.structure > WORTH {
-            self.look_again(queue, SOON, last + IDLE);
+            self.look_again(queue, Sweep::Compact, last + IDLE);
         }
         let bounded = self.shared.memory.load(Relaxed) > 0;
-        if bounded && !queue.idle[LATER] && !queue.is_declared && queue.scheduler.is_empty() {
-            self.look_again(queue, LATER, last + KEPT_REPLY);
+        if bounded
+            && !queue.idle[Sweep::Drop as usize]
+            && !queue.is_declared
+            && queue.scheduler.is_empty()
+        {
+            self.look_again(queue, Sweep::Drop, last + KEPT_REPLY);
         }
     }
 
-    fn look_again(&self, queue: &mut Queue, which: usize, at: Time) {
-        queue.idle[which] = true;
-        self.enlist(queue.name.clone(), which, at);
+    fn look_again(&self, queue: &mut Queue, sweep: Sweep, at: Time) {
+        queue.idle[sweep as usize] = true;
+        self.enlist(queue.name.clone(), sweep, at);
     }
 
-    fn enlist(&self, name: Box<[u8]>, which: usize, at: Time) {
+    fn enlist(&self, name: Box<[u8]>, sweep: Sweep, at: Time) {
         let mut idle = self.shared.idle.lock();
-        idle.lists[which].push_back((at, name));
+        idle.lists[sweep as usize].push_back((at, name));
         self.shared.first_idle.store(idle.first(), Relaxed);
     }
 
@@ -154,14 +167,14 @@ impl Engine {
                 self.shared.first_idle.store(idle.first(), Relaxed);
                 next
             };
-            let Some((which, name)) = next else { return };
+            let Some((sweep, name)) = next else { return };
             let Some(cell) = self.queues.read().get(&name).cloned() else { continue };
             match cell.try_lock_arc() {
-                None => self.enlist(name, which, now + IDLE),
+                None => self.enlist(name, sweep, now + IDLE),
                 Some(mut queue) => {
-                    queue.idle[which] = false;
-                    if !queue.dropped && queue.scheduler.unsettled() == 0 {
-                        self.look_at(&mut queue, &cell, which, now);
+                    queue.idle[sweep as usize] = false;
+                    if !queue.is_dropped() && queue.scheduler.unsettled() == 0 {
+                        self.look_at(&mut queue, &cell, sweep, now);
                         self.after(&mut queue);
                     }
                 }
@@ -169,11 +182,11 @@ impl Engine {
         }
     }
 
-    fn look_at(&self, queue: &mut Queue, cell: &Cell, which: usize, now: Time) {
+    fn look_at(&self, queue: &mut Queue, cell: &Cell, sweep: Sweep, now: Time) {
         let since = queue.scheduler.last_time();
-        if which == SOON {
+        if sweep == Sweep::Compact {
             if since + IDLE > now {
-                self.look_again(queue, SOON, since + IDLE);
+                self.look_again(queue, Sweep::Compact, since + IDLE);
             } else if queue.scheduler.compact() {
                 queue.grants = Vec::new();
                 queue.measure();
@@ -187,7 +200,7 @@ impl Engine {
             self.let_go(queue, cell, now, false);
             shared.reclaimed.fetch_add(1, Relaxed);
         } else if !queue.is_declared {
-            self.look_again(queue, LATER, (since + KEPT_REPLY).max(now + IDLE));
+            self.look_again(queue, Sweep::Drop, (since + KEPT_REPLY).max(now + IDLE));
         }
     }
 }

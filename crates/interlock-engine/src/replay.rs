@@ -5,7 +5,7 @@ use interlock_core::queue::types::Time;
 
 use crate::args::{self, Args, Refused};
 use crate::declare::Durability;
-use crate::queue::Queue;
+use crate::queue::{Presence, Queue};
 use crate::shared::Context;
 use crate::wire::functions::Function;
 use crate::wire::records::Recorded;
@@ -22,7 +22,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
-        queue.dropped = false;
+        queue.presence = Presence::There;
         // With room for most replies, or it would grow in steps.
         let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
@@ -50,14 +50,14 @@ impl Engine {
             }
             Recorded::Forgotten => {
                 let fresh = Queue::new(name, Durability::None);
-                *queue = Queue { dropped: true, ..fresh.instead_of(&mut queue) };
+                *queue = Queue { presence: Presence::Dropped, ..fresh.instead_of(&mut queue) };
                 self.queues.write().remove(name);
                 Ok(())
             }
             Recorded::Call(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
         };
         queue.budget = Budget::ONE_CALL;
-        if queue.is_blank() && !queue.dropped {
+        if queue.is_blank() && !queue.is_dropped() {
             self.let_blank_go(&mut queue, &cell, now, true);
         }
         self.after(&mut queue);

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;
 use parking_lot::{Mutex, RwLock};
 
@@ -15,12 +14,11 @@ use crate::queue::Queue;
 use crate::reclaim::Idle;
 use crate::waiters::{Served, Ticket};
 use crate::wire::codes::Code;
-use crate::wire::functions::Function;
 use crate::wire::records::Recorded;
 
 /// The settings that an engine is made with.
 #[derive(Clone)]
-pub struct Settings {
+pub struct EngineSettings {
     /// Bytes that all queues may take before puts are refused with `OOM`; 0: no bound.
     /// `Engine::set_memory` changes it.
     pub memory: u64,
@@ -31,9 +29,9 @@ pub struct Settings {
     pub journal: Option<Arc<dyn Journal>>,
 }
 
-impl Default for Settings {
+impl Default for EngineSettings {
     fn default() -> Self {
-        Settings {
+        EngineSettings {
             memory: 0,
             durability: Durability::None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -109,7 +107,7 @@ impl Account {
 pub type Accounts = Box<dyn Fn(&[u8]) -> Vec<Arc<Account>> + Send + Sync>;
 
 pub struct Shared {
-    pub settings: Settings,
+    pub settings: EngineSettings,
     pub accounts: RwLock<Option<Accounts>>,
     /// Queues to be looked at, and when the first of them.
     pub idle: Mutex<Idle>,
@@ -130,7 +128,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: EngineSettings) -> Self {
         let (accounts, idle, used, alarms, tickets) = Default::default();
         let [refused, reclaimed] = Default::default();
         Shared {
@@ -217,16 +215,6 @@ impl Context<'_> {
         }
     }
 
-    pub fn record(&self, queue: &Queue, recorded: Recorded, args: &[&[u8]]) {
-        let Some(journal) = self.shared.settings.journal.as_ref().filter(|_| !self.replays) else {
-            return;
-        };
-        if queue.is_durable() {
-            let (durability, now) = (queue.declared.durability, queue.scheduler.last_time());
-            journal.record(&queue.name, durability, now, recorded, args);
-        }
-    }
-
     /// Of a reply that is given again.
     pub fn repeated(&self, queue: &Queue) {
         if let Some(journal) = &self.shared.settings.journal {
@@ -253,37 +241,5 @@ impl Context<'_> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Says what the call recorded next may ready, unless it is all that a call may.
-    pub fn record_budget(&self, queue: &Queue) {
-        let Budget { ready, steps } = queue.budget;
-        if queue.budget != Budget::ONE_CALL {
-            let [ready, steps] = [ready, steps].map(|count| count.to_string());
-            self.record(queue, Recorded::Budget, &[ready.as_bytes(), steps.as_bytes()]);
-        }
-    }
-
-    /// Records an `il1_next` that was handed so many of COUNT messages, where their bytes ended it.
-    pub fn record_next<A: Args + ?Sized>(&self, queue: &Queue, args: &A, count: usize) {
-        if args::integer(args.get(3)) == Some(count as i64) {
-            return self.record_call(queue, Function::Next, args);
-        }
-        let count = count.to_string();
-        let told = |i: usize| if i == 3 { count.as_bytes() } else { args.get(i) };
-        let args: Vec<&[u8]> = (0..args.len()).map(told).collect();
-        self.record_call(queue, Function::Next, &args[..]);
-    }
-
-    /// Records a call as one that does not wait.
-    pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: Function, args: &A) {
-        if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {
-            return;
-        }
-        self.record_budget(queue);
-        let waits = matches!(function, Function::Put | Function::Lease | Function::Next);
-        let plain = |i: usize| if waits && i == 2 { &b"0"[..] } else { args.get(i) };
-        let args: Vec<&[u8]> = (0..args.len()).map(plain).collect();
-        self.record(queue, Recorded::Call(function), &args);
     }
 }

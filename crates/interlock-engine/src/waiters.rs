@@ -1,6 +1,7 @@
 //! Calls that wait, in the order in which they came, and whom they are to be answered to.
 
 mod puts;
+pub mod serve;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;

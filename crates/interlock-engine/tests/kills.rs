@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use interlock_engine::durable::{Durable, Repair};
-use interlock_engine::{reply, Durability, Engine, Function, Outcome, Settings};
+use interlock_engine::{reply, Durability, Engine, EngineSettings, Function, Outcome};
 use interlock_journal::storage::{disk::Disk, Fill};
 
 const FOLDER: &str = "INTERLOCK_ENGINE_FOLDER";
@@ -23,12 +23,13 @@ fn start(folder: &Path) -> (Arc<Durable>, Engine) {
     let durable = Arc::new(Durable::new());
     let journal: Arc<dyn interlock_engine::Journal> = durable.clone();
     let durability = Durability::Always;
-    let settings = Settings { durability, journal: Some(journal), ..Settings::default() };
+    let settings =
+        EngineSettings { durability, journal: Some(journal), ..EngineSettings::default() };
     let engine = Engine::new(settings);
-    let settings = interlock_journal::Settings {
+    let settings = interlock_journal::JournalSettings {
         segment: 64 << 10,
         fill: Fill::Written,
-        ..interlock_journal::Settings::default()
+        ..interlock_journal::JournalSettings::default()
     };
     let disk = Disk::open(folder).unwrap();
     let report = durable.open(&engine, disk, settings, Repair::Refuse);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::time::UNIX_EPOCH;
 
-use interlock_journal::Refused;
+use interlock_journal::JournalError;
 
 use crate::registry::Part;
 use crate::shared::Shared;
@@ -134,10 +134,10 @@ fn journal(shared: &Shared) -> Vec<(&'static str, String)> {
     let state = match standing.refused {
         _ if journal.is_none() => "none",
         None => "ok",
-        Some(Refused::Short(_)) => "short",
-        Some(Refused::Full(_)) => "full",
-        Some(Refused::Closed) => "closed",
-        Some(Refused::Failed(_) | Refused::TooLong(..)) => "failed",
+        Some(JournalError::Short(_)) => "short",
+        Some(JournalError::Full(_)) => "full",
+        Some(JournalError::Closed) => "closed",
+        Some(JournalError::Failed(_) | JournalError::TooLong(..)) => "failed",
     };
     let well = standing.refused.is_none();
     let since = standing.since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use interlock_core::clock::Clock;
 use interlock_engine::durable::{Durable, OpenError, Repair};
-use interlock_engine::{Durability, Engine, Served, Settings, Ticket};
+use interlock_engine::{Durability, Engine, EngineSettings, Served, Ticket};
 use interlock_journal::storage::disk::Disk;
-use interlock_journal::Refused;
+use interlock_journal::JournalSettings;
 
 use crate::time::Time;
 
@@ -24,7 +24,7 @@ pub struct Queues {
 
 impl Queues {
     pub fn new(memory: u64, clock: Clock) -> Self {
-        let engine = Engine::new(Settings { memory, ..Settings::default() });
+        let engine = Engine::new(EngineSettings { memory, ..EngineSettings::default() });
         Queues { engine, durable: None, clock, ahead: 0 }
     }
 
@@ -38,12 +38,12 @@ impl Queues {
     ) -> Result<(Self, String), String> {
         let durable = Arc::new(Durable::new());
         let journal: Option<Arc<dyn interlock_engine::Journal>> = Some(durable.clone());
-        let settings = Settings { memory, durability, journal, ..Settings::default() };
+        let settings = EngineSettings { memory, durability, journal, ..EngineSettings::default() };
         let engine = Engine::new(settings);
         let place = folder.display();
         let disk = Disk::open(folder).map_err(|error| format!("journal {place}: {error}"))?;
         let report = durable
-            .open(&engine, disk, interlock_journal::Settings::default(), repair)
+            .open(&engine, disk, JournalSettings::default(), repair)
             .map_err(|error| format!("journal {place}: {}", advised(&error)))?;
         // What was to run out goes on doing so, and nothing that happened comes later than what does.
         let ahead = report.time.saturating_sub(clock.now());
@@ -70,15 +70,15 @@ impl Queues {
         self.ahead
     }
 
-    /// Returns how long a worker may sleep, ms; -1: nobody waits.
-    pub fn timeout(&self) -> i32 {
-        let Some(due) = self.engine.next_due() else { return -1 };
+    /// Returns how many ms a worker may sleep; `None`: nobody waits.
+    pub fn timeout(&self) -> Option<u32> {
+        let due = self.engine.next_due()?;
         if self.clock.is_manual() {
             // Who moves it wakes nobody.
-            return 1;
+            return Some(1);
         }
         // Rounded up, or it would wake a moment too early, again and again.
-        i32::try_from(due.saturating_sub(self.now()).div_ceil(1000)).unwrap_or(i32::MAX)
+        Some(u32::try_from(due.saturating_sub(self.now()).div_ceil(1000)).unwrap_or(u32::MAX))
     }
 
     /// Answers those whose wait is over. Any worker may; the others then find nothing to do.
@@ -88,12 +88,6 @@ impl Queues {
         if due <= now {
             self.engine.tick(now, served);
         }
-    }
-
-    /// Makes what this worker's calls have answered as safe as their queues promise. If that fails,
-    /// it must not be told.
-    pub fn commit(&self) -> Result<(), Refused> {
-        self.durable.as_ref().map_or(Ok(()), |durable| durable.commit())
     }
 }
 

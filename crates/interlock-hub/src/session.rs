@@ -10,7 +10,7 @@ use crate::events::{Answer, Level};
 use crate::pending::Pending;
 use crate::queues::ticket;
 use crate::registry::{Card, Part};
-use crate::resp::parse::{Limits, Parsed, Parser, Refusal};
+use crate::resp::parse::{Limits, Parsed, Parser, ProtocolError};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
@@ -215,7 +215,7 @@ impl Requests {
         bytes: &[u8],
         limits: &Limits,
         core: &mut Core<'_>,
-    ) -> Result<Parsed, Refusal> {
+    ) -> Result<Parsed, ProtocolError> {
         self.parser.borrow(&mut core.local.ranges);
         self.parser.parse(bytes, limits)
     }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::storage::{File, Fill, Storage};
-use interlock_journal::{open, Durability, Entry, Journal, Record, Repair, Replay, Settings};
+use interlock_journal::{
+    open, Durability, Entry, Journal, JournalSettings, Record, Repair, Replay,
+};
 
 const ROUND: Duration = Duration::from_millis(1500);
 
@@ -50,7 +52,7 @@ fn main() {
 
 fn fresh(folder: &Path, fill: Fill) -> Journal<Disk> {
     let _ = std::fs::remove_dir_all(folder);
-    let settings = Settings { fill, ..Settings::default() };
+    let settings = JournalSettings { fill, ..JournalSettings::default() };
     let disk = Disk::open(folder).expect("a folder that can be written");
     open(disk, settings, Repair::Refuse, &mut Count(0)).expect("a new journal").0
 }
@@ -151,6 +153,7 @@ fn recovery(folder: &Path) {
     drop(journal);
     let disk = Disk::open(folder).expect("a folder that can be written");
     let mut count = Count(0);
-    let opened = open(disk, Settings::default(), Repair::Refuse, &mut count).expect("a journal");
+    let opened =
+        open(disk, JournalSettings::default(), Repair::Refuse, &mut count).expect("a journal");
     println!("{}", opened.1);
 }

@@ -12,7 +12,7 @@ use crate::storage::is_full;
 
 /// The reason why a record was not taken, or is not on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum JournalError {
     /// The next segment cannot be made, mostly for want of room. What makes the queue smaller is still
     /// taken, while the segment in use lasts.
     Short(Arc<str>),
@@ -27,27 +27,27 @@ pub enum Refused {
     Closed,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Short(why) | Refused::Full(why) => f.write_str(why),
-            Refused::Failed(why) => write!(f, "the journal failed: {why}"),
-            Refused::TooLong(bytes, most) => {
+            JournalError::Short(why) | JournalError::Full(why) => f.write_str(why),
+            JournalError::Failed(why) => write!(f, "the journal failed: {why}"),
+            JournalError::TooLong(bytes, most) => {
                 write!(f, "a record of {bytes} bytes; allowed: at most {most}")
             }
-            Refused::Closed => write!(f, "the journal is closed"),
+            JournalError::Closed => write!(f, "the journal is closed"),
         }
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for JournalError {}
 
 /// The journal's condition; a failure is for ever.
 #[derive(Debug, Default)]
 pub(crate) struct Condition {
     /// 0 while all is well: what every append looks at.
     mark: AtomicU8,
-    refused: Mutex<Option<Refused>>,
+    refused: Mutex<Option<JournalError>>,
     /// Since when something has been wrong, whatever it was at first.
     since: Mutex<Option<SystemTime>>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The reason why records are refused; `None`: they are taken.
-    pub refused: Option<Refused>,
+    pub refused: Option<JournalError>,
     /// Since when, by the system's clock.
     pub since: Option<SystemTime>,
 }
@@ -69,7 +69,7 @@ const ENDED: u8 = 3;
 impl Condition {
     /// `growing`: what would be recorded makes a queue larger.
     #[inline]
-    pub fn check(&self, growing: bool) -> Result<(), Refused> {
+    pub fn check(&self, growing: bool) -> Result<(), JournalError> {
         // Relaxed: a call that does not see a change made meanwhile came before it.
         match self.mark.load(Ordering::Relaxed) {
             WELL => Ok(()),
@@ -81,7 +81,7 @@ impl Condition {
     /// Checks whether a call that was made can be recorded. One that was taken before the disk was
     /// found full must be: without it, what is recorded later would be replayed upon another state.
     #[inline]
-    pub fn check_made(&self) -> Result<(), Refused> {
+    pub fn check_made(&self) -> Result<(), JournalError> {
         // Relaxed: as above.
         match self.mark.load(Ordering::Relaxed) {
             ENDED => self.refused.lock().clone().map_or(Ok(()), Err),
@@ -89,7 +89,7 @@ impl Condition {
         }
     }
 
-    pub fn get(&self) -> Option<Refused> {
+    pub fn get(&self) -> Option<JournalError> {
         self.refused.lock().clone()
     }
 
@@ -98,14 +98,14 @@ impl Condition {
         Standing { refused: refused.clone(), since: *self.since.lock() }
     }
 
-    pub fn set(&self, refused: Refused) -> Refused {
+    pub fn set(&self, refused: JournalError) -> JournalError {
         let mut now = self.refused.lock();
-        if let Some(Refused::Failed(_) | Refused::Closed) = &*now {
+        if let Some(JournalError::Failed(_) | JournalError::Closed) = &*now {
             return now.clone().expect("just seen");
         }
         let mark = match refused {
-            Refused::Short(_) => SHORT,
-            Refused::Full(_) => FULL,
+            JournalError::Short(_) => SHORT,
+            JournalError::Full(_) => FULL,
             _ => ENDED,
         };
         if now.is_none() {
@@ -116,13 +116,13 @@ impl Condition {
         refused
     }
 
-    pub fn fail(&self, doing: &str, error: &io::Error) -> Refused {
-        self.set(Refused::Failed(format!("{doing}: {error}").into()))
+    pub fn fail(&self, doing: &str, error: &io::Error) -> JournalError {
+        self.set(JournalError::Failed(format!("{doing}: {error}").into()))
     }
 
     /// A file could not be made, and nothing that was taken is the worse for it: `left` says whether the
     /// segment in use lasts for a while.
-    pub fn no_room(&self, left: bool, place: &str, error: &io::Error) -> Refused {
+    pub fn no_room(&self, left: bool, place: &str, error: &io::Error) -> JournalError {
         let why = match (is_full(error) || error.kind() == io::ErrorKind::FileTooLarge, left) {
             (true, true) => "the journal's disk is nearly full",
             (true, false) => "the journal's disk is full",
@@ -130,16 +130,16 @@ impl Condition {
         };
         let why = format!("{why}: {place}: {error}").into();
         if left {
-            Refused::Short(why)
+            JournalError::Short(why)
         } else {
-            Refused::Full(why)
+            JournalError::Full(why)
         }
     }
 
     /// There is room again.
     pub fn recovered(&self) {
         let mut now = self.refused.lock();
-        if let Some(Refused::Short(_) | Refused::Full(_)) = &*now {
+        if let Some(JournalError::Short(_) | JournalError::Full(_)) = &*now {
             *now = None;
             *self.since.lock() = None;
             self.mark.store(WELL, Ordering::Relaxed);

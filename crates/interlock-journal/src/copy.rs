@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::file::{self, Closed, Head, Kind, CLOSED, HEAD};
+use crate::file::{self, Closed, FileKind, Head, CLOSED, HEAD};
 use crate::journal::{at, Journal};
 use crate::record::{self, Bad};
 use crate::scan;
@@ -95,7 +95,7 @@ impl<S: Storage> Journal<S> {
         let writer = self.writer.lock();
         let mut names = Vec::new();
         let snapshots = storage.names()?;
-        names.extend(newest(&snapshots).map(|number| file::name(Kind::Snapshot, number)));
+        names.extend(newest(&snapshots).map(|number| file::name(FileKind::Snapshot, number)));
         names.extend(writer.names());
         let mut parts = Vec::new();
         for name in names {
@@ -130,7 +130,7 @@ const TRIES: u32 = 100;
 fn attempt<S: Storage>(storage: &S) -> io::Result<Copy<S::File>> {
     let names = storage.names()?;
     let mut segments: Vec<u64> =
-        names.iter().filter_map(|name| file::number(name, Kind::Segment)).collect();
+        names.iter().filter_map(|name| file::number(name, FileKind::Segment)).collect();
     segments.sort_unstable();
     let snapshot = newest(&names);
     let closed = match names.iter().any(|name| name == CLOSED) {
@@ -148,9 +148,9 @@ fn attempt<S: Storage>(storage: &S) -> io::Result<Copy<S::File>> {
     }
     // Opened at once, before any of them is read.
     let mut opened = Vec::new();
-    let snapshot_name = snapshot.map(|number| file::name(Kind::Snapshot, number));
+    let snapshot_name = snapshot.map(|number| file::name(FileKind::Snapshot, number));
     for name in
-        snapshot_name.into_iter().chain(segments.iter().map(|n| file::name(Kind::Segment, *n)))
+        snapshot_name.into_iter().chain(segments.iter().map(|n| file::name(FileKind::Segment, *n)))
     {
         let file = storage.open(&name).map_err(at(storage, &name))?;
         opened.push((name, file));
@@ -165,7 +165,7 @@ fn attempt<S: Storage>(storage: &S) -> io::Result<Copy<S::File>> {
     }
     let heads = segments.iter().zip(opened).map(|(&number, (name, file))| {
         let known =
-            head(storage, &name, &file, |bytes| Head::decode(bytes, Kind::Segment, number))?;
+            head(storage, &name, &file, |bytes| Head::decode(bytes, FileKind::Segment, number))?;
         Ok((known, name, file))
     });
     let heads: Vec<_> = heads.collect::<io::Result<_>>()?;
@@ -261,13 +261,15 @@ fn check_snapshot<S: Storage>(
     file: &S::File,
     number: u64,
 ) -> io::Result<u64> {
-    let known = head(storage, name, file, |bytes| Head::decode(bytes, Kind::Snapshot, number))?;
+    let known = head(storage, name, file, |bytes| Head::decode(bytes, FileKind::Snapshot, number))?;
     let mut content = Vec::new();
     read_all(file, &mut content).map_err(at(storage, name))?;
     let mut offset = HEAD;
     loop {
         match record::decode(content.get(offset..).unwrap_or_default(), known.salt) {
-            Ok((record, _)) if record.kind == record::Kind::End => return Ok(content.len() as u64),
+            Ok((record, _)) if record.kind == record::RecordKind::End => {
+                return Ok(content.len() as u64)
+            }
             Ok((_, length)) => offset += length,
             Err(_) => {
                 let why = format!("a piece of it cannot be read, at byte {offset}");
@@ -295,7 +297,7 @@ fn head<S: Storage, T>(
 }
 
 fn newest(names: &[String]) -> Option<u64> {
-    names.iter().filter_map(|name| file::number(name, Kind::Snapshot)).max()
+    names.iter().filter_map(|name| file::number(name, FileKind::Snapshot)).max()
 }
 
 fn damaged(storage: &impl Storage, name: &str, why: &str) -> io::Error {

@@ -33,7 +33,7 @@ pub const CLOSING: &str = "closed.new";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub enum FileKind {
     Segment = 1,
     Snapshot = 2,
     Closed = 3,
@@ -42,7 +42,7 @@ pub enum Kind {
 /// The head of a file: what it says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    pub kind: Kind,
+    pub kind: FileKind,
     pub number: u64,
     /// Sequence of the first record of a segment; of a snapshot, up to where no record is needed.
     pub first: u64,
@@ -66,14 +66,14 @@ pub struct Closed {
 impl Closed {
     pub fn encode(&self) -> [u8; HEAD] {
         let Closed { last, time } = *self;
-        let kind = Kind::Closed;
+        let kind = FileKind::Closed;
         Head { kind, number: last, first: time, salt: 0, length: 0, follows: last }.encode()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Closed, BadHead> {
         let number = bytes.get(16..24).ok_or(BadHead::Damaged)?;
         let last = u64::from_le_bytes(number.try_into().expect("8"));
-        let head = Head::decode(bytes, Kind::Closed, last)?;
+        let head = Head::decode(bytes, FileKind::Closed, last)?;
         Ok(Closed { last, time: head.first })
     }
 }
@@ -105,7 +105,7 @@ impl Head {
     }
 
     /// The head of a file that should be of this kind and number.
-    pub fn decode(bytes: &[u8], kind: Kind, number: u64) -> Result<Head, BadHead> {
+    pub fn decode(bytes: &[u8], kind: FileKind, number: u64) -> Result<Head, BadHead> {
         let Some(head) = bytes.first_chunk::<HEAD>() else { return Err(BadHead::Damaged) };
         let four = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4"));
         let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8"));
@@ -140,20 +140,20 @@ impl Head {
 }
 
 /// A file's name, by which names sort as their numbers do.
-pub fn name(kind: Kind, number: u64) -> String {
+pub fn name(kind: FileKind, number: u64) -> String {
     match kind {
-        Kind::Segment => format!("segment-{number:020}"),
-        Kind::Snapshot => format!("snapshot-{number:020}"),
-        Kind::Closed => CLOSED.to_owned(),
+        FileKind::Segment => format!("segment-{number:020}"),
+        FileKind::Snapshot => format!("snapshot-{number:020}"),
+        FileKind::Closed => CLOSED.to_owned(),
     }
 }
 
 /// The number in a name of this kind.
-pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
+pub fn number(name_of: &str, kind: FileKind) -> Option<u64> {
     let prefix = match kind {
-        Kind::Segment => "segment-",
-        Kind::Snapshot => "snapshot-",
-        Kind::Closed => return None,
+        FileKind::Segment => "segment-",
+        FileKind::Snapshot => "snapshot-",
+        FileKind::Closed => return None,
     };
     let number = name_of.strip_prefix(prefix)?.parse().ok()?;
     (name(kind, number) == name_of).then_some(number)
@@ -161,7 +161,7 @@ pub fn number(name_of: &str, kind: Kind) -> Option<u64> {
 
 /// Returns whether a file of this name was being made when its process ended.
 pub fn is_unfinished(name: &str) -> bool {
-    let snapshot = |name| number(name, Kind::Snapshot).is_some();
+    let snapshot = |name| number(name, FileKind::Snapshot).is_some();
     [SPARE, NEXT, CLOSING].contains(&name) || name.strip_suffix(NEW).is_some_and(snapshot)
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn names_and_heads_are_read_again_and_nothing_else_is() {
-        for kind in [Kind::Segment, Kind::Snapshot] {
+        for kind in [FileKind::Segment, FileKind::Snapshot] {
             for value in [0, 1, 17, u64::MAX] {
                 assert_eq!(number(&name(kind, value), kind), Some(value));
                 let head = Head { kind, number: value, first: 5, salt: 6, length: 7, follows: 4 };
@@ -179,17 +179,17 @@ mod tests {
             }
         }
         for strange in ["segment-1", "segment-", "lock", "segment-00000000000000000001.new"] {
-            assert_eq!(number(strange, Kind::Segment), None, "{strange}");
+            assert_eq!(number(strange, FileKind::Segment), None, "{strange}");
         }
         let mut bytes =
-            Head { kind: Kind::Segment, number: 3, first: 9, salt: 1, length: 0, follows: 8 }
+            Head { kind: FileKind::Segment, number: 3, first: 9, salt: 1, length: 0, follows: 8 }
                 .encode();
-        assert_eq!(Head::decode(&bytes, Kind::Segment, 4), Err(BadHead::Damaged));
-        assert_eq!(Head::decode(&bytes, Kind::Snapshot, 3), Err(BadHead::Damaged));
-        assert_eq!(Head::decode(&bytes[..63], Kind::Segment, 3), Err(BadHead::Damaged));
+        assert_eq!(Head::decode(&bytes, FileKind::Segment, 4), Err(BadHead::Damaged));
+        assert_eq!(Head::decode(&bytes, FileKind::Snapshot, 3), Err(BadHead::Damaged));
+        assert_eq!(Head::decode(&bytes[..63], FileKind::Segment, 3), Err(BadHead::Damaged));
         bytes[8] = 2;
-        assert_eq!(Head::decode(&bytes, Kind::Segment, 3), Err(BadHead::Version(2)));
-        assert_eq!(Head::decode(&[7; 64], Kind::Segment, 3), Err(BadHead::NoJournal));
+        assert_eq!(Head::decode(&bytes, FileKind::Segment, 3), Err(BadHead::Version(2)));
+        assert_eq!(Head::decode(&[7; 64], FileKind::Segment, 3), Err(BadHead::NoJournal));
         let closed = Closed { last: 17, time: 1 << 50 };
         assert_eq!(Closed::decode(&closed.encode()), Ok(closed));
         assert_eq!(Closed::decode(&closed.encode()[..63]), Err(BadHead::Damaged));

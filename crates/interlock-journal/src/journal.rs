@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use crate::condition::{Refused, Standing};
+pub use crate::condition::{JournalError, Standing};
 
 use crate::condition::Condition;
 use crate::file::{Closed, CLOSED, CLOSING, HEAD, SPARE};
-use crate::record::{self, Head, Kind};
+use crate::record::{self, Head, RecordKind};
 use crate::storage::{File, Fill, Storage};
 use crate::writer::Writer;
 
@@ -32,7 +32,7 @@ pub enum Durability {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct JournalSettings {
     /// Bytes of a segment; one that must take a longer batch is longer.
     pub segment: u64,
     /// The way the length of a segment is made up: zeroes written into it beforehand make syncs
@@ -45,10 +45,10 @@ pub struct Settings {
     pub salt: u32,
 }
 
-impl Default for Settings {
+impl Default for JournalSettings {
     fn default() -> Self {
         let salt = RandomState::new().build_hasher().finish() as u32;
-        Settings { segment: 64 << 20, fill: Fill::Written, longest: 1 << 30, salt }
+        JournalSettings { segment: 64 << 20, fill: Fill::Written, longest: 1 << 30, salt }
     }
 }
 
@@ -65,7 +65,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Journal<S: Storage> {
     pub(crate) storage: S,
-    pub(crate) settings: Settings,
+    pub(crate) settings: JournalSettings,
     pub(crate) condition: Condition,
     pending: Mutex<Pending>,
     pub(crate) writer: Mutex<Writer<S::File>>,
@@ -98,7 +98,7 @@ struct Pending {
 impl<S: Storage> Journal<S> {
     pub(crate) fn new(
         storage: S,
-        settings: Settings,
+        settings: JournalSettings,
         lock: S::Lock,
         writer: Writer<S::File>,
         last: u64,
@@ -133,11 +133,11 @@ impl<S: Storage> Journal<S> {
     ///
     /// Why they are not. The call must then not be made, or what is kept would not be what was done.
     #[inline]
-    pub fn accepts(&self, growing: Option<u64>) -> Result<(), Refused> {
+    pub fn accepts(&self, growing: Option<u64>) -> Result<(), JournalError> {
         self.condition.check(growing.is_some())?;
         match growing {
             Some(bytes) if bytes > self.settings.longest as u64 => {
-                Err(Refused::TooLong(bytes as usize, self.settings.longest))
+                Err(JournalError::TooLong(bytes as usize, self.settings.longest))
             }
             Some(bytes) if !self.has_room(bytes) => self.make_room(bytes),
             _ => Ok(()),
@@ -149,7 +149,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     ///
     /// That.
-    pub fn trouble(&self) -> Result<(), Refused> {
+    pub fn trouble(&self) -> Result<(), JournalError> {
         self.condition.check(true)
     }
 
@@ -166,7 +166,7 @@ impl<S: Storage> Journal<S> {
     }
 
     #[cold]
-    fn make_room(&self, bytes: u64) -> Result<(), Refused> {
+    fn make_room(&self, bytes: u64) -> Result<(), JournalError> {
         // The next segment; then what waits is written, which may take that one; then one more.
         for _ in 0..2 {
             self.prepare()?;
@@ -176,7 +176,7 @@ impl<S: Storage> Journal<S> {
             self.write(&mut self.writer.lock())?;
         }
         self.prepare()?;
-        let Settings { segment, fill, .. } = self.settings;
+        let JournalSettings { segment, fill, .. } = self.settings;
         let length = (HEAD as u64 + bytes).saturating_add(segment / RESERVED);
         if self.has_room(bytes) || length <= segment {
             return Ok(());
@@ -217,14 +217,16 @@ impl<S: Storage> Journal<S> {
         &self,
         entry: Entry,
         arguments: impl IntoIterator<Item = &'a [u8]> + Clone,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, JournalError> {
         self.condition.check_made()?;
         let length = arguments.clone().into_iter().map(|argument| 4 + argument.len()).sum();
         if length > self.settings.longest {
-            return Err(Refused::TooLong(length, self.settings.longest));
+            return Err(JournalError::TooLong(length, self.settings.longest));
         }
         let mut pending = self.pending.lock();
-        Ok(self.append_to(&mut pending, entry, Kind::Call, |out| record::arguments(out, arguments)))
+        Ok(self.append_to(&mut pending, entry, RecordKind::Call, |out| {
+            record::arguments(out, arguments)
+        }))
     }
 
     #[inline]
@@ -232,7 +234,7 @@ impl<S: Storage> Journal<S> {
         &self,
         pending: &mut Pending,
         Entry { queue, time, function }: Entry,
-        kind: Kind,
+        kind: RecordKind,
         body: impl FnOnce(&mut Vec<u8>),
     ) -> u64 {
         // What is claimed to be on disk is: a store that is not seen yet only makes the claim smaller.
@@ -269,7 +271,7 @@ impl<S: Storage> Journal<S> {
         if now > pending.time.saturating_add(every) && self.condition.check_made().is_ok() {
             let durable = pending.last == self.durable();
             let entry = Entry { queue: 0, time: now, function: 0 };
-            let sequence = self.append_to(&mut pending, entry, Kind::Mark, |_| ());
+            let sequence = self.append_to(&mut pending, entry, RecordKind::Mark, |_| ());
             if durable {
                 pending.marked = sequence;
             }
@@ -290,9 +292,9 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     ///
-    /// If they are not: the turn's answers must not be given. With [`Refused::Full`] the records are
+    /// If they are not: the turn's answers must not be given. With [`JournalError::Full`] the records are
     /// kept, and are written before all others once there is room.
-    pub fn commit(&self, sequence: u64, durability: Durability) -> Result<(), Refused> {
+    pub fn commit(&self, sequence: u64, durability: Durability) -> Result<(), JournalError> {
         let reached = || match durability {
             Durability::Always => &self.durable,
             Durability::EverySecond | Durability::None => &self.written,
@@ -317,9 +319,9 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     ///
     /// As [`commit`](Self::commit).
-    pub fn tick(&self) -> Result<(), Refused> {
+    pub fn tick(&self) -> Result<(), JournalError> {
         let prepared = match self.condition.get() {
-            Some(Refused::Full(_) | Refused::Short(_)) => self.prepare().map(drop),
+            Some(JournalError::Full(_) | JournalError::Short(_)) => self.prepare().map(drop),
             _ => Ok(()),
         };
         self.mark();
@@ -336,7 +338,7 @@ impl<S: Storage> Journal<S> {
     }
 
     /// A folder that was removed or moved is written to as before, for ever, and found by no restart.
-    fn check_name(&self, writer: &Writer<S::File>) -> Result<(), Refused> {
+    fn check_name(&self, writer: &Writer<S::File>) -> Result<(), JournalError> {
         let name = writer.name();
         if self.storage.holds(&name, writer.file()) {
             return Ok(());
@@ -353,7 +355,7 @@ impl<S: Storage> Journal<S> {
         let durable = self.durable();
         if pending.last == durable && pending.marked < durable {
             let entry = Entry { queue: 0, time: 0, function: 0 };
-            pending.marked = self.append_to(&mut pending, entry, Kind::Mark, |_| ());
+            pending.marked = self.append_to(&mut pending, entry, RecordKind::Mark, |_| ());
         }
     }
 
@@ -362,19 +364,19 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     ///
-    /// As [`commit`](Self::commit); and [`Refused::Full`] if all is on disk, and no room to say so.
-    pub fn close(&self) -> Result<(), Refused> {
+    /// As [`commit`](Self::commit); and [`JournalError::Full`] if all is on disk, and no room to say so.
+    pub fn close(&self) -> Result<(), JournalError> {
         self.condition.check(false)?;
         let done = self.commit(self.last(), Durability::Always).and_then(|()| {
             self.mark();
             self.commit(self.last(), Durability::Always)?;
             self.say_closed()
         });
-        self.condition.set(Refused::Closed);
+        self.condition.set(JournalError::Closed);
         done
     }
 
-    fn say_closed(&self) -> Result<(), Refused> {
+    fn say_closed(&self) -> Result<(), JournalError> {
         let (last, time) = {
             let pending = self.pending.lock();
             (pending.last, pending.time)
@@ -393,14 +395,14 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Short`] where there is no room for it.
-    pub fn prepare(&self) -> Result<bool, Refused> {
+    /// [`JournalError::Short`] where there is no room for it.
+    pub fn prepare(&self) -> Result<bool, JournalError> {
         let _preparing = self.preparing.lock();
         if self.writer.lock().has_spare() {
             self.condition.recovered();
             return Ok(false);
         }
-        let Settings { segment, fill, .. } = self.settings;
+        let JournalSettings { segment, fill, .. } = self.settings;
         match self.storage.create(SPARE, segment, fill) {
             Ok(file) => {
                 let mut writer = self.writer.lock();
@@ -428,8 +430,10 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Writes all that was appended so far.
-    fn write(&self, writer: &mut Writer<S::File>) -> Result<(), Refused> {
-        if let Some(refused @ (Refused::Failed(_) | Refused::Closed)) = self.condition.get() {
+    fn write(&self, writer: &mut Writer<S::File>) -> Result<(), JournalError> {
+        if let Some(refused @ (JournalError::Failed(_) | JournalError::Closed)) =
+            self.condition.get()
+        {
             return Err(refused);
         }
         loop {
@@ -457,7 +461,7 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Goes on in a new segment, once all of this one is on disk.
-    fn rotate(&self, writer: &mut Writer<S::File>) -> Result<(), Refused> {
+    fn rotate(&self, writer: &mut Writer<S::File>) -> Result<(), JournalError> {
         self.sync_file(&**writer.file(), writer.last())?;
         let needed = crate::file::HEAD as u64 + writer.batch.len() as u64;
         match writer.rotate(&self.storage, self.settings, needed) {
@@ -477,10 +481,10 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    fn sync_file(&self, file: &S::File, last: u64) -> Result<(), Refused> {
+    fn sync_file(&self, file: &S::File, last: u64) -> Result<(), JournalError> {
         let _syncing = self.syncing.lock();
         // Whoever synced before may have been told of a failure that is ours too.
-        if let Some(failed @ Refused::Failed(_)) = self.condition.get() {
+        if let Some(failed @ JournalError::Failed(_)) = self.condition.get() {
             return Err(failed);
         }
         if self.durable() >= last {

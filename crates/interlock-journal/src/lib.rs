@@ -53,7 +53,7 @@ pub mod snapshot;
 pub mod storage;
 mod writer;
 
-pub use journal::{Durability, Entry, Journal, Refused, Settings, Standing};
+pub use journal::{Durability, Entry, Journal, JournalError, JournalSettings, Standing};
 pub use record::Record;
 pub use recovery::{open, OpenError, Repair, Replay};
 pub use report::Report;

@@ -24,7 +24,7 @@ pub const ALIGN: usize = 4;
 /// The purpose of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// A call, to be replayed.
     Call = 1,
     /// The journal's own: says only what is on disk.
@@ -36,7 +36,8 @@ pub enum Kind {
     End = 5,
 }
 
-const KINDS: [Kind; 5] = [Kind::Call, Kind::Mark, Kind::Piece, Kind::LastPiece, Kind::End];
+const KINDS: [RecordKind; 5] =
+    [RecordKind::Call, RecordKind::Mark, RecordKind::Piece, RecordKind::LastPiece, RecordKind::End];
 
 /// A record as it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub struct Record<'a> {
     pub queue: u32,
     /// The number of records before it that were not known to be on disk.
     pub behind: u32,
-    pub kind: Kind,
+    pub kind: RecordKind,
     pub function: u8,
     pub body: &'a [u8],
 }
@@ -88,7 +89,7 @@ pub struct Head {
     pub time: u64,
     pub queue: u32,
     pub behind: u32,
-    pub kind: Kind,
+    pub kind: RecordKind,
     pub function: u8,
 }
 
@@ -185,7 +186,7 @@ mod tests {
     fn sample(arguments_of: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
         let head =
-            Head { sequence: 7, time: 8, queue: 9, behind: 2, kind: Kind::Call, function: 3 };
+            Head { sequence: 7, time: 8, queue: 9, behind: 2, kind: RecordKind::Call, function: 3 };
         encode(&mut out, 99, head, |out| arguments(out, arguments_of.iter().copied()));
         out
     }
@@ -198,7 +199,7 @@ mod tests {
             let (record, length) = decode(&bytes, 99).unwrap();
             assert_eq!(length, bytes.len());
             assert_eq!((record.sequence, record.time, record.queue), (7, 8, 9));
-            assert_eq!((record.kind, record.function, record.durable()), (Kind::Call, 3, 4));
+            assert_eq!((record.kind, record.function, record.durable()), (RecordKind::Call, 3, 4));
             assert_eq!(record.arguments().collect::<Vec<_>>(), arguments);
         }
     }

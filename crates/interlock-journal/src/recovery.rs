@@ -5,8 +5,8 @@ use std::io;
 use std::time::Instant;
 
 use crate::file::{self, BadHead, Closed, Head, CLOSED};
-use crate::journal::{Journal, Settings};
-use crate::record::{self, Bad, Kind, Record};
+use crate::journal::{Journal, JournalSettings};
+use crate::record::{self, Bad, Record, RecordKind};
 use crate::report::{Damage, Report, SnapshotFound, Torn};
 use crate::scan;
 use crate::storage::{read_all, File, Fill, Storage};
@@ -115,7 +115,7 @@ impl std::error::Error for OpenError {}
 /// another process has it, or if `replay` refuses what was read.
 pub fn open<S: Storage>(
     storage: S,
-    settings: Settings,
+    settings: JournalSettings,
     repair: Repair,
     replay: &mut impl Replay,
 ) -> Result<(Journal<S>, Report), OpenError> {
@@ -181,7 +181,7 @@ impl<S: Storage> Recovery<'_, S> {
             numbers.sort_unstable();
             numbers
         };
-        let (snapshots, segments) = (of(file::Kind::Snapshot), of(file::Kind::Segment));
+        let (snapshots, segments) = (of(file::FileKind::Snapshot), of(file::FileKind::Segment));
         if names.iter().any(|name| name == CLOSED) {
             match self.closed() {
                 Ok(closed) => self.closed = closed,
@@ -192,16 +192,18 @@ impl<S: Storage> Recovery<'_, S> {
             self.report.time = self.closed.time;
         }
         let all = || {
-            let segments = segments.iter().map(|n| file::name(file::Kind::Segment, *n));
-            segments.chain(snapshots.iter().map(|n| file::name(file::Kind::Snapshot, *n))).collect()
+            let segments = segments.iter().map(|n| file::name(file::FileKind::Segment, *n));
+            segments
+                .chain(snapshots.iter().map(|n| file::name(file::FileKind::Snapshot, *n)))
+                .collect()
         };
         let mut heads = Vec::new();
         for &number in &segments {
-            match self.head(file::Kind::Segment, number) {
+            match self.head(file::FileKind::Segment, number) {
                 Ok(head) => heads.push(head),
                 // Its place in the order says what is lost, below.
                 Err(OpenError::Damaged(_)) => {
-                    let kind = file::Kind::Segment;
+                    let kind = file::FileKind::Segment;
                     heads.push(Head { kind, number, first: 0, salt: 0, length: 0, follows: 0 });
                 }
                 Err(error) => return self.aside_all(all(), error),
@@ -222,11 +224,11 @@ impl<S: Storage> Recovery<'_, S> {
         let heads = &heads[needed.unwrap_or(0)..];
         let kept = self.segments(heads, replay)?;
         for number in snapshots.iter().rev().skip(1) {
-            let name = file::name(file::Kind::Snapshot, *number);
+            let name = file::name(file::FileKind::Snapshot, *number);
             disk("remove", self.storage, &name, self.storage.remove(&name))?;
         }
         for number in segments.iter().filter(|n| heads.first().is_some_and(|h| **n < h.number)) {
-            let name = file::name(file::Kind::Segment, *number);
+            let name = file::name(file::FileKind::Segment, *number);
             disk("remove", self.storage, &name, self.storage.remove(&name))?;
         }
         Ok(kept)
@@ -278,7 +280,7 @@ impl<S: Storage> Recovery<'_, S> {
                         format!("it was made {length} bytes long and has {now}: something cut it")
                     }
                     _ if behind.bytes == 0 && gone.is_some() => {
-                        let missing = file::name(file::Kind::Segment, head.number + 1);
+                        let missing = file::name(file::FileKind::Segment, head.number + 1);
                         format!("{missing} should come next, and is not there")
                     }
                     Bad::Kind(kind) => format!("a record of kind {kind}"),
@@ -351,8 +353,8 @@ impl<S: Storage> Recovery<'_, S> {
                 Err(_) => self.floor,
             };
             match record.kind {
-                Kind::Call if record.sequence <= floor => self.report.covered += 1,
-                Kind::Call => {
+                RecordKind::Call if record.sequence <= floor => self.report.covered += 1,
+                RecordKind::Call => {
                     replay.call(&record).map_err(|why| OpenError::Replay {
                         file: self.storage.describe(&head.name()),
                         sequence: record.sequence,
@@ -370,7 +372,7 @@ impl<S: Storage> Recovery<'_, S> {
 
     /// Reads the snapshot whole before anything of it is used.
     fn snapshot(&mut self, number: u64, replay: &mut impl Replay) -> Result<(), OpenError> {
-        let head = self.head(file::Kind::Snapshot, number)?;
+        let head = self.head(file::FileKind::Snapshot, number)?;
         let name = head.name();
         let place = self.storage.describe(&name);
         let file = disk("open", self.storage, &name, self.storage.open(&name))?;
@@ -395,12 +397,12 @@ impl<S: Storage> Recovery<'_, S> {
                 return Err(damaged(at, "a piece of the snapshot cannot be read"));
             };
             match record.kind {
-                Kind::End => break record,
-                Kind::Piece | Kind::LastPiece if record.behind == piece => {}
+                RecordKind::End => break record,
+                RecordKind::Piece | RecordKind::LastPiece if record.behind == piece => {}
                 _ => return Err(damaged(at, "a piece of the snapshot is missing")),
             }
             piece += 1;
-            if record.kind == Kind::LastPiece {
+            if record.kind == RecordKind::LastPiece {
                 floors.push((record.queue, record.sequence));
                 piece = 0;
             }
@@ -414,8 +416,8 @@ impl<S: Storage> Recovery<'_, S> {
         while let Ok((record, length)) = record::decode(from(&bytes, at), head.salt) {
             at += length;
             match record.kind {
-                Kind::Piece => state.extend_from_slice(record.body),
-                Kind::LastPiece => {
+                RecordKind::Piece => state.extend_from_slice(record.body),
+                RecordKind::LastPiece => {
                     state.extend_from_slice(record.body);
                     replay.snapshot(record.queue, &state).map_err(|why| OpenError::Replay {
                         file: place.clone(),
@@ -436,7 +438,7 @@ impl<S: Storage> Recovery<'_, S> {
         Ok(())
     }
 
-    fn head(&self, kind: file::Kind, number: u64) -> Result<Head, OpenError> {
+    fn head(&self, kind: file::FileKind, number: u64) -> Result<Head, OpenError> {
         self.decode(&file::name(kind, number), |bytes| Head::decode(bytes, kind, number))
     }
 

@@ -10,7 +10,7 @@ use parking_lot::MutexGuard;
 
 use crate::file::{self, NEW};
 use crate::journal::{at, Durability, Journal};
-use crate::record::{self, Head, Kind};
+use crate::record::{self, Head, RecordKind};
 use crate::storage::{File, Fill, Storage};
 
 /// Bytes of a queue's state in one record.
@@ -52,7 +52,7 @@ impl<S: Storage> Journal<S> {
         let floor = self.last();
         let salt = self.settings.salt;
         let head = file::Head {
-            kind: file::Kind::Snapshot,
+            kind: file::FileKind::Snapshot,
             number: floor,
             first: floor,
             salt,
@@ -88,7 +88,7 @@ impl<S: Storage> Snapshot<'_, S> {
         self.queues += 1;
         let pieces = state.len().div_ceil(PIECE).max(1);
         for piece in 0..pieces {
-            let kind = if piece + 1 == pieces { Kind::LastPiece } else { Kind::Piece };
+            let kind = if piece + 1 == pieces { RecordKind::LastPiece } else { RecordKind::Piece };
             let behind = piece as u32;
             let head = Head { sequence: last, time: 0, queue, behind, kind, function: 0 };
             let bytes = &state[piece * PIECE..state.len().min((piece + 1) * PIECE)];
@@ -122,7 +122,7 @@ impl<S: Storage> Snapshot<'_, S> {
             time: self.journal.time(),
             queue: self.queues,
             behind: 0,
-            kind: Kind::End,
+            kind: RecordKind::End,
             function: 0,
         };
         record::encode(&mut self.buffer, self.head.salt, head, |_| ());
@@ -136,7 +136,7 @@ impl<S: Storage> Snapshot<'_, S> {
         journal.snapshot_made();
         let mut removed = journal.writer.lock().take_before(self.head.number);
         removed.extend(storage.names()?.into_iter().filter(|other| {
-            file::number(other, file::Kind::Snapshot).is_some_and(|n| n < self.head.number)
+            file::number(other, file::FileKind::Snapshot).is_some_and(|n| n < self.head.number)
         }));
         for name in &removed {
             storage.remove(name).map_err(at(storage, name))?;

@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::file::{self, Head, Kind, HEAD};
+use crate::file::{self, FileKind, Head, HEAD};
 use crate::file::{NEXT, SPARE};
-use crate::journal::Settings;
+use crate::journal::JournalSettings;
 use crate::storage::{is_full, File, Storage};
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<F: File> Writer<F> {
     /// A new segment, behind the record `last`; the last one that there is is `follows`.
     pub fn start<S: Storage<File = F>>(
         storage: &S,
-        settings: Settings,
+        settings: JournalSettings,
         mut segments: Vec<(u64, u64)>,
         follows: u64,
         last: u64,
@@ -50,7 +50,7 @@ impl<F: File> Writer<F> {
                 made => break made?,
             }
         };
-        let (kind, first) = (Kind::Segment, last + 1);
+        let (kind, first) = (FileKind::Segment, last + 1);
         let head = Head { kind, number, first, salt: settings.salt, length, follows };
         let file = named(storage, file, NEXT, head)?;
         segments.push((number, last + 1));
@@ -73,12 +73,12 @@ impl<F: File> Writer<F> {
     }
 
     pub fn name(&self) -> String {
-        file::name(Kind::Segment, self.number)
+        file::name(FileKind::Segment, self.number)
     }
 
     /// Names of the segments that are there, and needed.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        self.segments.iter().map(|(number, _)| file::name(Kind::Segment, *number))
+        self.segments.iter().map(|(number, _)| file::name(FileKind::Segment, *number))
     }
 
     /// Returns the place where the next record begins.
@@ -87,7 +87,7 @@ impl<F: File> Writer<F> {
     }
 
     pub fn next_name(&self) -> String {
-        file::name(Kind::Segment, self.number + 1)
+        file::name(FileKind::Segment, self.number + 1)
     }
 
     pub fn last(&self) -> u64 {
@@ -145,7 +145,7 @@ impl<F: File> Writer<F> {
     pub fn rotate<S: Storage<File = F>>(
         &mut self,
         storage: &S,
-        settings: Settings,
+        settings: JournalSettings,
         needed: u64,
     ) -> io::Result<()> {
         let (file, length, name) = match self.spare.take() {
@@ -161,7 +161,7 @@ impl<F: File> Writer<F> {
         };
         let (number, first) = (self.number + 1, self.last + 1);
         let head = Head {
-            kind: Kind::Segment,
+            kind: FileKind::Segment,
             number,
             first,
             salt: settings.salt,
@@ -179,7 +179,7 @@ impl<F: File> Writer<F> {
     pub fn take_before(&mut self, sequence: u64) -> Vec<String> {
         let needed = self.segments.iter().rposition(|(_, first)| *first <= sequence + 1);
         let gone = self.segments.drain(..needed.unwrap_or(0));
-        gone.map(|(number, _)| file::name(Kind::Segment, number)).collect()
+        gone.map(|(number, _)| file::name(FileKind::Segment, number)).collect()
     }
 }
 

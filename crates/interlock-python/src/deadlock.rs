@@ -37,41 +37,6 @@ impl Queue {
         self.core.call(|scheduler, _| scheduler.room(count, size).is_err())
     }
 
-    /// A put that would wait for ever: its caller handles a message of this queue, and is the only one
-    /// that ever took from it. `me`: who took, as it was noted then.
-    pub fn check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {
-        if self.only_getter() != Some(me) {
-            return Ok(());
-        }
-        match self.handled(py)? {
-            None => Ok(()),
-            Some(id) => Err(errors::would_deadlock(
-                py,
-                format!(
-                    "{call}: queue {:?} is full, and the caller, the only one that takes from it, is \
-                     handling message {id}: nobody can make room. Return first, put with a timeout, \
-                     or let another consumer take from the queue too",
-                    self.queue_name(),
-                ),
-            )),
-        }
-    }
-
-    /// A join that would wait for ever: its caller handles a message of this queue.
-    pub fn check_join(&self, py: Python<'_>) -> PyResult<()> {
-        match self.handled(py)? {
-            None => Ok(()),
-            Some(id) => Err(errors::would_deadlock(
-                py,
-                format!(
-                    "join(): the caller is handling message {id} of queue {:?}, which is not settled \
-                     before the handler returns. Return first, or join with a timeout",
-                    self.queue_name(),
-                ),
-            )),
-        }
-    }
-
     /// The leases of this queue, (id, token), that the caller comes to the end of only when its wait is
     /// over: those that it is inside of. One that a task was started in is not among them.
     pub fn held_here(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64)>> {
@@ -150,12 +115,41 @@ fn each_current(py: Python<'_>, each: &mut dyn FnMut(&Lease)) -> PyResult<()> {
 
 #[pymethods]
 impl Queue {
-    fn _check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {
-        self.check_room(py, call, me)
+    /// A put that would wait for ever: its caller handles a message of this queue, and is the only one
+    /// that ever took from it. `me`: who took, as it was noted then.
+    #[pyo3(name = "_check_room")]
+    pub fn check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {
+        if self.only_getter() != Some(me) {
+            return Ok(());
+        }
+        match self.handled(py)? {
+            None => Ok(()),
+            Some(id) => Err(errors::would_deadlock(
+                py,
+                format!(
+                    "{call}: queue {:?} is full, and the caller, the only one that takes from it, is \
+                     handling message {id}: nobody can make room. Return first, put with a timeout, \
+                     or let another consumer take from the queue too",
+                    self.queue_name(),
+                ),
+            )),
+        }
     }
 
-    fn _check_join(&self, py: Python<'_>) -> PyResult<()> {
-        self.check_join(py)
+    /// A join that would wait for ever: its caller handles a message of this queue.
+    #[pyo3(name = "_check_join")]
+    pub fn check_join(&self, py: Python<'_>) -> PyResult<()> {
+        match self.handled(py)? {
+            None => Ok(()),
+            Some(id) => Err(errors::would_deadlock(
+                py,
+                format!(
+                    "join(): the caller is handling message {id} of queue {:?}, which is not settled \
+                     before the handler returns. Return first, or join with a timeout",
+                    self.queue_name(),
+                ),
+            )),
+        }
     }
 
     /// Several consumers will take from this queue.

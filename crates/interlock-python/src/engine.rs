@@ -13,7 +13,7 @@ use std::time::Duration;
 use interlock_core::clock::Clock;
 use interlock_core::queue::types::Time;
 use interlock_core::sync::Parker;
-use interlock_engine::{reply, Engine as Core, Function, Outcome, Served, Settings};
+use interlock_engine::{reply, Engine as Core, EngineSettings, Function, Outcome, Served};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyLookupError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -211,7 +211,7 @@ impl Engine {
         memory: u64,
     ) -> PyResult<Py<Self>> {
         let engine = Engine {
-            core: Core::new(Settings { memory, ..Settings::default() }),
+            core: Core::new(EngineSettings { memory, ..EngineSettings::default() }),
             clock: clock.map_or_else(Clock::default, |clock| clock.get().clock.clone()),
             tickets: AtomicU64::new(1),
             parked: Mutex::default(),

@@ -205,7 +205,7 @@ mod tests {
 
     fn put(s: &mut Scheduler<u64>, now: Time, put: &Put<'_>) -> u64 {
         s.start(now);
-        s.put_new(put, 3).id
+        s.enter(put, Some(3))
     }
 
     fn lease(s: &mut Scheduler<u64>, now: Time, limit: usize, length: u64) -> (Handed, Vec<u64>) {
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(dead, (START..START + u64::from(CALL_LIMIT)).collect::<Vec<_>>());
         assert_eq!(s.next_due(), Some(START + 50), "the rest is for the next call");
         s.start(START + 50);
-        assert_eq!((s.has_dead_letters() as u64, s.unsettled()), (many, 0));
+        assert_eq!((s.dead_count() as u64, s.unsettled()), (many, 0));
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         let mut s = queue(Retry::default());
         for weight in [4, 5, 1, 0, 9, 10, 30, 2] {
             s.start(START);
-            s.put_new(&Put { size: weight, ..Put::default() }, weight);
+            s.enter(&Put { size: weight, ..Put::default() }, Some(weight));
         }
         let mut leased = || {
             let mut grants = Vec::new();

@@ -73,11 +73,6 @@ impl Dedup {
         self.known.get(name)?.window
     }
 
-    /// Strings that are kept.
-    pub fn len(&self) -> usize {
-        self.known.len()
-    }
-
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
@@ -217,6 +212,6 @@ mod tests {
         assert_eq!(dedup.bytes, 19);
         dedup.cancelled("seven b");
         dedup.cancelled("seven b");
-        assert_eq!((dedup.bytes, dedup.len()), (12, 1));
+        assert_eq!((dedup.bytes, dedup.known.len()), (12, 1));
     }
 }

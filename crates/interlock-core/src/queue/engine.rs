@@ -7,9 +7,9 @@
 use crate::queue::counts::Happened;
 use crate::queue::lease::{Failed, Failure, LeaseLost};
 use crate::queue::numbers::Numbers;
-use crate::queue::scheduler::{Budget, Handle, NoRoom, Placed, Put, Scheduler};
+use crate::queue::scheduler::{Budget, Handle, NoRoom, Scheduler};
 use crate::queue::trace::Call;
-use crate::queue::types::{Options, Retry, Then, Time};
+use crate::queue::types::{Options, Then, Time};
 use crate::queue::watch::Watch;
 
 /// State that only a queue that serves several processes has.
@@ -86,12 +86,6 @@ impl<P> Scheduler<P> {
     /// A put whose dedup string was known.
     pub fn deduplicated(&mut self) {
         self.counts.note(Happened::Deduplicated);
-    }
-
-    /// Queues a message that is new and for which there is room.
-    #[inline]
-    pub fn put_new(&mut self, put: &Put<'_>, payload: P) -> Placed {
-        Placed { id: self.enter_at_once(put, Some(payload)), known: false }
     }
 
     pub fn nack_within(
@@ -203,19 +197,9 @@ impl<P> Scheduler<P> {
         self.options = options;
     }
 
-    /// Dedup strings that are kept, those whose window is over too until they are forgotten.
-    #[inline]
-    pub fn dedup_strings(&self) -> usize {
-        self.dedup.len()
-    }
-
     /// Bytes of the unsettled messages.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.counts.bytes()
-    }
-
-    pub fn retry_policy(&self) -> &Retry {
-        &self.options.retry
     }
 }

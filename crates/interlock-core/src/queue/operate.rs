@@ -304,11 +304,11 @@ impl<P> Scheduler<P> {
 
     pub fn stats(&mut self, now: Time) -> Stats {
         self.begin(now, || Call::Stats);
-        self.counted()
+        self.counts()
     }
 
     /// The counts as the calls so far left them.
-    pub(super) fn counted(&self) -> Stats {
+    pub fn counts(&self) -> Stats {
         let mut stats = self.counts.stats().clone();
         stats.delayed = self.delays.len() as u64;
         stats.leased = self.leases.len() as u64;

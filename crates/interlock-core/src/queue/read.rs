@@ -3,10 +3,10 @@
 use crate::key::KeyRef;
 use crate::queue::dead::Dead;
 use crate::queue::lane::KeysOf;
-use crate::queue::message::{BARRIER, GATED, PARKED, QUIET};
+use crate::queue::message::{BARRIER, PARKED, QUIET};
 use crate::queue::scheduler::{Grant, Scheduler};
 use crate::queue::slab::NONE;
-use crate::queue::types::{Explained, RetryPart, State, Stats, Time};
+use crate::queue::types::{Explained, RetryPart, State, Time};
 
 /// An unsettled message, with all that is known of it.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl<P> Scheduler<P> {
     /// Unsettled messages in a state, or of all keys but the delayed ones on one: no more are there to be
     /// found. Of `ready` and `waiting` it says "at most".
     pub fn at_most(&self, state: Option<&str>, key: Option<KeyRef<'_>>) -> u64 {
-        let stats = self.counted();
+        let stats = self.counts();
         let of_state = match state {
             Some("delayed") => stats.delayed,
             Some("leased") => stats.leased,
@@ -192,7 +192,7 @@ impl<P> Scheduler<P> {
         self.dead.get(id)
     }
 
-    pub fn has_dead_letters(&self) -> usize {
+    pub fn dead_count(&self) -> usize {
         self.dead.len()
     }
 
@@ -204,10 +204,6 @@ impl<P> Scheduler<P> {
     /// Those that died after this one; `None`: there is no such dead letter.
     pub fn dead_after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
         self.dead.after(id)
-    }
-
-    pub fn counts(&self) -> Stats {
-        self.counted()
     }
 
     pub fn explained(&self, now: Time, id: u64, limit: usize) -> Option<Explained> {
@@ -224,11 +220,6 @@ impl<P> Scheduler<P> {
     /// Consumers that hold a lease, as they named themselves.
     pub fn holders(&self) -> impl Iterator<Item = u64> + '_ {
         self.leases.all().map(|(_, lease)| lease.consumer)
-    }
-
-    /// Returns whether a waiting message stands behind a barrier.
-    pub fn is_gated(&self, seen: &Seen<'_, P>) -> bool {
-        self.records[seen.at].flags & GATED != 0
     }
 }
 

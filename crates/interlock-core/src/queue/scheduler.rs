@@ -281,9 +281,9 @@ impl<P> Scheduler<P> {
         Ok(placed.collect())
     }
 
-    /// Gives a message its id and, unless it is delayed, its place.
+    /// Gives a message that is new, and for which there is room, its id and, unless it is delayed, its place.
     #[inline]
-    pub(super) fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
+    pub fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
         self.enter_at_once(put, payload)
     }
 

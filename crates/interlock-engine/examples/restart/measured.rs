@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use interlock_engine::durable::{Durable, Repair};
-use interlock_engine::{Durability, Engine, Function, Outcome, Settings};
+use interlock_engine::{Durability, Engine, EngineSettings, Function, Outcome};
 use interlock_journal::storage::disk::Disk;
 
 const START: u64 = 1_000_000_000_000_000;
@@ -15,7 +15,8 @@ fn start(folder: &Path) -> (Arc<Durable>, Engine) {
     let durable = Arc::new(Durable::new());
     let journal: Arc<dyn interlock_engine::Journal> = durable.clone();
     let durability = Durability::EverySecond;
-    let settings = Settings { durability, journal: Some(journal), ..Settings::default() };
+    let settings =
+        EngineSettings { durability, journal: Some(journal), ..EngineSettings::default() };
     let engine = Engine::new(settings);
     let disk = Disk::open(folder).expect("a folder that can be written");
     let report =

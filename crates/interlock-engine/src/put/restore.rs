@@ -93,7 +93,7 @@ impl Queue {
                 return Err(full);
             }
         }
-        let (kept, most) = (self.scheduler.has_dead_letters() as u64, self.declared.max_dead);
+        let (kept, most) = (self.scheduler.dead_count() as u64, self.declared.max_dead);
         if dead > 0 && kept + dead > most {
             let text = format_args!("{kept} dead letters are kept; MAXDEAD is {most}");
             return refuse(Code::Full, "restore", text);

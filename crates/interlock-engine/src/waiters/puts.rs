@@ -3,9 +3,9 @@
 use interlock_core::queue::room::{Load, Need};
 use interlock_core::queue::scheduler::NoRoom;
 
+use super::serve::{answer, answer_error};
 use super::{Waiter, WaitingPut, Want};
 use crate::args::{Reader, Refused};
-use crate::calls::{answer, answer_error};
 use crate::put::{self, No};
 use crate::queue::Queue;
 use crate::shared::Context;

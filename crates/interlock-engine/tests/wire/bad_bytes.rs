@@ -1,6 +1,6 @@
 //! No argument makes the engine panic, and one that is refused changes nothing.
 
-use interlock_engine::{Engine, Function, Outcome, Settings};
+use interlock_engine::{Engine, EngineSettings, Function, Outcome};
 
 use crate::{Bench, KEY, START};
 
@@ -70,7 +70,7 @@ fn no_bytes_make_it_panic() {
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("INTERLOCK_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let engine = Engine::new(Settings { memory: 1 << 24, ..Settings::default() });
+    let engine = Engine::new(EngineSettings { memory: 1 << 24, ..EngineSettings::default() });
     let (mut now, mut served) = (START, Vec::new());
     let mut done = 0;
     for ticket in 0..200_000 {

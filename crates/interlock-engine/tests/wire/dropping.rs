@@ -1,6 +1,6 @@
 //! Dropping a queue: what becomes of those who wait, of names, and of memory.
 
-use interlock_engine::Settings;
+use interlock_engine::EngineSettings;
 
 use crate::Bench;
 
@@ -36,7 +36,7 @@ fn who_waits_for_a_result_is_told_that_it_is_gone() {
 
 #[test]
 fn a_queue_that_is_dropped_has_no_name_and_no_weight() {
-    let mut bench = Bench::with(Settings { memory: 1 << 40, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 40, ..EngineSettings::default() });
     for round in 0..3 {
         bench.call(&format!("put - 0 0 {} 1 0 0 key", "p".repeat(9000)));
         assert_eq!(bench.engine.count(), 1);
@@ -69,7 +69,7 @@ fn a_queue_that_is_dropped_has_no_name_and_no_weight() {
 
 #[test]
 fn a_queue_that_is_not_there_weighs_nothing_however_often_it_is_looked_at() {
-    let mut bench = Bench::with(Settings { memory: 8 << 10, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 8 << 10, ..EngineSettings::default() });
     for _ in 0..5 {
         bench.call("stats");
         bench.call("peek 5");

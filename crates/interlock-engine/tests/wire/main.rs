@@ -9,7 +9,7 @@ mod recovering;
 mod repeating;
 mod replaying;
 
-use interlock_engine::{reply, Engine, Function, Outcome, Served, Settings, Ticket};
+use interlock_engine::{reply, Engine, EngineSettings, Function, Outcome, Served, Ticket};
 
 /// An engine, a clock, and one queue.
 pub struct Bench {
@@ -23,7 +23,7 @@ pub const KEY: &[u8] = b"il:{q}";
 
 impl Default for Bench {
     fn default() -> Self {
-        Bench::with(Settings::default())
+        Bench::with(EngineSettings::default())
     }
 }
 
@@ -32,7 +32,7 @@ impl Bench {
         Bench::default()
     }
 
-    pub fn with(settings: Settings) -> Self {
+    pub fn with(settings: EngineSettings) -> Self {
         Bench { engine: Engine::new(settings), now: START, served: Vec::new() }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use crate::{Bench, START};
-use interlock_engine::{Durability, Journal, Recorded, Settings};
+use interlock_engine::{Durability, EngineSettings, Journal, Recorded};
 
 #[test]
 fn who_waits_is_served_in_the_order_of_coming_by_what_it_asked_for() {
@@ -268,7 +268,7 @@ fn the_end_of_a_message_and_of_all_is_waited_for() {
 
 #[test]
 fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
-    let mut bench = Bench::with(Settings { memory: 1 << 20, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 20, ..EngineSettings::default() });
     let put = format!("put - 0 0 {} 0 0 0", "p".repeat(600 << 10));
     bench.call(&put);
     let full = bench.refused(&put);
@@ -280,7 +280,7 @@ fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
 
 #[test]
 fn what_leaves_the_queue_is_counted_no_more() {
-    let mut bench = Bench::with(Settings { memory: 1 << 40, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 40, ..EngineSettings::default() });
     bench.call("put - 0 0 x 0 0 0");
     bench.call("purge pending");
     // The records of a few messages are kept for the next ones, until it is left alone.
@@ -319,7 +319,7 @@ fn what_leaves_the_queue_is_counted_no_more() {
 
 #[test]
 fn puts_that_wait_are_counted_too() {
-    let mut bench = Bench::with(Settings { memory: 1 << 20, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 20, ..EngineSettings::default() });
     bench.call("configure MAXSIZE 1");
     bench.call("put - 0 0 one 0 0 0");
     let put = format!("put - 0 500 {} 0 0 0", "p".repeat(400 << 10));
@@ -351,7 +351,8 @@ impl Journal for Tried {
 fn room_for_one_is_tried_by_one_of_all_who_wait() {
     let journal = Arc::new(Tried::default());
     let (durability, kept) = (Durability::Always, Some(journal.clone() as Arc<dyn Journal>));
-    let mut bench = Bench::with(Settings { durability, journal: kept, ..Settings::default() });
+    let mut bench =
+        Bench::with(EngineSettings { durability, journal: kept, ..EngineSettings::default() });
     bench.call("configure MAXSIZE 2");
     bench.call("put - 0 0 one 0 0 0 two 0 0 0");
     bench.park("put first 1 90000000 three 0 0 0 four 0 0 0", 1);
@@ -369,7 +370,8 @@ fn room_for_one_is_tried_by_one_of_all_who_wait() {
 fn a_dedup_string_that_becomes_known_is_looked_for_by_those_who_wait_with_it() {
     let journal = Arc::new(Tried::default());
     let (durability, kept) = (Durability::Always, Some(journal.clone() as Arc<dyn Journal>));
-    let mut bench = Bench::with(Settings { durability, journal: kept, ..Settings::default() });
+    let mut bench =
+        Bench::with(EngineSettings { durability, journal: kept, ..EngineSettings::default() });
     bench.call("configure MAXSIZE 2");
     bench.call("put - 0 0 one 0 0 0 two 0 0 0");
     for n in 0..200 {

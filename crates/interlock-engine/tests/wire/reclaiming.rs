@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_engine::{Account, Function, Outcome, Settings};
+use interlock_engine::{Account, EngineSettings, Function, Outcome};
 
 use crate::{strings, Bench};
 
@@ -29,7 +29,7 @@ fn call(
 
 #[test]
 fn a_queue_that_was_merely_leased_from_goes() {
-    let mut bench = Bench::with(Settings { memory: BOUND, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: BOUND, ..EngineSettings::default() });
     for n in 0..20_000 {
         call(&mut bench, None, &format!("tmp.{n}"), "lease c 1 0 1 900 any").unwrap();
         call(&mut bench, None, &format!("tmp.{n}"), "settle - 0 ACK 5 6").unwrap();
@@ -66,7 +66,7 @@ fn only_what_was_never_used_goes_at_once() {
 
 #[test]
 fn of_thousands_that_were_dropped_each_call_forgets_a_few() {
-    let mut bench = Bench::with(Settings { memory: 1 << 40, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 40, ..EngineSettings::default() });
     for n in 0..5_000 {
         call(&mut bench, None, &format!("old.{n}"), "put c 1 0 p 0 0 0").unwrap();
         call(&mut bench, None, &format!("old.{n}"), "drop FORCE").unwrap();
@@ -90,7 +90,7 @@ fn of_thousands_that_were_dropped_each_call_forgets_a_few() {
 
 #[test]
 fn a_queue_that_is_left_empty_gives_its_records_back() {
-    let mut bench = Bench::with(Settings { memory: 1 << 30, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 30, ..EngineSettings::default() });
     for n in 0..1000 {
         let queue = n.to_string();
         // As many as that the records are more than those that every queue begins with.
@@ -116,7 +116,7 @@ fn a_queue_that_is_left_empty_gives_its_records_back() {
 
 #[test]
 fn where_memory_runs_short_queues_that_were_emptied_long_ago_go() {
-    let mut bench = Bench::with(Settings { memory: BOUND, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: BOUND, ..EngineSettings::default() });
     let through = |bench: &mut Bench, n: u32| {
         let queue = format!("tmp.{n}");
         call(bench, None, &queue, "put - 0 0 p 0 0 0")?;
@@ -138,7 +138,7 @@ fn where_memory_runs_short_queues_that_were_emptied_long_ago_go() {
 
 #[test]
 fn what_a_users_queues_take_is_bounded_and_others_go_on() {
-    let mut bench = Bench::with(Settings { memory: 64 << 20, ..Settings::default() });
+    let mut bench = Bench::with(EngineSettings { memory: 64 << 20, ..EngineSettings::default() });
     let guest = Arc::new(Account::new(1 << 20));
     let of_guest = guest.clone();
     let accounts =

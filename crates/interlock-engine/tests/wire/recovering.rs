@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interlock_engine::durable::{Durable, OpenError, Repair, Report};
-use interlock_engine::{Durability, Engine, Function, Outcome, Settings};
+use interlock_engine::{Durability, Engine, EngineSettings, Function, Outcome};
 use interlock_journal::storage::simulated::{Faults, Simulated};
 use interlock_journal::storage::Fill;
 
@@ -14,13 +14,13 @@ type Stored = Arc<Durable<Simulated>>;
 
 fn start(disk: &Simulated) -> Result<(Stored, Engine, Report), OpenError> {
     let durable = Arc::new(Durable::new());
-    let settings = Settings {
+    let settings = EngineSettings {
         durability: Durability::Always,
         journal: Some(durable.clone()),
-        ..Settings::default()
+        ..EngineSettings::default()
     };
     let engine = Engine::new(settings);
-    let settings = interlock_journal::Settings {
+    let settings = interlock_journal::JournalSettings {
         segment: 8_192,
         fill: Fill::Written,
         longest: 1 << 20,
@@ -304,7 +304,7 @@ fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
 #[test]
 fn a_function_that_is_not_known_is_refused() {
     let disk = Simulated::new(3);
-    let settings = interlock_journal::Settings { salt: 1, ..Default::default() };
+    let settings = interlock_journal::JournalSettings { salt: 1, ..Default::default() };
     struct Nothing;
     impl interlock_journal::Replay for Nothing {
         fn snapshot(&mut self, _: u32, _: &[u8]) -> Result<(), String> {
@@ -314,7 +314,7 @@ fn a_function_that_is_not_known_is_refused() {
             Ok(())
         }
     }
-    let settings = interlock_journal::Settings { segment: 8_192, ..settings };
+    let settings = interlock_journal::JournalSettings { segment: 8_192, ..settings };
     let (journal, _) =
         interlock_journal::open(disk.clone(), settings, Repair::Refuse, &mut Nothing).unwrap();
     let entry = interlock_journal::Entry { queue: 1, time: START, function: 200 };

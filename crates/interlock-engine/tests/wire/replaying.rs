@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use interlock_engine::{Durability, Engine, Function, Journal, Outcome, Recorded, Settings};
+use interlock_engine::{Durability, Engine, EngineSettings, Function, Journal, Outcome, Recorded};
 
 use crate::{strings, KEY, START};
 
@@ -27,10 +27,10 @@ impl Journal for Kept {
 }
 
 fn durable(journal: Arc<Kept>) -> Engine {
-    Engine::new(Settings {
+    Engine::new(EngineSettings {
         durability: Durability::Always,
         journal: Some(journal),
-        ..Settings::default()
+        ..EngineSettings::default()
     })
 }
 

@@ -40,7 +40,8 @@ pub fn list(call: &mut Call<'_, '_>) {
     }
     let user = &call.state.user;
     let shown = |name: &[u8]| user.as_ref().is_some_and(|user| user.queues.hold(name));
-    let told = tell_names(call.core, call.arguments, shown, call.reply.out);
+    let engine = &call.core.shared.queues.engine;
+    let told = engine.tell_names(&Behind(call.arguments.behind(3)), shown, call.reply.out);
     if let Err(refused) = told {
         call.error(&refused.0);
     }
@@ -125,16 +126,6 @@ pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
             waited
         }
     }
-}
-
-/// The names of those queues that are shown.
-fn tell_names(
-    core: &Core<'_>,
-    arguments: Arguments<'_>,
-    shown: impl Fn(&[u8]) -> bool,
-    out: &mut Vec<u8>,
-) -> Result<(), interlock_engine::Refused> {
-    core.shared.queues.engine.tell_names(&Behind(arguments.behind(3)), shown, out)
 }
 
 /// The arguments of a function, behind those of FCALL.

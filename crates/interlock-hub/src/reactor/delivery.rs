@@ -1,67 +1,92 @@
 //! The sending of a worker, and the connections to which it sends no more.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-
-use interlock_engine::Served;
-use interlock_journal::Refused;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use super::poll::Wants;
 use super::worker::{Connection, Worker};
+use crate::chunk::Chunk;
 use crate::counters::add;
-use crate::events::{Answer, Level};
-use crate::mailbox::Mail;
-use crate::queues::connection_of;
+use crate::events::Level;
 use crate::registry::Part;
 use crate::settings::{Live, OutputLimit};
-use crate::shared::Shared;
 use crate::socket::{self, PARTS};
+use crate::topics::SubscriptionKind;
+
+/// The line in which a connection waits to be sent to.
+#[derive(Clone, Copy)]
+pub(super) enum Line {
+    Replies,
+    Pushes,
+}
 
 impl Worker {
     pub(super) fn flush_replies(&mut self) {
         for slot in std::mem::take(&mut self.replies) {
-            self.flush(slot, false);
+            self.flush(slot, Line::Replies);
         }
     }
 
     pub(super) fn flush_pushes(&mut self) {
         self.copies = 0;
         for slot in std::mem::take(&mut self.pushes) {
-            self.flush(slot, true);
+            self.flush(slot, Line::Pushes);
         }
     }
 
-    /// Before anything is sent: what queues have answered is as safe as they promise. If it cannot be,
-    /// nobody learns of it.
-    pub(super) fn commit(&mut self) {
-        if self.local.served.is_empty() && self.local.callers.is_empty() {
-            return;
-        }
-        let served = std::mem::take(&mut self.local.served);
-        let mut callers = std::mem::take(&mut self.local.callers);
-        let worker = self.local.worker;
-        match self.shared.queues.commit() {
-            Ok(()) => {
-                callers.clear();
-                // For its room.
-                self.local.callers = callers;
-                tell(&self.shared, worker, served, None);
-            }
-            Err(refused) => {
-                let text = format!("disconnected {} clients: journal: {refused}", callers.len());
-                self.shared.events.log(Level::Warning, text);
-                for token in callers {
-                    if self.connection(token).is_some() {
-                        self.close(token as u32);
-                    }
+    pub(super) fn deliver(&mut self, chunk: &Arc<Chunk>) {
+        let live = &self.local.live;
+        let (mut over, mut reached, mut delivered, mut dropped) = (Vec::new(), 0, 0, 0);
+        let mut grown = 0;
+        for run in chunk.runs.iter().filter(|run| run.workers >> self.local.worker & 1 == 1) {
+            let slots = match run.kind {
+                SubscriptionKind::Trace => &self.local.monitors,
+                _ => self.local.subscribers.of(run.kind, chunk.name(run)),
+            };
+            for &slot in slots {
+                let Some(connection) = self.slots[slot as usize].connection.as_mut() else {
+                    continue;
+                };
+                if connection.closing_since.is_some() {
+                    continue;
                 }
-                tell(&self.shared, worker, served, Some(&refused));
+                let (messages, length) = (u64::from(run.messages), (run.end - run.start) as usize);
+                let resp3 = connection.session.state.resp3;
+                reached += messages;
+                if connection.session.state.drops && messages > 0 {
+                    let (missed, fits) = connection.make_room(&live.pubsub, messages, length);
+                    dropped += missed;
+                    if fits {
+                        connection.output.share(chunk, run.start..run.end, resp3, run.messages);
+                    }
+                    // Delivered is what was sent: until then it may be missed.
+                } else {
+                    connection.output.share(chunk, run.start..run.end, resp3, 0);
+                    delivered += messages;
+                }
+                if connection.output.blocked {
+                    // No send will tell it.
+                    let held = connection.output.held();
+                    grown += connection.session.state.card.hold(Part::Owed, held);
+                }
+                if connection.output.is_over(connection.limit(live), self.now) {
+                    over.push(slot);
+                } else if !connection.dirty && !connection.output.blocked {
+                    connection.dirty = true;
+                    self.pushes.push(slot);
+                }
             }
         }
+        self.copies += reached;
+        self.local.delivered += delivered;
+        self.local.dropped += dropped;
+        self.local.held += grown;
+        over.into_iter().for_each(|slot| self.close_over(slot));
     }
 
     /// One send, of a bounded part: then the next connection has its turn.
-    pub(super) fn flush(&mut self, slot: u32, pushes: bool) {
+    pub(super) fn flush(&mut self, slot: u32, line: Line) {
         self.commit();
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         connection.dirty = false;
@@ -76,7 +101,10 @@ impl Worker {
             self.watch(slot);
         } else if !connection.has_nothing_to_send() {
             connection.dirty = true;
-            if pushes { &mut self.pushes } else { &mut self.replies }.push(slot);
+            match line {
+                Line::Replies => self.replies.push(slot),
+                Line::Pushes => self.pushes.push(slot),
+            }
         } else if connection.closing_since.is_some() {
             self.close(slot);
         } else {
@@ -124,13 +152,6 @@ impl Worker {
 }
 
 impl Connection {
-    pub(super) fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match &mut self.tls {
-            None => socket::receive(fd, buffer),
-            Some(tls) => tls.receive(fd, buffer),
-        }
-    }
-
     /// One send, of a bounded part. How much of what is owed is done with.
     fn send(&mut self) -> io::Result<usize> {
         let fd = self.socket.as_raw_fd();
@@ -206,22 +227,3 @@ fn drop_limit(limit: &OutputLimit) -> usize {
 
 /// Bytes sent per connection and turn.
 const SENT: usize = 256 << 10;
-
-/// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
-/// stored, and an error would say that it was not done.
-fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Refused>) {
-    for Served { ticket, reply } in served {
-        let (worker, token) = connection_of(ticket);
-        let answer = match refused {
-            None => Answer::Reply(reply),
-            Some(refused) => Answer::Refused(refused.to_string()),
-        };
-        let mail = Mail::Answer(token, answer);
-        // Its own mailbox a worker looks into before it sleeps.
-        if worker == from {
-            let _ = shared.mailboxes[worker].put(mail);
-        } else {
-            shared.send(worker, mail);
-        }
-    }
-}

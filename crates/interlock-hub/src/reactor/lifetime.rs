@@ -252,7 +252,7 @@ mod tests {
         worker.shared.arrive(&peer).unwrap();
         worker.accept(ours.into(), peer);
         theirs.write_all(b"PING\r\n").unwrap();
-        worker.poll.wait(-1);
+        worker.poll.wait(None);
         worker.shared.send(0, Mail::Finish);
         let output = &mut worker.slots[0].connection.as_mut().unwrap().output;
         output.tail.extend_from_slice(b"owed");

@@ -51,8 +51,9 @@ impl Poll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, flags.fold(0, |all, flag| all | flag))
     }
 
-    /// Waits up to so many ms, or for ever if negative. Gives how many events there are.
-    pub fn wait(&mut self, timeout: i32) -> usize {
+    /// Waits up to so many ms, or until there is something. Gives how many events there are.
+    pub fn wait(&mut self, most: Option<u32>) -> usize {
+        let timeout = most.map_or(-1, |most| i32::try_from(most).unwrap_or(i32::MAX));
         // SAFETY: the kernel writes at most as many events as the vector has places.
         let count = unsafe {
             let events = self.events.as_mut_ptr();

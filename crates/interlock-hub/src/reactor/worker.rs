@@ -1,21 +1,25 @@
 //! One worker: its own epoll, and the connections that nobody else touches.
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use interlock_engine::Served;
+use interlock_journal::JournalError;
+
+use super::delivery::Line;
 use super::output::Output;
 use super::poll::Poll;
-use crate::chunk::Chunk;
-use crate::events::Answer;
+use crate::events::{Answer, Level};
 use crate::mailbox::{Mail, Peer};
-use crate::registry::Part;
+use crate::queues::connection_of;
 use crate::session::{Session, Step};
 use crate::shared::{Core, Local, Shared};
+use crate::socket;
 use crate::time::{now, Time};
 use crate::tls::Tls;
-use crate::topics::SubscriptionKind;
 
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -64,7 +68,7 @@ pub(super) struct Connection {
 }
 
 impl Worker {
-    pub fn new(shared: Arc<Shared>, worker: usize) -> std::io::Result<Self> {
+    pub fn new(shared: Arc<Shared>, worker: usize) -> io::Result<Self> {
         let poll = Poll::new()?;
         poll.add(shared.mailboxes[worker].event(), MAILBOX)?;
         let live = shared.live();
@@ -165,7 +169,7 @@ impl Worker {
             let most = Duration::from_nanos((self.copies * 500).min(50_000));
             let start = Instant::now();
             while start.elapsed() < most && self.copies < GATHERED {
-                let events = self.poll.wait(0);
+                let events = self.poll.wait(Some(0));
                 if events > 0 {
                     self.turn(events);
                 }
@@ -177,24 +181,25 @@ impl Worker {
         self.flushed = Some(Instant::now());
     }
 
-    fn timeout(&self) -> i32 {
+    /// Returns how many ms at most to wait for events; `None`: until there are some.
+    fn timeout(&self) -> Option<u32> {
         let mailbox = &self.shared.mailboxes[self.local.worker];
         let undone = !self.answers.is_empty() || mailbox.is_full();
         if undone || !self.replies.is_empty() || !self.pushes.is_empty() {
-            0
-        } else if self.is_choked() {
-            1
-        } else {
-            let mut rest = if self.free.len() == self.slots.len() { -1 } else { 1000 };
-            if let Some(paused) = self.shared.pause.rest(now()) {
-                // Rounded up, or it would wake a moment too early, again and again.
-                rest = (rest as u32).min(paused.div_ceil(1000).min(1000) as u32) as i32;
-            }
-            match self.shared.queues.timeout() {
-                -1 => rest,
-                // As a number without a sign, -1 is the longest.
-                due => (due as u32).min(rest as u32) as i32,
-            }
+            return Some(0);
+        }
+        if self.is_choked() {
+            return Some(1);
+        }
+        let sooner = |rest: Option<u32>, ms: u32| Some(rest.map_or(ms, |rest| rest.min(ms)));
+        let mut rest = (self.free.len() < self.slots.len()).then_some(TICK);
+        if let Some(paused) = self.shared.pause.rest(now()) {
+            // Rounded up, or it would wake a moment too early, again and again.
+            rest = sooner(rest, paused.div_ceil(1000).min(1000) as u32);
+        }
+        match self.shared.queues.timeout() {
+            None => rest,
+            Some(due) => sooner(rest, due),
         }
     }
 
@@ -206,19 +211,49 @@ impl Worker {
         })
     }
 
+    /// Before anything is sent: what queues have answered is as safe as they promise. If it cannot be,
+    /// nobody learns of it.
+    pub(super) fn commit(&mut self) {
+        if self.local.served.is_empty() && self.local.callers.is_empty() {
+            return;
+        }
+        let served = std::mem::take(&mut self.local.served);
+        let mut callers = std::mem::take(&mut self.local.callers);
+        let worker = self.local.worker;
+        match self.shared.queues.durable.as_ref().map_or(Ok(()), |durable| durable.commit()) {
+            Ok(()) => {
+                callers.clear();
+                // For its room.
+                self.local.callers = callers;
+                if !served.is_empty() {
+                    tell(&self.shared, worker, served, None);
+                }
+            }
+            Err(refused) => {
+                let text = format!("disconnected {} clients: journal: {refused}", callers.len());
+                self.shared.events.log(Level::Warning, text);
+                for token in callers {
+                    if self.connection(token).is_some() {
+                        self.close(token as u32);
+                    }
+                }
+                tell(&self.shared, worker, served, Some(&refused));
+            }
+        }
+    }
+
     pub(super) fn read(&mut self, token: u64) {
         if !self.connection(token).is_some_and(Connection::reads) {
             return;
         }
         let place = &mut self.slots[token as u32 as usize];
         let Some(connection) = place.connection.as_mut() else { return };
-        let fd = connection.socket.as_raw_fd();
         let mut buffer = std::mem::take(&mut self.buffer);
-        match connection.receive(fd, &mut buffer) {
+        match connection.receive(&mut buffer) {
             Ok(None) => self.answer(token as u32),
             Ok(Some(0)) => {
                 // It sends no more, but may read: what waits for the turn's end goes out now or never.
-                self.flush(token as u32, true);
+                self.flush(token as u32, Line::Pushes);
                 self.close(token as u32);
             }
             Err(error) => self.broken(token as u32, &error),
@@ -341,59 +376,38 @@ impl Worker {
         }
     }
 
-    fn deliver(&mut self, chunk: &Arc<Chunk>) {
-        let live = &self.local.live;
-        let (mut over, mut reached, mut delivered, mut dropped) = (Vec::new(), 0, 0, 0);
-        let mut grown = 0;
-        for run in chunk.runs.iter().filter(|run| run.workers >> self.local.worker & 1 == 1) {
-            let slots = match run.kind {
-                SubscriptionKind::Trace => &self.local.monitors,
-                _ => self.local.subscribers.of(run.kind, chunk.name(run)),
-            };
-            for &slot in slots {
-                let Some(connection) = self.slots[slot as usize].connection.as_mut() else {
-                    continue;
-                };
-                if connection.closing_since.is_some() {
-                    continue;
-                }
-                let (messages, length) = (u64::from(run.messages), (run.end - run.start) as usize);
-                let resp3 = connection.session.state.resp3;
-                reached += messages;
-                if connection.session.state.drops && messages > 0 {
-                    let (missed, fits) = connection.make_room(&live.pubsub, messages, length);
-                    dropped += missed;
-                    if fits {
-                        connection.output.share(chunk, run.start..run.end, resp3, run.messages);
-                    }
-                    // Delivered is what was sent: until then it may be missed.
-                } else {
-                    connection.output.share(chunk, run.start..run.end, resp3, 0);
-                    delivered += messages;
-                }
-                if connection.output.blocked {
-                    // No send will tell it.
-                    let held = connection.output.held();
-                    grown += connection.session.state.card.hold(Part::Owed, held);
-                }
-                if connection.output.is_over(connection.limit(live), self.now) {
-                    over.push(slot);
-                } else if !connection.dirty && !connection.output.blocked {
-                    connection.dirty = true;
-                    self.pushes.push(slot);
-                }
-            }
-        }
-        self.copies += reached;
-        self.local.delivered += delivered;
-        self.local.dropped += dropped;
-        self.local.held += grown;
-        over.into_iter().for_each(|slot| self.close_over(slot));
-    }
-
     pub(super) fn connection(&self, token: u64) -> Option<&Connection> {
         let place = self.slots.get(token as u32 as usize)?;
         place.connection.as_deref().filter(|_| place.generation == (token >> 32) as u32)
+    }
+}
+
+impl Connection {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let fd = self.socket.as_raw_fd();
+        match &mut self.tls {
+            None => socket::receive(fd, buffer),
+            Some(tls) => tls.receive(fd, buffer),
+        }
+    }
+}
+
+/// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
+/// stored, and an error would say that it was not done.
+fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&JournalError>) {
+    for Served { ticket, reply } in served {
+        let (worker, token) = connection_of(ticket);
+        let answer = match refused {
+            None => Answer::Reply(reply),
+            Some(refused) => Answer::Refused(refused.to_string()),
+        };
+        let mail = Mail::Answer(token, answer);
+        // Its own mailbox a worker looks into before it sleeps.
+        if worker == from {
+            let _ = shared.mailboxes[worker].put(mail);
+        } else {
+            shared.send(worker, mail);
+        }
     }
 }
 
@@ -401,6 +415,8 @@ const MAILBOX: u64 = u64::MAX;
 /// Bytes read per connection and turn.
 const READ: usize = 64 << 10;
 const REPLY: usize = 1024;
+/// ms after which a worker with connections looks after them, though nothing came.
+const TICK: u32 = 1000;
 const SPARE: usize = 64;
 /// A wait that ends so soon had its input there. To sleep and be woken takes longer.
 const AT_ONCE: Duration = Duration::from_micros(10);

@@ -39,7 +39,7 @@ pub struct Limits {
 }
 
 /// The text sent before the connection is closed, without the leading `-ERR Protocol error: `.
-pub type Refusal = String;
+pub type ProtocolError = String;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
@@ -57,7 +57,7 @@ pub struct Arguments<'a> {
 
 impl Parser {
     /// Goes on with the request that begins at `buffer[0]`.
-    pub fn parse(&mut self, buffer: &[u8], limits: &Limits) -> Result<Parsed, Refusal> {
+    pub fn parse(&mut self, buffer: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if self.at == 0 && self.missing == 0 {
             self.ranges.clear();
             match buffer.first() {
@@ -171,7 +171,11 @@ impl Parser {
         }
     }
 
-    fn bulk_length(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<u32>, Refusal> {
+    fn bulk_length(
+        &mut self,
+        buffer: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<u32>, ProtocolError> {
         if self.bulk.is_none() {
             let Some(end) = self.line(buffer, "too big bulk count string")? else {
                 return Ok(None);
@@ -197,7 +201,7 @@ impl Parser {
     }
 
     /// Finds the end of the line under way (its `\r`), once the byte behind that is there too.
-    fn line(&mut self, buffer: &[u8], too_long: &str) -> Result<Option<usize>, Refusal> {
+    fn line(&mut self, buffer: &[u8], too_long: &str) -> Result<Option<usize>, ProtocolError> {
         let from = self.searched.max(self.at);
         match buffer[from..].iter().position(|&byte| byte == b'\r') {
             Some(found) if from + found + 1 < buffer.len() => Ok(Some(from + found)),
@@ -213,7 +217,7 @@ impl Parser {
         }
     }
 
-    fn parse_inline(&mut self, buffer: &[u8]) -> Result<Parsed, Refusal> {
+    fn parse_inline(&mut self, buffer: &[u8]) -> Result<Parsed, ProtocolError> {
         let Some(found) = buffer[self.searched..].iter().position(|&byte| byte == b'\n') else {
             if buffer.len() > LONGEST_LINE {
                 return Err("too big inline request".into());
@@ -341,7 +345,7 @@ mod tests {
     const LIMITS: Limits = Limits { bulk: 512 << 20, strict: false };
 
     /// All requests in `stream`, and the refusal that ended it, read in pieces cut at `cuts`.
-    fn read(stream: &[u8], cuts: &[usize]) -> (Vec<Vec<Vec<u8>>>, Option<Refusal>) {
+    fn read(stream: &[u8], cuts: &[usize]) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
         let (mut parser, mut requests, mut start) = (Parser::default(), Vec::new(), 0);
         for &end in cuts.iter().chain([&stream.len()]) {
             loop {

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::{Fill, Storage};
-use interlock_journal::{Durability, Entry, OpenError, Repair, Settings};
+use interlock_journal::{Durability, Entry, JournalSettings, OpenError, Repair};
 
 use crate::queues::{append, reopen, Queues};
 
-const SETTINGS: Settings = Settings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+const SETTINGS: JournalSettings =
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
 const CLOSED: &str = "closed";
 
 /// A journal of several segments, closed.

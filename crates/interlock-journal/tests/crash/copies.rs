@@ -7,11 +7,12 @@ use interlock_journal::copy::{self, Copy};
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::{File, Fill, Storage};
-use interlock_journal::{Durability, OpenError, Repair, Settings};
+use interlock_journal::{Durability, JournalSettings, OpenError, Repair};
 
 use crate::queues::{append, reopen, Queues};
 
-const SETTINGS: Settings = Settings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+const SETTINGS: JournalSettings =
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
 
 /// Writes a copy down, in pieces; of the last file only so many bytes less.
 fn written<F: File>(copy: &Copy<F>, less: u64) -> Simulated {
@@ -89,7 +90,7 @@ fn a_copy_at_any_moment_has_what_was_confirmed_and_says_what_is_missing_of_it() 
 fn what_is_opened_can_be_read_though_a_snapshot_removed_it() {
     let folder =
         std::env::temp_dir().join(format!("interlock-journal-copy-{}", std::process::id()));
-    let settings = Settings { segment: 4_096, ..Settings::default() };
+    let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
     let (journal, _, queues) =
         reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
     let queues = Mutex::new(queues);
@@ -120,7 +121,7 @@ fn what_is_opened_can_be_read_though_a_snapshot_removed_it() {
 fn copies_made_beside_writers_and_snapshots_are_whole() {
     let folder =
         std::env::temp_dir().join(format!("interlock-journal-copies-{}", std::process::id()));
-    let settings = Settings { segment: 16 << 10, ..Settings::default() };
+    let settings = JournalSettings { segment: 16 << 10, ..JournalSettings::default() };
     let (journal, _, queues) =
         reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
     let queues = Mutex::new(queues);

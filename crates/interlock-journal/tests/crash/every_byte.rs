@@ -2,11 +2,12 @@
 
 use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::Fill;
-use interlock_journal::{record, Durability, OpenError, Repair, Settings};
+use interlock_journal::{record, Durability, JournalSettings, OpenError, Repair};
 
 use crate::queues::{append, reopen, Queues};
 
-const SETTINGS: Settings = Settings { segment: 4_096, fill: Fill::Written, longest: 999, salt: 5 };
+const SETTINGS: JournalSettings =
+    JournalSettings { segment: 4_096, fill: Fill::Written, longest: 999, salt: 5 };
 const NAME: &str = "segment-00000000000000000001";
 
 /// A journal's only segment, what is in it, and where each record begins, and ends before its padding.

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use fastrand::Rng;
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::storage::Fill;
-use interlock_journal::{Durability, Repair, Settings};
+use interlock_journal::{Durability, JournalSettings, Repair};
 
 use crate::number;
 use crate::queues::{append, reopen, Queues};
@@ -19,8 +19,13 @@ use crate::queues::{append, reopen, Queues};
 const FOLDER: &str = "INTERLOCK_JOURNAL_FOLDER";
 const THREADS: u64 = 3;
 
-fn settings() -> Settings {
-    Settings { segment: 16 << 10, fill: Fill::Written, longest: 9_999, ..Settings::default() }
+fn settings() -> JournalSettings {
+    JournalSettings {
+        segment: 16 << 10,
+        fill: Fill::Written,
+        longest: 9_999,
+        ..JournalSettings::default()
+    }
 }
 
 /// Not a test of its own: what the child does.

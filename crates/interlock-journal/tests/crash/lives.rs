@@ -4,15 +4,15 @@
 use fastrand::Rng;
 use interlock_journal::storage::simulated::{Faults, Simulated};
 use interlock_journal::storage::Fill;
-use interlock_journal::{Durability, Journal, OpenError, Repair, Settings};
+use interlock_journal::{Durability, Journal, JournalSettings, OpenError, Repair};
 
 use crate::number;
 use crate::queues::{append, reopen, Queues};
 
 /// So small that a life has many segments.
-fn settings(rng: &mut Rng) -> Settings {
+fn settings(rng: &mut Rng) -> JournalSettings {
     let segment = [512, 1_000, 4_096][rng.usize(0..3)];
-    Settings { segment, fill: Fill::Written, longest: 2_000, salt: rng.u32(..) }
+    JournalSettings { segment, fill: Fill::Written, longest: 2_000, salt: rng.u32(..) }
 }
 
 struct Life {
@@ -40,7 +40,7 @@ impl Life {
     }
 
     fn step(&mut self, journal: &Journal<Simulated>) -> Result<(), String> {
-        let said = |error: interlock_journal::Refused| error.to_string();
+        let said = |error: interlock_journal::JournalError| error.to_string();
         match self.rng.u8(0..16) {
             0..=10 => {
                 let mut sequence = 0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_journal::record::Record;
 use interlock_journal::storage::Storage;
-use interlock_journal::{open, Entry, Journal, OpenError, Repair, Replay, Report, Settings};
+use interlock_journal::{open, Entry, Journal, JournalSettings, OpenError, Repair, Replay, Report};
 
 /// The values that each queue was told, each with the record's sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ pub fn append<S: Storage>(
     queues: &mut Queues,
     queue: u32,
     value: &[u8],
-) -> Result<u64, interlock_journal::Refused> {
+) -> Result<u64, interlock_journal::JournalError> {
     let expected = journal.last() + 1;
     let entry = Entry { queue, time: expected * 3, function: value.len() as u8 };
     let length = value.len().to_string();
@@ -78,7 +78,7 @@ pub fn append<S: Storage>(
 /// Opens a journal, and what was in it.
 pub fn reopen<S: Storage>(
     storage: S,
-    settings: Settings,
+    settings: JournalSettings,
     repair: Repair,
 ) -> Result<(Journal<S>, Report, Queues), OpenError> {
     let mut queues = Queues::default();

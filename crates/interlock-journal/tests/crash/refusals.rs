@@ -2,11 +2,12 @@
 
 use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::{disk::Disk, Fill, Storage};
-use interlock_journal::{Durability, OpenError, Refused, Repair, Settings};
+use interlock_journal::{Durability, JournalError, JournalSettings, OpenError, Repair};
 
 use crate::queues::{append, reopen, Queues};
 
-const SETTINGS: Settings = Settings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+const SETTINGS: JournalSettings =
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
 
 /// A journal with a snapshot and several segments behind it, closed.
 fn filled() -> (Simulated, Queues) {
@@ -24,7 +25,7 @@ fn filled() -> (Simulated, Queues) {
         }
     }
     journal.close().unwrap();
-    assert_eq!(journal.accepts(None), Err(Refused::Closed));
+    assert_eq!(journal.accepts(None), Err(JournalError::Closed));
     (disk, queues)
 }
 
@@ -175,7 +176,7 @@ fn files_of_others_are_left_alone() {
 fn whoever_removes_the_lock_file_lets_nobody_in() {
     let name = format!("interlock-journal-lock-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
-    let settings = Settings { segment: 4_096, ..Settings::default() };
+    let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
     let (first, _, mut queues) =
         reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
     std::fs::remove_file(folder.join("lock")).unwrap();
@@ -198,7 +199,7 @@ fn a_folder_that_an_earlier_version_has_open_is_refused() {
     let disk = Disk::open(&folder).unwrap();
     let held = std::fs::File::create(folder.join("lock")).unwrap();
     held.lock().unwrap();
-    let settings = Settings { segment: 4_096, ..Settings::default() };
+    let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
     assert!(matches!(reopen(disk, settings, Repair::Refuse), Err(OpenError::Locked(_))));
     held.unlock().unwrap();
     assert!(reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).is_ok());
@@ -208,7 +209,7 @@ fn a_folder_that_an_earlier_version_has_open_is_refused() {
 #[test]
 fn two_cannot_have_one_folder() {
     let folder = std::env::temp_dir().join(format!("interlock-journal-{}", std::process::id()));
-    let settings = Settings { segment: 4_096, ..Settings::default() };
+    let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
     let first = reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();
     let second = reopen(Disk::open(&folder).unwrap(), settings, Repair::SetAside);
     let Err(error) = second else { panic!("both have it") };

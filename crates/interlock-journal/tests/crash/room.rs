@@ -2,19 +2,20 @@
 
 use interlock_journal::storage::simulated::{Faults, Simulated};
 use interlock_journal::storage::{Fill, Storage};
-use interlock_journal::{Durability, Journal, Refused, Repair, Settings};
+use interlock_journal::{Durability, Journal, JournalError, JournalSettings, Repair};
 
 use crate::queues::{append, reopen, Queues};
 
-const SETTINGS: Settings = Settings { segment: 1_000, fill: Fill::Written, longest: 999, salt: 5 };
+const SETTINGS: JournalSettings =
+    JournalSettings { segment: 1_000, fill: Fill::Written, longest: 999, salt: 5 };
 
-fn put(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), Refused> {
+fn put(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), JournalError> {
     journal.accepts(Some(PUT))?;
     settle(journal, queues, n)
 }
 
 /// Records a call that is taken as long as there is any room.
-fn settle(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), Refused> {
+fn settle(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), JournalError> {
     journal.accepts(None)?;
     let sequence = append(journal, queues, u32::from(n) % 2, &[n; 60])?;
     journal.commit(sequence, Durability::Always)
@@ -33,13 +34,13 @@ fn a_full_disk_refuses_and_goes_on_in_order_when_there_is_room() {
         answered += u32::from(result.is_ok());
         result.err()
     });
-    assert!(matches!(refused, Some(Refused::Full(_))), "{refused:?}");
+    assert!(matches!(refused, Some(JournalError::Full(_))), "{refused:?}");
     assert!(answered > 10);
     // What was refused after it was made waits; nothing else is taken.
     let waiting = journal.last();
     assert!(journal.durable() < waiting);
-    assert!(matches!(settle(&journal, &mut queues, 1), Err(Refused::Full(_))));
-    assert!(matches!(journal.tick(), Err(Refused::Short(_) | Refused::Full(_))));
+    assert!(matches!(settle(&journal, &mut queues, 1), Err(JournalError::Full(_))));
+    assert!(matches!(journal.tick(), Err(JournalError::Short(_) | JournalError::Full(_))));
     assert_eq!(journal.last(), waiting);
     disk.set_faults(Faults::default());
     journal.tick().unwrap();
@@ -55,8 +56,8 @@ fn where_the_next_segment_has_no_room_what_makes_a_queue_smaller_is_still_taken(
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
-    assert!(matches!(journal.prepare(), Err(Refused::Short(_))));
-    assert!(matches!(journal.accepts(Some(1)), Err(Refused::Short(_))));
+    assert!(matches!(journal.prepare(), Err(JournalError::Short(_))));
+    assert!(matches!(journal.accepts(Some(1)), Err(JournalError::Short(_))));
     journal.accepts(None).unwrap();
     let sequence = append(&journal, &mut queues, 0, b"an ack").unwrap();
     journal.commit(sequence, Durability::Always).unwrap();
@@ -91,7 +92,7 @@ fn nothing_is_durable_any_more_after_a_failed_sync_or_write() {
             *(if sync { &mut faults.fail_sync_in } else { &mut faults.fail_write_in }) = Some(0);
             disk.set_faults(faults);
             let refused = put(&journal, &mut queues, 2).unwrap_err();
-            assert!(matches!(refused, Refused::Failed(_)), "{refused}");
+            assert!(matches!(refused, JournalError::Failed(_)), "{refused}");
             assert!(refused.to_string().contains("input/output error"), "{refused}");
             // The disk would do it now; that says nothing of what it lost.
             for again in [put(&journal, &mut queues, 3), journal.tick(), journal.close()] {
@@ -111,10 +112,10 @@ fn nothing_is_durable_any_more_after_a_failed_sync_or_write() {
 #[test]
 fn a_record_that_is_too_long_is_refused_and_one_longer_than_a_segment_is_not() {
     let disk = Simulated::new(1);
-    let settings = Settings { segment: 200, ..SETTINGS };
+    let settings = JournalSettings { segment: 200, ..SETTINGS };
     let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
     let refused = append(&journal, &mut queues, 0, &[1; 999]);
-    assert_eq!(refused, Err(Refused::TooLong(4 + 999 + 4 + 3, 999)));
+    assert_eq!(refused, Err(JournalError::TooLong(4 + 999 + 4 + 3, 999)));
     let sequence = append(&journal, &mut queues, 0, &[1; 900]).unwrap();
     journal.commit(sequence, Durability::None).unwrap();
     drop(journal);
@@ -128,7 +129,7 @@ fn a_call_that_was_made_while_the_disk_filled_up_is_recorded_once_there_is_room(
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
     let refused = (0..).find_map(|n| settle(&journal, &mut queues, n).err());
-    assert!(matches!(refused, Some(Refused::Full(_))), "{refused:?}");
+    assert!(matches!(refused, Some(JournalError::Full(_))), "{refused:?}");
     // Another thread had asked before that, and made its call: without its record, what is recorded
     // later would be replayed upon another state.
     append(&journal, &mut queues, 1, b"made meanwhile").unwrap();
@@ -142,7 +143,7 @@ fn a_call_that_was_made_while_the_disk_filled_up_is_recorded_once_there_is_room(
 #[test]
 fn a_spare_segment_that_is_too_small_gives_its_room_to_the_one_that_is_needed() {
     let disk = Simulated::new(1);
-    let settings = Settings { longest: 5_000, ..SETTINGS };
+    let settings = JournalSettings { longest: 5_000, ..SETTINGS };
     let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
     assert!(journal.prepare().unwrap());
     disk.set_faults(Faults { capacity: Some(2_600), ..Faults::default() });
@@ -185,7 +186,7 @@ fn puts_that_nobody_makes_room_for_leave_some_to_settlements() {
             }
             journal.commit(journal.last(), Durability::Always).unwrap();
         };
-        assert!(matches!(refused, Refused::Short(_)), "{refused:?}");
+        assert!(matches!(refused, JournalError::Short(_)), "{refused:?}");
         assert!(refused.to_string().starts_with("the journal's disk is nearly full: spare.new: "));
         journal.commit(journal.last(), Durability::Always).unwrap();
         for n in 0..2 {
@@ -200,7 +201,7 @@ fn puts_that_nobody_makes_room_for_leave_some_to_settlements() {
 #[test]
 fn where_calls_are_faster_than_the_next_segment_is_made_they_make_it() {
     let disk = Simulated::new(1);
-    let settings = Settings { longest: 9_000, ..SETTINGS };
+    let settings = JournalSettings { longest: 9_000, ..SETTINGS };
     let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
     for n in 0..100 {
         put(&journal, &mut queues, n).unwrap();
@@ -211,7 +212,7 @@ fn where_calls_are_faster_than_the_next_segment_is_made_they_make_it() {
     journal.commit(last, Durability::Always).unwrap();
     let used: usize = disk.list().iter().map(|name| disk.content(name).len()).sum();
     disk.set_faults(Faults { capacity: Some(used as u64 + 2_000), ..Faults::default() });
-    assert!(matches!(journal.accepts(Some(5_100)), Err(Refused::Short(_))));
+    assert!(matches!(journal.accepts(Some(5_100)), Err(JournalError::Short(_))));
     put(&journal, &mut queues, 3).unwrap();
     drop(journal);
     let (_, _, found) = reopen(disk.restart(), settings, Repair::Refuse).unwrap();
@@ -226,7 +227,7 @@ fn a_process_without_descriptors_goes_on_when_it_has_some_again() {
     let refused = (0..).find_map(|n| settle(&journal, &mut queues, n).err()).unwrap();
     let text = refused.to_string();
     assert!(text.starts_with("the journal cannot make its next segment: "), "{text}");
-    assert!(matches!(refused, Refused::Full(_)), "{refused:?}");
+    assert!(matches!(refused, JournalError::Full(_)), "{refused:?}");
     disk.set_faults(Faults::default());
     journal.tick().unwrap();
     settle(&journal, &mut queues, 1).unwrap();
@@ -259,11 +260,11 @@ fn what_is_taken_while_room_runs_short_is_on_disk_within_a_second_too() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
-    assert!(matches!(journal.prepare(), Err(Refused::Short(_))));
+    assert!(matches!(journal.prepare(), Err(JournalError::Short(_))));
     let last = append(&journal, &mut queues, 0, b"an ack").unwrap();
     journal.commit(last, Durability::EverySecond).unwrap();
     assert!(journal.durable() < last);
-    assert!(matches!(journal.tick(), Err(Refused::Short(_))));
+    assert!(matches!(journal.tick(), Err(JournalError::Short(_))));
     assert_eq!(journal.durable(), last);
 }
 
@@ -271,6 +272,6 @@ fn what_is_taken_while_room_runs_short_is_on_disk_within_a_second_too() {
 fn a_put_longer_than_a_record_may_be_is_refused_before_it_is_made() {
     let disk = Simulated::new(1);
     let (journal, _, _) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
-    assert_eq!(journal.accepts(Some(1_000)), Err(Refused::TooLong(1_000, 999)));
+    assert_eq!(journal.accepts(Some(1_000)), Err(JournalError::TooLong(1_000, 999)));
     journal.accepts(Some(PUT)).unwrap();
 }
