@@ -43,7 +43,7 @@ impl Default for Idle {
     }
 }
 
-/// What becomes of a queue that was left empty.
+/// The end of a queue that was left empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sweep {
     /// Soon: it gives its records back.
