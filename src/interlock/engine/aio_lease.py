@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -41,7 +42,7 @@ class AsyncRemoteLease(LeaseState[T]):
             EngineUnavailable: the engine did not answer in time.
         """
         self._check_open()
-        await self._settle(self.acking(result))
+        await self._settle(self.acking, result)
 
     async def nack(
         self, delay: Seconds | None = None, error: BaseException | str | None = None
@@ -56,12 +57,12 @@ class AsyncRemoteLease(LeaseState[T]):
             LeaseLost, EngineUnavailable: as for ``ack``.
         """
         self._check_open()
-        await self._settle(self.nacking(delay, error))
+        await self._settle(self.nacking, delay, error)
 
     async def reject(self, reason: str) -> None:
         """Reject the message, which cannot be handled: a dead letter at once. Raises as ``ack``."""
         self._check_open()
-        await self._settle(self.rejecting(reason))
+        await self._settle(self.rejecting, reason)
 
     async def release(self) -> None:
         """Release the message, whose handling never began: the same place and attempt.
@@ -69,7 +70,7 @@ class AsyncRemoteLease(LeaseState[T]):
         Raises as ``ack``.
         """
         self._check_open()
-        await self._settle(self.releasing())
+        await self._settle(self.releasing)
 
     async def extend(self, seconds: Seconds) -> None:
         """Set the deadline to so many seconds from now. Raises as ``ack``."""
@@ -107,17 +108,19 @@ class AsyncRemoteLease(LeaseState[T]):
             return False
         # The handler's own exception says more than that its lease is gone.
         with contextlib.suppress(LeaseLost):
-            await self._settle(self._judged(error))
+            await self._settle(self._judged, error)
         return False
 
     async def _give_up(self, error: BaseException | str) -> None:
         self._check_open()
-        await self._settle(self._giving_up(error))
+        await self._settle(self._giving_up, error)
 
-    async def _settle(self, settlement: wire.Settlement) -> None:
+    async def _settle(self, how: Callable[..., wire.Settlement], *arguments: Any) -> None:
         of = self._of
         try:
-            answers = await of._run(of._handle, self._grant.handle.settle, [settlement])
+            # Made here: it counts as settled from then on, and Ctrl-C may come right behind that.
+            settlements = [how(*arguments)]
+            answers = await of._run(of._handle, self._grant.handle.settle, settlements)
         except BaseException:
             self._reopened()
             raise

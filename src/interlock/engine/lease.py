@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -41,7 +42,7 @@ class RemoteLease(LeaseState[T]):
             EngineUnavailable: the engine did not answer in time.
         """
         self._check_open()
-        self._settle(self.acking(result))
+        self._settle(self.acking, result)
 
     def nack(self, delay: Seconds | None = None, error: BaseException | str | None = None) -> None:
         """Settle the message as not handled: it comes again, in its place, or is given up.
@@ -54,12 +55,12 @@ class RemoteLease(LeaseState[T]):
             LeaseLost, EngineUnavailable: as for ``ack``.
         """
         self._check_open()
-        self._settle(self.nacking(delay, error))
+        self._settle(self.nacking, delay, error)
 
     def reject(self, reason: str) -> None:
         """Reject the message, which cannot be handled: a dead letter at once. Raises as ``ack``."""
         self._check_open()
-        self._settle(self.rejecting(reason))
+        self._settle(self.rejecting, reason)
 
     def release(self) -> None:
         """Release the message, whose handling never began: the same place and attempt.
@@ -67,7 +68,7 @@ class RemoteLease(LeaseState[T]):
         Raises as ``ack``.
         """
         self._check_open()
-        self._settle(self.releasing())
+        self._settle(self.releasing)
 
     def extend(self, seconds: Seconds) -> None:
         """Set the deadline to so many seconds from now. Raises as ``ack``."""
@@ -97,17 +98,19 @@ class RemoteLease(LeaseState[T]):
             return False
         # The handler's own exception says more than that its lease is gone.
         with contextlib.suppress(LeaseLost):
-            self._settle(self._judged(error))
+            self._settle(self._judged, error)
         return False
 
     def _give_up(self, error: BaseException | str) -> None:
         self._check_open()
-        self._settle(self._giving_up(error))
+        self._settle(self._giving_up, error)
 
-    def _settle(self, settlement: wire.Settlement) -> None:
+    def _settle(self, how: Callable[..., wire.Settlement], *arguments: Any) -> None:
         of = self._of
         try:
-            answers = of._run(of._handle, self._grant.handle.settle, [settlement])
+            # Made here: it counts as settled from then on, and Ctrl-C may come right behind that.
+            settlements = [how(*arguments)]
+            answers = of._run(of._handle, self._grant.handle.settle, settlements)
         except BaseException:
             self._reopened()
             raise
