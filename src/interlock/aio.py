@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from interlock import _core, errors
+from interlock import _core, errors, forks
 from interlock.consumer import check, failed, give_back, revoke, settle
 from interlock.frames import as_text
 from interlock.message import (
@@ -393,9 +393,7 @@ async def _handle_next(
         alarm = loop.call_later(timeout, _revoke, queue, lease, timeout, task)
     token = _current.set(lease)
     try:
-        done = handler(lease.payload)
-        if inspect.isawaitable(done):
-            await done
+        await called(handler, lease.payload)
     except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
         failed(queue, lease, error)
         raise
@@ -419,6 +417,21 @@ async def _handle_next(
         # The handler kept it to itself.
         raise asyncio.CancelledError
     return True
+
+
+async def called(handler: Callable[[Any], Awaitable[object]], payload: object) -> None:
+    """Await a handler of a message. A child that it has forked ends with it, here."""
+    began = forks.count
+    try:
+        done = handler(payload)
+        if inspect.isawaitable(done):
+            await done
+    except BaseException as error:
+        if forks.count != began:
+            forks.end_child(error)
+        raise
+    if forks.count != began:
+        forks.end_child()
 
 
 def _revoke(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from interlock import _core
+from interlock import _core, forks
 from interlock.errors import LeaseLost, ShutDown
 from interlock.explanation import key_names
 from interlock.failure import Failure, judged
@@ -172,14 +172,18 @@ class Consumer:
             wait.give_up()
 
     def _handle(self, lease: Lease[Any]) -> None:
-        token = _current.set(lease)
+        token, began = _current.set(lease), forks.count
         if self._watchdog is not None:
             self._watchdog.begin(lease)
         try:
             self._handler(lease.payload)
         except BaseException as error:
+            if forks.count != began:
+                forks.end_child(error)
             failed(self._queue, lease, error)
         else:
+            if forks.count != began:
+                forks.end_child()
             settle(lease.ack)
         finally:
             if self._watchdog is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import queue as _queue
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.aio import stack_of
+from interlock import forks
+from interlock.aio import called, stack_of
 from interlock.consumer import Consumer, check, judge, log_given_back
 from interlock.engine import handler_time, wire
 from interlock.engine.aio_lease import AsyncRemoteLease
@@ -127,13 +127,18 @@ class RemoteConsumer(Consumer):
         payload = run.payload(at)
         if payload is NOTHING:
             return
+        began = forks.count
         if self._watchdog is None:
             _current.set((run, at))
             try:
                 self._handler(payload)
             except BaseException as error:
+                if forks.count != began:
+                    forks.end_child(error)
                 run.settled.append(_failed(run.lease(at), error))
             else:
+                if forks.count != began:
+                    forks.end_child()
                 run.handled(at)
             return
         lease = run.lease(at)
@@ -142,8 +147,12 @@ class RemoteConsumer(Consumer):
         try:
             self._handler(payload)
         except BaseException as error:
+            if forks.count != began:
+                forks.end_child(error)
             run.settled.append(_failed(lease, error))
         else:
+            if forks.count != began:
+                forks.end_child()
             run.handled(at)
         finally:
             self._watchdog.end(lease)  # type: ignore[arg-type]
@@ -218,9 +227,7 @@ async def _handled(
         alarm = asyncio.create_task(_revoke(queue, lease, timeout, task))
     token = _current.set(lease)
     try:
-        done = handler(lease.payload)
-        if inspect.isawaitable(done):
-            await done
+        await called(handler, lease.payload)
     except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
         await _settle_last(queue, _failed(lease, error))
         raise

@@ -9,7 +9,8 @@ import traceback
 import warnings
 from typing import Any, Generic, TypeVar
 
-from interlock.engine import forks, wire
+from interlock import forks
+from interlock.engine import wire
 from interlock.engine.codec import encode_result
 from interlock.engine.renewal import Grant
 from interlock.errors import LeaseLost

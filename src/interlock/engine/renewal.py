@@ -12,8 +12,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from interlock import forks
 from interlock import watch as log
-from interlock.engine import forks, wire
+from interlock.engine import wire
 from interlock.engine.request import Request
 from interlock.engine.session import Session
 from interlock.engine.watch import behind

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from interlock.engine import forks
+from interlock import forks
 from interlock.engine.call import Engine
 from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Ask, Broken, Nap, Refused, Request

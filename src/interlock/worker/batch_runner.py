@@ -16,6 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from interlock import forks
 from interlock.engine import batch as batches
 from interlock.engine import handler_time, wire
 from interlock.engine.batch import END, BatchProgress, LeasedBatch
@@ -360,7 +361,7 @@ class BatchRunner:
         # For each message as little as can be: what is the same for all is done before.
         reply, take, done = run.batch.reply, run.waiting.popleft, run.done.append
         payload_at, handling, audit = wire.PAYLOAD, _current.set, self._audit
-        clock = time.monotonic
+        clock, began = time.monotonic, forks.count
         # What is to be logged is logged with its time: message by message.
         plain = {} if run.batch.told_from is not None else self._tasks.plain
         token = handling(None)
@@ -398,8 +399,12 @@ class BatchRunner:
                 try:
                     copy_context().run(call.function, *arguments)
                 except BaseException as error:
+                    if forks.count != began:
+                        forks.end_child(error)
                     run.others.append((at, judge(call.retry, run.lease(at), error)))
                 else:
+                    if forks.count != began:
+                        forks.end_child()
                     done(at)
                 if audit is not None:
                     audit.ended(run.lease(at))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
-from interlock import consumer
+from interlock import consumer, forks
 from interlock.engine import wire
 from interlock.errors import PayloadError
 from interlock.explanation import key_names
@@ -205,26 +205,35 @@ RELEASED = Outcome("release", expected="released")
 
 def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
     """Call the handler of a message in this thread. Never raises."""
-    token = _current.set(lease)
+    token, began = _current.set(lease), forks.count
     try:
-        return acked(invocation.run())
+        outcome = acked(invocation.run())
     except BaseException as error:
-        return judge(invocation.retry, lease, error)
+        if forks.count != began:
+            forks.end_child(error)
+        outcome = judge(invocation.retry, lease, error)
     finally:
         _current.reset(token)
+    if forks.count != began:
+        forks.end_child()
+    return outcome
 
 
 async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
     """Awaits the handler of a message. Never raises, not even when it is cancelled."""
-    token = _current.set(lease)
+    token, began = _current.set(lease), forks.count
     try:
-        return acked(await invocation.arun())
-    except asyncio.CancelledError as error:
-        return judge(invocation.retry, lease, error, "was cancelled")
+        outcome = acked(await invocation.arun())
     except BaseException as error:
-        return judge(invocation.retry, lease, error)
+        if forks.count != began:
+            forks.end_child(error)
+        what = "was cancelled" if isinstance(error, asyncio.CancelledError) else "raised"
+        outcome = judge(invocation.retry, lease, error, what)
     finally:
         _current.reset(token)
+    if forks.count != began:
+        forks.end_child()
+    return outcome
 
 
 def acked(result: bytes | None) -> Outcome:

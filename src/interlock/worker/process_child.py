@@ -32,11 +32,22 @@ def main(settings: str) -> None:
     descriptor, reference, path, level = json.loads(settings)
     sys.path[:] = path
     pipe = Connection(descriptor)
+    os.register_at_fork(after_in_child=functools.partial(_forked, pipe))
     # Ctrl-C goes to the whole group, systemd's TERM to the whole service; the worker decides what
     # becomes of its processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _Link(pipe, level).serve(reference)
+
+
+def _forked(pipe: Connection) -> None:
+    """Leave the connection to this process, of which a handler has forked a child.
+
+    What the child logs goes to stderr. While it held the connection the worker would not learn of
+    this process's end either.
+    """
+    logging.getLogger().handlers[:] = [logging.StreamHandler()]
+    pipe.close()
 
 
 class _Link:

@@ -1,0 +1,49 @@
+"""Forks of this process: their number, and the end of a child that comes back from a handler."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+__all__ = ["count", "end_child"]
+
+count = 0
+"""Of forks between the first process of Python and this one. It is there to be compared, where
+asking for the process's own number would be a call of the system each time."""
+
+
+def end_child(error: BaseException | None = None) -> NoReturn:
+    """End this process: a handler forked it, and has returned or raised in it.
+
+    What called the handler is the parent's, with its connections and the messages that it holds; so
+    the child goes no further. It ends as one of ``multiprocessing`` does: with 0, with the code of
+    a ``SystemExit``, or with 1 and the error on stderr; its output is flushed, and nothing else is
+    done that the interpreter does at its end.
+    """
+    status = 0
+    try:
+        code = error.code if isinstance(error, SystemExit) else None
+        if isinstance(code, int):
+            status = code & 0xFF
+        elif code is not None:
+            status = 1
+            print(code, file=sys.stderr)
+        elif error is not None and not isinstance(error, SystemExit):
+            status = 1
+            traceback.print_exception(error)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    finally:
+        os._exit(status)
+
+
+def _forked() -> None:
+    global count
+    count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
