@@ -74,6 +74,8 @@ class Consumer:
             for n, bell in enumerate(self._bells)
         ]
         try:
+            if self._watchdog is not None:
+                self._watchdog.start()
             for thread in self._threads:
                 thread.start()
         except BaseException as error:
@@ -94,8 +96,12 @@ class Consumer:
             stops its own consumer is not waited for.
         """
         self._stopping = True
-        for bell in self._bells:
-            bell.put(None)
+        try:
+            self._ring()
+        except BaseException:
+            # Ctrl-C: none of them may sleep on.
+            self._ring()
+            raise
         return self.join(timeout)
 
     def join(self, timeout: Seconds | None = None) -> bool:
@@ -133,6 +139,10 @@ class Consumer:
             self._run(bell)
         finally:
             self._leave(1)
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.put(None)
 
     def _leave(self, threads: int) -> None:
         """Note that so many threads handle nothing any more."""
@@ -335,6 +345,9 @@ class _Watchdog:
         self._thread = threading.Thread(
             target=self._run, name=f"{queue.name}-timeouts", daemon=True
         )
+
+    def start(self) -> None:
+        """Begin to watch."""
         self._thread.start()
 
     def begin(self, lease: Lease[Any]) -> None:
@@ -358,7 +371,8 @@ class _Watchdog:
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while True:
