@@ -24,13 +24,15 @@ def end_child(error: BaseException | None = None) -> NoReturn:
     """
     status = 0
     try:
-        code = error.code if isinstance(error, SystemExit) else None
+        # By its type: an exception may lie about its class, and raise when asked for it.
+        exits = issubclass(type(error), SystemExit)
+        code = error.code if exits else None  # type: ignore[union-attr]
         if isinstance(code, int):
             status = code & 0xFF
         elif code is not None:
             status = 1
             print(code, file=sys.stderr)
-        elif error is not None and not isinstance(error, SystemExit):
+        elif error is not None and not exits:
             status = 1
             traceback.print_exception(error)
         for stream in (sys.stdout, sys.stderr):

@@ -227,7 +227,7 @@ async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
     except BaseException as error:
         if forks.count != began:
             forks.end_child(error)
-        what = "was cancelled" if isinstance(error, asyncio.CancelledError) else "raised"
+        what = "was cancelled" if issubclass(type(error), asyncio.CancelledError) else "raised"
         outcome = judge(invocation.retry, lease, error, what)
     finally:
         _current.reset(token)
