@@ -123,7 +123,7 @@ test: $(DEVELOP_TOOLS) ## everything; what takes minutes in small shares, as the
 	@echo
 	@echo "interlock: all tests passed"
 
-PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal
+PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal --package interlock-table
 # Optimised, for the random schedules are long; but not across crates, which makes each of the test
 # programs half a minute longer to link and finds nothing more. A sum that leaves its type ends the test.
 # In a folder of its own, for cargo locks one, and nothing would be the same as in that of the core.
@@ -143,6 +143,8 @@ test-threads:
 	@scripts/prepare.sh rust
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
 	@env $${INTERLOCK_SEED:+SHUTTLE_RANDOM_SEED=$$INTERLOCK_SEED} RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
+	$(call step,cargo test under loom (every order of the words of the state table))
+	@RUSTFLAGS="--cfg loom $$RUSTFLAGS" CARGO_TARGET_DIR=target/loom $(CARGO_TEST) --package interlock-table --lib
 
 # Half of the tests wait for others, so there is one process more than cores.
 PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) + 1)) --dist worksteal

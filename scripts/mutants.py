@@ -54,8 +54,8 @@ class StaleFault(Exception):
 class Fault:
     """One deliberate break: in `file`, the text `find`, there once, becomes `replace`.
 
-    The test that must notice is named by one of three: `cargo`, words for `cargo test`; `shuttle`,
-    the same of a test that runs under the model checker; `pytest`, words for pytest.
+    The test that must notice is named by one of four: `cargo`, words for `cargo test`; `shuttle`
+    and `loom`, the same of a test under that model checker; `pytest`, words for pytest.
     """
 
     name: str
@@ -64,38 +64,42 @@ class Fault:
     replace: str
     cargo: str = ""
     shuttle: str = ""
+    loom: str = ""
     pytest: str = ""
 
     def __post_init__(self) -> None:
-        if [self.cargo, self.shuttle, self.pytest].count("") != 2:
+        if [self.cargo, self.shuttle, self.loom, self.pytest].count("") != 3:
             raise SystemExit(f"tests/mutants.toml: {self.name}: name one test")
 
     @property
     def runner(self) -> str:
-        return "pytest" if self.pytest else "cargo" if self.cargo else "shuttle"
+        runners = ("pytest", "cargo", "shuttle", "loom")
+        return next(runner for runner in runners if getattr(self, runner))
 
     @property
     def test(self) -> str:
-        return f"{self.runner} {self.pytest or self.cargo or self.shuttle}"
+        return f"{self.runner} {getattr(self, self.runner)}"
 
     @property
     def cargo_words(self) -> list[str]:
         chosen = self.cargo or f"--test shuttle {self.shuttle}"
+        chosen = f"--lib {self.loom}" if self.loom else chosen
         return ["--release", "--locked", "--package", self.package, *chosen.split()]
 
     @property
     def package(self) -> str:
         """The package whose tests `cargo` runs: the fault's own."""
-        found = re.match(r"crates/(interlock-(?:core|engine|hub|journal))/", self.file)
+        found = re.match(r"crates/(interlock-(?:core|engine|hub|journal|table))/", self.file)
         return found[1] if found else "interlock-core"
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables that the build and the test run with, beside what this process has."""
-        build = WORK / ("build-shuttle" if self.shuttle else "build")
+        checker = self.runner if self.runner in ("shuttle", "loom") else ""
+        build = WORK / (f"build-{checker}" if checker else "build")
         more = {"CARGO_TARGET_DIR": str(build), "PYTHONPATH": str(TREE / "src")}
-        if self.shuttle:
-            more["RUSTFLAGS"] = "--cfg shuttle"
+        if checker:
+            more["RUSTFLAGS"] = f"--cfg {checker}"
         return {**QUICK_BUILD, **more}
 
 

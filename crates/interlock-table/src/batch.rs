@@ -1,0 +1,103 @@
+//! Many rows by one call. Their memory is asked for before the first of them is read, so that the waits
+//! for it lie upon each other.
+
+use crate::error::Error;
+use crate::hash::Key;
+use crate::memory::{Memory, Place};
+use crate::row::Row;
+use crate::table::{Table, Ttl, Where, Written};
+
+/// Keys whose memory is asked for at once: more than the processor keeps in mind is of no use.
+const AHEAD: usize = 16;
+
+impl Table {
+    /// Reads many rows, each by itself: they may be of different moments.
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, Error> {
+        let mut rows = Vec::with_capacity(keys.len());
+        let mut row = Row::new(self.schema());
+        self.read_many(keys, row.words_mut(), |_, words| {
+            rows.push(words.map(|words| {
+                let mut row = Row::new(self.schema());
+                row.words_mut().copy_from_slice(words);
+                row
+            }));
+        })?;
+        Ok(rows)
+    }
+
+    /// Reads many rows, each into the words given, and calls `each` with the key's place in the list.
+    pub fn read_many(
+        &self,
+        keys: &[&[u8]],
+        row: &mut [u64],
+        mut each: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Error> {
+        let now = self.now();
+        for (n, keys) in keys.chunks(AHEAD).enumerate() {
+            let hashed = self.ahead(keys)?;
+            for (index, key) in hashed.iter().flatten().enumerate() {
+                let there = self.read_row(key, now, row);
+                each(n * AHEAD + index, there.then_some(&*row));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets many rows, each by itself. An error leaves those before it set.
+    pub fn set_many(&self, rows: &[(&[u8], &[u64])], ttl: Ttl) -> Result<Vec<Written>, Error> {
+        let writer = self.writer()?;
+        let mut written = Vec::with_capacity(rows.len());
+        if let Some((_, row)) = rows.iter().find(|(_, row)| row.len() != self.schema().words()) {
+            return Err(Error::Invalid(format!("a row of {} words", row.len())));
+        }
+        for rows in rows.chunks(AHEAD) {
+            let mut keys = [&[][..]; AHEAD];
+            rows.iter().zip(&mut keys).for_each(|((key, _), to)| *to = key);
+            let hashed = self.ahead(&keys[..rows.len()])?;
+            for (key, (_, row)) in hashed.into_iter().flatten().zip(rows) {
+                written.push(self.write_row(&writer, key, row, ttl, Where::Anywhere)?);
+            }
+        }
+        Ok(written)
+    }
+
+    /// Asks for the memory of up to `AHEAD` keys: buckets first, then the slots with their tag.
+    fn ahead<'a>(&self, keys: &[&'a [u8]]) -> Result<[Option<Key<'a>>; AHEAD], Error> {
+        let memory = self.memory();
+        let mut hashed = [None; AHEAD];
+        for (bytes, to) in keys.iter().zip(&mut hashed) {
+            let key = self.key(bytes)?;
+            memory.fetch(memory.geometry.bucket(memory.geometry.candidate(0, key.hash)));
+            *to = Some(key);
+        }
+        for key in hashed.iter().flatten() {
+            let bucket = memory.geometry.candidate(0, key.hash);
+            let hits = memory.tagged(bucket, key.tag());
+            if hits != 0 {
+                let place = Place::new(&memory.geometry, bucket, hits.trailing_zeros() as usize);
+                memory.fetch(place.at);
+                memory.fetch(place.at + memory.geometry.value);
+                memory.fetch(place.at + memory.geometry.value + memory.geometry.value_words - 1);
+            } else {
+                memory.fetch(memory.geometry.bucket(memory.geometry.candidate(1, key.hash)));
+            }
+        }
+        Ok(hashed)
+    }
+}
+
+impl Memory {
+    /// Asks the processor for a line of memory, without waiting for it.
+    #[inline]
+    fn fetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            let word: *const _ = self.word(at);
+            // SAFETY: a hint; it reads nothing that a program could see, and the word is mapped.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+}

@@ -1,0 +1,218 @@
+//! Changing a row in part: one column, several, a sum, an exchange.
+
+use crate::error::Error;
+use crate::insert::expired;
+use crate::row::Value;
+use crate::schema::{Column, Kind};
+use crate::slot;
+use crate::sync::Ordering::*;
+use crate::table::Table;
+use crate::writer::Wait;
+
+/// By how much a column is raised.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum By {
+    Integer(i128),
+    Float(f64),
+}
+
+/// What becomes of a sum beyond the column's range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// An error; the row is as before.
+    #[default]
+    Refuse,
+    /// It begins again at the other end; floats, which have none, refuse.
+    Wrap,
+    /// It is the greatest or the least that there is.
+    Saturate,
+}
+
+impl Table {
+    /// Reads one column; `None` if there is no row.
+    pub fn get_column(&self, key: &[u8], column: &Column) -> Result<Option<Value<'static>>, Error> {
+        match column.word() {
+            Some(_) if !column.kind.is_sized() => {
+                Ok(self.get_word(key, column)?.map(|word| column.decode(word)))
+            }
+            _ => Ok(self.get(key)?.map(|row| column.read(row.words()))),
+        }
+    }
+
+    /// Reads the word in which a column lies; `None` if there is no row.
+    #[inline]
+    pub fn get_word(&self, key: &[u8], column: &Column) -> Result<Option<u64>, Error> {
+        let (key, now, word) = (self.key(key)?, self.now(), 1 + column.at / 8);
+        let read =
+            self.memory().read(&key, |value| (value[0].load(Relaxed), value[word].load(Relaxed)));
+        let Some((slot, (expiry, word))) = read else { return Ok(None) };
+        if expired(expiry, now) {
+            return Ok(None);
+        }
+        self.accessed(slot, now);
+        Ok(Some(word))
+    }
+
+    /// Sets one column. Returns whether there is a row.
+    pub fn set_column(&self, key: &[u8], column: &Column, value: &Value) -> Result<bool, Error> {
+        if column.kind.is_sized() {
+            return self.patch(key, &[(column, value)]);
+        }
+        let bits = column.encode(value)?;
+        let changed =
+            self.change_word(key, 1 + column.at / 8, |word| Ok((column.insert(word, bits), ())))?;
+        Ok(changed.is_some())
+    }
+
+    /// Sets several columns at once. Returns whether there is a row.
+    pub fn patch(&self, key: &[u8], columns: &[(&Column, &Value)]) -> Result<bool, Error> {
+        let changed = self.change_row(key, |row| {
+            for (column, value) in columns {
+                column.write(row, value)?;
+            }
+            Ok((true, ()))
+        })?;
+        Ok(changed.is_some())
+    }
+
+    /// Raises a column, and returns what it is then; `None` if there is no row. Errors: a column of
+    /// another type, and, if so told, a sum beyond its range.
+    pub fn incr(
+        &self,
+        key: &[u8],
+        column: &Column,
+        by: By,
+        overflow: Overflow,
+    ) -> Result<Option<Value<'static>>, Error> {
+        self.change_word(key, 1 + column.at / 8, |word| {
+            let bits = column.sum(word, by, overflow)?;
+            let word = column.insert(word, bits);
+            Ok((word, column.decode(word)))
+        })
+    }
+
+    /// Sets a column if it is as expected, to the bit. Returns whether it was; `None` if there is no row.
+    pub fn compare_and_set(
+        &self,
+        key: &[u8],
+        column: &Column,
+        expected: &Value,
+        value: &Value,
+    ) -> Result<Option<bool>, Error> {
+        if column.kind.is_sized() {
+            return self.change_row(key, |row| {
+                let same = column.read(row) == *expected;
+                column.write(row, value)?;
+                Ok((same, same))
+            });
+        }
+        let (expected, bits) = (column.encode(expected)?, column.encode(value)?);
+        self.change_word(key, 1 + column.at / 8, |word| {
+            let same = column.insert(word, expected) == word;
+            Ok((if same { column.insert(word, bits) } else { word }, same))
+        })
+    }
+
+    /// Changes one word of a value, of which 0 is the expiry; `None` if there is no row.
+    #[inline]
+    pub(crate) fn change_word<R>(
+        &self,
+        key: &[u8],
+        word: usize,
+        mut change: impl FnMut(u64) -> Result<(u64, R), Error>,
+    ) -> Result<Option<R>, Error> {
+        let (key, writer, now) = (self.key(key)?, self.writer()?, self.now());
+        let (memory, mut wait) = (self.memory(), Wait::default());
+        loop {
+            let Some((place, before)) = memory.find(&key) else { return Ok(None) };
+            if !before.is_open() {
+                writer.wait(memory.word(place.at), before, &mut wait)?;
+                continue;
+            }
+            if memory.has_expired(place.at, now) {
+                if memory.stands(place.at, before) {
+                    return Ok(None);
+                }
+                continue;
+            }
+            if let Some(told) = writer.write_word(place, before, word, &mut change)? {
+                self.accessed(place.at, now);
+                return Ok(Some(told));
+            }
+        }
+    }
+
+    /// Changes a row as a whole by what it is; `None` if there is none. `change` may be called again, with
+    /// the row as it is by then, and says whether there is something to write.
+    pub(crate) fn change_row<R>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(&mut [u64]) -> Result<(bool, R), Error>,
+    ) -> Result<Option<R>, Error> {
+        let (key, writer, now) = (self.key(key)?, self.writer()?, self.now());
+        let (memory, mut wait) = (self.memory(), Wait::default());
+        let mut row = vec![0; self.schema().words()];
+        loop {
+            let Some((place, before)) = memory.find(&key) else { return Ok(None) };
+            if !before.is_open() {
+                writer.wait(memory.word(place.at), before, &mut wait)?;
+                continue;
+            }
+            let read = memory.read_under(place.at, before, &mut |value| {
+                slot::load(&value[1..], &mut row);
+                value[0].load(Relaxed)
+            });
+            let Ok(expiry) = read else { continue };
+            if expired(expiry, now) {
+                return Ok(None);
+            }
+            let (wanted, told) = change(&mut row)?;
+            if !wanted {
+                return Ok(Some(told));
+            }
+            writer.fill(expiry, &row);
+            if writer.write_row(place, before)? {
+                self.accessed(place.at, now);
+                return Ok(Some(told));
+            }
+        }
+    }
+}
+
+impl Column {
+    /// The bits of what is in this word and `by`.
+    fn sum(&self, word: u64, by: By, overflow: Overflow) -> Result<u64, Error> {
+        let beyond = || Error::Overflow { column: self.name.clone() };
+        let other = || self.refuse(format!("it is {}, and is raised by {by:?}", self.kind));
+        if let (Some((least, most)), By::Integer(by)) = (self.range(), by) {
+            let now = match self.decode(word) {
+                Value::Unsigned(now) => i128::from(now),
+                Value::Signed(now) => i128::from(now),
+                _ => return Err(other()),
+            };
+            let sum = now.saturating_add(by);
+            return match overflow {
+                _ if (least..=most).contains(&sum) => Ok(sum as u64),
+                Overflow::Refuse => Err(beyond()),
+                // The bits beyond the column are cut off where it is written.
+                Overflow::Wrap => Ok(now.wrapping_add(by) as u64),
+                Overflow::Saturate => Ok(sum.clamp(least, most) as u64),
+            };
+        }
+        let by = match by {
+            By::Integer(by) => by as f64,
+            By::Float(by) => by,
+        };
+        let Value::Float(now) = self.decode(word) else { return Err(other()) };
+        let (most, sum) = match self.kind {
+            Kind::F32 => (f64::from(f32::MAX), f64::from((now + by) as f32)),
+            _ => (f64::MAX, now + by),
+        };
+        let sum = match sum {
+            sum if sum.is_finite() || !now.is_finite() || !by.is_finite() => sum,
+            sum if overflow == Overflow::Saturate => sum.clamp(-most, most),
+            _ => return Err(beyond()),
+        };
+        self.encode(&Value::Float(sum))
+    }
+}

@@ -1,0 +1,108 @@
+//! The table's time, in nanoseconds: the boot clock, so that nothing expires or lives on because somebody
+//! set a clock. A table in a file adds an offset, by which its time goes on after a restart of the machine.
+//!
+//! It is read at the resolution of the kernel's tick (1 to 10 ms), which takes a fifth of the time.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+/// A source of time: the system's, or one that a test moves by hand.
+#[derive(Clone, Debug, Default)]
+pub enum Source {
+    #[default]
+    System,
+    Manual(Arc<AtomicU64>),
+}
+
+#[derive(Debug)]
+pub struct Clock {
+    source: Source,
+    /// From the boot clock to the table's time.
+    offset: u64,
+    /// When the difference was last measured, by the clock that is read.
+    measured: AtomicU64,
+    /// From the clock that is read to the boot clock: what the machine has slept.
+    asleep: AtomicU64,
+}
+
+/// The longest tick of a kernel, ns: as far the time that is read may be behind.
+pub const COARSEST: u64 = 10_000_000;
+/// How long a measured difference is trusted: after a sleep rows live on for so long.
+const TRUSTED: u64 = 10_000_000;
+
+impl Clone for Clock {
+    fn clone(&self) -> Clock {
+        Clock::new(self.source.clone(), self.offset)
+    }
+}
+
+impl Clock {
+    pub fn new(source: Source, offset: u64) -> Clock {
+        let clock =
+            Clock { source, offset, measured: AtomicU64::new(0), asleep: AtomicU64::new(0) };
+        clock.measure(read(libc::CLOCK_MONOTONIC_COARSE));
+        clock
+    }
+
+    #[inline]
+    pub fn now(&self) -> u64 {
+        if let Source::Manual(now) = &self.source {
+            return now.load(Relaxed);
+        }
+        let now = read(libc::CLOCK_MONOTONIC_COARSE);
+        // Relaxed: whichever of two measures it is, both are right.
+        if now.saturating_sub(self.measured.load(Relaxed)) > TRUSTED {
+            self.measure(now);
+        }
+        now.wrapping_add(self.asleep.load(Relaxed)).wrapping_add(self.offset)
+    }
+
+    #[cold]
+    fn measure(&self, now: u64) {
+        let asleep = boot().saturating_sub(read(libc::CLOCK_MONOTONIC));
+        // Two reads one after the other differ by less; so the time does not fall.
+        if asleep.abs_diff(self.asleep.load(Relaxed)) > 1_000_000 {
+            self.asleep.store(asleep, Relaxed);
+        }
+        self.measured.store(now, Relaxed);
+    }
+}
+
+/// The time since the machine started, its sleep counted.
+pub fn boot() -> u64 {
+    read(libc::CLOCK_BOOTTIME)
+}
+
+/// The time of day, since 1970.
+pub fn real() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure outlives the call. These clocks exist on every kernel that this crate knows.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_that_since_the_boot_and_the_offset_and_does_not_fall() {
+        let clock = Clock::new(Source::System, 1 << 60);
+        let mut last = 0;
+        for _ in 0..1000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+        assert!((boot() + (1 << 60)).abs_diff(last) < 1_000_000_000);
+        let hand = Arc::new(AtomicU64::new(5));
+        let clock = Clock::new(Source::Manual(hand.clone()), 0);
+        hand.store(7, Relaxed);
+        assert_eq!(clock.now(), 7);
+    }
+}

@@ -1,0 +1,130 @@
+//! What can go wrong, and what is said of it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub enum Error {
+    /// A row, or the right to insert one, was held by a writer that lives and does not go on.
+    RowBusy {
+        pid: u32,
+    },
+    /// No slot for the key, and nothing may be overwritten.
+    TableFull,
+    /// As many threads write as there are places for them.
+    TooManyWriters {
+        places: u64,
+    },
+    KeyLength {
+        length: usize,
+        limit: usize,
+    },
+    /// The table is of another schema; its memory was not touched.
+    SchemaMismatch {
+        path: PathBuf,
+        expected: String,
+        found: String,
+    },
+    /// No table, or one that is cut off or damaged; its memory was not touched.
+    NotATable {
+        path: PathBuf,
+        why: String,
+    },
+    /// Of another version of the layout.
+    Version {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    /// In use from another pid or time namespace, whose writers cannot be seen from here.
+    Namespace {
+        path: PathBuf,
+        kind: &'static str,
+        found: u64,
+        own: u64,
+    },
+    Permissions {
+        path: PathBuf,
+        why: String,
+    },
+    /// The memory or the disk has not enough room: nothing was made.
+    NoRoom {
+        path: PathBuf,
+        bytes: u64,
+    },
+    NoTable {
+        path: PathBuf,
+    },
+    /// A name, schema, size or value that cannot be.
+    Invalid(String),
+    /// What a column cannot hold.
+    Value {
+        column: String,
+        why: String,
+    },
+    /// A sum beyond what its column can hold; the row is as before.
+    Overflow {
+        column: String,
+    },
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        error: io::Error,
+    },
+    /// The writer of a model has died.
+    #[cfg(loom)]
+    Died,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Error::*;
+        match self {
+            RowBusy { pid } => write!(f, "the row is held by process {pid}, which lives and does not go on"),
+            TableFull => write!(f, "no slot is free for this key"),
+            TooManyWriters { places } => write!(f, "{places} threads write to the table already"),
+            KeyLength { length: 0, .. } => write!(f, "a key must have at least one byte"),
+            KeyLength { length, limit } => {
+                write!(f, "a key of {length} bytes; the table takes up to {limit} (key_size)")
+            }
+            SchemaMismatch { path, expected, found } => write!(
+                f,
+                "{} has another schema:\n  expected: {expected}\n  found:    {found}",
+                path.display()
+            ),
+            NotATable { path, why } => write!(f, "{} is not a table: {why}", path.display()),
+            Version { path, found, known } => write!(
+                f,
+                "{} has version {found} of the layout; this program knows {known}",
+                path.display()
+            ),
+            Namespace { path, kind, found, own } => write!(
+                f,
+                "{} is in use from {kind} namespace {found}; this process is in {own}, from where its \
+                 writers cannot be told from dead ones",
+                path.display()
+            ),
+            Permissions { path, why } => write!(f, "{}: {why}", path.display()),
+            NoRoom { path, bytes } => {
+                write!(f, "no room for the {bytes} bytes of {}", path.display())
+            }
+            NoTable { path } => write!(f, "there is no table {}", path.display()),
+            Invalid(why) => f.write_str(why),
+            Value { column, why } => write!(f, "column {column}: {why}"),
+            Overflow { column } => write!(f, "column {column}: the sum is beyond its range"),
+            Io { path, doing, error } => write!(f, "{doing} {}: {error}", path.display()),
+            #[cfg(loom)]
+            Died => f.write_str("died"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! When rows expire, and when they were last accessed; by redis-py's names.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::geometry::ACCESS;
+use crate::insert::expired;
+use crate::sync::Ordering::*;
+use crate::table::{Table, Ttl};
+
+impl Table {
+    /// Has a row expire in so long from now. Returns whether it is there.
+    pub fn expire(&self, key: &[u8], ttl: Duration) -> Result<bool, Error> {
+        let expiry = self.expiry(Ttl::For(ttl), self.now());
+        Ok(self.change_word(key, 0, |_| Ok((expiry, ())))?.is_some())
+    }
+
+    /// Has a row live for ever. Returns whether it is there and would have expired.
+    pub fn persist(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.change_word(key, 0, |expiry| Ok((0, expiry != 0)))?.unwrap_or(false))
+    }
+
+    /// How long a row has to live, `None` within for ever; `None` if there is no row.
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<Option<Duration>>, Error> {
+        let (key, now) = (self.key(key)?, self.now());
+        let read = self.memory().read(&key, |value| value[0].load(Relaxed));
+        let expiry = read.map(|(_, expiry)| expiry).filter(|expiry| !expired(*expiry, now));
+        Ok(expiry.map(|expiry| match expiry {
+            0 => None,
+            expiry => Some(Duration::from_nanos(expiry - now)),
+        }))
+    }
+
+    /// Notes an access to a row. Returns whether it is there.
+    pub fn touch(&self, key: &[u8]) -> Result<bool, Error> {
+        let (key, now) = (self.key(key)?, self.now());
+        let read = self.memory().read(&key, |value| value[0].load(Relaxed));
+        let Some((slot, _)) = read.filter(|(_, expiry)| !expired(*expiry, now)) else {
+            return Ok(false);
+        };
+        self.memory().word(slot + ACCESS).store(now, Relaxed);
+        Ok(true)
+    }
+
+    /// How long ago a row was accessed, to about an eighth of a second; `None` if there is no row. Asking
+    /// is no access.
+    pub fn idle(&self, key: &[u8]) -> Result<Option<Duration>, Error> {
+        let (key, now) = (self.key(key)?, self.now());
+        let read = self.memory().read(&key, |value| value[0].load(Relaxed));
+        let found = read.filter(|(_, expiry)| !expired(*expiry, now));
+        Ok(found.map(|(slot, _)| {
+            let access = self.memory().word(slot + ACCESS).load(Relaxed);
+            Duration::from_nanos(now.saturating_sub(access))
+        }))
+    }
+}

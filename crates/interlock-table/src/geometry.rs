@@ -1,0 +1,253 @@
+//! Where everything lies: words counted from the beginning of the memory.
+//!
+//! | part | words |
+//! |---|---|
+//! | head | what [`header`](crate::header) says |
+//! | control | [`control`]: namespaces, clock, counters |
+//! | participants | who, thread, three intents, two scratch rows |
+//! | buckets | of four rows, one behind the other: tags, insert lock, slots |
+//!
+//! A slot: state, access time, hash, length of the key, key, expiry, row. Expiry and row together are the
+//! *value*: what a whole-row write changes, and what a scratch row holds.
+//!
+//! The rows have prime numbers of buckets in the ratio 70/20/7/3, and a key has one candidate bucket in
+//! each, by the remainder of the same half of its hash. That the first live row is overwritten at a load
+//! of 99.3 % is due to this: what does not fit the large row goes on to smaller ones.
+
+#[cfg(not(loom))]
+pub const SLOTS: usize = 16;
+/// The model checker goes through every order of every word.
+#[cfg(loom)]
+pub const SLOTS: usize = 2;
+pub const LEVELS: usize = 4;
+/// Candidates of a key.
+pub const CANDIDATES: usize = SLOTS * LEVELS;
+
+/// Words of a bucket's head: tags, four in a word; the insert lock; nothing, up to a line of the cache.
+pub const TAG_WORDS: usize = SLOTS.div_ceil(4);
+pub const INSERT_LOCK: usize = TAG_WORDS;
+const HEAD: usize = 8;
+
+/// Words of a slot before its key.
+pub const STATE: usize = 0;
+pub const ACCESS: usize = 1;
+pub const HASH: usize = 2;
+pub const KEY_LENGTH: usize = 3;
+pub const KEY: usize = 4;
+
+/// Words of a participant before its scratch rows.
+pub const WHO: usize = 0;
+pub const THREAD: usize = 1;
+pub const INTENTS: usize = 2;
+const SCRATCH: usize = 8;
+
+/// Words between head and participants: namespaces and clock, then one line of the cache per counter.
+pub mod control {
+    pub const PID_NAMESPACE: usize = 0;
+    pub const TIME_NAMESPACE: usize = 1;
+    pub const BOOT: usize = 2;
+    /// Nanoseconds from the boot clock to the table's own.
+    pub const OFFSET: usize = 4;
+    /// The table's latest time that any process has noted.
+    pub const LATEST: usize = 5;
+    pub const COUNTERS: usize = 8;
+    pub const MOVES: usize = COUNTERS;
+    pub const EXPIRED: usize = COUNTERS + 8;
+    pub const OVERWRITTEN: usize = COUNTERS + 16;
+    pub const RETRIES: usize = COUNTERS + 24;
+    pub const RECOVERED: usize = COUNTERS + 32;
+    pub const WORDS: usize = 512;
+}
+
+/// One row of buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    pub buckets: u32,
+    /// The number of its first bucket.
+    pub first: usize,
+    /// 2^64 / buckets, rounded up: a remainder by two products.
+    reciprocal: u64,
+}
+
+impl Level {
+    fn new(buckets: u32, first: usize) -> Level {
+        Level { buckets, first, reciprocal: (u64::MAX / u64::from(buckets)).wrapping_add(1) }
+    }
+
+    /// The number of the bucket for this hash.
+    #[inline]
+    pub fn bucket(&self, hash: u64) -> usize {
+        let fraction = self.reciprocal.wrapping_mul(hash & 0xFFFF_FFFF);
+        self.first + ((u128::from(fraction) * u128::from(self.buckets)) >> 64) as usize
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub levels: [Level; LEVELS],
+    pub key_words: usize,
+    /// Words of a row, and one for its expiry.
+    pub value_words: usize,
+    pub participants: u64,
+    /// Where the value lies in a slot.
+    pub value: usize,
+    slot_words: usize,
+    bucket_words: usize,
+    participant_words: usize,
+    pub control: usize,
+    participants_at: usize,
+    buckets_at: usize,
+    /// Words in all.
+    pub words: usize,
+}
+
+impl Geometry {
+    /// `None` if it would not fit the machine's memory.
+    pub fn new(
+        head_words: usize,
+        buckets: [u32; LEVELS],
+        key_words: usize,
+        row_words: usize,
+        participants: u64,
+    ) -> Option<Geometry> {
+        let value = KEY + key_words;
+        let value_words = 1 + row_words;
+        let slot_words = value + value_words;
+        let bucket_words = HEAD + (SLOTS * slot_words).next_multiple_of(8);
+        let participant_words = (SCRATCH + 2 * value_words).next_multiple_of(8);
+        let participants_at = head_words + control::WORDS;
+        let room = usize::try_from(participants).ok()?.checked_mul(participant_words)?;
+        // A page's beginning, so that no bucket's head lies on two lines of the cache.
+        let buckets_at = participants_at.checked_add(room)?.next_multiple_of(512);
+        let mut first = 0;
+        let levels = buckets.map(|buckets| {
+            let level = Level::new(buckets, first);
+            first += buckets as usize;
+            level
+        });
+        let words = first.checked_mul(bucket_words)?.checked_add(buckets_at)?;
+        (words < isize::MAX as usize / 8).then_some(Geometry {
+            levels,
+            key_words,
+            value_words,
+            participants,
+            value,
+            slot_words,
+            bucket_words,
+            participant_words,
+            control: head_words,
+            participants_at,
+            buckets_at,
+            words,
+        })
+    }
+
+    pub fn buckets(&self) -> usize {
+        self.levels.iter().map(|level| level.buckets as usize).sum()
+    }
+
+    pub fn slots(&self) -> u64 {
+        (self.buckets() * SLOTS) as u64
+    }
+
+    /// Where the bucket of this number lies.
+    #[inline]
+    pub fn bucket(&self, number: usize) -> usize {
+        self.buckets_at + number * self.bucket_words
+    }
+
+    /// Where a slot lies.
+    #[inline]
+    pub fn slot(&self, bucket: usize, index: usize) -> usize {
+        self.bucket(bucket) + HEAD + index * self.slot_words
+    }
+
+    /// Where a participant lies; `None` if there is none of this number.
+    #[inline]
+    pub fn participant(&self, id: u64) -> Option<usize> {
+        let known = (1..=self.participants).contains(&id);
+        known.then(|| self.participants_at + (id - 1) as usize * self.participant_words)
+    }
+
+    /// Where a scratch row lies: the own, or the one for what a dead owner left.
+    #[inline]
+    pub fn scratch(&self, id: u64, redo: bool) -> Option<usize> {
+        let at = self.participant(id)? + SCRATCH;
+        Some(if redo { at + self.value_words } else { at })
+    }
+
+    /// The row of buckets in which this bucket is.
+    pub fn level_of(&self, bucket: usize) -> usize {
+        self.levels.iter().rposition(|level| level.first <= bucket).unwrap_or(0)
+    }
+}
+
+/// The numbers of buckets of a table that is to hold this many rows: they take 91 % of its slots.
+pub fn buckets(capacity: u64) -> Option<[u32; LEVELS]> {
+    let wanted = u128::from(capacity) * 100 / 91 / SLOTS as u128 + 1;
+    let mut last = 0;
+    let mut buckets = [3, 7, 20, 70].map(|percent| {
+        // Different primes, or two rows would have the same buckets for the same keys.
+        last = prime(u32::try_from((wanted * percent).div_ceil(100)).ok()?.max(last + 1))?;
+        Some(last)
+    });
+    buckets.reverse();
+    let [first, second, third, fourth] = buckets;
+    Some([first?, second?, third?, fourth?])
+}
+
+/// The first prime from here on.
+fn prime(from: u32) -> Option<u32> {
+    let is_prime = |n: u32| {
+        n >= 2
+            && (2..).take_while(|d| d * d <= u64::from(n)).all(|d| !u64::from(n).is_multiple_of(d))
+    };
+    (from..=u32::MAX / 2).find(|n| is_prime(*n))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_primes_in_the_ratio_and_hold_the_capacity() {
+        assert_eq!(buckets(1), Some([7, 5, 3, 2]));
+        for capacity in [100, 10_000, 100_000, 4_000_000, 50_000_000u64] {
+            let buckets = buckets(capacity).unwrap();
+            let sum: u32 = buckets.iter().sum();
+            let load = capacity as f64 / (f64::from(sum) * SLOTS as f64);
+            assert!(load <= 0.91, "{capacity}: {load}");
+            if capacity >= 10_000 {
+                assert!(load > 0.88, "{capacity}: {load}");
+                for (buckets, percent) in buckets.iter().zip([0.70, 0.20, 0.07, 0.03]) {
+                    assert!((f64::from(*buckets) / f64::from(sum) - percent).abs() < 0.01);
+                }
+            }
+            assert!(buckets.windows(2).all(|pair| pair[0] > pair[1]));
+        }
+        assert_eq!(buckets(u64::MAX), None);
+        assert_eq!(prime(90), Some(97));
+    }
+
+    #[test]
+    fn a_bucket_is_the_remainder() {
+        for buckets in [2, 7, 4801, 2_405_119] {
+            let level = Level::new(buckets, 10);
+            for hash in (0..u64::from(u32::MAX)).step_by(7_654_321).chain([u64::from(u32::MAX)]) {
+                assert_eq!(level.bucket(hash | 5 << 40) as u64, 10 + hash % u64::from(buckets));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_lies_upon_another() {
+        let geometry = Geometry::new(512, [7, 5, 3, 2], 4, 10, 9).unwrap();
+        assert_eq!(geometry.participant(0), None);
+        assert_eq!(geometry.participant(10), None);
+        let last = geometry.scratch(9, true).unwrap() + geometry.value_words;
+        assert!(last <= geometry.bucket(0) && geometry.bucket(0).is_multiple_of(8));
+        assert!(geometry.slot(0, 15) + geometry.value + geometry.value_words <= geometry.bucket(1));
+        assert_eq!(geometry.bucket(17), geometry.words);
+        assert_eq!([0, 6, 7, 11, 12, 16].map(|n| geometry.level_of(n)), [0, 0, 1, 1, 2, 3]);
+    }
+}

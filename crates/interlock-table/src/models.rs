@@ -1,0 +1,296 @@
+//! The slot protocol under loom: every order of every word, with what weaker processors than x86 may do.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p interlock-table --lib`. Buckets have two slots here and
+//! rows have two words. A writer that dies is a thread that returns from the midst of its call.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::error::Error;
+use crate::fault::Step;
+use crate::hash::Key;
+use crate::insert::New;
+use crate::memory::Memory;
+use crate::sync::{AtomicU64, Ordering::*};
+use crate::writer::{Wait, Writer};
+
+const SEED: u64 = 1;
+
+/// Goes through all orders with up to so many preemptions: once with all that weaker processors may do,
+/// and once with others going on at every step.
+fn check(preemptions: usize, model: impl Fn(bool) + Sync + Send + 'static) {
+    let model = std::sync::Arc::new(model);
+    for stepped in [false, true] {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 20_000;
+        let model = model.clone();
+        builder.check(move || model(stepped));
+    }
+}
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(name.as_bytes(), SEED)
+}
+
+fn writer(memory: &Memory, id: u64, dies_at: Option<Step>) -> Writer<'_> {
+    let mut writer = Writer::new(memory, id, std::time::Duration::ZERO);
+    writer.dies_at = dies_at;
+    writer
+}
+
+fn insert(writer: &Writer, name: &str, word: u64) -> Result<bool, Error> {
+    let row = [word, word];
+    let new = New { key: key(name), expiry: 0, row: &row, now: 1, evict: true };
+    writer.insert(&new, &mut Wait::default())
+}
+
+/// Sets a row that is there.
+fn set(writer: &Writer, name: &str, word: u64) -> Result<(), Error> {
+    let (memory, mut wait) = (writer.memory, Wait::default());
+    loop {
+        let (place, before) = memory.find(&key(name)).expect("the row is there");
+        if !before.is_open() {
+            writer.wait(memory.word(place.at), before, &mut wait)?;
+            continue;
+        }
+        writer.fill(0, &[word, word]);
+        if writer.write_row(place, before)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Raises the second word of a row that is there.
+fn raise(writer: &Writer, name: &str) -> Result<(), Error> {
+    let (memory, mut wait) = (writer.memory, Wait::default());
+    loop {
+        let (place, before) = memory.find(&key(name)).expect("the row is there");
+        if !before.is_open() {
+            writer.wait(memory.word(place.at), before, &mut wait)?;
+            continue;
+        }
+        if writer.write_word(place, before, 2, |word| Ok((word + 1, ())))?.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+fn read(memory: &Memory, name: &str) -> Option<[u64; 2]> {
+    let words = |value: &[AtomicU64]| [value[1].load(Relaxed), value[2].load(Relaxed)];
+    memory.read(&key(name), words).map(|(_, row)| row)
+}
+
+fn whole(memory: &Memory, name: &str) -> u64 {
+    let [first, second] = read(memory, name).expect("the row is there");
+    assert_eq!(first, second, "torn");
+    first
+}
+
+/// A memory of three participants with this row in it.
+fn with_row(word: u64, stepped: bool) -> Arc<Memory> {
+    let memory = Arc::new(Memory::model(3, stepped));
+    assert!(insert(&writer(&memory, 1, None), "row", word).unwrap());
+    memory
+}
+
+fn nothing_is_held(memory: &Memory) {
+    for bucket in 0..memory.geometry.buckets() {
+        assert!(crate::state::State(memory.insert_lock(bucket).load(Relaxed)).is_open());
+        for index in 0..crate::geometry::SLOTS {
+            assert!(memory.state(memory.geometry.slot(bucket, index)).is_open());
+        }
+    }
+}
+
+#[test]
+fn a_reader_sees_whole_rows_that_do_not_go_back() {
+    check(2, |stepped| {
+        let memory = with_row(1, stepped);
+        let shared = memory.clone();
+        let other = thread::spawn(move || {
+            let writer = writer(&shared, 1, None);
+            set(&writer, "row", 2).unwrap();
+            set(&writer, "row", 3).unwrap();
+        });
+        let (first, second) = (whole(&memory, "row"), whole(&memory, "row"));
+        assert!(first <= second, "{first} {second}");
+        other.join().unwrap();
+        assert_eq!(whole(&memory, "row"), 3);
+        nothing_is_held(&memory);
+    });
+}
+
+#[test]
+fn a_row_set_by_one_and_raised_by_another_loses_nothing() {
+    check(2, |stepped| {
+        let memory = with_row(1, stepped);
+        let shared = memory.clone();
+        let other = thread::spawn(move || raise(&writer(&shared, 1, None), "row").unwrap());
+        raise(&writer(&memory, 2, None), "row").unwrap();
+        other.join().unwrap();
+        assert_eq!(read(&memory, "row"), Some([1, 3]));
+        nothing_is_held(&memory);
+    });
+}
+
+/// A writer dies at the step; a reader and a recoverer come.
+fn dies_at(step: Step) {
+    check(2, move |stepped| {
+        let memory = with_row(1, stepped);
+        let shared = memory.clone();
+        let dying = thread::spawn(move || {
+            let died = set(&writer(&shared, 1, Some(step)), "row", 2);
+            assert!(matches!(died, Err(Error::Died)));
+        });
+        let first = whole(&memory, "row");
+        dying.join().unwrap();
+        let second = whole(&memory, "row");
+        assert!(first <= second);
+        // With the lock the write has happened.
+        assert_eq!(second, if step == Step::ImageFilled { 1 } else { 2 });
+        let shared = memory.clone();
+        let other = thread::spawn(move || set(&writer(&shared, 2, None), "row", 3).unwrap());
+        let third = whole(&memory, "row");
+        assert!(third == second || third == 3);
+        set(&writer(&memory, 3, None), "row", 4).unwrap();
+        other.join().unwrap();
+        assert!(whole(&memory, "row") >= 3);
+        nothing_is_held(&memory);
+    });
+}
+
+#[test]
+fn a_writer_that_dies_before_its_image_counts_has_written_nothing() {
+    dies_at(Step::ImageFilled);
+}
+
+#[test]
+fn a_writer_that_dies_with_its_image_locked_has_written() {
+    dies_at(Step::ImageLocked);
+}
+
+#[test]
+fn a_writer_that_dies_in_the_midst_of_copying_has_written() {
+    dies_at(Step::ImageHalfCopied);
+}
+
+#[test]
+fn what_a_dead_writer_has_written_is_finished_by_two_at_once() {
+    for step in [Step::ImageLocked, Step::ImageHalfCopied, Step::ImageCopied] {
+        check(2, move |stepped| {
+            let memory = with_row(1, stepped);
+            let died = set(&writer(&memory, 1, Some(step)), "row", 2);
+            assert!(matches!(died, Err(Error::Died)));
+            let shared = memory.clone();
+            let other = thread::spawn(move || writer(&shared, 2, None).recover(1, 1).unwrap());
+            assert_eq!(whole(&memory, "row"), 2);
+            writer(&memory, 3, None).recover(1, 1).unwrap();
+            assert_eq!(whole(&memory, "row"), 2);
+            other.join().unwrap();
+            nothing_is_held(&memory);
+        });
+    }
+}
+
+#[test]
+fn a_recoverer_that_dies_is_recovered_in_turn() {
+    for step in [Step::RedoFilled, Step::RedoTaken, Step::RedoHalfCopied, Step::RedoCopied] {
+        check(1, move |stepped| {
+            let memory = with_row(1, stepped);
+            let _ = set(&writer(&memory, 1, Some(Step::ImageHalfCopied)), "row", 2);
+            let shared = memory.clone();
+            let dying = thread::spawn(move || {
+                // Unless the other was first.
+                let _ = set(&writer(&shared, 2, Some(step)), "row", 3);
+            });
+            let seen = whole(&memory, "row");
+            assert!((2..=3).contains(&seen));
+            raise(&writer(&memory, 3, None), "row").unwrap();
+            dying.join().unwrap();
+            let last = read(&memory, "row").unwrap();
+            assert!(last == [2, 3] || last == [3, 3] || last == [3, 4], "{last:?}");
+        });
+    }
+}
+
+/// The first row of buckets is full, so that another insert moves one of its residents.
+fn full(stepped: bool) -> Arc<Memory> {
+    let memory = Arc::new(Memory::model(3, stepped));
+    for (n, name) in
+        ["row", "second", "third", "fourth", "fifth", "sixth", "seventh"].iter().enumerate()
+    {
+        assert!(insert(&writer(&memory, 1, None), name, n as u64 + 1).unwrap());
+    }
+    // A gap at the end, and none before it: all buckets are everybody's candidates here.
+    memory
+}
+
+/// A key that is inserted while a row is moved, by a writer that may die; `row` is always there, and once.
+fn moves(dies_at: Option<Step>) {
+    check(2, move |stepped| {
+        let memory = full(stepped);
+        let shared = memory.clone();
+        let other = thread::spawn(move || {
+            let writer = writer(&shared, 1, dies_at);
+            match crate::insert::move_for_model(&writer, &key("row")) {
+                Ok(moved) => assert!(moved),
+                Err(error) => assert!(matches!(error, Error::Died)),
+            }
+        });
+        assert_eq!(whole(&memory, "row"), 1);
+        assert_eq!(whole(&memory, "row"), 1);
+        other.join().unwrap();
+        assert_eq!(whole(&memory, "row"), 1);
+        if dies_at.is_some() {
+            // Two recover at once.
+            let shared = memory.clone();
+            let other = thread::spawn(move || writer(&shared, 2, None).recover(1, 1).unwrap());
+            writer(&memory, 3, None).recover(1, 1).unwrap();
+            other.join().unwrap();
+        }
+        assert_eq!(whole(&memory, "row"), 1);
+        nothing_is_held(&memory);
+        let mut there = 0;
+        for bucket in 0..memory.geometry.buckets() {
+            for index in 0..crate::geometry::SLOTS {
+                let slot = memory.geometry.slot(bucket, index);
+                there +=
+                    u32::from(memory.state(slot).is_live() && memory.has_key(slot, &key("row")));
+            }
+        }
+        assert_eq!(there, 1);
+    });
+}
+
+#[test]
+fn a_row_that_moves_is_never_missed() {
+    moves(None);
+}
+
+#[test]
+fn a_row_whose_mover_dies_is_there_once() {
+    for step in [
+        Step::SourceLocked,
+        Step::TargetClaimed,
+        Step::TargetHalfCopied,
+        Step::TargetTagged,
+        Step::SourceMoved,
+        Step::TargetPublished,
+    ] {
+        moves(Some(step));
+    }
+}
+
+#[test]
+fn of_two_that_insert_a_key_one_sees_the_other() {
+    check(2, |stepped| {
+        let memory = Arc::new(Memory::model(3, stepped));
+        let shared = memory.clone();
+        let other = thread::spawn(move || insert(&writer(&shared, 1, None), "row", 1).unwrap());
+        let own = insert(&writer(&memory, 2, None), "row", 2).unwrap();
+        assert_eq!(u32::from(own) + u32::from(other.join().unwrap()), 1);
+        assert_eq!(whole(&memory, "row"), if own { 2 } else { 1 });
+        nothing_is_held(&memory);
+    });
+}

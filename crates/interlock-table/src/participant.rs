@@ -1,0 +1,164 @@
+//! Which participant a thread is: a place for its intents and scratch rows, from its first write to its
+//! end.
+//!
+//! A forked child is another participant, for it has another life; a thread gives its number back when it
+//! ends, or when the table is closed. What a killed process had is given back by whoever finds it.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+
+use crate::error::Error;
+use crate::geometry::{INTENTS, THREAD, WHO};
+use crate::memory::Memory;
+use crate::process;
+use crate::region::Region;
+use crate::sync::Ordering::{AcqRel, Release};
+
+/// A table that this process has open.
+pub struct Shared {
+    pub region: Region,
+    /// Tells it from all others that this process has or had open.
+    serial: u64,
+    /// Numbers that its threads have, each with the life in which it was taken.
+    taken: Mutex<Vec<Seat>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seat {
+    life: u64,
+    id: u64,
+}
+
+/// The number that a thread has in one table.
+struct Mine {
+    serial: u64,
+    seat: Seat,
+    shared: Weak<Shared>,
+}
+
+thread_local! {
+    static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Shared {
+    pub fn new(region: Region) -> Arc<Shared> {
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
+        let serial = SERIAL.fetch_add(1, Relaxed);
+        Arc::new(Shared { region, serial, taken: Mutex::default() })
+    }
+
+    /// The number of this thread. Errors: all are taken by the living.
+    #[inline]
+    pub fn seat(self: &Arc<Self>) -> Result<u64, Error> {
+        let life = process::life();
+        let known = MINE.try_with(|mine| {
+            let mine = mine.borrow();
+            let same = |mine: &&Mine| mine.serial == self.serial && mine.seat.life == life;
+            mine.iter().find(same).map(|mine| mine.seat.id)
+        });
+        match known {
+            Ok(Some(id)) => Ok(id),
+            Ok(None) => self.join(life),
+            Err(_) => Err(Error::Invalid("this thread has ended".to_owned())),
+        }
+    }
+
+    #[cold]
+    fn join(self: &Arc<Self>, life: u64) -> Result<u64, Error> {
+        let memory = &self.region.memory;
+        let places = memory.geometry.participants;
+        let free = || (1..=places).find(|id| memory.sit(*id));
+        let id = free().or_else(|| {
+            self.sweep(None);
+            free()
+        });
+        let seat = Seat { life, id: id.ok_or(Error::TooManyWriters { places })? };
+        self.with_taken(|taken| taken.push(seat));
+        let mine = Mine { serial: self.serial, seat, shared: Arc::downgrade(self) };
+        MINE.with(|all| {
+            let mut all = all.borrow_mut();
+            all.retain(|mine| mine.seat.life == life && mine.shared.strong_count() > 0);
+            all.push(mine);
+        });
+        Ok(seat.id)
+    }
+
+    /// Finishes what the dead have left, and gives their numbers back. Without a number of one's own a
+    /// dead one whose row is half copied is left for others.
+    pub fn sweep(&self, writer: Option<crate::writer::Writer>) -> bool {
+        let memory = &self.region.memory;
+        let mut left = false;
+        for id in 1..=memory.geometry.participants {
+            let who = memory.who(id);
+            if process::pid(who) != 0 && process::is_dead(who) {
+                left |= match &writer {
+                    Some(writer) => writer.recover(id, who).is_err(),
+                    None => !memory.retire(id, who),
+                };
+            }
+        }
+        left
+    }
+
+    fn leave(&self, seat: Seat) {
+        self.with_taken(|taken| taken.retain(|known| *known != seat));
+        let memory = &self.region.memory;
+        memory.vacate(seat.id, memory.who(seat.id));
+    }
+
+    /// In a forked child the lock may be held by a thread of the parent, for ever: then a number is
+    /// given back when its thread ends, or by whoever finds the process dead.
+    fn with_taken(&self, change: impl FnOnce(&mut Vec<Seat>)) {
+        for _ in 0..10_000 {
+            match self.taken.try_lock() {
+                Ok(mut taken) => return change(&mut taken),
+                Err(TryLockError::Poisoned(taken)) => return change(&mut taken.into_inner()),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let life = process::life();
+        let taken =
+            std::mem::take(&mut *self.taken.lock().unwrap_or_else(|held| held.into_inner()));
+        // What the parent of a fork has taken is the parent's.
+        for Seat { id, .. } in taken.into_iter().filter(|seat| seat.life == life) {
+            self.region.memory.vacate(id, self.region.memory.who(id));
+        }
+    }
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        if self.seat.life == process::life() {
+            if let Some(shared) = self.shared.upgrade() {
+                shared.leave(self.seat);
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// Takes a number, if nobody has it.
+    fn sit(&self, id: u64) -> bool {
+        let Some(at) = self.geometry.participant(id) else { return false };
+        let seen = self.who(id);
+        if process::pid(seen) != 0 {
+            return false;
+        }
+        // Acquire: the locks of who had it before are seen to be free.
+        let who = process::this(seen);
+        if self.word(at + WHO).compare_exchange(seen, who, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        // Only to be shown.
+        // SAFETY: takes no pointer.
+        self.word(at + THREAD).store(unsafe { libc::gettid() } as u64, Relaxed);
+        (0..3).for_each(|n| self.word(at + INTENTS + n).store(0, Release));
+        true
+    }
+}

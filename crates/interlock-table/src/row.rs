@@ -1,0 +1,264 @@
+//! Rows and values: what is in the words.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::schema::{Column, Kind, Schema};
+
+/// What a column holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Bool(bool),
+    Str(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+}
+
+/// A row outside the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    schema: Arc<Schema>,
+    words: Vec<u64>,
+}
+
+impl Row {
+    /// Zeroes, and nothing in what has a size.
+    pub fn new(schema: &Arc<Schema>) -> Row {
+        Row { schema: schema.clone(), words: vec![0; schema.words()] }
+    }
+
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// `None` if there is no such column.
+    pub fn get(&self, name: &str) -> Option<Value<'static>> {
+        Some(self.schema.column(name)?.read(&self.words))
+    }
+
+    /// Errors: no such column, or a value that it cannot hold.
+    pub fn set(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        let column = self.schema.column(name);
+        let column = column.ok_or_else(|| Error::Invalid(format!("there is no column {name}")))?;
+        column.write(&mut self.words, value)
+    }
+
+    /// As `set`, in a chain.
+    pub fn with(mut self, name: &str, value: &Value) -> Result<Row, Error> {
+        self.set(name, value)?;
+        Ok(self)
+    }
+}
+
+impl Column {
+    /// Reads the column in the words of a row.
+    pub fn read(&self, words: &[u64]) -> Value<'static> {
+        match self.kind {
+            Kind::Str(_) => {
+                // Only whole strings are written; what is none was put there by another program.
+                Value::Str(String::from_utf8_lossy(&self.read_bytes(words)).into_owned().into())
+            }
+            Kind::Bytes(_) => Value::Bytes(self.read_bytes(words).into()),
+            _ => self.decode(words[self.at / 8]),
+        }
+    }
+
+    fn read_bytes(&self, words: &[u64]) -> Vec<u8> {
+        let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
+        let length = usize::from(u16::from_le_bytes([byte(self.at), byte(self.at + 1)]));
+        let length = length.min(self.kind.bytes() - 2);
+        (self.at + 2..self.at + 2 + length).map(byte).collect()
+    }
+
+    /// Calls with the bytes of a column that has a size.
+    #[inline]
+    pub fn bytes_in<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
+        if cfg!(target_endian = "big") {
+            return call(&self.read_bytes(words));
+        }
+        // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
+        let all = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
+        let length = usize::from(u16::from_le_bytes([all[self.at], all[self.at + 1]]));
+        call(&all[self.at + 2..][..length.min(self.kind.bytes() - 2)])
+    }
+
+    /// Writes the column in the words of a row; bytes behind what has a size become zero.
+    pub fn write(&self, words: &mut [u64], value: &Value) -> Result<(), Error> {
+        let bytes: &[u8] = match (self.kind, value) {
+            (Kind::Str(_), Value::Str(text)) => text.as_bytes(),
+            (Kind::Bytes(_), Value::Bytes(bytes)) => bytes,
+            _ => {
+                let word = &mut words[self.at / 8];
+                *word = self.insert(*word, self.encode(value)?);
+                return Ok(());
+            }
+        };
+        let limit = self.kind.bytes() - 2;
+        if bytes.len() > limit {
+            return Err(self.refuse(format!("{} bytes; its size is {limit}", bytes.len())));
+        }
+        let length = (bytes.len() as u16).to_le_bytes();
+        let rest = bytes.iter().chain(std::iter::repeat(&0)).take(limit);
+        for (at, byte) in (self.at..).zip(length.iter().chain(rest)) {
+            let shift = at % 8 * 8;
+            words[at / 8] = words[at / 8] & !(0xFF << shift) | u64::from(*byte) << shift;
+        }
+        Ok(())
+    }
+
+    /// The number in its word.
+    #[inline]
+    pub fn decode(&self, word: u64) -> Value<'static> {
+        let bits = word >> (self.at % 8 * 8);
+        match self.kind {
+            Kind::U8 => Value::Unsigned(bits & 0xFF),
+            Kind::U16 => Value::Unsigned(bits & 0xFFFF),
+            Kind::U32 => Value::Unsigned(bits & 0xFFFF_FFFF),
+            Kind::U64 => Value::Unsigned(bits),
+            Kind::I8 => Value::Signed(bits as i8 as i64),
+            Kind::I16 => Value::Signed(bits as i16 as i64),
+            Kind::I32 => Value::Signed(bits as i32 as i64),
+            Kind::I64 => Value::Signed(bits as i64),
+            Kind::F32 => Value::Float(f32::from_bits(bits as u32).into()),
+            Kind::F64 => Value::Float(f64::from_bits(bits)),
+            Kind::Bool => Value::Bool(bits & 0xFF != 0),
+            Kind::Str(_) | Kind::Bytes(_) => Value::Unsigned(bits),
+        }
+    }
+
+    /// The word with these bits where the column lies.
+    #[inline]
+    pub fn insert(&self, word: u64, bits: u64) -> u64 {
+        match self.kind.bytes() {
+            8 => bits,
+            bytes => {
+                let (shift, mask) = (self.at % 8 * 8, (1 << (bytes * 8)) - 1);
+                word & !(mask << shift) | (bits & mask) << shift
+            }
+        }
+    }
+
+    /// The bits of a number, or why the column cannot hold it.
+    #[inline]
+    pub fn encode(&self, value: &Value) -> Result<u64, Error> {
+        let number = match (self.kind, value) {
+            (Kind::Bool, Value::Bool(value)) => return Ok(u64::from(*value)),
+            (Kind::F32, Value::Float(value)) => {
+                let narrow = *value as f32;
+                if narrow.is_infinite() && value.is_finite() {
+                    return Err(self.refuse(format!("{value} is beyond its range")));
+                }
+                return Ok(narrow.to_bits().into());
+            }
+            (Kind::F64, Value::Float(value)) => return Ok(value.to_bits()),
+            (_, Value::Unsigned(value)) => i128::from(*value),
+            (_, Value::Signed(value)) => i128::from(*value),
+            _ => return Err(self.refuse(format!("{value:?} is not of its type"))),
+        };
+        let Some((least, most)) = self.range() else {
+            return Err(self.refuse(format!("{value:?} is not of its type")));
+        };
+        if number < least || number > most {
+            return Err(self.refuse(format!("{number} is not in {least} to {most}")));
+        }
+        Ok(number as u64)
+    }
+
+    /// The least and the greatest integer, of a column of integers.
+    #[inline]
+    pub fn range(&self) -> Option<(i128, i128)> {
+        let bits = self.kind.bytes() as u32 * 8;
+        match self.kind {
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => Some((0, (1 << bits) - 1)),
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => {
+                Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+            }
+            _ => None,
+        }
+    }
+
+    pub fn refuse(&self, why: String) -> Error {
+        Error::Value { column: self.name.clone(), why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_comes_back_and_leaves_the_others_alone() {
+        let text = "a: U8, b: I8, c: U16, d: I16, e: U32, f: I32, g: U64, h: I64, i: F32, j: F64, \
+                    k: bool, l: str[5], m: bytes[11]";
+        let schema = Arc::new(Schema::parse(text).unwrap());
+        let mut row = Row::new(&schema);
+        let values = [
+            ("a", Value::Unsigned(255)),
+            ("b", Value::Signed(-128)),
+            ("c", Value::Unsigned(65_535)),
+            ("d", Value::Signed(-32_768)),
+            ("e", Value::Unsigned(u32::MAX.into())),
+            ("f", Value::Signed(i32::MIN.into())),
+            ("g", Value::Unsigned(u64::MAX)),
+            ("h", Value::Signed(i64::MIN)),
+            ("i", Value::Float(1.5)),
+            ("j", Value::Float(-0.1)),
+            ("k", Value::Bool(true)),
+            ("l", Value::Str("häß".into())),
+            ("m", Value::Bytes(b"hello\0world".as_slice().into())),
+        ];
+        for (name, value) in &values {
+            row.set(name, value).unwrap();
+        }
+        for (name, value) in &values {
+            assert_eq!(row.get(name).as_ref(), Some(value), "{name}");
+        }
+        row.set("m", &Value::Bytes(b"x".as_slice().into())).unwrap();
+        assert_eq!(row.get("m"), Some(Value::Bytes(b"x".as_slice().into())));
+        row.set("m", &Value::Bytes([].as_slice().into())).unwrap();
+        for (name, _) in &values[..10] {
+            let zero = if "ij".contains(name) { Value::Float(0.0) } else { Value::Unsigned(0) };
+            row.set(name, &zero).unwrap();
+        }
+        row.set("k", &Value::Bool(false)).unwrap();
+        row.set("l", &Value::Str("".into())).unwrap();
+        assert_eq!(row, Row::new(&schema));
+    }
+
+    #[test]
+    fn what_a_column_cannot_hold_is_refused_and_the_row_is_as_before() {
+        let schema = Arc::new(Schema::parse("a: U8, b: I8, f: F32, k: bool, l: str[5]").unwrap());
+        let mut row = Row::new(&schema).with("l", &Value::Str("abc".into())).unwrap();
+        let before = row.clone();
+        for (name, value) in [
+            ("a", Value::Unsigned(256)),
+            ("a", Value::Signed(-1)),
+            ("a", Value::Float(1.0)),
+            ("a", Value::Bool(true)),
+            ("b", Value::Unsigned(128)),
+            ("b", Value::Signed(-129)),
+            ("f", Value::Float(1e300)),
+            ("f", Value::Unsigned(1)),
+            ("k", Value::Unsigned(1)),
+            ("l", Value::Str("abcdef".into())),
+            ("l", Value::Bytes(b"a".as_slice().into())),
+            ("l", Value::Unsigned(1)),
+        ] {
+            let error = row.set(name, &value).unwrap_err();
+            assert!(matches!(&error, Error::Value { column, .. } if column == name), "{error}");
+        }
+        assert!(matches!(row.set("z", &Value::Bool(true)), Err(Error::Invalid(_))));
+        assert_eq!(row, before);
+    }
+}

@@ -1,0 +1,172 @@
+//! All rows, and what there is to know of a table.
+
+use crate::error::Error;
+use crate::geometry::{control, CANDIDATES, KEY, KEY_LENGTH, LEVELS, SLOTS};
+use crate::insert::expired;
+use crate::memory::Place;
+use crate::row::Row;
+use crate::slot;
+use crate::sync::Ordering::*;
+use crate::table::Table;
+use crate::writer::Wait;
+
+/// A row that a scan came upon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scanned {
+    pub key: Vec<u8>,
+    pub row: Row,
+    /// When it expires, in the table's time, ns; 0 never.
+    pub expiry: u64,
+}
+
+/// What a table holds and what it has done. Counts of events are of all processes since it was made; one
+/// that was killed may have left one out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Slots and live rows of each of the four rows of buckets.
+    pub levels: [(u64, u64); LEVELS],
+    /// Rows that have expired, and are still where they were.
+    pub expired: u64,
+    /// Rows that made room for another by moving.
+    pub moves: u64,
+    /// Expired rows whose slot another key got.
+    pub overwritten_expired: u64,
+    /// Live rows that were overwritten by another key's.
+    pub overwritten: u64,
+    /// Reads that had to be made again.
+    pub retries: u64,
+    /// Dead writers whose writes were finished or undone.
+    pub recovered: u64,
+    /// Slots and insert locks that are held just now.
+    pub held: u64,
+    /// Threads that have a number, dead ones among them.
+    pub writers: u64,
+    /// Bytes of memory in all.
+    pub bytes: u64,
+}
+
+impl Statistics {
+    /// Live rows.
+    pub fn rows(&self) -> u64 {
+        self.levels.iter().map(|(_, live)| live).sum()
+    }
+
+    pub fn slots(&self) -> u64 {
+        self.levels.iter().map(|(slots, _)| slots).sum()
+    }
+
+    /// The last of the four rows of buckets that holds a row, from 1; 0 in an empty table.
+    pub fn highest_level(&self) -> usize {
+        self.levels.iter().rposition(|(_, live)| *live > 0).map_or(0, |level| level + 1)
+    }
+}
+
+impl Table {
+    /// Goes on with a scan: calls `each` for up to `limit` rows from the cursor on, 0 at first, and returns
+    /// the next cursor, 0 at the end. A row that is there all the time is seen; one that is moved while
+    /// others are inserted may be seen twice.
+    pub fn scan(&self, cursor: u64, limit: usize, mut each: impl FnMut(Scanned)) -> u64 {
+        let (memory, now) = (self.memory(), self.now());
+        let mut seen = 0;
+        let mut number = cursor;
+        while let Some(place) = memory.slot_of(number.saturating_add(1)) {
+            if seen >= limit {
+                return number;
+            }
+            if let Some(row) = self.row_in(place).filter(|row| !expired(row.expiry, now)) {
+                seen += 1;
+                each(row);
+            }
+            number += 1;
+        }
+        0
+    }
+
+    fn row_in(&self, place: Place) -> Option<Scanned> {
+        let memory = self.memory();
+        loop {
+            let before = memory.state(place.at);
+            if !before.is_live() || before.has_image() && memory.image(before).is_none() {
+                return None;
+            }
+            let length = memory.word(place.at + KEY_LENGTH).load(Relaxed) as usize;
+            let words = length.div_ceil(8).min(memory.geometry.key_words);
+            let mut key: Vec<u8> = (0..words)
+                .flat_map(|n| memory.word(place.at + KEY + n).load(Relaxed).to_le_bytes())
+                .collect();
+            key.truncate(length);
+            let mut row = Row::new(self.schema());
+            let read = memory.read_under(place.at, before, &mut |value| {
+                slot::load(&value[1..], row.words_mut());
+                value[0].load(Relaxed)
+            });
+            if let Ok(expiry) = read {
+                return Some(Scanned { key, row, expiry });
+            }
+        }
+    }
+
+    /// Live rows, counted one by one: as long as it takes to go over all slots.
+    pub fn rows(&self) -> u64 {
+        self.statistics().rows()
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let (memory, now) = (self.memory(), self.now());
+        let geometry = &memory.geometry;
+        let count = |counter| memory.control(counter).load(Relaxed);
+        let mut statistics = Statistics {
+            moves: count(control::MOVES),
+            overwritten_expired: count(control::EXPIRED),
+            overwritten: count(control::OVERWRITTEN),
+            retries: count(control::RETRIES),
+            recovered: count(control::RECOVERED),
+            bytes: geometry.words as u64 * 8,
+            ..Statistics::default()
+        };
+        for bucket in 0..geometry.buckets() {
+            let (slots, live) = &mut statistics.levels[geometry.level_of(bucket)];
+            *slots += SLOTS as u64;
+            let lock = crate::state::State(memory.insert_lock(bucket).load(Relaxed));
+            statistics.held += u64::from(!lock.is_open());
+            for index in 0..SLOTS {
+                let slot = geometry.slot(bucket, index);
+                let state = memory.state(slot);
+                statistics.held += u64::from(!state.is_open());
+                match state.is_live() {
+                    true if memory.has_expired(slot, now) => statistics.expired += 1,
+                    true => *live += 1,
+                    false => {}
+                }
+            }
+        }
+        let who = (1..=geometry.participants).map(|id| memory.who(id));
+        statistics.writers = who.filter(|who| crate::process::pid(*who) != 0).count() as u64;
+        statistics
+    }
+
+    /// Deletes all rows. Those that are inserted meanwhile may be left.
+    pub fn reset(&self) -> Result<u64, Error> {
+        let (memory, writer) = (self.memory(), self.writer()?);
+        let (mut wait, mut deleted) = (Wait::default(), 0);
+        for number in 1..=memory.geometry.slots() {
+            let Some(place) = memory.slot_of(number) else { continue };
+            loop {
+                let before = memory.state(place.at);
+                if !before.is_live() {
+                    break;
+                }
+                if !before.is_open() {
+                    writer.wait(memory.word(place.at), before, &mut wait)?;
+                } else if writer.free(place, before)? {
+                    deleted += 1;
+                    break;
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Candidates that a key has in all.
+    pub const CANDIDATES: usize = CANDIDATES;
+}

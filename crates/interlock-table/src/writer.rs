@@ -1,0 +1,241 @@
+//! A thread that writes: its number, its intents, and the locks it takes.
+//!
+//! Whoever locks says so first, in an intent, and locks by a compare-and-swap from exactly the unlocked
+//! word it has seen. So whoever finds it dead finds by the intents all that it held.
+
+use std::time::Duration;
+#[cfg(not(loom))]
+use std::time::Instant;
+
+use crate::error::Error;
+use crate::fault::Step;
+use crate::geometry::INTENTS;
+use crate::memory::{Memory, Place};
+use crate::slot;
+use crate::state::{Kind, State};
+use crate::sync::{fence, spin, AtomicU64, Ordering::*};
+
+/// What an intent names.
+#[derive(Clone, Copy)]
+pub enum Intent {
+    InsertLock = 0,
+    Slot = 1,
+    MoveTarget = 2,
+}
+
+#[derive(Clone, Copy)]
+pub struct Writer<'a> {
+    pub memory: &'a Memory,
+    pub id: u64,
+    /// Where the participant lies.
+    at: usize,
+    /// How long one that lives is waited for.
+    patience: Duration,
+    /// Where the thread of a model stops for good.
+    #[cfg(loom)]
+    pub dies_at: Option<Step>,
+}
+
+impl<'a> Writer<'a> {
+    /// The thread must be the one that has this number.
+    #[inline]
+    pub fn new(memory: &'a Memory, id: u64, patience: Duration) -> Writer<'a> {
+        let at = memory.geometry.participant(id).expect("a participant of this table");
+        Writer {
+            memory,
+            id,
+            at,
+            patience,
+            #[cfg(loom)]
+            dies_at: None,
+        }
+    }
+
+    /// Passes a step of the write path.
+    #[inline]
+    pub fn at(&self, _step: Step) -> Result<(), Error> {
+        #[cfg(loom)]
+        self.memory.step();
+        #[cfg(loom)]
+        if self.dies_at == Some(_step) {
+            self.memory.dead.fetch_or(1 << self.id, AcqRel);
+            return Err(Error::Died);
+        }
+        #[cfg(all(feature = "faults", not(loom)))]
+        crate::fault::pass(_step);
+        Ok(())
+    }
+
+    /// Relaxed: it is in memory before the lock, for the lock is taken with release.
+    #[inline]
+    pub fn intend(&self, intent: Intent, what: u64) {
+        self.memory.word(self.at + INTENTS + intent as usize).store(what, Relaxed);
+    }
+
+    /// Locks a slot, if its state is exactly this one still.
+    #[inline]
+    pub fn lock(&self, place: Place, from: State, to: State, intent: Intent) -> bool {
+        self.intend(intent, place.intent());
+        let locked = self.memory.swap(place.at, from, to);
+        // What is written in place from now on is seen with the lock.
+        fence(Release);
+        locked
+    }
+
+    /// Fills the own scratch row.
+    #[inline]
+    pub fn fill(&self, expiry: u64, row: &[u64]) {
+        slot::store(expiry, row, self.scratch(false));
+    }
+
+    /// A scratch row, to be filled: who reads the image of the row before must see that its lock is gone.
+    #[inline]
+    pub fn scratch(&self, redo: bool) -> &'a [AtomicU64] {
+        fence(Release);
+        let at = self.memory.geometry.scratch(self.id, redo).expect("a participant");
+        self.memory.range(at, self.memory.geometry.value_words)
+    }
+
+    /// Rewrites a row as a whole from the own scratch row, if its state is exactly `before` still.
+    #[inline]
+    pub fn write_row(&self, place: Place, before: State) -> Result<bool, Error> {
+        self.at(Step::ImageFilled)?;
+        if !self.lock(place, before, before.held(self.id, Kind::Row), Intent::Slot) {
+            return Ok(false);
+        }
+        self.at(Step::ImageLocked)?;
+        let at = self.memory.geometry.scratch(self.id, false).expect("a participant");
+        let image = self.memory.range(at, self.memory.geometry.value_words);
+        self.copy(image, self.memory.value(place.at), Step::ImageHalfCopied)?;
+        self.at(Step::ImageCopied)?;
+        self.memory.publish(place.at, before.next(true));
+        Ok(true)
+    }
+
+    /// Copies, with a step in the middle.
+    #[inline]
+    pub fn copy(&self, from: &[AtomicU64], to: &[AtomicU64], half: Step) -> Result<(), Error> {
+        let middle = from.len().div_ceil(2);
+        slot::copy(&from[..middle], &to[..middle]);
+        self.at(half)?;
+        slot::copy(&from[middle..], &to[middle..]);
+        Ok(())
+    }
+
+    /// Changes one word of a value, if its state is exactly `before` still. `change` may refuse.
+    #[inline]
+    pub fn write_word<R>(
+        &self,
+        place: Place,
+        before: State,
+        word: usize,
+        change: impl FnOnce(u64) -> Result<(u64, R), Error>,
+    ) -> Result<Option<R>, Error> {
+        if !self.lock(place, before, before.held(self.id, Kind::Word), Intent::Slot) {
+            return Ok(None);
+        }
+        self.at(Step::WordLocked)?;
+        let word = &self.memory.value(place.at)[word];
+        let changed = change(word.load(Relaxed));
+        if let Ok((wanted, _)) = &changed {
+            word.store(*wanted, Relaxed);
+        }
+        self.at(Step::WordWritten)?;
+        self.memory.publish(place.at, before.next(true));
+        changed.map(|(_, told)| Some(told))
+    }
+
+    /// Deletes a row, if its state is exactly `before` still.
+    pub fn free(&self, place: Place, before: State) -> Result<bool, Error> {
+        if !self.lock(place, before, before.claimed(self.id), Intent::Slot) {
+            return Ok(false);
+        }
+        self.at(Step::DeleteClaimed)?;
+        self.memory.set_tag(place, 0);
+        self.at(Step::DeleteUntagged)?;
+        self.memory.publish(place.at, before.next(false));
+        Ok(true)
+    }
+
+    /// Takes the insert lock of a bucket: of two that insert the same key one sees the other's row.
+    pub fn lock_insert(&self, bucket: usize, wait: &mut Wait) -> Result<State, Error> {
+        let lock = self.memory.insert_lock(bucket);
+        self.intend(Intent::InsertLock, bucket as u64 + 1);
+        loop {
+            let seen = State(lock.load(Acquire));
+            if !seen.is_open() {
+                self.wait(lock, seen, wait)?;
+                continue;
+            }
+            let held = seen.held(self.id, Kind::Claim);
+            if lock.compare_exchange(seen.0, held.0, AcqRel, Relaxed).is_ok() {
+                self.at(Step::InsertLocked)?;
+                return Ok(seen);
+            }
+        }
+    }
+
+    pub fn unlock_insert(&self, bucket: usize, seen: State) {
+        self.memory.insert_lock(bucket).store(seen.next(false).0, Release);
+    }
+
+    /// Waits until a word is no longer as it was seen: for a moment, and then by asking whether its owner
+    /// lives. If it does not, what it left is finished. To be called with no slot held.
+    #[cold]
+    pub fn wait(&self, word: &AtomicU64, seen: State, wait: &mut Wait) -> Result<(), Error> {
+        for _ in 0..SPINS {
+            if word.load(Acquire) != seen.0 {
+                return Ok(());
+            }
+            spin();
+        }
+        loop {
+            let who = self.memory.who(seen.owner());
+            // Behind `who`: if the word is as it was, this is who holds it.
+            if word.load(Acquire) != seen.0 {
+                return Ok(());
+            }
+            if self.memory.is_dead(seen.owner(), who) {
+                return self.recover(seen.owner(), who);
+            }
+            wait.pause(self.patience, who)?;
+        }
+    }
+}
+
+#[cfg(not(loom))]
+const SPINS: u32 = 200;
+#[cfg(loom)]
+const SPINS: u32 = 1;
+
+/// How long a call has waited for others that live.
+#[derive(Default)]
+pub struct Wait {
+    #[cfg(not(loom))]
+    since: Option<Instant>,
+    #[cfg(not(loom))]
+    pauses: u32,
+}
+
+impl Wait {
+    #[cfg(not(loom))]
+    fn pause(&mut self, patience: Duration, who: u64) -> Result<(), Error> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= patience {
+            return Err(Error::RowBusy { pid: crate::process::pid(who) });
+        }
+        // First it may only have been pushed off its core; later it sleeps.
+        match self.pauses {
+            0..8 => std::thread::yield_now(),
+            n => std::thread::sleep(Duration::from_micros(50 << (n - 8).min(4))),
+        }
+        self.pauses += 1;
+        Ok(())
+    }
+
+    #[cfg(loom)]
+    fn pause(&mut self, _patience: Duration, _who: u64) -> Result<(), Error> {
+        spin();
+        Ok(())
+    }
+}
