@@ -12,6 +12,7 @@ from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_serving import Engine, EngineError, HubServer, JournalCopy
+from interlock._core_table import Table, remove_table
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -39,6 +40,7 @@ __all__ = [
     "LeaseBatch",
     "ManualClock",
     "Queue",
+    "Table",
     "Waiter",
     "__version__",
     "call_handler",
@@ -48,6 +50,7 @@ __all__ = [
     "end_call",
     "forked",
     "quicken",
+    "remove_table",
     "replay",
     "run_worker",
 ]

@@ -115,6 +115,12 @@ pub fn quick_each<'a>(value: Borrowed<'a, '_, PyAny>, mut push: impl FnMut(KeyRe
 
 #[inline]
 pub fn quick_key<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<KeyRef<'a>> {
+    quick_bytes(text).map(KeyRef::new)
+}
+
+/// The bytes of an exact str that can be a key.
+#[inline]
+pub fn quick_bytes<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<&'a [u8]> {
     // SAFETY: an exact str, held by the caller; its UTF-8 form lives as long as it does.
     let bytes: &'a [u8] = unsafe {
         if ffi::PyUnicode_CheckExact(text.as_ptr()) == 0 {
@@ -128,7 +134,7 @@ pub fn quick_key<'a>(text: Borrowed<'a, '_, PyAny>) -> Option<KeyRef<'a>> {
         }
         std::slice::from_raw_parts(start.cast(), length as usize)
     };
-    (!bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES).then(|| KeyRef::new(bytes))
+    (!bytes.is_empty() && bytes.len() <= MAX_KEY_BYTES).then_some(bytes)
 }
 
 const ALLOWED: &str = "str, bytes, int";

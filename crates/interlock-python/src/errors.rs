@@ -13,7 +13,7 @@ static SHUT_DOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static LEASE_LOST: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static WOULD_DEADLOCK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-fn raise(py: Python<'_>, cell: &PyOnceLock<Py<PyType>>, name: &str, text: String) -> PyErr {
+pub fn raise(py: Python<'_>, cell: &PyOnceLock<Py<PyType>>, name: &str, text: String) -> PyErr {
     match cell.import(py, "interlock.errors", name) {
         Ok(class) => PyErr::from_type(class.clone(), (text,)),
         Err(error) => error,

@@ -39,6 +39,8 @@ mod nesting;
 mod queue;
 mod queue_operate;
 mod recycle;
+#[cfg(target_os = "linux")]
+mod table;
 mod wait;
 mod work;
 
@@ -72,5 +74,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(convert::canonical_keys, module)?)?;
     module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;
+    #[cfg(target_os = "linux")]
+    {
+        module.add_class::<table::Table>()?;
+        module.add_function(wrap_pyfunction!(table::whole::remove_table, module)?)?;
+    }
     hot::install(module.py())
 }

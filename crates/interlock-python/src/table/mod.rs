@@ -1,0 +1,214 @@
+//! A table of rows in shared memory, as Python sees it.
+//!
+//! What takes nanoseconds is done with the GIL held, and gives up where it would wait for a writer that
+//! lives and does not go on. Then the same is done again without the GIL, for as long as the table's
+//! patience lasts.
+
+mod columns;
+mod failure;
+mod rows;
+pub mod whole;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use interlock_table::{Column, Error, Location, Options, Schema, Table as Shared};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+use smallvec::SmallVec;
+
+use crate::convert::{self, KeyBytes};
+
+/// The words of a row on their way: on the stack as long as it is not large.
+type Words = SmallVec<[u64; 32]>;
+
+#[pyclass(subclass, frozen, module = "interlock._core")]
+pub struct Table {
+    /// Gives up at once where a writer that lives does not go on.
+    hasty: Shared,
+    /// Waits for it.
+    patient: Shared,
+    /// Bits of the rights beyond which it was not opened.
+    #[pyo3(get)]
+    mode: u32,
+    /// The names of the columns, interned: those that a call names are mostly the same objects.
+    names: Vec<Py<PyString>>,
+    rows: PyOnceLock<Rows>,
+}
+
+/// What is told of the class of rows, once the columns are known.
+struct Rows {
+    class: Py<PyType>,
+    /// Makes a row of the values of its columns.
+    make: Py<PyAny>,
+    /// Returns the values of a row's columns, as a tuple.
+    values: Py<PyAny>,
+}
+
+#[pymethods]
+impl Table {
+    /// Opens a table, or makes it (`schema` given); opens the one that is there, whatever its schema (None).
+    #[new]
+    #[pyo3(signature = (place, is_path, schema, capacity, key_size, ttl, evict, writers, mode, patience))]
+    #[allow(clippy::too_many_arguments)] // They come from one place, which names them.
+    fn new(
+        py: Python<'_>,
+        place: PathBuf,
+        is_path: bool,
+        schema: Option<&str>,
+        capacity: u64,
+        key_size: u32,
+        ttl: Option<f64>,
+        evict: bool,
+        writers: u32,
+        mode: u32,
+        patience: f64,
+    ) -> PyResult<Table> {
+        let location = location(place, is_path);
+        let options = Options {
+            capacity,
+            key_size,
+            ttl: ttl.map(duration),
+            evict,
+            writers,
+            mode,
+            patience: duration(patience),
+            ..Options::default()
+        };
+        let opened = py.detach(|| match schema {
+            Some(text) => Shared::open(&location, &Schema::parse(text)?, &options),
+            None => Shared::attach(&location, &options),
+        });
+        let patient = opened.map_err(|error| failure::raised(py, error))?;
+        let names = patient.schema().columns().iter();
+        let names = names.map(|column| PyString::intern(py, &column.name).unbind()).collect();
+        let hasty = patient.with_patience(Duration::ZERO);
+        Ok(Table { hasty, patient, mode, names, rows: PyOnceLock::new() })
+    }
+
+    /// Says what rows are made with. To be called once, before anything else.
+    fn _use(
+        &self,
+        py: Python<'_>,
+        class: Bound<'_, PyType>,
+        make: Py<PyAny>,
+        values: Py<PyAny>,
+    ) -> PyResult<()> {
+        let rows = Rows { class: class.unbind(), make, values };
+        let _ = self.rows.set(py, rows);
+        Ok(())
+    }
+
+    /// The class of its rows.
+    fn _class<'py>(&self, py: Python<'py>) -> Bound<'py, PyType> {
+        self.rows(py).class.bind(py).clone()
+    }
+
+    /// The columns, as the table keeps them: `unread: U32, token: str[32]`.
+    #[getter]
+    fn schema(&self) -> String {
+        self.patient.schema().to_string()
+    }
+
+    /// Where it lies.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.patient.path().to_owned()
+    }
+
+    /// The rows that it surely holds.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.patient.made().capacity
+    }
+
+    /// The most bytes of a key.
+    #[getter]
+    fn key_size(&self) -> u32 {
+        self.patient.made().key_size
+    }
+
+    /// How long a row lives, in seconds, if it is not told; None for ever.
+    #[getter]
+    fn default_ttl(&self) -> Option<f64> {
+        let ttl = self.patient.made().ttl;
+        (ttl != 0).then(|| ttl as f64 / 1e9)
+    }
+
+    /// What becomes of a new row when there is no room: "evict" or "raise".
+    #[getter]
+    fn on_full(&self) -> &'static str {
+        match self.patient.made().evict {
+            true => "evict",
+            false => "raise",
+        }
+    }
+}
+
+impl Table {
+    /// Calls with the GIL held; where that would wait, without it and with patience.
+    #[inline]
+    fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl Fn(&Shared) -> Result<R, Error> + Sync,
+    ) -> PyResult<R> {
+        match call(&self.hasty) {
+            Ok(value) => Ok(value),
+            Err(Error::RowBusy { .. }) => {
+                py.detach(|| call(&self.patient)).map_err(|error| failure::raised(py, error))
+            }
+            Err(error) => Err(failure::raised(py, error)),
+        }
+    }
+
+    fn rows(&self, py: Python<'_>) -> &Rows {
+        self.rows.get(py).expect("told when it was opened")
+    }
+
+    /// The column that a call names.
+    #[inline]
+    fn column(&self, name: &Bound<'_, PyAny>) -> PyResult<&Column> {
+        let columns = self.patient.schema().columns();
+        let same = |known: &Py<PyString>| known.as_ptr() == name.as_ptr();
+        match self.names.iter().position(same) {
+            Some(at) => Ok(&columns[at]),
+            None => self.column_by_name(name),
+        }
+    }
+
+    #[cold]
+    fn column_by_name(&self, name: &Bound<'_, PyAny>) -> PyResult<&Column> {
+        let Ok(text) = name.cast::<PyString>() else {
+            return Err(crate::errors::wrong_type("column", name, "str"));
+        };
+        let text = text.to_string_lossy();
+        self.patient.schema().column(&text).ok_or_else(|| failure::no_column(&text, self))
+    }
+}
+
+fn location(place: PathBuf, is_path: bool) -> Location {
+    match is_path {
+        true => Location::Path(place),
+        false => Location::Name(place.to_string_lossy().into_owned()),
+    }
+}
+
+/// Seconds that were checked; what is beyond the end of time is the end.
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// The bytes of a key: those of a str where they lie.
+#[inline]
+fn with_key<R>(
+    key: &Bound<'_, PyAny>,
+    call: impl FnOnce(&[u8]) -> PyResult<R>,
+) -> PyResult<R> {
+    if let Some(bytes) = convert::quick_bytes(key.as_borrowed()) {
+        return call(bytes);
+    }
+    let key: KeyBytes<'_> = convert::key(key, || "key".to_owned())?;
+    call(key.as_bytes())
+}

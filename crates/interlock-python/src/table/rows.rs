@@ -1,0 +1,242 @@
+//! Rows as a whole.
+
+use std::time::Duration;
+
+use interlock_table::{Column, Ttl, Value, Where, Written};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::{columns, failure, with_key, Table, Words};
+use crate::convert;
+
+#[pymethods]
+impl Table {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.row(py, key)?.ok_or_else(|| failure::no_row(key))
+    }
+
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        row: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.put(py, key, row, Ttl::Usual, Where::Anywhere).map(drop)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        match with_key(key, |bytes| self.call(py, |table| table.delete(bytes)))? {
+            true => Ok(()),
+            false => Err(failure::no_row(key)),
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| {
+            self.hasty.contains(bytes).map_err(|error| failure::raised(py, error))
+        })
+    }
+
+    /// Return a row, or the default where there is none.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.row(py, key)?.or(default))
+    }
+
+    /// Delete a row and return it, or the default where there is none.
+    ///
+    /// Raises:
+    ///     KeyError: there is no row, and no default.
+    #[pyo3(signature = (key, /, *default))]
+    fn pop<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            let text = format!("pop(): {} defaults; allowed: one", default.len());
+            return Err(PyTypeError::new_err(text));
+        }
+        let row = with_key(key, |bytes| self.call(py, |table| table.pop(bytes)))?;
+        match row {
+            Some(row) => self.made(py, row.words()),
+            None => default.get_item(0).map_err(|_| failure::no_row(key)),
+        }
+    }
+
+    /// Set a row as a whole, and return whether it was done.
+    ///
+    /// Args:
+    ///     ttl: seconds that it lives. Default: as the table says.
+    ///     only: "absent" sets it only where there is none, "present" only over one. Default: always.
+    #[pyo3(signature = (key, row, /, *, ttl=None, only=None))]
+    fn set(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        row: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        only: Option<&str>,
+    ) -> PyResult<bool> {
+        let ttl = match ttl {
+            None => Ttl::Usual,
+            Some(ttl) => Ttl::For(seconds(ttl, "set(): ttl")?),
+        };
+        let on = match only {
+            None => Where::Anywhere,
+            Some("absent") => Where::Absent,
+            Some("present") => Where::Present,
+            Some(other) => {
+                return Err(pyo3::exceptions::PyValueError::new_err(format!(
+                    "set(): only is {other:?}; allowed: 'absent', 'present'"
+                )))
+            }
+        };
+        Ok(self.put(py, key, row, ttl, on)? != Written::Not)
+    }
+
+    /// Set some columns of a row at once, and return whether there is a row.
+    ///
+    /// Raises:
+    ///     TypeError, ValueError: a column cannot hold its value, or is not there; the row is as before.
+    #[pyo3(signature = (key, /, **columns))]
+    fn patch(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        columns: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<bool> {
+        let Some(named) = columns else {
+            return self.__contains__(py, key);
+        };
+        let items: Vec<_> = named.iter().collect();
+        let mut changes: Vec<(&Column, Value<'_>)> = Vec::with_capacity(items.len());
+        for (name, value) in &items {
+            let column = self.column(name)?;
+            changes.push((column, columns::given(column, value)?));
+        }
+        let changes: Vec<_> = changes.iter().map(|(column, value)| (*column, value)).collect();
+        with_key(key, |bytes| self.call(py, |table| table.patch(bytes, &changes)))
+    }
+
+    /// Have a row expire in so many seconds from now, and return whether it is there.
+    #[pyo3(signature = (key, ttl, /))]
+    fn expire(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        ttl: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let ttl = seconds(ttl, "expire(): ttl")?;
+        with_key(key, |bytes| self.call(py, |table| table.expire(bytes, ttl)))
+    }
+
+    /// Have a row live for ever, and return whether it is there and would have expired.
+    #[pyo3(signature = (key, /))]
+    fn persist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.call(py, |table| table.persist(bytes)))
+    }
+
+    /// Return how many seconds a row has to live; None for ever.
+    ///
+    /// Raises:
+    ///     KeyError: there is no row.
+    #[pyo3(signature = (key, /))]
+    fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+        let ttl = with_key(key, |bytes| self.call(py, |table| table.ttl(bytes)))?;
+        let ttl = ttl.ok_or_else(|| failure::no_row(key))?;
+        Ok(ttl.map(|ttl| ttl.as_secs_f64()))
+    }
+
+    /// Note an access to a row, and return whether it is there.
+    #[pyo3(signature = (key, /))]
+    fn touch(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.call(py, |table| table.touch(bytes)))
+    }
+
+    /// Return how many seconds ago a row was accessed, to about an eighth of a second.
+    ///
+    /// Asking is no access.
+    ///
+    /// Raises:
+    ///     KeyError: there is no row.
+    #[pyo3(signature = (key, /))]
+    fn idle(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<f64> {
+        let idle = with_key(key, |bytes| self.call(py, |table| table.idle(bytes)))?;
+        let idle = idle.ok_or_else(|| failure::no_row(key))?;
+        Ok(idle.as_secs_f64())
+    }
+}
+
+impl Table {
+    #[inline]
+    fn row<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut words = Words::from_elem(0, self.patient.schema().words());
+        let there = with_key(key, |bytes| {
+            self.hasty.get_into(bytes, &mut words).map_err(|error| failure::raised(py, error))
+        })?;
+        there.then(|| self.made(py, &words)).transpose()
+    }
+
+    /// A row of its words.
+    pub(super) fn made<'py>(&self, py: Python<'py>, words: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+        let columns = self.patient.schema().columns();
+        let mut values: smallvec::SmallVec<[_; 16]> = smallvec::SmallVec::new();
+        for column in columns {
+            values.push(columns::value(py, column, words)?);
+        }
+        let values = PyTuple::new(py, values)?;
+        self.rows(py).make.bind(py).call1(values)
+    }
+
+    /// The words of a row.
+    pub(super) fn words(&self, py: Python<'_>, row: &Bound<'_, PyAny>) -> PyResult<Words> {
+        let rows = self.rows(py);
+        let class = rows.class.bind(py);
+        if !row.is_instance(class)? {
+            let name = class.qualname()?;
+            return Err(crate::errors::wrong_type("the row", row, &name.to_string_lossy()));
+        }
+        let values = rows.values.bind(py).call1((row,))?;
+        let values = values.cast_into::<PyTuple>().map_err(|_| {
+            PyTypeError::new_err("the values of a row are no tuple")
+        })?;
+        let mut words = Words::from_elem(0, self.patient.schema().words());
+        for (column, value) in self.patient.schema().columns().iter().zip(values.iter_borrowed()) {
+            let value = columns::given(column, &value)?;
+            column.write(&mut words, &value).map_err(|error| failure::raised(py, error))?;
+        }
+        Ok(words)
+    }
+
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        row: &Bound<'_, PyAny>,
+        ttl: Ttl,
+        on: Where,
+    ) -> PyResult<Written> {
+        let words = self.words(py, row)?;
+        with_key(key, |bytes| self.call(py, |table| table.write(bytes, &words, ttl, on)))
+    }
+}
+
+fn seconds(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Duration> {
+    Ok(Duration::from_micros(convert::micros(given, name)?))
+}
