@@ -37,13 +37,17 @@ from interlock.errors import (
     InterlockError,
     JobFailed,
     LeaseLost,
+    NotATable,
     NotDrained,
     OptionsMismatch,
     PayloadError,
     Reject,
     ResultGone,
     RetryAfter,
+    RowBusy,
+    SchemaMismatch,
     ShutDown,
+    TableFull,
     WouldDeadlock,
 )
 from interlock.executor import Future, KeyedExecutor
@@ -81,11 +85,23 @@ if TYPE_CHECKING:
     from interlock.engine.lease_state import RemoteLeaseBatch
     from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
+    from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
+    from interlock.table.table import SharedTable, TableStats
     from interlock.taskgroup import KeyedTaskGroup
     from interlock.worker.execution import TaskLease
     from interlock.worker.worker import Worker
 
 __all__ = [
+    "F32",
+    "F64",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "U8",
+    "U16",
+    "U32",
+    "U64",
     "App",
     "AsyncClient",
     "AsyncLease",
@@ -122,6 +138,7 @@ __all__ = [
     "LeaseLost",
     "Message",
     "Middleware",
+    "NotATable",
     "NotDrained",
     "OptionsMismatch",
     "PayloadError",
@@ -134,10 +151,17 @@ __all__ = [
     "ResultGone",
     "Retry",
     "RetryAfter",
+    "Row",
+    "RowBusy",
+    "SchemaMismatch",
     "Seconds",
     "Sending",
+    "SharedTable",
     "ShutDown",
+    "Size",
     "Stats",
+    "TableFull",
+    "TableStats",
     "Task",
     "TaskDecorator",
     "TaskLease",
@@ -162,6 +186,16 @@ if _core.DEBUG_BUILD:
 
 # asyncio is more than half of what the import would cost, and most programs do without it.
 _LOADED_WHEN_ASKED_FOR = {
+    "F32": "interlock.table.row",
+    "F64": "interlock.table.row",
+    "I8": "interlock.table.row",
+    "I16": "interlock.table.row",
+    "I32": "interlock.table.row",
+    "I64": "interlock.table.row",
+    "U8": "interlock.table.row",
+    "U16": "interlock.table.row",
+    "U32": "interlock.table.row",
+    "U64": "interlock.table.row",
     "App": "interlock.app.app",
     "AsyncClient": "interlock.engine.aio_client",
     "AsyncQueue": "interlock.aio",
@@ -179,7 +213,11 @@ _LOADED_WHEN_ASKED_FOR = {
     "RemoteLease": "interlock.engine.lease",
     "RemoteLeaseBatch": "interlock.engine.lease_state",
     "RemoteQueue": "interlock.engine.queue",
+    "Row": "interlock.table.row",
     "Sending": "interlock.app.middleware",
+    "SharedTable": "interlock.table.table",
+    "Size": "interlock.table.row",
+    "TableStats": "interlock.table.table",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
     "TaskLease": "interlock.worker.execution",

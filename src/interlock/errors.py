@@ -15,7 +15,11 @@
     ├── OptionsMismatch    also ValueError
     ├── EngineUnavailable  also ConnectionError
     ├── JobFailed
-    └── ResultGone         also LookupError
+    ├── ResultGone         also LookupError
+    ├── RowBusy            also TimeoutError
+    ├── TableFull
+    ├── SchemaMismatch     also ValueError
+    └── NotATable          also ValueError
 
 The asyncio face raises kinds of them that are ``asyncio.QueueFull``, ``asyncio.QueueEmpty`` and
 ``asyncio.QueueShutDown`` (3.13) too. Bad arguments are ``TypeError`` and ``ValueError``, as
@@ -35,13 +39,17 @@ __all__ = [
     "InterlockError",
     "JobFailed",
     "LeaseLost",
+    "NotATable",
     "NotDrained",
     "OptionsMismatch",
     "PayloadError",
     "Reject",
     "ResultGone",
     "RetryAfter",
+    "RowBusy",
+    "SchemaMismatch",
     "ShutDown",
+    "TableFull",
     "WouldDeadlock",
 ]
 
@@ -202,3 +210,19 @@ class ResultGone(InterlockError, LookupError):
 def _some(ids: tuple[int, ...]) -> str:
     shown = ", ".join(map(str, ids[:5]))
     return f"{shown}, ... ({len(ids)} in all)" if len(ids) > 5 else shown
+
+
+class RowBusy(InterlockError, TimeoutError):
+    """A row of a table is held by a process that lives and does not go on; nothing was changed."""
+
+
+class TableFull(InterlockError):
+    """The table has no slot for a new row, and was told to overwrite none; nothing was changed."""
+
+
+class SchemaMismatch(InterlockError, ValueError):
+    """The table that is there has other columns; its memory was not touched."""
+
+
+class NotATable(InterlockError, ValueError):
+    """No table lies there, or one that this process cannot use; its memory was not touched."""

@@ -1,0 +1,1 @@
+"""The state table: typed rows in shared memory for every process of the machine."""

@@ -1,0 +1,181 @@
+"""The columns of a table: read from a row's class, or from the text that a table carries."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, cast
+
+from interlock.table.row import MOST_BYTES, Number, NumberKind, Row, RowType, Size
+
+__all__ = ["Column", "Schema"]
+
+Kind = NumberKind | Literal["bool", "str", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    kind: Kind
+    size: int = 0
+    """The most bytes of a ``str`` or ``bytes``; 0 for all others."""
+
+    def __str__(self) -> str:
+        size = f"[{self.size}]" if self.size else ""
+        return f"{self.name}: {self.kind}{size}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in their order.
+
+    Its text is ``app_id: U32, background: bool, token: str[32]``: what errors print, the command
+    takes, and a table keeps in its header.
+    """
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, row: type[Row]) -> Schema:
+        """Return the schema of a row's class.
+
+        Raises:
+            TypeError: it is no subclass of ``Row``, has no column, or one of another type.
+        """
+        if not (isinstance(row, type) and issubclass(row, Row)):
+            raise TypeError(f"the row is {row!r}; allowed: a class made from interlock.Row")
+        try:
+            types = typing.get_type_hints(row, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"{row.__qualname__}: the type of a column is not known: {error}. Define what it "
+                f"names at the top of the module"
+            ) from None
+        names = row.__struct_fields__
+        if not names:
+            raise TypeError(
+                f"{row.__qualname__} has no column; annotate one, such as `unread: U32`"
+            )
+        return cls(tuple(_column(row, name, types[name]) for name in names))
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """Return the schema of a text.
+
+        Raises:
+            ValueError: a column is not of the form ``name: type`` or ``name: str[32]``, or two have
+                one name.
+        """
+        columns = [_parsed(part) for part in text.split(",")]
+        names = [column.name for column in columns]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two columns are called {twice[0]!r}")
+        return cls(tuple(columns))
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.columns))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def row(self, name: str = "Row") -> type[Row]:
+        """Return a class of rows with these columns."""
+        hints = {column.name: _annotation(column) for column in self.columns}
+        made: Any = RowType(name, (Row,), {"__annotations__": hints})
+        return cast("type[Row]", made)
+
+    def column(self, name: str) -> Column:
+        """Return a column by its name.
+
+        Raises:
+            ValueError: there is none; the message names those there are.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise ValueError(f"there is no column {name!r}; there are {', '.join(self.names)}")
+
+
+def _column(row: type[Row], name: str, hint: Any) -> Column:
+    place = f"{row.__qualname__}.{name}"
+    plain: Any = hint
+    extras: Iterable[Any] = ()
+    if typing.get_origin(hint) is Annotated:
+        plain, *extras = typing.get_args(hint)
+    sizes = [extra for extra in extras if isinstance(extra, Size)]
+    numbers = [extra for extra in extras if isinstance(extra, Number)]
+    if len(sizes) + len(numbers) > 1:
+        raise TypeError(f"{place} has several sizes; allowed: one")
+    if plain in (str, bytes):
+        if not sizes:
+            raise TypeError(
+                f"{place} is {plain.__name__} without a size; say the most bytes it may have: "
+                f"Annotated[{plain.__name__}, Size(32)]"
+            )
+        return Column(name, "str" if plain is str else "bytes", sizes[0].bytes)
+    if sizes:
+        raise TypeError(f"{place} has a Size, which is for str and bytes")
+    if plain is bool and not numbers:
+        return Column(name, "bool")
+    if plain is float and not numbers:
+        return Column(name, "F64")
+    if numbers and plain is (float if numbers[0].kind.startswith("F") else int):
+        return Column(name, numbers[0].kind)
+    if plain is int:
+        raise TypeError(
+            f"{place} is int; say of which size: U8, U16, U32, U64, I8, I16, I32 or I64"
+        )
+    given = getattr(plain, "__name__", None) or repr(plain)
+    raise TypeError(
+        f"{place} is {given}; allowed: U8 to U64, I8 to I64, F32, F64, float, bool, and "
+        f"Annotated[str, Size(n)] or Annotated[bytes, Size(n)]"
+    )
+
+
+def _parsed(text: str) -> Column:
+    found = _COLUMN.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"{text.strip()!r} is no column; allowed: NAME: TYPE, of {_KINDS}, "
+            f"str[SIZE], bytes[SIZE]; such as `unread: U32, token: str[32]`"
+        )
+    name, kind, size = found["name"], found["kind"], int(found["size"] or 0)
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise ValueError(
+            f"a column is called {name!r}; allowed: a name as of a variable, without _"
+        )
+    if (kind in ("str", "bytes")) != bool(size) or size > MOST_BYTES:
+        raise ValueError(
+            f"{text.strip()!r}: str and bytes have a size from 1 to {MOST_BYTES:,} in brackets, "
+            f"others have none"
+        )
+    return Column(name, cast("Kind", kind), size)
+
+
+def _annotation(column: Column) -> Any:
+    match column.kind:
+        case "bool":
+            return bool
+        case "str":
+            return Annotated[str, Size(column.size)]
+        case "bytes":
+            return Annotated[bytes, Size(column.size)]
+        case "F32" | "F64":
+            return Annotated[float, Number(column.kind)]
+        case kind:
+            return Annotated[int, Number(kind)]
+
+
+_KINDS = ", ".join((*typing.get_args(NumberKind), "bool"))
+_COLUMN = re.compile(
+    rf"(?P<name>\w+)\s*:\s*(?P<kind>{_KINDS.replace(', ', '|')}|str|bytes)"
+    r"(\[(?P<size>\d{1,9})\])?"
+)

@@ -1,0 +1,334 @@
+"""``SharedTable``: a mapping of keys to rows, in memory that all processes of the machine share."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Callable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NoReturn, TypeVar, cast
+
+from interlock import _core
+from interlock.message import Key
+from interlock.retry import Seconds, seconds
+from interlock.table.row import Row
+from interlock.table.schema import Schema
+
+__all__ = ["SharedTable", "TableStats"]
+
+W = TypeVar("W", bound=Row)
+W2 = TypeVar("W2", bound=Row)
+Place = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One of the four rows of buckets."""
+
+    slots: int
+    rows: int
+    """Live rows in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """The rows of a table, and what has come to pass in it since it was made, in all processes."""
+
+    rows: int
+    """Live rows."""
+    slots: int
+    capacity: int
+    """Rows that it surely holds."""
+    levels: tuple[Level, ...]
+    highest_level: int
+    """The last of the four rows of buckets that holds a row, from 1; 0 in an empty table."""
+    expired: int
+    """Rows that have expired and whose slot nobody has needed yet."""
+    moves: int
+    """Rows that made room for another by moving."""
+    overwritten_expired: int
+    """Expired rows whose slot another key got."""
+    overwritten: int
+    """Live rows that were overwritten, for the table was full."""
+    retries: int
+    """Reads that were made again, for a write came between."""
+    recovered: int
+    """Writers that died within a write, which others finished or undid."""
+    held: int
+    """Slots and buckets that a writer holds just now."""
+    writers: int
+    """Threads that have written and live."""
+    bytes: int
+    """The memory of the table."""
+
+
+class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
+    """A mapping of keys to rows that every process of the machine reads and writes.
+
+    ``SharedTable.open("presence", Presence, capacity=100_000)`` makes it or attaches to it. It is a
+    ``MutableMapping``: ``in``, ``len``, ``pop``, ``setdefault``, ``update``, ``items`` and the rest
+    do what they do for a dict, each atomically for one row. Keys are ``str``, ``int`` or ``bytes``,
+    and ``7``, ``"7"`` and ``b"7"`` are one key; iteration gives them as ``str``, or as ``bytes``
+    where they are no UTF-8.
+
+    Readers never wait. A write waits for another to the same row, which takes nanoseconds; what a
+    killed process left is finished or undone by whoever comes upon it. ``len`` counts: it takes as
+    long as going over all slots. What another process inserts or deletes during an iteration may be
+    in it or not; what is there all the time is in it.
+    """
+
+    def __init__(self, *_: object) -> None:
+        # What ``open`` makes was made already.
+        super().__init__()
+
+    @classmethod
+    def open(
+        cls,
+        name: Place,
+        row: type[W2],
+        *,
+        capacity: int,
+        key_size: int = 32,
+        ttl: Seconds | None = None,
+        on_full: Literal["evict", "raise"] = "evict",
+        writers: int = 1024,
+        mode: int = 0o600,
+        patience: Seconds = 1.0,
+    ) -> SharedTable[W2]:
+        """Attach to a table, or make it.
+
+        What is there keeps the capacity, key size, time to live and rule of whoever made it; its
+        columns must be those of ``row``.
+
+        Args:
+            name: a name in the machine's shared memory, or the path of a file (``pathlib.Path``).
+            row: the class of its rows.
+            capacity: rows that it surely holds. Beyond them rows may be overwritten.
+            key_size: most bytes of a key, 1 to 1,024. Default 32.
+            ttl: seconds that a row lives after it was set, if it is not told. Default: for ever.
+            on_full: ``"evict"`` overwrites the row that was accessed longest ago of those whose
+                slot the new one may take, ``"raise"`` raises ``TableFull``. Default ``"evict"``.
+            writers: most threads that write at once, 1 to 4,095. Default 1,024.
+            mode: who may open it. Default 0o600, this user alone.
+            patience: seconds that a write waits for a process that holds the row, lives, and does
+                not go on. Default 1.
+
+        Raises:
+            SchemaMismatch: the table that is there has other columns.
+            NotATable: no table lies there, or one of another version or namespace.
+            PermissionError: it is another user's, or open to more than ``mode``.
+            OSError: there is no room for it.
+            TypeError, ValueError: an argument is of a wrong type or out of its range.
+        """
+        if on_full not in ("evict", "raise"):
+            raise ValueError(f"open(): on_full is {on_full!r}; allowed: 'evict', 'raise'")
+        schema = Schema.of(row)
+        lives = None if ttl is None else seconds(ttl, "open(): ttl")
+        _check("capacity", capacity, 1, 2**40)
+        _check("key_size", key_size, 1, 1024)
+        _check("writers", writers, 1, 4095)
+        table = cls.__new__(
+            cast("type[SharedTable[W2]]", cls),
+            *_placed(name),
+            str(schema),
+            capacity,
+            key_size,
+            lives,
+            on_full == "evict",
+            writers,
+            mode,
+            seconds(patience, "open(): patience"),
+        )
+        table._use(row, *_converters(row))
+        return table
+
+    @classmethod
+    def attach(
+        cls, name: Place, row: type[W2] | None = None, *, mode: int = 0o600, patience: Seconds = 1.0
+    ) -> SharedTable[W2]:
+        """Attach to a table that is there.
+
+        Args:
+            name: as of ``open``.
+            row: the class of its rows. Default: one made of the columns that it has.
+            mode, patience: as of ``open``.
+
+        Raises:
+            FileNotFoundError: there is no such table.
+            SchemaMismatch, NotATable, PermissionError: as of ``open``.
+        """
+        waits = seconds(patience, "attach(): patience")
+        kind = cast("type[SharedTable[W2]]", cls)
+        table = cls.__new__(kind, *_placed(name), None, 1, 32, None, True, 1, mode, waits)
+        made = cast("type[W2]", Schema.parse(table.schema).row()) if row is None else row
+        if row is not None and str(Schema.of(row)) != table.schema:
+            # Its words are those of opening it.
+            return cls.open(name, row, capacity=table.capacity, mode=mode, patience=patience)
+        table._use(made, *_converters(made))
+        return table
+
+    @staticmethod
+    def remove(name: Place) -> bool:
+        """Remove a table, and return whether there was one.
+
+        Who has it open goes on with it; its memory is given back when nobody has.
+        """
+        return _core.remove_table(*_placed(name))
+
+    def __iter__(self) -> Iterator[Key]:
+        for key, _ in self.scan():
+            yield key
+
+    def scan(self, *, batch: int = 1000) -> Iterator[tuple[Key, W]]:
+        """Go over all rows: keys with rows, as they are when they are come upon.
+
+        Args:
+            batch: rows that are read at once. Default 1,000.
+        """
+        cursor, seen = 0, set[bytes]()
+        while True:
+            cursor, rows = self._scan(cursor, batch)
+            for key, row in rows:
+                # One that is moved while others are inserted is met twice.
+                if key not in seen:
+                    seen.add(key)
+                    yield _shown(key), row
+            if cursor == 0:
+                return
+
+    def keys(self) -> KeysView[Key]:
+        """Return a view of the keys."""
+        return KeysView(self)
+
+    def values(self) -> ValuesView[W]:
+        """Return a view of the rows."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[Key, W]:
+        """Return a view of the keys and rows."""
+        return _Items(self)
+
+    def setdefault(self, key: Key, default: W | None = None, /) -> W:
+        """Return the row of a key; set it to ``default`` first where there is none.
+
+        Of several processes that do so at once, one sets it, and all return what it set.
+
+        Raises:
+            TypeError: there is none, and no default.
+        """
+        while True:
+            found: W | None = self.get(key)
+            if found is not None:
+                return found
+            if default is None:
+                raise TypeError("setdefault(): there is no row, and no default; a row is no None")
+            if self.set(key, default, only="absent"):
+                return default
+
+    def clear(self) -> None:
+        """Delete all rows, as ``reset`` does."""
+        self.reset()
+
+    def stats(self) -> TableStats:
+        """Count the rows, and return what has come to pass in the table."""
+        found = self._stats()
+        levels = tuple(Level(*level) for level in found.pop("levels"))
+        used = [number for number, level in enumerate(levels, 1) if level.rows]
+        return TableStats(
+            rows=sum(level.rows for level in levels),
+            slots=sum(level.slots for level in levels),
+            capacity=self.capacity,
+            levels=levels,
+            highest_level=max(used, default=0),
+            **found,
+        )
+
+    @functools.cached_property
+    def row(self) -> type[W]:
+        """The class of its rows."""
+        return cast("type[W]", self._class())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By reference: whoever gets it attaches to the same memory.
+        path = os.fspath(self.path)
+        return _attached, (type(self), path, self._class(), self.mode)
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "a table is not copied; `dict(table)` takes its rows, `attach` opens it again"
+        )
+
+    def __deepcopy__(self, _: object) -> NoReturn:
+        self.__copy__()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r} of {self._class().__qualname__}>"
+
+
+class _Values(ValuesView[W]):
+    """The rows, each read once."""
+
+    _mapping: SharedTable[W]
+
+    def __iter__(self) -> Iterator[W]:
+        for _, row in self._mapping.scan():
+            yield row
+
+
+class _Items(ItemsView[Key, W]):
+    """The keys and rows, each read once."""
+
+    _mapping: SharedTable[W]
+
+    def __iter__(self) -> Iterator[tuple[Key, W]]:
+        yield from self._mapping.scan()
+
+
+def _attached(
+    kind: type[SharedTable[Any]], path: str, row: type[Row], mode: int
+) -> SharedTable[Any]:
+    from pathlib import Path
+
+    return kind.attach(Path(path), row, mode=mode)
+
+
+def _placed(name: Place) -> tuple[str, bool]:
+    """Return where a table lies, and whether that is a path."""
+    if isinstance(name, str):
+        return name, False
+    if isinstance(name, os.PathLike):
+        path = os.fspath(name)
+        if isinstance(path, str):
+            return path, True
+    raise TypeError(
+        f"the name of a table is {type(name).__name__}; allowed: str for one in shared memory, "
+        f"pathlib.Path for one in a file"
+    )
+
+
+def _converters(row: type[Row]) -> tuple[Callable[..., Row], Callable[[Row], tuple[Any, ...]]]:
+    """Return what makes a row of its values, and what gives the values of a row."""
+    names = row.__struct_fields__
+    # By a function, which passes keywords without a dict; columns' names are identifiers.
+    given = ", ".join(f"{name}={name}" for name in names)
+    make = eval(f"lambda {', '.join(names)}: _row({given})", {"_row": row})
+    values = operator.attrgetter(*names)
+    if len(names) == 1:
+        return make, lambda one: (values(one),)
+    return make, values
+
+
+def _shown(key: bytes) -> Key:
+    """Return a key as iteration gives it."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key
+
+
+def _check(argument: str, number: object, least: int, most: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"open(): {argument} is {type(number).__name__}; allowed: int")
+    if not least <= number <= most:
+        raise ValueError(f"open(): {argument} is {number}; allowed: {least} to {most:,}")

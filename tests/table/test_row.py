@@ -1,0 +1,139 @@
+"""Rows, and the schema that their class declares."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from interlock.table.row import F32, F64, I8, I64, U8, U32, Row, RowType, Size
+from interlock.table.schema import Schema
+
+
+class Presence(Row):
+    app_id: U32
+    background: bool = False
+    unread: U32 = 0
+    token: Annotated[str, Size(32)]
+
+
+class Wide(Presence):
+    load: F32
+    total: float
+    mean: F64
+    delta: I8
+    balance: I64
+    small: U8
+    blob: Annotated[bytes, Size(32_768)]
+
+
+TEXT = "app_id: U32, background: bool, unread: U32, token: str[32]"
+
+
+def test_a_class_declares_its_columns_in_their_order() -> None:
+    assert str(Schema.of(Presence)) == TEXT
+    assert str(Schema.of(Wide)) == TEXT + (
+        ", load: F32, total: F64, mean: F64, delta: I8, balance: I64, small: U8, blob: bytes[32768]"
+    )
+
+
+@pytest.mark.parametrize("row", [Presence, Wide])
+def test_the_text_of_a_schema_says_all_of_it(row: type[Row]) -> None:
+    schema = Schema.of(row)
+    assert Schema.parse(str(schema)) == schema
+    assert Schema.of(schema.row()) == schema
+
+
+def test_rows_are_values() -> None:
+    row = Presence(app_id=666, token="t")
+    assert row == Presence(app_id=666, background=False, unread=0, token="t")
+    assert hash(row) == hash(msgspec.structs.replace(row))
+    assert msgspec.structs.replace(row, unread=1) != row
+    assert pickle.loads(pickle.dumps(row)) == row
+    assert msgspec.json.decode(msgspec.json.encode(row), type=Presence) == row
+    with pytest.raises(AttributeError):
+        row.unread += 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Presence(666, False, 0, "t")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (int, "is int; say of which size: U8"),
+        (str, r"without a size; say the most bytes it may have: Annotated\[str, Size"),
+        (bytes, r"Annotated\[bytes, Size"),
+        (list[int], "is list; allowed: U8 to U64"),
+        (U32 | None, "allowed: U8 to U64"),
+        (Any, "allowed: U8 to U64"),
+        (Annotated[U32, Size(4)], "several sizes"),
+        (Annotated[int, Size(4)], "a Size, which is for str and bytes"),
+        (Annotated[bool, Size(4)], "a Size, which is for str and bytes"),
+    ],
+)
+def test_a_column_of_another_type_is_refused_in_words(annotation: Any, words: str) -> None:
+    row: Any = RowType("Given", (Row,), {"__annotations__": {"column": annotation}})
+    with pytest.raises(TypeError, match=rf"Given.column .*{words}"):
+        Schema.of(row)
+
+
+def test_what_is_no_class_of_rows_is_refused() -> None:
+    class Empty(Row):
+        pass
+
+    class Unknown(Row):
+        column: Missing  # type: ignore[name-defined]  # noqa: F821
+
+    for given in (object, Presence(app_id=1, token=""), "Presence", None, msgspec.Struct):
+        with pytest.raises(TypeError, match=r"a class made from interlock.Row"):
+            Schema.of(given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Empty has no column"):
+        Schema.of(Empty)
+    with pytest.raises(TypeError, match=r"Unknown: .*'Missing'"):
+        Schema.of(Unknown)
+
+
+@pytest.mark.parametrize("size", [0, -1, 32_769])
+def test_a_size_out_of_range_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"bytes is {size}; allowed: 1 to 32,768"):
+        Size(size)
+
+
+@pytest.mark.parametrize("size", [True, 1.0, "1", None])
+def test_a_size_of_another_type_is_refused(size: Any) -> None:
+    with pytest.raises(TypeError, match=f"bytes is {type(size).__name__}; allowed: int"):
+        Size(size)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'' is no column"),
+        ("a: U32,", "'' is no column"),
+        ("a: U33", "'a: U33' is no column; allowed: NAME: TYPE, of U8"),
+        ("a U32", "'a U32' is no column"),
+        ("a: str", "str and bytes have a size"),
+        ("a: str[0]", "str and bytes have a size"),
+        ("a: str[32769]", "str and bytes have a size"),
+        ("a: U32[4]", "others have none"),
+        ("class: U32", "a column is called 'class'"),
+        ("1a: U32", "a column is called '1a'"),
+        ("_a: U32", "a column is called '_a'"),
+        ("a: U32, b: bool, a: str[3]", "two columns are called 'a'"),
+    ],
+)
+def test_a_text_that_is_no_schema_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Schema.parse(text)
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
+    schema = Schema.of(Presence)
+    assert schema.column("token").size == 32
+    with pytest.raises(
+        ValueError, match="no column 'tokens'; there are app_id, background, unread"
+    ):
+        schema.column("tokens")
