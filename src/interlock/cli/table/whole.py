@@ -1,0 +1,190 @@
+"""`interlock table create`, `list`, `info`, `reset` and `remove`: a table as a whole."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.queue.confirmation import YES, refused
+from interlock.cli.table.subcommand import BROKEN, attach, declare, emit, failed, place, schema
+from interlock.cli.tables import printable, table
+
+if TYPE_CHECKING:
+    from interlock.table.table import SharedTable, TableStats
+
+CAPACITY = Flag("--capacity", "rows that it surely holds (100000)", "N", positive, 100_000)
+KEY_SIZE = Flag("--key-size", "most bytes of a key (32)", "N", positive, 32)
+TTL = Flag("--ttl", "seconds that a row lives, if it is not told (for ever)", "S", seconds)
+ON_FULL = Flag(
+    "--on-full", "overwrite what was accessed longest ago, or refuse (evict)",
+    default="evict", choices=("evict", "raise"),
+)  # fmt: skip
+SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "interlock."
+BAR = 40
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommands."""
+    declare(
+        commands,
+        "create",
+        create,
+        "make a table, or see that one is there with these columns",
+        (CAPACITY, KEY_SIZE, TTL, ON_FULL),
+        arguments=(
+            ("NAME", "the table", None),
+            ("COLUMN", "NAME:TYPE, such as unread:U32, background:bool, token:str:32", "+"),
+        ),
+        about="Types are U8 to U64, I8 to I64, F32, F64, bool, str:SIZE and bytes:SIZE.",
+    )
+    declare(commands, "list", list_all, "the tables in shared memory", arguments=())
+    declare(commands, "info", info, "its columns, how full it is, and what has come to pass")
+    declare(commands, "reset", reset, "delete all rows", (YES,))
+    declare(
+        commands,
+        "remove",
+        remove,
+        "remove a table",
+        (YES,),
+        about="Who has it open goes on with it; its memory is given back when nobody has.",
+    )
+
+
+def create(given: argparse.Namespace) -> int:
+    """Make it."""
+    from interlock.table.schema import Schema
+    from interlock.table.table import SharedTable
+
+    columns = Schema.parse(", ".join(map(column_text, given.column)))
+    made = SharedTable.open(
+        place(given.name),
+        columns.row(),
+        capacity=given.capacity,
+        key_size=given.key_size,
+        ttl=given.ttl,
+        on_full=given.on_full,
+    )
+    if given.json:
+        emit(facts(given.name, made))
+    else:
+        print(f"{printable(given.name)}  {made.schema}  capacity {made.capacity:,}")
+    return 0
+
+
+def column_text(word: str) -> str:
+    """Return a column as a schema has it: token:str:32 is token: str[32]."""
+    name, _, kind = word.partition(":")
+    kind, _, size = kind.partition(":")
+    return f"{name}: {kind}[{size}]" if size else f"{name}: {kind}"
+
+
+def list_all(given: argparse.Namespace) -> int:
+    """List what is in shared memory; what is no table of ours, or not for us, is told why."""
+    from interlock.errors import InterlockError
+    from interlock.table.table import SharedTable
+
+    found: list[tuple[str, int, str]] = []
+    for path in sorted(SHARED_MEMORY.glob(f"{PREFIX}*")):
+        name = path.name.removeprefix(PREFIX)
+        try:
+            opened: SharedTable[Any] = SharedTable.attach(name, mode=0o777)
+        except (InterlockError, OSError) as error:
+            failed(str(error), BROKEN)
+            continue
+        if given.json:
+            emit(facts(name, opened))
+        found.append((name, opened.capacity, opened.schema))
+    if not given.json:
+        print(table(("table", "capacity", "columns"), found) if found else "no tables")
+    return 0
+
+
+def info(given: argparse.Namespace) -> int:
+    """Tell what there is to know of it."""
+    opened = attach(given)
+    stats = opened.stats()
+    if given.json:
+        levels = [{"slots": level.slots, "rows": level.rows} for level in stats.levels]
+        counts = {name: getattr(stats, name) for name in COUNTS}
+        emit(facts(given.name, opened) | {"rows": stats.rows, "levels": levels} | counts)
+    else:
+        print(page(given.name, opened, stats))
+    return 0
+
+
+def facts(name: str, opened: SharedTable[Any]) -> dict[str, Any]:
+    """Return what was said of a table when it was made, for JSON."""
+    columns = [
+        {"name": column.name, "type": column.kind} | ({"size": column.size} if column.size else {})
+        for column in schema(opened).columns
+    ]
+    return {
+        "table": name,
+        "path": str(opened.path),
+        "columns": columns,
+        "capacity": opened.capacity,
+        "key_size": opened.key_size,
+        "ttl": opened.default_ttl,
+        "on_full": opened.on_full,
+    }
+
+
+def page(name: str, opened: SharedTable[Any], stats: TableStats) -> str:
+    """Return it as people read it: a bar for each of the four rows of buckets."""
+    share = stats.rows / opened.capacity
+    lives = "for ever" if opened.default_ttl is None else f"{opened.default_ttl:g} s"
+    lines = [
+        f"{printable(name)}  {opened.path}  {stats.bytes:,} bytes",
+        f"columns   {opened.schema}",
+        f"rows      {stats.rows:,} of {opened.capacity:,} ({share:.1%}); a row lives {lives}",
+        "",
+    ]
+    for number, level in enumerate(stats.levels, 1):
+        filled = round(BAR * level.rows / level.slots)
+        bar = "#" * filled + "." * (BAR - filled)
+        lines.append(f"level {number}   [{bar}] {level.rows:,} of {level.slots:,}")
+    lines += ["", table(("what", "count"), [(COUNTS[key], getattr(stats, key)) for key in COUNTS])]
+    return "\n".join(lines)
+
+
+def reset(given: argparse.Namespace) -> int:
+    """Delete all rows."""
+    opened = attach(given)
+    if code := refused(given, f"delete all rows of {given.name}"):
+        return code
+    deleted = opened.reset()
+    if given.json:
+        emit({"table": given.name, "deleted": deleted})
+    else:
+        print(f"{printable(given.name)}  {deleted:,} rows deleted")
+    return 0
+
+
+def remove(given: argparse.Namespace) -> int:
+    """Remove it."""
+    from interlock.table.table import SharedTable
+
+    attach(given)
+    if code := refused(given, f"remove the table {given.name}"):
+        return code
+    gone = SharedTable.remove(place(given.name))
+    if given.json:
+        emit({"table": given.name, "removed": gone})
+    elif gone:
+        print(f"{printable(given.name)}  removed")
+    return 0 if gone else failed(f"no table {given.name!r}", BROKEN)
+
+
+COUNTS = {
+    "expired": "expired, their slots not yet needed",
+    "moves": "moved to make room",
+    "overwritten_expired": "expired, and overwritten",
+    "overwritten": "live, and overwritten",
+    "retries": "reads made again",
+    "recovered": "dead writers finished",
+    "held": "held just now",
+    "writers": "threads that write",
+}
