@@ -62,6 +62,13 @@ def test_the_asyncio_face_finds_them_too(ports: list[int]) -> None:
     asyncio.run(main())
 
 
+def replicated(primary: redis.Redis, name: str) -> None:
+    """Wait until the replica has all that was written so far."""
+    # WAIT is for what its own connection wrote, and so for all before it.
+    primary.set(f"{{{name}}}:written", 1)
+    assert primary.wait(1, 10_000) == 1
+
+
 def test_a_failover_loses_no_acknowledged_order_and_repeats_no_token(
     tmp_path: Path,
 ) -> None:
@@ -73,7 +80,7 @@ def test_a_failover_loses_no_acknowledged_order_and_repeats_no_token(
         lease = queue.get()
         tokens = [lease.token]
         with redis.Redis(port=ports[0]) as primary, redis.Redis(port=ports[3]) as replica:
-            primary.wait(1, 10_000)
+            replicated(primary, name)
             process = primary.info("server")["process_id"]
             os.kill(process, signal.SIGKILL)
             eventually(lambda: replica.info("replication")["role"] == "master")
@@ -98,7 +105,7 @@ def test_what_a_failover_lost_is_said(tmp_path: Path) -> None:
         queue = client.queue(name, retry=AT_ONCE)
         queue.put("replicated", keys="k")
         with redis.Redis(port=ports[0]) as primary, redis.Redis(port=ports[3]) as replica:
-            primary.wait(1, 10_000)
+            replicated(primary, name)
             # From here on nothing reaches the replica.
             replicating = replica.info("server")["process_id"]
             os.kill(replicating, signal.SIGSTOP)
