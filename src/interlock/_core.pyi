@@ -12,7 +12,7 @@ from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_serving import Engine, EngineError, HubServer, JournalCopy
-from interlock._core_table import Table, remove_table
+from interlock._core_table import Table, TableExport, remove_table
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -41,6 +41,7 @@ __all__ = [
     "ManualClock",
     "Queue",
     "Table",
+    "TableExport",
     "Waiter",
     "__version__",
     "call_handler",

@@ -77,6 +77,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(target_os = "linux")]
     {
         module.add_class::<table::Table>()?;
+        module.add_class::<table::export::TableExport>()?;
         module.add_function(wrap_pyfunction!(table::whole::remove_table, module)?)?;
     }
     hot::install(module.py())

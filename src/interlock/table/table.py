@@ -5,15 +5,27 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterator,
+    KeysView,
+    MutableMapping,
+    Sequence,
+    ValuesView,
+)
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, cast
 
 from interlock import _core
 from interlock.message import Key
 from interlock.retry import Seconds, seconds
+from interlock.table.export import TableExport
 from interlock.table.row import Row
 from interlock.table.schema import Schema
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["SharedTable", "TableStats"]
 
@@ -243,6 +255,55 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             highest_level=max(used, default=0),
             **found,
         )
+
+    def export(
+        self,
+        *,
+        keys: Literal["str", "bytes"] = "str",
+        columns: Sequence[str] | None = None,
+        expiry: bool = False,
+    ) -> TableExport:
+        """Return a view of the rows for programs that look at columns.
+
+        ``polars.DataFrame(table.export())``, ``pyarrow.table(table.export())`` and all else that
+        reads the Arrow PyCapsule interface take it. What does not look for a mapping first, as
+        polars does, takes the table itself too.
+
+        Args:
+            keys: ``"str"``, or ``"bytes"`` for a table with keys that are no UTF-8.
+            columns: names of columns, in the order wanted. Default: all.
+            expiry: adds the column ``_expires``, when a row expires. Default: it is left out.
+
+        Raises:
+            TypeError, ValueError: there is no such column, or an argument is out of its range.
+        """
+        return TableExport(self, keys=keys, columns=columns, expiry=expiry)
+
+    def to_numpy(
+        self,
+        *,
+        keys: Literal["str", "bytes"] = "str",
+        columns: Sequence[str] | None = None,
+        expiry: bool = False,
+    ) -> np.ndarray[Any, np.dtype[np.void]]:
+        """Return the rows as a structured array of NumPy.
+
+        Args:
+            keys, columns, expiry: as of ``export``.
+
+        Raises:
+            ImportError: NumPy is not installed.
+            TypeError, ValueError: as of ``export``, or a key is no UTF-8.
+        """
+        return self.export(keys=keys, columns=columns, expiry=expiry).to_numpy()
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the columns for a reader of Arrow."""
+        return self.export().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows for a reader of Arrow."""
+        return self.export().__arrow_c_stream__(requested_schema)
 
     @functools.cached_property
     def row(self) -> type[W]:

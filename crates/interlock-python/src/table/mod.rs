@@ -5,6 +5,7 @@
 //! patience lasts.
 
 mod columns;
+pub mod export;
 mod failure;
 mod rows;
 pub mod whole;
