@@ -11,7 +11,11 @@ from tests.docs.running import ROOT, run, run_python
 from tests.docs.snippets import Program, blocks, commands, programs
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-EXAMPLES = sorted(ROOT.glob("examples/**/*.py"))
+# One that is a folder of modules is run as such, and without a user: it has --demo.
+FOLDERS = sorted(path.parent for path in ROOT.glob("examples/*/__main__.py"))
+EXAMPLES = {path.name: [path] for path in sorted(ROOT.glob("examples/*.py"))} | {
+    path.name: [path, "--demo"] for path in FOLDERS
+}
 PROGRAMS = [pytest.param(program, id=program.name) for page in PAGES for program in programs(page)]
 COMMANDS = [
     pytest.param(words, id=f"{page.relative_to(ROOT)}:{line}")
@@ -36,9 +40,9 @@ def test_the_snippets_of_a_page_run_and_print_what_it_says(
             assert printed[block.line] == block.output, f"{program.name}:{block.line}"
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    run_python(example, tmp_path)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_runs(example: str, tmp_path: Path) -> None:
+    run([sys.executable, *EXAMPLES[example]], tmp_path)
 
 
 @pytest.mark.parametrize("words", COMMANDS)
