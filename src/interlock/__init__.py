@@ -86,7 +86,8 @@ if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
     from interlock.hub.server import Hub
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
-    from interlock.table.table import SharedTable, TableStats
+    from interlock.table.stats import TableStats
+    from interlock.table.table import SharedTable
     from interlock.taskgroup import KeyedTaskGroup
     from interlock.worker.execution import TaskLease
     from interlock.worker.worker import Worker
@@ -217,7 +218,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Sending": "interlock.app.middleware",
     "SharedTable": "interlock.table.table",
     "Size": "interlock.table.row",
-    "TableStats": "interlock.table.table",
+    "TableStats": "interlock.table.stats",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
     "TaskLease": "interlock.worker.execution",

@@ -12,7 +12,7 @@ from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_serving import Engine, EngineError, HubServer, JournalCopy
-from interlock._core_table import Table, TableExport, remove_table
+from interlock._core_table import Table, TableExport, TableScan, remove_table
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -42,6 +42,7 @@ __all__ = [
     "Queue",
     "Table",
     "TableExport",
+    "TableScan",
     "Waiter",
     "__version__",
     "call_handler",

@@ -67,7 +67,7 @@ def test_rows_are_values() -> None:
         (str, r"without a size; say the most bytes it may have: Annotated\[str, Size"),
         (bytes, r"Annotated\[bytes, Size"),
         (list[int], "is list; allowed: U8 to U64"),
-        (U32 | None, "allowed: U8 to U64"),
+        (U32 | None, "a union; a row has a value in every column"),
         (Any, "allowed: U8 to U64"),
         (Annotated[U32, Size(4)], "several sizes"),
         (Annotated[int, Size(4)], "a Size, which is for str and bytes"),
@@ -78,6 +78,70 @@ def test_a_column_of_another_type_is_refused_in_words(annotation: Any, words: st
     row: Any = RowType("Given", (Row,), {"__annotations__": {"column": annotation}})
     with pytest.raises(TypeError, match=rf"Given.column .*{words}"):
         Schema.of(row)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "error", "words"),
+    [
+        (U8, -1, ValueError, "a default of -1; allowed: 0 to 255"),
+        (U8, 256, ValueError, "a default of 256; allowed: 0 to 255"),
+        (I8, -129, ValueError, "a default of -129; allowed: -128 to 127"),
+        (U8, True, TypeError, "a default that is bool; allowed: U8"),
+        (U8, None, TypeError, "a default that is NoneType; allowed: U8"),
+        (bool, 0, TypeError, "a default that is int; allowed: bool"),
+        (F32, "1", TypeError, "a default that is str; allowed: F32"),
+        (Annotated[str, Size(2)], "ßa", ValueError, "a default of 3 bytes; its size is 2"),
+        (Annotated[bytes, Size(2)], "a", TypeError, "a default that is str; allowed: bytes"),
+    ],
+)
+def test_a_default_that_its_column_cannot_hold_is_refused(
+    annotation: Any, default: Any, error: type[Exception], words: str
+) -> None:
+    hints = {"first": U32, "column": annotation}
+    row: Any = RowType("Given", (Row,), {"__annotations__": hints, "column": default})
+    with pytest.raises(error, match=rf"Given\.column has {words}"):
+        Schema.of(row)
+
+
+def test_defaults_at_the_ends_of_their_columns_are_taken() -> None:
+    class Ends(Row):
+        least: I8 = -128
+        most: U8 = 255
+        whole: F32 = 1
+        text: Annotated[str, Size(2)] = "ß"
+        made: U32 = msgspec.field(default_factory=int)
+
+    assert len(Schema.of(Ends).columns) == 5
+
+
+@pytest.mark.parametrize("name", ["_x", "class"])
+def test_a_column_is_called_as_a_variable(name: str) -> None:
+    row: Any = RowType("Given", (Row,), {"__annotations__": {name: U32}})
+    with pytest.raises(TypeError, match=rf"Given\.{name} cannot be a column"):
+        Schema.of(row)
+
+
+def test_rows_of_a_class_made_of_columns_are_pickled_by_these() -> None:
+    made = Schema.of(Presence).row()
+    assert Schema.of(Presence).row() is made
+    row: Any = made(app_id=1, background=False, unread=0, token="t")
+    assert pickle.loads(pickle.dumps(row)) == row
+
+
+def test_rows_are_matched_and_have_methods() -> None:
+    class Doubled(Presence):
+        def twice(self) -> int:
+            return self.unread * 2
+
+    row = Doubled(app_id=1, unread=4, token="")
+    assert row.twice() == 8
+    match row:
+        case Presence(unread=4, app_id=app):
+            assert app == 1
+        case _:
+            pytest.fail("no match")
+    with pytest.raises(AttributeError):
+        row.other = 1  # type: ignore[attr-defined]
 
 
 def test_what_is_no_class_of_rows_is_refused() -> None:

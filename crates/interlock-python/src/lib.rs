@@ -78,6 +78,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     {
         module.add_class::<table::Table>()?;
         module.add_class::<table::export::TableExport>()?;
+        module.add_class::<table::scan::TableScan>()?;
         module.add_function(wrap_pyfunction!(table::whole::remove_table, module)?)?;
     }
     hot::install(module.py())

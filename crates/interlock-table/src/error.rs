@@ -107,7 +107,14 @@ impl fmt::Display for Error {
             ),
             Permissions { path, why } => write!(f, "{}: {why}", path.display()),
             NoRoom { path, bytes } => {
-                write!(f, "no room for the {bytes} bytes of {}", path.display())
+                write!(f, "no room for the {bytes} bytes of {}", path.display())?;
+                match path.starts_with("/dev/shm") {
+                    true => f.write_str(
+                        ": `df -h /dev/shm` tells how large it is, `mount -o remount,size=8G /dev/shm` \
+                         enlarges it, in a container --shm-size",
+                    ),
+                    false => Ok(()),
+                }
             }
             NoTable { path } => write!(f, "there is no table {}", path.display()),
             Invalid(why) => f.write_str(why),

@@ -157,7 +157,7 @@ impl Column {
             (Kind::F32, Value::Float(value)) => {
                 let narrow = *value as f32;
                 if narrow.is_infinite() && value.is_finite() {
-                    return Err(self.refuse(format!("{value} is beyond its range")));
+                    return Err(self.refuse(format!("{value:?} is beyond its range")));
                 }
                 return Ok(narrow.to_bits().into());
             }

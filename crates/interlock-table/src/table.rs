@@ -203,14 +203,15 @@ impl Table {
         Ok(Key::new(bytes, self.made().seed))
     }
 
-    /// When a row expires that is set now.
+    /// When a row expires that is set now: 0 never, and so where the end of time comes before.
     pub(crate) fn expiry(&self, ttl: Ttl, now: u64) -> u64 {
-        match ttl {
-            Ttl::Never => 0,
-            Ttl::Usual if self.made().ttl == 0 => 0,
-            Ttl::Usual => now.saturating_add(self.made().ttl).max(1),
-            Ttl::For(ttl) => now.saturating_add(nanoseconds(ttl)).max(1),
-        }
+        let ttl = match ttl {
+            Ttl::Never => return 0,
+            Ttl::Usual if self.made().ttl == 0 => return 0,
+            Ttl::Usual => self.made().ttl,
+            Ttl::For(ttl) => nanoseconds(ttl),
+        };
+        now.checked_add(ttl).map_or(0, |expiry| expiry.max(1))
     }
 
     /// Notes that a row was accessed. Relaxed, and whoever has the slot by now looks a little younger.

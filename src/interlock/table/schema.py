@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
+import types
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, cast
+
+import msgspec
 
 from interlock.table.row import MOST_BYTES, Number, NumberKind, Row, RowType, Size
 
@@ -47,11 +51,12 @@ class Schema:
 
         Raises:
             TypeError: it is no subclass of ``Row``, has no column, or one of another type.
+            ValueError: a column cannot hold its default.
         """
         if not (isinstance(row, type) and issubclass(row, Row)):
             raise TypeError(f"the row is {row!r}; allowed: a class made from interlock.Row")
         try:
-            types = typing.get_type_hints(row, include_extras=True)
+            hints = typing.get_type_hints(row, include_extras=True)
         except NameError as error:
             raise TypeError(
                 f"{row.__qualname__}: the type of a column is not known: {error}. Define what it "
@@ -62,7 +67,14 @@ class Schema:
             raise TypeError(
                 f"{row.__qualname__} has no column; annotate one, such as `unread: U32`"
             )
-        return cls(tuple(_column(row, name, types[name]) for name in names))
+        schema = cls(tuple(_column(row, name, hints[name]) for name in names))
+        # Of the last columns, those without one among them.
+        defaults = row.__struct_defaults__
+        for column, default in zip(schema.columns[-len(defaults) :], defaults, strict=False):
+            # A default that is made for each row is checked when the row is written.
+            if default is not msgspec.NODEFAULT and type(default).__name__ != "Factory":
+                _check_default(f"{row.__qualname__}.{column.name}", column, default)
+        return schema
 
     @classmethod
     def parse(cls, text: str) -> Schema:
@@ -86,11 +98,9 @@ class Schema:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
 
-    def row(self, name: str = "Row") -> type[Row]:
-        """Return a class of rows with these columns."""
-        hints = {column.name: _annotation(column) for column in self.columns}
-        made: Any = RowType(name, (Row,), {"__annotations__": hints})
-        return cast("type[Row]", made)
+    def row(self) -> type[Row]:
+        """Return a class of rows with these columns; it is one for all tables that have them."""
+        return _row_class(self)
 
     def column(self, name: str) -> Column:
         """Return a column by its name.
@@ -104,8 +114,23 @@ class Schema:
         raise ValueError(f"there is no column {name!r}; there are {', '.join(self.names)}")
 
 
+@functools.cache
+def _row_class(schema: Schema) -> type[Row]:
+    hints = {column.name: _annotation(column) for column in schema.columns}
+    # No module has the class: what unpickles a row makes the class by its columns.
+    reduced = {"__reduce__": lambda row: (_made, (str(schema), msgspec.structs.asdict(row)))}
+    made: Any = RowType("Row", (Row,), {"__annotations__": hints, **reduced})
+    return cast("type[Row]", made)
+
+
+def _made(schema: str, values: dict[str, Any]) -> Row:
+    return Schema.parse(schema).row()(**values)
+
+
 def _column(row: type[Row], name: str, hint: Any) -> Column:
     place = f"{row.__qualname__}.{name}"
+    if not _named(name):
+        raise TypeError(f"{place} cannot be a column; allowed: a name as of a variable, without _")
     plain: Any = hint
     extras: Iterable[Any] = ()
     if typing.get_origin(hint) is Annotated:
@@ -133,11 +158,38 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
         raise TypeError(
             f"{place} is int; say of which size: U8, U16, U32, U64, I8, I16, I32 or I64"
         )
+    if typing.get_origin(plain) in (types.UnionType, typing.Union):
+        raise TypeError(
+            f"{place} is a union; a row has a value in every column: choose one that stands for "
+            f"none, such as 0, or add a bool column that says whether there is one"
+        )
     given = getattr(plain, "__name__", None) or repr(plain)
     raise TypeError(
         f"{place} is {given}; allowed: U8 to U64, I8 to I64, F32, F64, float, bool, and "
         f"Annotated[str, Size(n)] or Annotated[bytes, Size(n)]"
     )
+
+
+def _check_default(place: str, column: Column, default: Any) -> None:
+    kind, name = column.kind, type(default).__name__
+    right = _TYPES.get(kind, (float, int) if kind.startswith("F") else (int,))
+    if not issubclass(type(default), right) or (name == "bool") != (kind == "bool"):
+        raise TypeError(f"{place} has a default that is {name}; allowed: {kind}")
+    if kind in ("str", "bytes"):
+        size = len(default.encode(errors="surrogatepass") if kind == "str" else default)
+        if size > column.size:
+            raise ValueError(f"{place} has a default of {size} bytes; its size is {column.size}")
+    elif kind[0] in "UI":
+        bits = int(kind[1:])
+        least = 0 if kind[0] == "U" else -(2 ** (bits - 1))
+        if not least <= default < least + 2**bits:
+            most = least + 2**bits - 1
+            raise ValueError(f"{place} has a default of {default}; allowed: {least} to {most}")
+
+
+def _named(name: str) -> bool:
+    """Return whether a column may be called so."""
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 def _parsed(text: str) -> Column:
@@ -148,7 +200,7 @@ def _parsed(text: str) -> Column:
             f"str[SIZE], bytes[SIZE]; such as `unread: U32, token: str[32]`"
         )
     name, kind, size = found["name"], found["kind"], int(found["size"] or 0)
-    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+    if not _named(name):
         raise ValueError(
             f"a column is called {name!r}; allowed: a name as of a variable, without _"
         )
@@ -174,6 +226,7 @@ def _annotation(column: Column) -> Any:
             return Annotated[int, Number(kind)]
 
 
+_TYPES: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "bytes": (bytes,)}
 _KINDS = ", ".join((*typing.get_args(NumberKind), "bool"))
 _COLUMN = re.compile(
     rf"(?P<name>\w+)\s*:\s*(?P<kind>{_KINDS.replace(', ', '|')}|str|bytes)"

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import os
 from collections.abc import (
     Callable,
     ItemsView,
+    Iterable,
     Iterator,
     KeysView,
+    Mapping,
     MutableMapping,
     Sequence,
     ValuesView,
 )
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, cast
 
 from interlock import _core
 from interlock.message import Key
 from interlock.retry import Seconds, seconds
+from interlock.table.closed import closed_kind
 from interlock.table.export import TableExport
 from interlock.table.row import Row
 from interlock.table.schema import Schema
+from interlock.table.stats import TableStats
+from interlock.table.views import TableItems, TableKeys, TableValues, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,47 +37,6 @@ __all__ = ["SharedTable", "TableStats"]
 W = TypeVar("W", bound=Row)
 W2 = TypeVar("W2", bound=Row)
 Place = str | os.PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One of the four rows of buckets."""
-
-    slots: int
-    rows: int
-    """Live rows in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableStats:
-    """The rows of a table, and what has come to pass in it since it was made, in all processes."""
-
-    rows: int
-    """Live rows."""
-    slots: int
-    capacity: int
-    """Rows that it surely holds."""
-    levels: tuple[Level, ...]
-    highest_level: int
-    """The last of the four rows of buckets that holds a row, from 1; 0 in an empty table."""
-    expired: int
-    """Rows that have expired and whose slot nobody has needed yet."""
-    moves: int
-    """Rows that made room for another by moving."""
-    overwritten_expired: int
-    """Expired rows whose slot another key got."""
-    overwritten: int
-    """Live rows that were overwritten, for the table was full."""
-    retries: int
-    """Reads that were made again, for a write came between."""
-    recovered: int
-    """Writers that died within a write, which others finished or undid."""
-    held: int
-    """Slots and buckets that a writer holds just now."""
-    writers: int
-    """Threads that have written and live."""
-    bytes: int
-    """The memory of the table."""
 
 
 class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
@@ -90,9 +54,18 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     in it or not; what is there all the time is in it.
     """
 
-    def __init__(self, *_: object) -> None:
-        # What ``open`` makes was made already.
-        super().__init__()
+    _popping: Iterator[tuple[Key, W]] | None = None
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse: ``open`` and ``attach`` say which is meant.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"{cls.__name__}() is not called; {cls.__name__}.open(name, row, capacity=...) makes a "
+            f"table or attaches to it, {cls.__name__}.attach(name) attaches"
+        )
 
     @classmethod
     def open(
@@ -137,16 +110,19 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             raise ValueError(f"open(): on_full is {on_full!r}; allowed: 'evict', 'raise'")
         schema = Schema.of(row)
         lives = None if ttl is None else seconds(ttl, "open(): ttl")
-        _check("capacity", capacity, 1, 2**40)
-        _check("key_size", key_size, 1, 1024)
-        _check("writers", writers, 1, 4095)
-        table = cls.__new__(
+        if lives is not None and lives < 1e-6:
+            raise ValueError(f"open(): ttl is {ttl}; allowed: a microsecond or more, None for ever")
+        _check("open", "capacity", capacity, 1, 2**40)
+        _check("open", "key_size", key_size, 1, 1024)
+        _check("open", "writers", writers, 1, 4095)
+        _check("open", "mode", mode, 0, 0o777)
+        table = _core.Table.__new__(
             cast("type[SharedTable[W2]]", cls),
             *_placed(name),
             str(schema),
             capacity,
             key_size,
-            lives,
+            None if lives == math.inf else lives,
             on_full == "evict",
             writers,
             mode,
@@ -171,8 +147,9 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             SchemaMismatch, NotATable, PermissionError: as of ``open``.
         """
         waits = seconds(patience, "attach(): patience")
+        _check("attach", "mode", mode, 0, 0o777)
         kind = cast("type[SharedTable[W2]]", cls)
-        table = cls.__new__(kind, *_placed(name), None, 1, 32, None, True, 1, mode, waits)
+        table = _core.Table.__new__(kind, *_placed(name), None, 1, 32, None, True, 1, mode, waits)
         made = cast("type[W2]", Schema.parse(table.schema).row()) if row is None else row
         if row is not None and str(Schema.of(row)) != table.schema:
             # Its words are those of opening it.
@@ -197,29 +174,30 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
 
         Args:
             batch: rows that are read at once. Default 1,000.
+
+        Raises:
+            TypeError, ValueError: batch is no int, or less than 1.
         """
-        cursor, seen = 0, set[bytes]()
-        while True:
-            cursor, rows = self._scan(cursor, batch)
-            for key, row in rows:
-                # One that is moved while others are inserted is met twice.
-                if key not in seen:
-                    seen.add(key)
-                    yield _shown(key), row
-            if cursor == 0:
-                return
+        _check("scan", "batch", batch, 1, 2**32)
+        return self._scanned(batch)
+
+    def _scanned(self, batch: int) -> Iterator[tuple[Key, W]]:
+        scan = self._scan()
+        while rows := scan.next(batch):
+            for key, row, _ in rows:
+                yield key, row
 
     def keys(self) -> KeysView[Key]:
         """Return a view of the keys."""
-        return KeysView(self)
+        return TableKeys(self)
 
     def values(self) -> ValuesView[W]:
         """Return a view of the rows."""
-        return _Values(self)
+        return TableValues(self)
 
     def items(self) -> ItemsView[Key, W]:
         """Return a view of the keys and rows."""
-        return _Items(self)
+        return TableItems(self)
 
     def setdefault(self, key: Key, default: W | None = None, /) -> W:
         """Return the row of a key; set it to ``default`` first where there is none.
@@ -238,23 +216,81 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             if self.set(key, default, only="absent"):
                 return default
 
+    def popitem(self) -> tuple[Key, W]:
+        """Delete a row, whichever it is, and return it with its key.
+
+        Of several processes that do so at once, each gets rows of its own.
+
+        Raises:
+            KeyError: there is none.
+        """
+        # On from where the last was, or emptying a table would go over its free slots each time.
+        for _ in range(2):
+            if self._popping is None:
+                self._popping = self.scan(batch=100)
+            for key, _ in self._popping:
+                if (row := self.pop(key, None)) is not None:
+                    return key, row
+            self._popping = None
+        raise KeyError("popitem(): the table is empty")
+
     def clear(self) -> None:
         """Delete all rows, as ``reset`` does."""
         self.reset()
 
+    def copy(self) -> NoReturn:
+        """Refuse, for a copy in shared memory is seldom meant: ``dict(table)`` takes the rows.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a table is not copied; `dict(table)` takes its rows, `attach` opens it again"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether a mapping has the same rows, at keys that are the same for a table."""
+        if self is other:
+            return True
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        rows = dict(self)
+        try:
+            theirs = {shown(_core.canonical(key)): row for key, row in other.items()}
+        except (TypeError, ValueError):
+            # What is no key of a table is not in this one.
+            return False
+        return len(theirs) == len(other) and rows == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # as of a dict
+
+    def __ior__(self, rows: Mapping[Any, W] | Iterable[tuple[Key, W]]) -> Self:
+        self.update(rows)
+        return self
+
+    @property
+    def closed(self) -> bool:
+        """True after ``close``."""
+        return False
+
+    def close(self) -> None:
+        """Have every further call through this handle raise ``ValueError``.
+
+        Others have the table open as before, and its rows stay. The memory is unmapped when the
+        last reference to this handle goes. Nothing need be closed: what is written is there for all
+        when the call returns. A second call does nothing.
+        """
+        self.__class__ = closed_kind(type(self))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def stats(self) -> TableStats:
         """Count the rows, and return what has come to pass in the table."""
-        found = self._stats()
-        levels = tuple(Level(*level) for level in found.pop("levels"))
-        used = [number for number, level in enumerate(levels, 1) if level.rows]
-        return TableStats(
-            rows=sum(level.rows for level in levels),
-            slots=sum(level.slots for level in levels),
-            capacity=self.capacity,
-            levels=levels,
-            highest_level=max(used, default=0),
-            **found,
-        )
+        return TableStats.of(self.capacity, self._stats())
 
     def export(
         self,
@@ -310,44 +346,29 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         """The class of its rows."""
         return cast("type[W]", self._class())
 
+    def _scan(self) -> _core.TableScan:
+        return _core.TableScan(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # By reference: whoever gets it attaches to the same memory.
-        path = os.fspath(self.path)
-        return _attached, (type(self), path, self._class(), self.mode)
+        path, row = os.fspath(self.path), self._class()
+        # A class that attaching made is made there again.
+        given = None if row is Schema.parse(self.schema).row() else row
+        return _attached, (type(self), path, given, self.mode)
 
     def __copy__(self) -> NoReturn:
-        raise TypeError(
-            "a table is not copied; `dict(table)` takes its rows, `attach` opens it again"
-        )
+        self.copy()
 
     def __deepcopy__(self, _: object) -> NoReturn:
-        self.__copy__()
+        self.copy()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {str(self.path)!r} of {self._class().__qualname__}>"
-
-
-class _Values(ValuesView[W]):
-    """The rows, each read once."""
-
-    _mapping: SharedTable[W]
-
-    def __iter__(self) -> Iterator[W]:
-        for _, row in self._mapping.scan():
-            yield row
-
-
-class _Items(ItemsView[Key, W]):
-    """The keys and rows, each read once."""
-
-    _mapping: SharedTable[W]
-
-    def __iter__(self) -> Iterator[tuple[Key, W]]:
-        yield from self._mapping.scan()
+        kind = f"{'closed ' * self.closed}{type(self).__name__}"
+        return f"<{kind} {str(self.path)!r} of {self._class().__qualname__}>"
 
 
 def _attached(
-    kind: type[SharedTable[Any]], path: str, row: type[Row], mode: int
+    kind: type[SharedTable[Any]], path: str, row: type[Row] | None, mode: int
 ) -> SharedTable[Any]:
     from pathlib import Path
 
@@ -380,16 +401,9 @@ def _converters(row: type[Row]) -> tuple[Callable[..., Row], Callable[[Row], tup
     return make, values
 
 
-def _shown(key: bytes) -> Key:
-    """Return a key as iteration gives it."""
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return key
-
-
-def _check(argument: str, number: object, least: int, most: int) -> None:
+def _check(call: str, argument: str, number: object, least: int, most: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"open(): {argument} is {type(number).__name__}; allowed: int")
+        raise TypeError(f"{call}(): {argument} is {type(number).__name__}; allowed: int")
     if not least <= number <= most:
-        raise ValueError(f"open(): {argument} is {number}; allowed: {least} to {most:,}")
+        given, bound = (oct(number), oct(most)) if argument == "mode" else (number, f"{most:,}")
+        raise ValueError(f"{call}(): {argument} is {given}; allowed: {least} to {bound}")

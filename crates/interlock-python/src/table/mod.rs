@@ -8,6 +8,7 @@ mod columns;
 pub mod export;
 mod failure;
 mod rows;
+pub mod scan;
 pub mod whole;
 
 use std::path::PathBuf;

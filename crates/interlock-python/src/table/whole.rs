@@ -2,10 +2,11 @@
 
 use interlock_table::Ttl;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::{failure, Table, Words};
 use crate::convert::{self, iterated, KeyBytes};
+use crate::errors::wrong_type;
 
 #[pymethods]
 impl Table {
@@ -46,9 +47,12 @@ impl Table {
     fn set_many(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let items = match rows.cast::<PyDict>() {
             Ok(rows) => rows.items(),
-            Err(_) => rows.call_method0("items")?.try_iter()?.collect::<PyResult<Vec<_>>>().and_then(
-                |items| PyList::new(py, items),
-            )?,
+            Err(_) => {
+                let Ok(items) = rows.call_method0("items") else {
+                    return Err(wrong_type("set_many(): rows", rows, "a mapping of keys to rows"));
+                };
+                PyList::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?
+            }
         };
         let mut pairs = Vec::with_capacity(items.len());
         for item in items.iter() {
@@ -58,22 +62,6 @@ impl Table {
         }
         let rows: Vec<_> = pairs.iter().map(|(key, row)| (key.as_bytes(), row.as_slice())).collect();
         self.call(py, |table| table.set_many(&rows, Ttl::Usual)).map(drop)
-    }
-
-    /// Return up to so many rows from a cursor on, 0 at first, with the next cursor, 0 at the end.
-    fn _scan<'py>(
-        &self,
-        py: Python<'py>,
-        cursor: u64,
-        limit: usize,
-    ) -> PyResult<(u64, Vec<(Bound<'py, PyBytes>, Bound<'py, PyAny>)>)> {
-        let mut found = Vec::new();
-        let next = py.detach(|| self.patient.scan(cursor, limit, |row| found.push(row)));
-        let rows: PyResult<_> = found
-            .iter()
-            .map(|row| Ok((PyBytes::new(py, &row.key), self.made(py, row.row.words())?)))
-            .collect();
-        Ok((next, rows?))
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -110,6 +98,9 @@ impl Table {
 
 fn keys_of<'py>(given: &Bound<'py, PyAny>, name: &str) -> PyResult<Vec<KeyBytes<'py>>> {
     let allowed = "an iterable of keys (str, bytes, int)";
+    if given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>() {
+        return Err(wrong_type(name, given, allowed));
+    }
     let mut keys = Vec::new();
     for (at, key) in iterated(given, name, allowed)?.enumerate() {
         keys.push(convert::key(&key?, || format!("{name}[{at}]"))?);

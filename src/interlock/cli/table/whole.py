@@ -12,7 +12,8 @@ from interlock.cli.table.subcommand import BROKEN, attach, declare, emit, failed
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.table.table import SharedTable, TableStats
+    from interlock.table.stats import TableStats
+    from interlock.table.table import SharedTable
 
 CAPACITY = Flag("--capacity", "rows that it surely holds (100000)", "N", positive, 100_000)
 KEY_SIZE = Flag("--key-size", "most bytes of a key (32)", "N", positive, 32)

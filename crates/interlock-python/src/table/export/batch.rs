@@ -1,12 +1,9 @@
 //! Batches of a table's rows, in the order of its slots: column by column for Arrow, row by row for NumPy.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
-
-use interlock_table::row::Row;
-use interlock_table::{clock, Column, Kind, Table as Shared};
+use interlock_table::{Column, Kind};
 
 use super::abi::{ArrowArray, ArrowSchema, Buffer};
+use crate::table::scan::{Found, Scanning};
 
 /// What of the rows is wanted.
 pub struct Wanted {
@@ -32,61 +29,20 @@ impl Wanted {
     }
 }
 
-/// Going over a table, as far as it has got.
-pub struct Scanning {
-    table: Shared,
-    cursor: u64,
-    ended: bool,
-    /// Keys that were met, by two hashes: one that is moved while others are inserted is met twice. That two
-    /// keys of a table have both in common is less likely than a fault of the memory.
-    seen: HashSet<u128>,
-    hashes: [RandomState; 2],
-    /// From the table's time to that of day, ns.
-    to_real: i128,
-}
-
-/// A row with what it is called and when it expires: µs since 1970, if it does.
-struct Found {
-    key: Vec<u8>,
-    row: Row,
-    expires: Option<i64>,
-}
-
 /// About as many bytes are in a batch, and never more rows.
 const BATCH_BYTES: usize = 16 << 20;
 const BATCH_ROWS: usize = 65_536;
 
 impl Scanning {
-    pub fn new(table: Shared) -> Scanning {
-        let to_real = i128::from(clock::real()) - i128::from(table.now());
-        let hashes = [RandomState::new(), RandomState::new()];
-        Scanning { table, cursor: 0, ended: false, seen: HashSet::new(), hashes, to_real }
-    }
-
-    /// The next rows; none at the end.
-    fn next(&mut self) -> Vec<Found> {
-        let made = self.table.made();
-        let each = self.table.schema().words() * 8 + made.key_size as usize;
-        let limit = (BATCH_BYTES / each).clamp(1, BATCH_ROWS);
-        let mut rows = Vec::new();
-        while rows.is_empty() && !self.ended {
-            let Scanning { seen, hashes, to_real, .. } = self;
-            self.cursor = self.table.scan(self.cursor, limit, |found| {
-                let [one, other] = hashes.each_ref().map(|hash| hash.hash_one(&found.key));
-                if seen.insert(u128::from(one) << 64 | u128::from(other)) {
-                    let micros = |at| ((i128::from(at) + *to_real) / 1000) as i64;
-                    let expires = (found.expiry != 0).then(|| micros(found.expiry));
-                    rows.push(Found { key: found.key, row: found.row, expires });
-                }
-            });
-            self.ended = self.cursor == 0;
-        }
-        rows
+    /// About as many rows as make a batch; none at the end.
+    fn batch(&mut self) -> Vec<Found> {
+        let limit = (BATCH_BYTES / self.row_bytes()).clamp(1, BATCH_ROWS);
+        self.next(limit)
     }
 
     /// The next rows as Arrow has them; `None` at the end. Errors: a key that is no text.
     pub fn arrow(&mut self, wanted: &Wanted) -> Result<Option<ArrowArray>, String> {
-        let rows = self.next();
+        let rows = self.batch();
         if rows.is_empty() {
             return Ok(None);
         }
@@ -108,8 +64,8 @@ impl Scanning {
     /// The next rows, one behind the other without gaps, as a packed record of NumPy lies: text in four bytes
     /// a character; how many there are, 0 at the end. Errors: a key that is no text.
     pub fn records(&mut self, wanted: &Wanted) -> Result<(usize, Vec<u8>), String> {
-        let rows = self.next();
-        let key_size = self.table.made().key_size as usize;
+        let rows = self.batch();
+        let key_size = self.key_size();
         let mut out = Vec::new();
         for found in &rows {
             match wanted.text_keys {

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use interlock_table::Table as Shared;
@@ -19,8 +19,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use abi::{ArrowArray, ArrowArrayStream, ArrowSchema};
-use batch::{Scanning, Wanted};
+use batch::Wanted;
 
+use super::scan::{alone, Scanning};
 use super::Table;
 
 const SCHEMA: &CStr = c"arrow_schema";
@@ -47,7 +48,7 @@ impl Table {
         let columns = columns.iter().map(|name| self.column(name).cloned());
         let columns = columns.collect::<PyResult<_>>()?;
         let table = self.patient.with_patience(Duration::ZERO);
-        let records = Mutex::new(Scanning::new(table.with_patience(Duration::ZERO)));
+        let records = Mutex::new(Scanning::new(&table));
         let wanted = Arc::new(Wanted { key, text_keys, columns, expiry });
         Ok(TableExport { table, wanted, records })
     }
@@ -67,7 +68,7 @@ impl TableExport {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         drop(requested_schema);
-        let scanning = Scanning::new(self.table.with_patience(Duration::ZERO));
+        let scanning = Scanning::new(&self.table);
         let reading = Reading { wanted: self.wanted.clone(), scanning, error: CString::default() };
         let stream = ArrowArrayStream {
             get_schema: Some(get_schema),
@@ -81,11 +82,8 @@ impl TableExport {
 
     /// The next rows as packed records, and how many they are: 0 at the end.
     fn _records<'py>(&self, py: Python<'py>) -> PyResult<(usize, Bound<'py, PyBytes>)> {
-        let next = py.detach(|| {
-            let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-            records.records(&self.wanted)
-        });
-        let (count, bytes) = next.map_err(PyValueError::new_err)?;
+        let next = py.detach(|| Ok::<_, PyErr>(alone(&self.records)?.records(&self.wanted)));
+        let (count, bytes) = next?.map_err(PyValueError::new_err)?;
         Ok((count, PyBytes::new(py, &bytes)))
     }
 }

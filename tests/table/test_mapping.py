@@ -1,0 +1,273 @@
+"""What users know of dict: CPython's own tests of a mapping, and what they leave out."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+import unittest
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from interlock import U32, Row, SharedTable
+
+
+class Count(Row):
+    count: U32 = 0
+
+
+class Counts(SharedTable[Count]):
+    def total(self) -> int:
+        return sum(row.count for row in self.values())
+
+
+@pytest.fixture
+def names() -> Iterator[list[str]]:
+    made: list[str] = []
+    yield made
+    for name in made:
+        SharedTable.remove(name)
+
+
+@pytest.fixture
+def table(names: list[str]) -> SharedTable[Count]:
+    return opened(names)
+
+
+def opened(names: list[str], capacity: int = 1000) -> SharedTable[Count]:
+    names.append(f"mapping-{uuid.uuid4().hex}")
+    return SharedTable.open(names[-1], Count, capacity=capacity)
+
+
+def test_cpythons_tests_of_a_mapping_pass(names: list[str]) -> None:
+    mapping_tests = pytest.importorskip("test.mapping_tests", reason="a Python without its tests")
+
+    class Protocol(mapping_tests.BasicTestMappingProtocol):  # type: ignore[misc, name-defined]
+        type2test = None
+        rows = {f"key{number}": Count(count=number) for number in range(4)}  # noqa: RUF012
+
+        def __init__(self, method: str) -> None:
+            unittest.TestCase.__init__(self, method)
+            self.reference = {key: self.rows[key] for key in ("key0", "key1", "key2")}
+            self.inmapping = {"key2": self.rows["key2"]}
+            self.other = {"key3": self.rows["key3"]}
+
+        def _reference(self) -> dict[str, Count]:
+            return dict(self.reference)
+
+        def _empty_mapping(self) -> SharedTable[Count]:
+            return opened(names, 10)
+
+        def _full_mapping(self, rows: dict[str, Count]) -> SharedTable[Count]:
+            table = self._empty_mapping()
+            table.update(rows)
+            return table
+
+        def test_update(self) -> None:
+            """Left out: it puts what is no row, to see another exception."""
+
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Protocol)
+    result = unittest.TestResult()
+    suite.run(result)
+    assert result.testsRun >= 10
+    assert result.errors + result.failures == []
+
+
+def test_update_takes_all_that_update_of_dict_takes(table: SharedTable[Count]) -> None:
+    one, two, three = (Count(count=number) for number in (1, 2, 3))
+    table.update({"a": one}, b=two)
+    table.update([("b", three), (7, one)])
+    table |= {b"c": two}
+    table |= [("d", one)]
+    table.update()
+    other = {"keys": lambda: ["e"]}
+    assert table == {"a": one, "b": three, 7: one, "c": two, "d": one}
+    table.update(table)
+    assert len(table) == 5
+    given: Any
+    for given in (5, {"a": 5}, [("a",)], [5], other):
+        with pytest.raises((TypeError, ValueError)):
+            table.update(given)
+    assert table["a"] == one
+
+
+def test_it_is_equal_to_a_mapping_with_the_same_rows_at_the_same_keys(
+    table: SharedTable[Count], names: list[str]
+) -> None:
+    assert table == {}
+    table.update({7: Count(count=1), "a": Count()})
+    same = {"7": Count(count=1), b"a": Count()}
+    assert table == same and same == table and table == dict(table)
+    assert table == SharedTable.attach(names[0], Count)
+    for other in ({}, {7: Count()}, {7: Count(count=1)}, {**same, "b": Count()}, {1.5: 1, "a": 2}):
+        assert table != other and other != table
+    assert table != {7: Count(count=1), "7": Count(count=1), "a": Count()}
+    assert table != [] and table != None  # noqa: E711
+    with pytest.raises(TypeError):
+        hash(table)
+
+
+def test_views_are_sets_as_those_of_dict(table: SharedTable[Count]) -> None:
+    table.update({"a": Count(count=1), "b": Count(count=2)})
+    assert table.keys() & {"a", "c"} == {"a"}
+    assert table.keys() | {"c"} == {"a", "b", "c"}
+    assert table.keys() == {"a", "b"} and {"a", "b", "c"} > table.keys()
+    assert ("a", Count(count=1)) in table.items()
+    assert ("a", Count(count=2)) not in table.items() and ("c", Count()) not in table.items()
+    assert table.items() - {("a", Count(count=1))} == {("b", Count(count=2))}
+    assert Count(count=2) in table.values() and Count() not in table.values()
+    keys = table.keys()
+    table.pop("a")
+    assert list(keys) == ["b"] and len(keys) == 1
+    unordered: Any = table
+    with pytest.raises(TypeError):
+        reversed(unordered)
+
+
+def test_popitem_gives_each_row_to_one(table: SharedTable[Count]) -> None:
+    table.set_many({number: Count(count=number) for number in range(1000)})
+    taken: list[int] = []
+
+    def take() -> None:
+        handle = SharedTable.attach(table.path, Count)
+        while True:
+            try:
+                taken.append(handle.popitem()[1].count)
+            except KeyError:
+                return
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(1000))
+    with pytest.raises(KeyError, match="the table is empty"):
+        table.popitem()
+    table["later"] = Count()
+    assert table.popitem() == ("later", Count())
+
+
+def test_popitem_does_not_begin_anew_each_time(names: list[str]) -> None:
+    table = opened(names, 20_000)
+    table.set_many({number: Count() for number in range(20_000)})
+    first = table.popitem()
+    scan = table._popping
+    for _ in range(19_999):
+        table.popitem()
+    assert table._popping is scan and first[0] not in table
+
+
+def test_rows_written_during_an_iteration_do_not_end_it(table: SharedTable[Count]) -> None:
+    table.set_many({number: Count() for number in range(500)})
+    seen = []
+    for at, key in enumerate(table):
+        seen.append(key)
+        table.pop(str(at), None)
+        table[f"new:{at}"] = Count()
+    assert len(seen) == len(set(seen))
+    assert {str(number) for number in range(500)} - set(seen) <= {str(n) for n in range(len(seen))}
+
+
+@pytest.mark.parametrize(
+    ("batch", "error"), [(0, ValueError), (-1, ValueError), (2**70, ValueError), (True, TypeError)]
+)
+def test_a_batch_without_rows_is_refused_at_once(
+    table: SharedTable[Count], batch: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"scan\(\): batch is "):
+        table.scan(batch=batch)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, SharedTable.copy])
+def test_it_is_not_copied(table: SharedTable[Count], copied: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"`dict\(table\)` takes its rows"):
+        copied(table)
+
+
+def test_what_is_no_mapping_of_rows_and_no_keys_is_refused(table: SharedTable[Count]) -> None:
+    rows: Any
+    for rows in ([("a", Count())], 5, None):
+        with pytest.raises(TypeError, match=r"set_many\(\): rows is .*; allowed: a mapping"):
+            table.set_many(rows)
+    keys: Any
+    for keys in ("abc", b"abc", 5):
+        with pytest.raises(TypeError, match=r"get_many\(\): keys is .*; allowed: an iterable"):
+            table.get_many(keys)
+
+
+def test_it_is_opened_or_attached_and_not_called(table: SharedTable[Count]) -> None:
+    for words in ((), ("presence",), ("presence", Count)):
+        with pytest.raises(TypeError, match=r"Counts\(\) is not called; Counts.open\("):
+            Counts(*words)
+
+
+def test_without_end_is_for_ever(table: SharedTable[Count], names: list[str]) -> None:
+    for ttl in (float("inf"), 1e300, 10**400):
+        table.set("a", Count(), ttl=ttl)
+        assert table.ttl("a") is None
+        table.expire("a", 100)
+        assert table.expire("a", ttl) and table.ttl("a") is None
+    names.append(f"mapping-{uuid.uuid4().hex}")
+    assert SharedTable.open(names[-1], Count, capacity=1, ttl=float("inf")).default_ttl is None
+
+
+USES: dict[str, Callable[[SharedTable[Count]], Any]] = {
+    "len": len, "bool": bool, "iter": list, "items": lambda table: table.items(),
+    "getitem": lambda table: table["a"], "in": lambda table: "a" in table,
+    "setitem": lambda table: table.__setitem__("a", Count()),
+    "delitem": lambda table: table.__delitem__("a"), "==": lambda table: table == {},
+    "get": lambda table: table.get("a"), "incr": lambda table: table.incr("a", "count"),
+    "patch": lambda table: table.patch("a", count=1), "ttl": lambda table: table.ttl("a"),
+    "get_many": lambda table: table.get_many(["a"]), "reset": lambda table: table.reset(),
+    "update": lambda table: table.update({}), "clear": lambda table: table.clear(),
+    "stats": lambda table: table.stats(), "scan": lambda table: table.scan(),
+    "export": lambda table: table.export(), "pickle": pickle.dumps,
+    "arrow": lambda table: table.__arrow_c_stream__(), "enter": lambda table: table.__enter__(),
+}  # fmt: skip
+
+
+def test_every_call_on_a_closed_one_raises(names: list[str]) -> None:
+    names.append(f"mapping-{uuid.uuid4().hex}")
+    with Counts.open(names[0], Count, capacity=10) as table:
+        assert isinstance(table, Counts) and not table.closed
+        table["a"] = Count(count=5)
+        begun, items = iter(table), table.items()
+    assert table.closed and isinstance(table, Counts)
+    assert repr(table).startswith("<closed Counts '/dev/shm/interlock.mapping-")
+    for use in (*USES.values(), lambda _: list(items), lambda table: table.total()):
+        with pytest.raises(ValueError, match="was closed"):
+            use(table)
+    with pytest.raises(ValueError, match="was closed"):
+        next(begun)
+    table.close()
+    # Others go on, and so may this process.
+    with SharedTable.attach(names[0], Count) as other:
+        assert other["a"] == Count(count=5)
+    closed = {name for name in vars(type(table)) if not name.startswith("_")}
+    public = {name for name in dir(SharedTable) if not name.startswith("_")}
+    assert closed >= public - {
+        "attach", "capacity", "copy", "default_ttl", "key_size", "mode", "on_full", "open", "path",
+        "remove", "row", "schema",
+    }  # fmt: skip
+
+
+def test_it_goes_with_its_last_reference(names: list[str]) -> None:
+    table = opened(names)
+    table.set_many({number: Count() for number in range(500)})
+    there = weakref.ref(table)
+    begun = iter(table.items())
+    next(begun)
+    views = [table.keys(), table.export(), begun]
+    table.popitem()
+    del table, begun
+    gc.collect()
+    assert there() is not None
+    del views
+    gc.collect()
+    assert there() is None
