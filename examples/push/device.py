@@ -15,8 +15,10 @@ import frames
 class Device:
     """A user's app. Comes back when its gateway is gone, and sends again what was not answered."""
 
-    def __init__(self, user: str, urls: list[str]) -> None:
+    def __init__(self, user: str, urls: list[str], *, is_nervous: bool = False) -> None:
         self.user = user
+        self.is_nervous = is_nervous
+        """Whether it sends all messages twice, as if it had lost each answer."""
         self.messages: list[frames.Message] = []
         """What it has shown, in order."""
         self.badge = 0
@@ -33,7 +35,8 @@ class Device:
         """Send a message, now or when there is a connection again."""
         frame = frames.Send(to, text, uuid.uuid4().hex)
         self._unsent[frame.ref] = frame
-        await self._tell(frame)
+        for _ in range(1 + self.is_nervous):
+            await self._tell(frame)
 
     async def background(self) -> None:
         """Put the telephone into a pocket."""
