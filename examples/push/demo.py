@@ -14,7 +14,7 @@ from device import Device
 from service import Service
 from state import State
 
-MESSAGES = 200
+MESSAGES = 100
 
 
 async def day(service: Service) -> None:
