@@ -362,7 +362,7 @@ Compared byte for byte with Redis 7.0.15 in the tests; nothing else is known to 
 
 # What, the hub, why.
 DIFFERENCES = (
-    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`, `BACKUP`",
+    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`, `BACKUP`, `TABLE`",
      "has them",
      "Redis has not"),
     ("`CLIENT SETINFO`, `CLIENT NO-TOUCH`",
@@ -422,9 +422,33 @@ DIFFERENCES = (
     ("what a subscriber is owed, limits and their defaults",
      "`limits.pubsub`, `limits.normal`",
      "bounded by default"),
-    ("databases, transactions, scripts, data",
+    ("keys and hashes",
+     "rows of [state tables](../howto/hub-tables.md), by `TABLE:KEY`; every other key is an error",
+     "a row has the columns that its table was made with, each of its type"),
+    ("`HSET`, `HINCRBY`, `HINCRBYFLOAT`, `HSETNX` without a row",
+     "make one, whose other columns are 0 or empty",
+     "a row has all its columns"),
+    ("`HDEL`",
+     "an error where the row and the column are there, else 0",
+     "as above; 0 would say that there was nothing to delete"),
+    ("a column that there is not, a value that its column cannot hold",
+     "an error, `NOCOLUMN` or `WRONGTYPE`, and nothing is changed",
+     "columns have names and types"),
+    ("`HINCRBY` on a U64 beyond 2**63 - 1",
+     "answered by a string of digits",
+     "an integer of the protocol goes no further"),
+    ("`SCAN`",
+     "up to 1,000 keys and 8,192 slots a call, whatever `COUNT` says; a step may find none",
+     "others wait meanwhile"),
+    ("`DBSIZE`",
+     "of a table with more than 16,384 slots as last counted",
+     "to count is to look at every slot"),
+    ("a row whose writer lives and does not go on",
+     "`TRYAGAIN`, after 5 ms",
+     "the writer may be any process of the machine, and others wait meanwhile"),
+    ("databases, transactions, scripts, other data",
      "not there",
-     "a hub stores nothing"),
+     "a hub stores nothing else"),
 )  # fmt: skip
 
 
@@ -514,7 +538,7 @@ def commands() -> str:
 
 
 CLASSES = dict(_core.HubServer.commands())
-OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD"}
+OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD", "TABLE"}
 """Commands that Redis has not."""
 
 
@@ -526,7 +550,7 @@ def described(name: str, told: dict[bytes, object]) -> list[str]:
         for key in ("summary", "since")
     )
     # COMMAND DOCS must name a version of Redis; a command that Redis has not has none.
-    since = "" if name in OWN else since
+    since = "" if name.partition(" ")[0] in OWN or name in OWN else since
     classes = " ".join(CLASSES[name.lower().replace(" ", "|")])
     rows = [f"| `{name}` | {cell(sentence(summary))} | {since} | {classes} |"]
     inner = words.get("subcommands")

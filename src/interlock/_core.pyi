@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
-from interlock._core_serving import Engine, EngineError, HubServer, JournalCopy
+from interlock._core_serving import Engine, EngineError, HubServer, HubTables, JournalCopy
 from interlock._core_table import Table, TableExport, TableScan, remove_table
 
 _T = TypeVar("_T")
@@ -35,6 +35,7 @@ __all__ = [
     "EngineError",
     "Future",
     "HubServer",
+    "HubTables",
     "JournalCopy",
     "Lease",
     "LeaseBatch",

@@ -69,8 +69,9 @@ class HubServer:
     """A server on threads of its own, none of which takes the GIL: ``interlock.Hub`` runs it."""
 
     def __new__(cls, settings: dict[str, Any]) -> Self: ...
-    def start(self) -> None:
-        """Binds and starts the threads. OSError says which address could not be had, and why."""
+    def start(self, tables: HubTables | None = None) -> None:
+        """Serves the tables, binds and starts the threads. OSError says which address could not be
+        had, and why."""
     @property
     def addresses(self) -> list[str]: ...
     def stop(self, seconds: float = 0.0) -> int:
@@ -78,9 +79,15 @@ class HubServer:
     @staticmethod
     def commands() -> list[tuple[str, list[str]]]:
         """Each command's name, as COMMAND INFO takes it, and its categories."""
-    def apply(self, settings: dict[str, Any], keep_users: bool = False) -> None:
+    def apply(
+        self,
+        settings: dict[str, Any],
+        keep_users: bool = False,
+        tables: HubTables | None = None,
+    ) -> None:
         """Limits, users and certificates that hold from now on; other keys are passed over.
-        ``keep_users``: users stay as they are, and so do the passwords that were found right."""
+        ``keep_users``: users stay as they are, and so do the passwords that were found right.
+        Tables stay unless others are given."""
     def fileno(self) -> int:
         """Readable while there are events to take."""
     def events(self, last: bool = False) -> tuple[list[tuple[Any, ...]], int, bool]:
@@ -97,10 +104,35 @@ class HubServer:
         """Answers a question among the events: yes, or no with an error's text."""
     def info(self) -> dict[str, Any]:
         """The counters, as INFO names them."""
+    def tables(self) -> dict[str, dict[str, int]]:
+        """The figures of each table, by its name."""
     def beats(self) -> list[int]:
         """The number of beats that each worker has answered."""
     def pulse(self) -> list[bool]:
         """Sends each worker a beat; tells of each whether it has answered the one before."""
+
+@final
+class HubTables:
+    """Tables that a hub is to serve, opened before it is told of them."""
+
+    def __new__(cls) -> Self: ...
+    def open(
+        self,
+        name: str,
+        place: str,
+        is_path: bool,
+        schema: str,
+        capacity: int,
+        key_size: int,
+        ttl: float | None,
+        evict: bool,
+        writers: int,
+        mode: int,
+    ) -> tuple[int, bool, float | None]:
+        """Opens a table, or makes it, to be served under a name; raises as ``Table`` does. Returns
+        capacity, ``evict`` and ``ttl`` as its maker said."""
+    def keep(self, others: HubTables, name: str) -> bool:
+        """Goes on with a table that others have open by this name; false: they have none."""
 
 @final
 class JournalCopy:

@@ -12,7 +12,7 @@ NAMES = (
 SERVER = (
     *("config|get", "config|set", "config|help", "acl|whoami", "acl|help", "slowlog|get"),
     *("slowlog|len", "slowlog|reset", "slowlog|help", "client|unblock", "client|help"),
-    *("command|help", "command|list", "pubsub|help", "config|resetstat", "time", "role", "dbsize"),
+    *("command|help", "command|list", "pubsub|help", "config|resetstat", "time", "role"),
     *("client|pause", "client|unpause", "acl|cat", "acl|dryrun", "acl|genpass", "acl|getuser"),
     *("acl|list", "acl|log", "acl|users", "latency|doctor", "latency|history", "latency|latest"),
     *("latency|reset", "latency|help"),

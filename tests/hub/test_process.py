@@ -245,7 +245,7 @@ def test_check_says_what_is_open_to_whom_and_starts_nothing(
         "the configuration is good",
         "127.0.0.1:1 is open to this machine, in the clear, without a password",
         "unix:/x is open to whoever may write to it, without a password",
-        "everybody may publish to *; subscribe to *; queues *; commands @all",
+        "everybody may publish to *; subscribe to *; queues *; tables *; commands @all",
     ]
 
 

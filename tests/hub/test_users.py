@@ -372,7 +372,7 @@ def test_client_list_and_kill_know_the_user(hub: interlock.Hub) -> None:
 
 WRONG = [
     ({"name": "a b", "passwords": [HASH], "topics": []}, r"user\[0\]\.name is 'a b'"),
-    ({"passwords": [HASH], "topics": []}, r"user\[0\]\.name is None"),
+    ({"passwords": [HASH], "topics": []}, r"user\[0\]\.name is 'missing'"),
     ({"name": "a", "topics": []}, r"user\[0\]\.passwords is 'missing'.*--hash-password"),
     ({"name": "a", "passwords": ["secret"], "topics": []}, r"passwords\[0\] is 'no hash'"),
     ({"name": "a", "passwords": [HASH]}, r"user\[0\]\.topics is 'missing'"),

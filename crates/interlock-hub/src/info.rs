@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use interlock_journal::JournalError;
 
 use crate::registry::Part;
 use crate::shared::Shared;
+use crate::tables::ServedTable;
 use crate::time::{now, Time};
 
 /// The named sections, or all.
@@ -38,13 +40,48 @@ pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
 }
 
 /// Figures whose names are not known before.
-fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 2] {
+fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 3] {
+    let tables = tables(shared).into_iter().map(|(name, figures)| {
+        let figures = figures.into_iter().map(|(figure, value)| format!("{figure}={value}"));
+        (format!("table_{name}"), figures.collect::<Vec<_>>().join(","))
+    });
     let commands = shared.statistics.commands().into_iter();
     let commands = commands.map(|(name, tally)| (format!("cmdstat_{name}"), tally.line()));
     let errors = shared.statistics.errors().into_iter();
     let errors =
         errors.map(|(kind, count)| (format!("errorstat_{kind}"), format!("count={count}")));
-    [(COMMANDS, commands.collect()), ("Errorstats", errors.collect())]
+    [("Tables", tables.collect()), (COMMANDS, commands.collect()), ("Errorstats", errors.collect())]
+}
+
+/// The figures of each table, by its name. Those that a large one is counted for may be missing in its
+/// first moments, and are some seconds old later.
+pub fn tables(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {
+    let live = shared.live();
+    let figures = |served: &Arc<ServedTable>| {
+        let table = served.table();
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let mut figures = vec![
+            ("slots", table.slots()),
+            ("capacity", table.made().capacity),
+            ("bytes", table.bytes()),
+            ("commands", served.calls.load(relaxed)),
+        ];
+        if let Some(counted) = served.statistics() {
+            figures.extend([
+                ("rows", counted.rows()),
+                ("expired", counted.expired),
+                ("moves", counted.moves),
+                ("overwritten", counted.overwritten),
+                ("overwritten_expired", counted.overwritten_expired),
+                ("retries", counted.retries),
+                ("recovered", counted.recovered),
+            ]);
+        }
+        (served.name.clone(), figures)
+    };
+    let mut all: Vec<_> = live.tables.all().iter().map(figures).collect();
+    all.sort_unstable();
+    all
 }
 
 const COMMANDS: &str = "Commandstats";

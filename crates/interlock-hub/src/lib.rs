@@ -15,6 +15,7 @@
 //! | [`catalog`] | what each command takes and who may call it |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`users`] | who may do what |
+//! | [`tables`] | the state tables |
 //! | [`settings`] | what a hub is told at its start, and anew while it runs |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`denials`] | who was refused what: ACL LOG |
@@ -75,6 +76,7 @@ pub mod shared;
 mod socket;
 pub mod state;
 pub mod statistics;
+pub mod tables;
 pub mod time;
 pub mod tls;
 pub mod topics;

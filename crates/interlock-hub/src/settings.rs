@@ -8,6 +8,7 @@ use interlock_core::clock::Clock;
 use interlock_engine::Durability;
 use rustls::ServerConfig;
 
+use crate::tables::Tables;
 use crate::users::Users;
 
 #[derive(Clone, Debug)]
@@ -66,6 +67,7 @@ pub struct Live {
     /// Bytes of all queues; 0: no limit.
     pub queues_memory: u64,
     pub users: Users,
+    pub tables: Tables,
     /// Certificates and keys, for the ports that speak TLS.
     pub tls: Option<Arc<ServerConfig>>,
     /// The names and values of the configuration that CONFIG GET shows, as Python words them.
@@ -128,6 +130,7 @@ impl Default for Live {
             log_repeats: 10,
             queues_memory: 0,
             users: Users::default(),
+            tables: Tables::default(),
             tls: None,
             shown: Vec::new(),
         }

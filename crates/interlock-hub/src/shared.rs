@@ -21,6 +21,7 @@ use crate::registry::Registry;
 use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
 use crate::statistics::{Statistics, Tallies};
+use crate::tables::Tables;
 use crate::time::Time;
 use crate::topics::{Directory, Subscribers};
 use crate::tracing::SlowEntries;
@@ -90,6 +91,8 @@ pub struct Local {
     /// The time at which the command before this one ended, if nothing came between: each look at
     /// the clock costs.
     pub looked: Option<Time>,
+    /// The time until which it does not wait for writers of rows, for it has in vain.
+    pub barred: Time,
     /// Replies that were errors.
     pub errors: u64,
     pub published: u64,
@@ -117,7 +120,7 @@ impl Shared {
     }
 
     pub fn with_queues(
-        settings: Settings,
+        mut settings: Settings,
         queues: Queues,
         mailboxes: Vec<Mailbox>,
         now: Time,
@@ -125,8 +128,11 @@ impl Shared {
         let events = Events::new()?;
         events.set_repeats(settings.live.log_repeats);
         queues.engine.set_accounts(settings.live.users.accounts());
+        let live = RwLock::new(Arc::new(settings.live.clone()));
+        // Those that are served no more are to be closed.
+        settings.live.tables = Tables::default();
         Ok(Shared {
-            live: RwLock::new(Arc::new(settings.live.clone())),
+            live,
             clients_memory: AtomicUsize::new(settings.live.clients_memory),
             queues,
             settings,
@@ -387,6 +393,7 @@ impl Local {
             commands,
             tallies,
             looked,
+            barred: 0,
             errors,
             published,
             delivered,

@@ -26,6 +26,8 @@ pub struct User {
     pub publish: Patterns,
     pub subscribe: Patterns,
     pub queues: Patterns,
+    /// Of the tables whose rows it may read and write.
+    pub tables: Patterns,
     /// The account of what the queues it may call may take together before it can put no more.
     pub account: Option<Arc<Account>>,
     /// As the configuration has it, for those who ask: `commands` and `passwords` alone.
@@ -36,7 +38,7 @@ pub struct User {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     Command,
-    /// A queue, which is the key of its functions.
+    /// A queue, which is the key of its functions; a table, whose rows are keys.
     Key,
     Channel,
     Password,
@@ -63,7 +65,7 @@ pub struct Rules {
     pub passwords: usize,
     /// `&pattern`; `%P&pattern` to publish only, `%S&pattern` to subscribe only.
     pub channels: Vec<Vec<u8>>,
-    /// `~il:{pattern}` of queues.
+    /// `~il:{pattern}` of queues, `~pattern:*` of tables.
     pub keys: Vec<Vec<u8>>,
 }
 
@@ -75,7 +77,7 @@ pub enum Commands {
     These(Box<[usize]>),
 }
 
-/// Patterns of which a topic, or a queue's name, must match one.
+/// Patterns of which a topic, or the name of a queue or table, must match one.
 #[derive(Debug, Default)]
 pub enum Patterns {
     #[default]
@@ -204,6 +206,21 @@ impl User {
                 let name = queue_name(key);
                 name.is_some_and(|name| !self.queues.hold(name)).then_some((Reason::Key, key))
             }
+            // So is what names no row.
+            Access::Row | Access::Rows | Access::TableRow => {
+                let (from, count) = match command.access {
+                    Access::Rows => (1, usize::MAX),
+                    Access::Row => (1, 1),
+                    _ => (2, 1),
+                };
+                let holds = |key| named_row(key).is_none_or(|(name, _)| self.tables.hold(name));
+                let refused = arguments.from(from).take(count).find(|key| !holds(key));
+                refused.map(|key| (Reason::Key, key))
+            }
+            Access::TableName => {
+                let name = arguments.get(2).unwrap_or_default();
+                (!self.tables.hold(name)).then_some((Reason::Key, name))
+            }
         }
     }
 
@@ -221,10 +238,23 @@ impl User {
         let rest = subscribe.iter().filter(|pattern| !publish.contains(pattern));
         let channels = published.chain(rest.map(|pattern| signed("%S&", pattern))).collect();
         let queues = self.queues.texts().into_iter();
-        let keys = queues.map(|pattern| [&b"~il:{"[..], pattern, b"}"].concat()).collect();
+        let queues = queues.map(|pattern| [&b"~il:{"[..], pattern, b"}"].concat());
+        let tables = self.tables.texts().into_iter();
+        let tables = tables.map(|pattern| [&b"~"[..], pattern, b":*"].concat());
+        let keys = queues.chain(tables).collect();
         Rules { commands, passwords, channels, keys }
     }
 }
+
+/// Returns the table and the key that `table:key` names.
+#[inline]
+pub fn named_row(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().take(LONGEST_TABLE + 1).position(|byte| *byte == b':')?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// Bytes of the name of a table, at most.
+const LONGEST_TABLE: usize = 200;
 
 impl Commands {
     /// By their names, as COMMAND INFO takes them; `Err` is one that there is not.

@@ -1,5 +1,6 @@
 //! The hub from Python: settings in, counters out. Its threads never enter Python.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::hub_settings::{read, read_live};
+use crate::hub_tables::HubTables;
 
 #[pyclass(module = "interlock._core", frozen)]
 pub struct HubServer {
@@ -45,12 +47,14 @@ impl HubServer {
             .collect()
     }
 
-    /// Binds and starts the threads.
-    fn start(&self, py: Python<'_>) -> PyResult<()> {
+    /// Binds and starts the threads; serves the tables, if there are any.
+    #[pyo3(signature = (tables = None))]
+    fn start(&self, py: Python<'_>, tables: Option<&HubTables>) -> PyResult<()> {
         if self.shared.get().is_some() {
             return Err(PyRuntimeError::new_err("the hub was started already"));
         }
-        let settings = self.settings.clone();
+        let mut settings = self.settings.clone();
+        settings.live.tables = tables.map(HubTables::served).unwrap_or_default();
         let started = py.detach(|| Server::start(settings));
         // With the system's number, so that Python chooses the class: PermissionError, ...
         let started = started.map_err(|error| match error_number(&error) {
@@ -85,11 +89,18 @@ impl HubServer {
     }
 
     /// Other limits, users and certificates, from now on. The rest of `settings` is not looked at.
-    /// With `keep_users` those that are there stay, and the passwords that were found right.
-    #[pyo3(signature = (settings, keep_users = false))]
-    fn apply(&self, settings: &Bound<'_, PyDict>, keep_users: bool) -> PyResult<()> {
+    /// With `keep_users` those that are there stay, and the passwords that were found right. Tables stay
+    /// unless others are given.
+    #[pyo3(signature = (settings, keep_users = false, tables = None))]
+    fn apply(
+        &self,
+        settings: &Bound<'_, PyDict>,
+        keep_users: bool,
+        tables: Option<&HubTables>,
+    ) -> PyResult<()> {
         let mut live = read_live(settings)?;
         if let Some(shared) = self.shared.get() {
+            live.tables = tables.map_or_else(|| shared.live().tables.clone(), HubTables::served);
             if keep_users {
                 live.users = shared.live().users.clone();
             }
@@ -140,6 +151,17 @@ impl HubServer {
     /// Sends each worker a beat; answers of each whether it has answered the one before.
     fn pulse(&self) -> Vec<bool> {
         self.shared.get().map_or_else(Vec::new, |shared| shared.pulse())
+    }
+
+    /// Returns the figures of each table, by its name.
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        if let Some(shared) = self.shared.get() {
+            for (name, figures) in py.detach(|| info::tables(shared)) {
+                all.set_item(name, figures.into_iter().collect::<HashMap<_, _>>())?;
+            }
+        }
+        Ok(all)
     }
 
     /// Returns what INFO shows; numbers as numbers.

@@ -106,27 +106,30 @@ type Given = (
     Vec<Vec<u8>>,
     Vec<Vec<u8>>,
     Vec<Vec<u8>>,
+    Vec<Vec<u8>>,
     Vec<String>,
     usize,
     u64,
 );
 
 /// Of each: name, whether it needs no password, commands or `None` for all, and patterns of what it may
-/// publish to, subscribe to, and of queues; then the rules for its commands, how many passwords it has, and
+/// publish to, subscribe to, of queues, and of tables; then the rules for its commands, how many passwords it has, and
 /// bytes that those queues may take, 0 for any number.
 fn users(value: &Bound<'_, PyAny>) -> PyResult<Users> {
     let given: Vec<Given> = value.extract()?;
     let user = |given: Given| {
-        let (name, open, commands, publish, subscribe, queues, rules, passwords, most) = given;
+        let (name, open, commands, publish, subscribe, queues, tables, rules, passwords, most) =
+            given;
         let commands = match commands {
             None => Commands::All,
             Some(names) => Commands::these(names.iter().map(String::as_str))
                 .map_err(|name| PyValueError::new_err(format!("there is no command {name:?}")))?,
         };
-        let [publish, subscribe, queues] = [publish, subscribe, queues].map(Patterns::these);
+        let [publish, subscribe, queues, tables] =
+            [publish, subscribe, queues, tables].map(Patterns::these);
         let declared = Rules { commands: rules, passwords, ..Rules::default() };
         let account = (most > 0).then(|| Arc::new(Account::new(most)));
-        Ok(User { name, open, commands, publish, subscribe, queues, account, declared })
+        Ok(User { name, open, commands, publish, subscribe, queues, tables, account, declared })
     };
     let users: PyResult<Vec<User>> = given.into_iter().map(user).collect();
     Ok(Users::new(users?))

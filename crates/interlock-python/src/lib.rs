@@ -27,6 +27,7 @@ mod gil;
 mod hot;
 mod hub;
 mod hub_settings;
+mod hub_tables;
 mod journal_copy;
 mod judgement;
 mod lease;
@@ -62,6 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<future::Future>()?;
     module.add_class::<hub::HubServer>()?;
+    module.add_class::<hub_tables::HubTables>()?;
     module.add_class::<journal_copy::JournalCopy>()?;
     module.add_class::<engine::Engine>()?;
     module.add("EngineError", module.py().get_type::<engine::EngineError>())?;

@@ -15,6 +15,23 @@ impl Table {
         Ok(self.change_word(key, 0, |_| Ok((expiry, ())))?.is_some())
     }
 
+    /// As `expire`, where `when` allows it for what the row has to live, `None` for ever. Returns whether it
+    /// was done; `None` if there is no row.
+    pub fn expire_when(
+        &self,
+        key: &[u8],
+        ttl: Duration,
+        when: impl Fn(Option<Duration>) -> bool,
+    ) -> Result<Option<bool>, Error> {
+        let now = self.now();
+        let wanted = self.expiry(Ttl::For(ttl), now);
+        self.change_word(key, 0, |expiry| {
+            let left = expiry.checked_sub(now).map(Duration::from_nanos);
+            let done = when(left.filter(|_| expiry != 0));
+            Ok((if done { wanted } else { expiry }, done))
+        })
+    }
+
     /// Has a row live for ever. Returns whether it is there and would have expired.
     pub fn persist(&self, key: &[u8]) -> Result<bool, Error> {
         Ok(self.change_word(key, 0, |expiry| Ok((0, expiry != 0)))?.unwrap_or(false))

@@ -65,12 +65,23 @@ impl Table {
     /// Goes on with a scan: calls `each` for up to `limit` rows from the cursor on, 0 at first, and returns
     /// the next cursor, 0 at the end. A row that is there all the time is seen; one that is moved while
     /// others are inserted may be seen twice.
-    pub fn scan(&self, cursor: u64, limit: usize, mut each: impl FnMut(Scanned)) -> u64 {
+    pub fn scan(&self, cursor: u64, limit: usize, each: impl FnMut(Scanned)) -> u64 {
+        self.scan_within(cursor, limit, u64::MAX, each)
+    }
+
+    /// As `scan`, over so many slots at most: of a table that is nearly empty it ends with few rows or none.
+    pub fn scan_within(
+        &self,
+        cursor: u64,
+        limit: usize,
+        slots: u64,
+        mut each: impl FnMut(Scanned),
+    ) -> u64 {
         let (memory, now) = (self.memory(), self.now());
-        let mut seen = 0;
+        let (mut seen, end) = (0, cursor.saturating_add(slots));
         let mut number = cursor;
         while let Some(place) = memory.slot_of(number.saturating_add(1)) {
-            if seen >= limit {
+            if seen >= limit || number >= end {
                 return number;
             }
             if let Some(row) = self.row_in(place).filter(|row| !expired(row.expiry, now)) {
@@ -80,6 +91,33 @@ impl Table {
             number += 1;
         }
         0
+    }
+
+    /// Counts the live rows in so many slots from the cursor on; returns them with the next cursor, 0 at the
+    /// end.
+    pub fn count_within(&self, cursor: u64, slots: u64) -> (u64, u64) {
+        let (memory, now) = (self.memory(), self.now());
+        let end = cursor.saturating_add(slots);
+        let (mut number, mut rows) = (cursor, 0);
+        while let Some(place) = memory.slot_of(number.saturating_add(1)) {
+            if number >= end {
+                return (rows, number);
+            }
+            let live = memory.state(place.at).is_live() && !memory.has_expired(place.at, now);
+            rows += u64::from(live);
+            number += 1;
+        }
+        (rows, 0)
+    }
+
+    /// The memory of the table.
+    pub fn bytes(&self) -> u64 {
+        self.memory().geometry.words as u64 * 8
+    }
+
+    /// Slots, and so the most rows.
+    pub fn slots(&self) -> u64 {
+        self.memory().geometry.slots()
     }
 
     fn row_in(&self, place: Place) -> Option<Scanned> {

@@ -15,7 +15,7 @@ from interlock.cli.flags import Flag, seconds
 from interlock.cli.tables import printable
 from interlock.hub import introspection
 from interlock.hub.client import Client
-from interlock.hub.figures import FIGURES, Figure, MetricKind, Unit
+from interlock.hub.figures import FIGURES, TABLE_FIGURES, Figure, MetricKind, Unit
 
 WATCH = Flag("--watch", "ask again each S seconds, and show rates", "S", seconds)
 
@@ -73,7 +73,16 @@ def summary(info: Mapping[str, int | float | str], rates: Mapping[str, float]) -
                 line += f"  ({amount(figure.unit, rates[figure.name])}/s)"
             lines.append(line)
         sections.append("\n".join(lines))
+    sections += (table_summary(name, found) for name, found in introspection.tables(info).items())
     return "\n\n".join(sections) + "\n"
+
+
+def table_summary(name: str, found: Mapping[str, int]) -> str:
+    """Return the figures of one table."""
+    shown = [figure for figure in TABLE_FIGURES if figure.name in found]
+    width = max((len(figure.label) for figure in shown), default=0)
+    lines = [f"  {figure.label:<{width}}  {value(figure, found[figure.name])}" for figure in shown]
+    return "\n".join([f"table {printable(name)}", *lines])
 
 
 def changes(

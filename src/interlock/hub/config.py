@@ -17,7 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from interlock.hub import buffer_limits
+from interlock import _core
+from interlock.hub import buffer_limits, listed, tables
 from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.settings import BY_KEY, SETTINGS, Setting
 from interlock.hub.users import EVERYBODY, User, ask_password
@@ -96,12 +97,26 @@ class Configuration:
         found: tuple[User, ...] = self["user"]
         return found or (EVERYBODY,)
 
+    def opened(
+        self, before: Configuration | None = None, open_before: _core.HubTables | None = None
+    ) -> _core.HubTables:
+        """Open the tables; those that another configuration has open stay so.
+
+        Raises ConfigError where one cannot be served.
+        """
+        known: tuple[tables.ServedTable, ...] = before["table"] if before is not None else ()
+        try:
+            return tables.opened(self["table"], known, open_before)
+        except tables.NotServed as wrong:
+            place, origin = f"table[{wrong.index}]", self.origins["table"]
+            raise ConfigError((f"{place} {wrong.table.name} ({origin}): {wrong}",)) from None
+
     def shown(self) -> Iterator[tuple[str, str]]:
         """Yield the entries of CONFIG GET: each key, and what Redis has under another name."""
         for setting in SETTINGS:
             value = self[setting.key]
             if isinstance(value, tuple):
-                text = " ".join(user.name for user in value)
+                text = " ".join(entry.name for entry in value)
             elif isinstance(value, bool):
                 text = "yes" if value else "no"
             else:
@@ -169,9 +184,10 @@ class Configuration:
                 table = head
             given = f"{name} = {toml(self[setting.key])}"
             lines.append(f"{given:<32} # {self.origins[setting.key]}: {setting.help}")
-        for user in self["user"]:
-            lines += ["", f"[[user]]  # {self.origins['user']}"]
-            lines += [f"{key} = {toml(value)}" for key, value in user.table().items()]
+        for setting in SETTINGS:
+            if isinstance(setting.default, tuple):
+                entries, origin = self[setting.key], self.origins[setting.key]
+                lines += listed.lines(setting.key, entries, origin, toml)
         return "\n".join(lines) + "\n"
 
 

@@ -227,4 +227,24 @@ FIGURES = (
           "what that may be, limits.clients; 0 is no bound", Unit.BYTES),
 )  # fmt: skip
 
+TABLE_FIGURES = (
+    gauge("rows", "table", "rows", "live rows, as last counted"),
+    gauge("slots", "table", "slots", "places for rows"),
+    gauge("capacity", "table", "capacity", "rows that the table surely holds"),
+    gauge("bytes", "table", "bytes", "memory of the table", Unit.BYTES),
+    gauge("expired", "table", "expired",
+          "rows that have expired and whose slot nobody has needed yet, as last counted"),
+    counter("commands", "table", "commands", "commands of this hub that named it"),
+    counter("moves", "table", "moves", "rows that made room for another by moving"),
+    counter("overwritten", "table", "overwritten",
+            "live rows that were overwritten, for the table was full"),
+    counter("overwritten_expired", "table", "overwritten, expired",
+            "expired rows whose slot another key got"),
+    counter("retries", "table", "read again",
+            "reads that were made again, for a write came between"),
+    counter("recovered", "table", "recovered",
+            "writers that died within a write, which others finished or undid"),
+)  # fmt: skip
+"""Of each table, by a label: a line `table_NAME` of INFO has them as `rows=5,slots=16,...`."""
+
 BY_NAME = {figure.name: figure for figure in FIGURES}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from interlock.hub.client import Client
@@ -56,6 +56,18 @@ def info(client: Client) -> dict[str, int | float | str]:
         if colon and not line.startswith("#"):
             whole, decimal = WHOLE.fullmatch(value), DECIMAL.fullmatch(value)
             found[name] = int(value) if whole else float(value) if decimal else value
+    return found
+
+
+def tables(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
+    """Return the figures of each state table, by its name, out of those of INFO."""
+    found: dict[str, dict[str, int]] = {}
+    for name, value in info.items():
+        if name.startswith(TABLE) and isinstance(value, str):
+            pairs = (pair.partition("=") for pair in value.split(","))
+            found[name.removeprefix(TABLE)] = {
+                figure: int(number) for figure, _, number in pairs if WHOLE.fullmatch(number)
+            }
     return found
 
 
@@ -127,6 +139,8 @@ def _counts(reply: object) -> Iterator[tuple[bytes, int]]:
 
 BATCH = 512
 """Names in one NUMSUB."""
+
+TABLE = "table_"
 
 WHOLE = re.compile(r"\d+")
 DECIMAL = re.compile(r"\d+\.\d+", re.ASCII)

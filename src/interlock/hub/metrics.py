@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
-from interlock.hub.figures import FIGURES, PREFIX, MetricKind, metric_name
+from interlock.hub.figures import FIGURES, PREFIX, TABLE_FIGURES, MetricKind, metric_name
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(info: Mapping[str, object], *, draining: bool = False) -> str:
-    """Return the body of /metrics: each figure of `info`, which has the names of INFO."""
-    return "".join(f"{line}\n" for line in lines(info, draining=draining))
+def text(
+    info: Mapping[str, object],
+    tables: Mapping[str, Mapping[str, int]] | None = None,
+    *,
+    draining: bool = False,
+) -> str:
+    """Return the body of /metrics: each figure of `info`, which has the names of INFO, and those of
+    each table."""
+    found = chain(lines(info, draining=draining), labelled(tables or {}))
+    return "".join(f"{line}\n" for line in found)
 
 
 def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
@@ -34,6 +42,19 @@ def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
         if name not in declared and isinstance(value, int | float):
             yield f"# TYPE {metric_name(name)} untyped"
             yield f"{metric_name(name)} {value}"
+
+
+def labelled(tables: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield the figures of tables, each with the table's name as its label."""
+    for figure in TABLE_FIGURES:
+        told = [
+            (name, found[figure.name]) for name, found in tables.items() if figure.name in found
+        ]
+        if told:
+            name = metric_name(f"table_{figure.name}", figure.kind)
+            yield from metric(name, figure.kind.value, figure.help)
+            for table, value in told:
+                yield f'{name}{{table="{escaped(table)}"}} {value}'
 
 
 def metric(name: str, kind: str, help: str) -> Iterator[str]:

@@ -16,10 +16,14 @@ class HubPages:
     """The pages of one hub."""
 
     def __init__(
-        self, state: Callable[[], State], info: Callable[[], Mapping[str, object]]
+        self,
+        state: Callable[[], State],
+        info: Callable[[], Mapping[str, object]],
+        tables: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
     ) -> None:
         self._state = state
         self._info = info
+        self._tables = tables
 
     def __call__(self, path: str) -> Page | None:
         """Return the page at a path; None if there is none."""
@@ -36,7 +40,9 @@ class HubPages:
 
     def _metrics(self) -> Page:
         draining = self._state() is State.DRAINING
-        return Page(metrics.text(self._info(), draining=draining), metrics.CONTENT_TYPE)
+        return Page(
+            metrics.text(self._info(), self._tables(), draining=draining), metrics.CONTENT_TYPE
+        )
 
     def _health(self) -> Page:
         info = self._info()

@@ -69,6 +69,7 @@ class Hub:
         self._server: _core.HubServer | None = None
         self._end: Callable[..., int | None] | None = None
         self._http: HttpServer | None = None
+        self._tables: _core.HubTables | None = None
         self._standing = Standing()
         # The time of the queues, for tests; None: the system's.
         self._clock: _core.ManualClock | None = None
@@ -135,16 +136,17 @@ class Hub:
             raise RuntimeError("the hub is running already")
         given = {**self._for_server(self._config), "controlled": True, "clock": self._clock}
         server = _core.HubServer({**given, "inherited": list(listeners)})
+        tables = self._config.opened()
         http = self._http_server(server)
         try:
-            server.start()
+            server.start(tables)
         except BaseException:
             if http is not None:
                 http.close()
             raise
         controller = Controller(self, server)
         controller.start()
-        self._server, self._http = server, http
+        self._server, self._http, self._tables = server, http, tables
         self._process = os.getpid()
         self._end = weakref.finalize(self, end, server, controller, http, self._process)
         self._standing.state = State.SERVING
@@ -186,12 +188,13 @@ class Hub:
 
     def _apply(self, new: configuration.Configuration) -> None:
         server, given = self._running(), self._for_server(new)
+        tables = new.opened(self._config, self._tables)
         if self.on_apply is not None:
             self.on_apply(new)
         changed = [key for key, value in new.values.items() if value != self._config[key]]
         # First: who logs in under the new users must not be compared with the old ones.
-        self._config = new
-        server.apply(given, keep_users="user" not in changed)
+        self._config, self._tables = new, tables
+        server.apply(given, keep_users="user" not in changed, tables=tables)
         logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
@@ -220,12 +223,20 @@ class Hub:
             # What clients ask of it while it drains is still answered.
             return server.stop(self._config["drain"] if timeout is None else timeout)
         finally:
-            self._server = self._http = None
+            self._server = self._http = self._tables = None
             self._end()
 
     def info(self) -> dict[str, Any]:
         """Return the server's counters, by the names that INFO gives them."""
         return self._running().info()
+
+    def tables(self) -> dict[str, dict[str, int]]:
+        """Return the figures of each table that is served, by its name.
+
+        Rows of a large table are counted on the side: they are some seconds old, and missing in its
+        first moments.
+        """
+        return self._running().tables()
 
     def pulse(self) -> list[bool]:
         """Send each worker a beat; return of each whether it has answered the beat before.
@@ -244,7 +255,7 @@ class Hub:
 
         # Of the native server, not of this: it is asked while it drains too.
         standing = self._standing
-        return HttpServer(host, port, HubPages(lambda: standing.state, server.info))
+        return HttpServer(host, port, HubPages(lambda: standing.state, server.info, server.tables))
 
     def __enter__(self) -> Self:
         self.start()

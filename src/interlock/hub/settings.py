@@ -5,15 +5,25 @@ The file's grammar, `--print-config`, the reference page and the messages of err
 
 from __future__ import annotations
 
-import ipaddress
-import os
-import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.hub import users
-from interlock.hub.invalid_value import InvalidValue
+from interlock.hub import tables, users
+from interlock.hub.checks import (
+    LONGEST_UNIX_PATH,
+    YEAR,
+    address,
+    file,
+    mode,
+    one_of,
+    path,
+    seconds,
+    some_address,
+    truth,
+    whole,
+)
+from interlock.hub.listed import Entry
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class Setting:
     key: str
     """As it stands in the file; a dot parts a table from its key."""
 
-    default: bool | int | float | str | tuple[users.User, ...]
+    default: bool | int | float | str | tuple[Entry, ...]
     check: Callable[[object], object]
     """Gives the value, made canonical; raises InvalidValue."""
 
@@ -71,88 +81,6 @@ class Setting:
         return text
 
 
-def whole(least: int, most: int) -> Callable[[object], int]:
-    """Return the check of a whole number within limits."""
-
-    def check(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise InvalidValue
-        return value
-
-    return check
-
-
-def seconds(value: object) -> float:
-    """Return `value`, which must be a number of seconds, 0 or more, and no more than a year."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidValue
-    if not 0 <= value <= YEAR:  # refuses nan too
-        raise InvalidValue
-    return float(value)
-
-
-def truth(value: object) -> bool:
-    """Return `value`, which must be true or false."""
-    if not isinstance(value, bool):
-        raise InvalidValue
-    return value
-
-
-def address(value: object) -> str:
-    """Return `value`, which must be an IP address, or nothing.
-
-    Names are not looked up: what they mean can change.
-    """
-    if not isinstance(value, str):
-        raise InvalidValue
-    try:
-        return str(ipaddress.ip_address(value)) if value else ""
-    except ValueError:
-        raise InvalidValue from None
-
-
-def some_address(value: object) -> str:
-    """Return `value`, which must be an IP address."""
-    if not value:
-        raise InvalidValue
-    return address(value)
-
-
-def path(value: object) -> str:
-    """Return `value`, which must be a path the kernel takes as the name of a socket, or nothing."""
-    if not isinstance(value, str) or "\0" in value or len(os.fsencode(value)) > LONGEST_UNIX_PATH:
-        raise InvalidValue
-    return value
-
-
-def mode(value: object) -> str:
-    """Return `value`, which must be the permissions of a file in octal digits, or nothing."""
-    if not isinstance(value, str) or not re.fullmatch(r"(0?[0-7]{3})?", value):
-        raise InvalidValue
-    return value
-
-
-def file(value: object) -> str:
-    """Return `value`, which must be the path of a file, or nothing."""
-    if not isinstance(value, str) or "\0" in value:
-        raise InvalidValue
-    return value
-
-
-def one_of(*words: str) -> Callable[[object], str]:
-    """Return the check of a value that is one of some words."""
-
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise InvalidValue
-        return value
-
-    return check
-
-
-YEAR = 366 * 86400
-# sun_path of Linux, less the zero at its end.
-LONGEST_UNIX_PATH = 107
 MOST_BYTES = 2**40
 # The server keeps places within a request as 32-bit numbers.
 LONGEST = 2**31
@@ -352,8 +280,13 @@ SETTINGS = (
         live=True,
     ),
     Setting(
-        "user", (), users.checked, "a list of [[user]] tables",
+        "user", (), users.USERS.checked, "a list of [[user]] tables",
         "who may connect, and do what; without any, everybody may do everything",
+        live=True, protected=True,
+    ),
+    Setting(
+        "table", (), tables.TABLES.checked, "a list of [[table]] tables",
+        "the state tables that are served, each by its name",
         live=True, protected=True,
     ),
 )  # fmt: skip

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from interlock import _core
 from interlock.hub import passwords
+from interlock.hub.checks import whole
 from interlock.hub.invalid_value import InvalidValue
+from interlock.hub.listed import WORDS, Key, ListOf, words
 
 DEFAULT = "default"
 # What a publisher or subscriber, a producer or consumer needs: nothing that empties a queue or
 # stops others' work.
 ORDINARY = (
-    *("@pubsub", "@queue", "@connection", "acl|whoami"),
+    *("@pubsub", "@queue", "@table", "@connection", "acl|whoami"),
     *("-@operate", "-@admin", "-@dangerous"),
 )
 
@@ -37,6 +40,9 @@ class User:
 
     queues: tuple[str, ...]
     """Patterns of the queues whose functions it may call."""
+
+    tables: tuple[str, ...] = ()
+    """Patterns of the tables whose rows it may read and write."""
 
     queues_memory: int = 0
     """Bytes that those queues may take together before it can put no more; 0: no bound."""
@@ -65,19 +71,29 @@ class User:
     def for_server(
         self,
     ) -> tuple[
-        str, bool, list[str] | None, list[bytes], list[bytes], list[bytes], list[str], int, int
+        str,
+        bool,
+        list[str] | None,
+        list[bytes],
+        list[bytes],
+        list[bytes],
+        list[bytes],
+        list[str],
+        int,
+        int,
     ]:
         """Return the fields that the native server takes."""
-        publish, subscribe, queues = (
+        publish, subscribe, queues, tables = (
             [pattern.encode() for pattern in patterns]
-            for patterns in (self.publish, self.subscribe, self.queues)
+            for patterns in (self.publish, self.subscribe, self.queues, self.tables)
         )
         rules = [rule if rule.startswith("-") else f"+{rule}" for rule in self.commands]
         known, memory = len(self.passwords), self.queues_memory
         allowed = self.allowed()
         return (
-            self.name, self.is_open, allowed, publish, subscribe, queues, rules, known, memory
-        )  # fmt: skip
+            *(self.name, self.is_open, allowed, publish, subscribe, queues, tables),
+            *(rules, known, memory),
+        )
 
     def table(self) -> dict[str, object]:
         """Return the user as a `[[user]]` table that would give it."""
@@ -87,6 +103,8 @@ class User:
         found["commands"] = list(self.commands)
         for key in ("publish", "subscribe", "queues"):
             found[key] = list(getattr(self, key))
+        if self.tables:
+            found["tables"] = list(self.tables)
         if self.queues_memory:
             found["queues_memory"] = self.queues_memory
         return found
@@ -102,11 +120,12 @@ class User:
             f"may publish to {named(self.publish)}; subscribe to {named(self.subscribe)}; "
             f"queues {named(self.queues, 'none')}"
             f"{f' of {self.queues_memory} bytes' if self.queues_memory else ''}; "
+            f"tables {named(self.tables, 'none')}; "
             f"commands {commands}"
         )
 
 
-EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",), ("*",))
+EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",), ("*",), ("*",))
 """The user that there is when none is named: whoever connects may do all."""
 
 
@@ -115,69 +134,53 @@ def ask_password(users: Sequence[User]) -> bool:
     return not any(user.is_open for user in users)
 
 
-def checked(value: object) -> tuple[User, ...]:
-    """Return the users of a list of tables.
-
-    Raises InvalidValue, which names the table and the key.
-    """
-    if isinstance(value, tuple) and all(isinstance(user, User) for user in value):
-        return value
-    if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
-        raise InvalidValue("", value, "a list of [[user]] tables")
-    users: list[User] = []
-    for index, table in enumerate(value):
-        user = one(f"[{index}]", table)
-        if any(user.name == other.name for other in users):
-            raise InvalidValue(f"[{index}].name", user.name, "a name that no other user has")
-        users.append(user)
-    return tuple(users)
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable() or " " in value:
+        raise InvalidValue
+    return value
 
 
-def one(place: str, table: Mapping[str, object]) -> User:
-    """Return the user of one table."""
-    for key in table:
-        if key not in KEYS:
-            raise InvalidValue(f"{place}.{key}", "a key that there is not", ", ".join(KEYS))
-    name = table.get("name")
-    if not isinstance(name, str) or not name or not name.isprintable() or " " in name:
-        raise InvalidValue(f"{place}.name", name, "a text without spaces")
-    hashes = words(place, table, "passwords", ())
+def _hashes(value: object) -> tuple[str, ...]:
+    hashes = words(value)
     for number, known in enumerate(hashes):
         try:
             passwords.parsed(known)
         except ValueError:
             # Not shown: it may be the password itself.
-            raise InvalidValue(f"{place}.passwords[{number}]", "no hash", HASH) from None
-    if not hashes and name != DEFAULT:
-        raise InvalidValue(f"{place}.passwords", "missing", f"a list of hashes; {HASH}")
-    rules = words(place, table, "commands", ORDINARY)
+            raise InvalidValue(f"[{number}]", "no hash", HASH) from None
+    return hashes
+
+
+def _rules(value: object) -> tuple[str, ...]:
+    rules = words(value)
     for rule in rules:
         if not meant(rule.removeprefix("-")):
             names = f"command names and {', '.join(classes())}"
-            allowed = f"{names}, each with a - before it to take it away"
-            raise InvalidValue(f"{place}.commands", rule, allowed)
-    topics = words(place, table, "topics", ())
-    publish = words(place, table, "publish", topics)
-    subscribe = words(place, table, "subscribe", topics)
-    queues = words(place, table, "queues", ())
-    if not any(key in table for key in ("topics", "publish", "subscribe", "queues")):
-        allowed = 'a list of patterns, ["*"] for all topics; or queues'
-        raise InvalidValue(f"{place}.topics", "missing", allowed)
-    memory = table.get("queues_memory", 0)
-    if isinstance(memory, bool) or not isinstance(memory, int) or not 0 <= memory <= MOST_BYTES:
-        allowed = f"a whole number of bytes, from 0 (no limit) to {MOST_BYTES}"
-        raise InvalidValue(f"{place}.queues_memory", memory, allowed)
-    return User(name, hashes, rules, publish, subscribe, queues, memory)
+            raise InvalidValue("", rule, f"{names}, each with a - before it to take it away")
+    return rules
 
 
-def words(
-    place: str, table: Mapping[str, object], key: str, default: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the list of texts that a table has under a key."""
-    value = table.get(key, default)
-    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-        raise InvalidValue(f"{place}.{key}", value, "a list of texts")
-    return tuple(value)
+def _made(values: Mapping[str, Any], given: frozenset[str]) -> User:
+    """Return the user of checked values."""
+    name = values["name"]
+    if not values["passwords"] and name != DEFAULT:
+        raise InvalidValue(".passwords", "missing", f"a list of hashes; {HASH}")
+    if not given & {"topics", "publish", "subscribe", "queues", "tables"}:
+        allowed = 'a list of patterns, ["*"] for all topics; or queues or tables'
+        raise InvalidValue(".topics", "missing", allowed)
+    publish, subscribe = (
+        values[key] if key in given else values["topics"] for key in ("publish", "subscribe")
+    )
+    return User(
+        name,
+        values["passwords"],
+        values["commands"],
+        publish,
+        subscribe,
+        values["queues"],
+        values["tables"],
+        values["queues_memory"],
+    )
 
 
 def meant(rule: str) -> set[str]:
@@ -196,9 +199,28 @@ def classes() -> list[str]:
     return ["@all", *sorted(found)]
 
 
-KEYS = (
-    *("name", "passwords", "commands", "topics", "publish", "subscribe", "queues"),
-    "queues_memory",
-)
 MOST_BYTES = 2**40
 HASH = "what `interlock hub --hash-password` prints"
+
+USERS = ListOf(
+    "user",
+    (
+        Key("name", _name, "a text without spaces", "who it is", required=True),
+        Key("passwords", _hashes, WORDS, "hashes of its passwords", ()),
+        Key("commands", _rules, WORDS, "rules, the last one that fits decides", ORDINARY),
+        Key("topics", words, WORDS, "patterns of topics, to publish and subscribe to", ()),
+        Key("publish", words, WORDS, "patterns of topics to publish to; else topics", ()),
+        Key("subscribe", words, WORDS, "patterns of topics to subscribe to; else topics", ()),
+        Key("queues", words, WORDS, "patterns of queues", ()),
+        Key("tables", words, WORDS, "patterns of state tables", ()),
+        Key(
+            "queues_memory",
+            whole(0, MOST_BYTES),
+            f"a whole number of bytes, from 0 (no limit) to {MOST_BYTES}",
+            "bytes that those queues may take together; 0 is no limit",
+            0,
+        ),
+    ),
+    _made,
+    User,
+)

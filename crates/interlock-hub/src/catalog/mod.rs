@@ -11,6 +11,7 @@ mod functions;
 mod queues;
 mod server;
 mod status;
+mod tables;
 mod topics;
 
 use crate::resp::parse::Arguments;
@@ -24,7 +25,7 @@ pub struct Command {
     /// The categories by which rights are given.
     pub categories: &'static [&'static str],
     pub tips: &'static [&'static str],
-    /// First, last and step of the arguments that are shard topics.
+    /// First, last and step of the arguments that are shard topics, or keys.
     pub topics: Option<(i32, i32, i32)>,
     pub summary: &'static str,
     pub since: &'static str,
@@ -34,7 +35,7 @@ pub struct Command {
     pub subcommands: &'static [Command],
     /// True if what was published before it is delivered first.
     pub changes_deliveries: bool,
-    /// The arguments that are topics to which one must have a right.
+    /// The arguments that name what one must have a right to.
     pub access: Access,
     /// The slow log looks at it always, and not only where many patterns make it slow.
     pub timed: bool,
@@ -119,6 +120,45 @@ pub enum Action {
     NoSamples,
     LatencyReset,
     Help,
+    Hget,
+    Hset,
+    Hmget,
+    Hgetall,
+    Hincrby,
+    Hincrbyfloat,
+    Hmset,
+    Hsetnx,
+    Hdel,
+    Hexists,
+    Hlen,
+    Hstrlen,
+    Hkeys,
+    Hvals,
+    Hscan,
+    Del,
+    Exists,
+    Touch,
+    Expire,
+    Pexpire,
+    Expireat,
+    Pexpireat,
+    Persist,
+    Ttl,
+    Pttl,
+    Type,
+    Scan,
+    TableList,
+    TableInfo,
+    TableCount,
+    TableScan,
+    TableMget,
+    TableIdle,
+    TableSet,
+    TableMset,
+    TablePatch,
+    TableIncr,
+    TableCas,
+    TablePop,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +172,14 @@ pub enum Access {
     Patterns,
     /// To the queue that is the key of the function.
     Queue,
+    /// To the table of the row that the first argument names.
+    Row,
+    /// To those of the rows that each argument names.
+    Rows,
+    /// As `Row`, of a subcommand.
+    TableRow,
+    /// To the table that a subcommand's first argument names.
+    TableName,
 }
 
 pub struct Argument {
@@ -145,7 +193,7 @@ pub struct Argument {
 }
 
 /// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 7] = [
+pub static FAMILIES: [&[Command]; 8] = [
     topics::DECLARED,
     queues::DECLARED,
     connection::DECLARED,
@@ -153,6 +201,7 @@ pub static FAMILIES: [&[Command]; 7] = [
     server::DECLARED,
     acl::DECLARED,
     status::DECLARED,
+    tables::DECLARED,
 ];
 
 /// The reason why there is no such command.

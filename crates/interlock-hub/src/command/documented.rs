@@ -1,7 +1,7 @@
 //! COMMAND: the declarations, as clients and redis-cli ask for them.
 
 use super::Call;
-use crate::catalog::{all, named, Argument, Command};
+use crate::catalog::{all, named, Access, Argument, Command};
 use crate::glob;
 use crate::resp::write::Writer;
 
@@ -126,7 +126,7 @@ fn describe(reply: &mut Writer<'_>, command: &Command) {
         None => reply.set(0),
         Some((first, last, step)) => {
             reply.set(1);
-            key_specification(reply, first, last, step);
+            key_specification(reply, command, (first, last, step));
         }
     }
     reply.set(command.subcommands.len());
@@ -138,13 +138,22 @@ fn names(reply: &mut Writer<'_>, names: &[&str]) {
     names.iter().for_each(|name| reply.simple(name));
 }
 
-fn key_specification(reply: &mut Writer<'_>, first: i32, last: i32, step: i32) {
+fn key_specification(
+    reply: &mut Writer<'_>,
+    command: &Command,
+    (first, last, step): (i32, i32, i32),
+) {
     let text = |reply: &mut Writer<'_>, words: &[&str]| {
         words.iter().for_each(|word| reply.bulk(word.as_bytes()));
     };
     reply.map(3);
     text(reply, &["flags"]);
-    names(reply, &["not_key"]);
+    let flags: &[&str] = match command.access {
+        Access::Row | Access::Rows if command.has_flag("readonly") => &["RO", "access"],
+        Access::Row | Access::Rows => &["RW", "update"],
+        _ => &["not_key"],
+    };
+    names(reply, flags);
     text(reply, &["begin_search"]);
     reply.map(2);
     text(reply, &["type", "index", "spec"]);

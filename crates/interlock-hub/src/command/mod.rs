@@ -12,6 +12,7 @@ mod queues;
 mod server;
 mod slow;
 mod status;
+mod tables;
 mod topics;
 
 use interlock_engine::Function;
@@ -44,7 +45,12 @@ impl Command {
     /// Returns the refusal of a call that names a topic or a pattern too long to be one.
     fn too_long(&self, arguments: Arguments<'_>) -> Option<String> {
         match self.access {
-            Access::None | Access::Queue => None,
+            Access::None
+            | Access::Queue
+            | Access::Row
+            | Access::Rows
+            | Access::TableRow
+            | Access::TableName => None,
             Access::Publish => arguments.get(1).and_then(glob::topic_refusal),
             Access::Topics => arguments.from(1).find_map(glob::topic_refusal),
             Access::Patterns => arguments.from(1).find_map(glob::refusal),
@@ -276,11 +282,50 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::AclWhoami => acl::whoami,
         Action::Time => status::time,
         Action::Role => status::role,
-        Action::Dbsize => status::dbsize,
+        Action::Dbsize => tables::dbsize,
         Action::Cluster => status::cluster,
         Action::Doctor => status::doctor,
         Action::NoSamples => status::no_samples,
         Action::LatencyReset => status::reset,
         Action::Help => help,
+        Action::Hget => tables::hash::hget,
+        Action::Hset => tables::hash::hset,
+        Action::Hmget => tables::hash::hmget,
+        Action::Hgetall => tables::hash::hgetall,
+        Action::Hincrby => tables::hash::hincrby,
+        Action::Hincrbyfloat => tables::hash::hincrbyfloat,
+        Action::Hmset => tables::hash::hmset,
+        Action::Hsetnx => tables::hash::hsetnx,
+        Action::Hdel => tables::hash::hdel,
+        Action::Hexists => tables::hash::hexists,
+        Action::Hlen => tables::hash::hlen,
+        Action::Hstrlen => tables::hash::hstrlen,
+        Action::Hkeys => tables::hash::hkeys,
+        Action::Hvals => tables::hash::hvals,
+        Action::Hscan => tables::hash::hscan,
+        Action::Del => tables::keys::del,
+        Action::Exists => tables::keys::exists,
+        Action::Touch => tables::keys::touch,
+        Action::Expire => tables::keys::expire,
+        Action::Pexpire => tables::keys::pexpire,
+        Action::Expireat => tables::keys::expireat,
+        Action::Pexpireat => tables::keys::pexpireat,
+        Action::Persist => tables::keys::persist,
+        Action::Ttl => tables::keys::ttl,
+        Action::Pttl => tables::keys::pttl,
+        Action::Type => tables::keys::kind,
+        Action::Scan => tables::scan,
+        Action::TableList => tables::rows::list,
+        Action::TableInfo => tables::rows::info,
+        Action::TableCount => tables::rows::count,
+        Action::TableScan => tables::rows::scan,
+        Action::TableMget => tables::rows::mget,
+        Action::TableIdle => tables::rows::idle,
+        Action::TableSet => tables::rows::set,
+        Action::TableMset => tables::rows::mset,
+        Action::TablePatch => tables::rows::patch,
+        Action::TableIncr => tables::rows::incr,
+        Action::TableCas => tables::rows::compare_and_set,
+        Action::TablePop => tables::rows::pop,
     }
 }

@@ -1,5 +1,5 @@
-//! The commands that operators and clients of Redis send to any server: TIME, ROLE, DBSIZE,
-//! LATENCY, CLUSTER.
+//! The commands that operators and clients of Redis send to any server: TIME, ROLE, LATENCY,
+//! CLUSTER.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,11 +19,6 @@ pub fn role(call: &mut Call<'_, '_>) {
     call.reply.bulk(b"master");
     call.reply.integer(0);
     call.reply.array(0);
-}
-
-/// There are topics and queues here, and no keys.
-pub fn dbsize(call: &mut Call<'_, '_>) {
-    call.reply.integer(0);
 }
 
 /// Nothing is sampled, as in a Redis whose latency monitor is off.

@@ -6,7 +6,7 @@
 
 mod columns;
 pub mod export;
-mod failure;
+pub mod failure;
 mod rows;
 pub mod scan;
 pub mod whole;
@@ -190,7 +190,7 @@ impl Table {
     }
 }
 
-fn location(place: PathBuf, is_path: bool) -> Location {
+pub fn location(place: PathBuf, is_path: bool) -> Location {
     match is_path {
         true => Location::Path(place),
         false => Location::Name(place.to_string_lossy().into_owned()),
@@ -198,16 +198,13 @@ fn location(place: PathBuf, is_path: bool) -> Location {
 }
 
 /// Seconds that were checked; what is beyond the end of time is the end.
-fn duration(seconds: f64) -> Duration {
+pub fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// The bytes of a key: those of a str where they lie.
 #[inline]
-fn with_key<R>(
-    key: &Bound<'_, PyAny>,
-    call: impl FnOnce(&[u8]) -> PyResult<R>,
-) -> PyResult<R> {
+fn with_key<R>(key: &Bound<'_, PyAny>, call: impl FnOnce(&[u8]) -> PyResult<R>) -> PyResult<R> {
     if let Some(bytes) = convert::quick_bytes(key.as_borrowed()) {
         return call(bytes);
     }

@@ -1,0 +1,264 @@
+//! The commands that Redis has for hashes. A row is one whose columns are all there, as long as it is.
+
+use interlock_table::{By, Column, Kind, Overflow, Row, Ttl, Value, Where, Written};
+
+use super::{answer, values, Asked, Named, Refusal};
+use crate::command::Call;
+use crate::glob;
+use crate::resp::parse::integer;
+use crate::resp::write::Writer;
+
+pub fn hget(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        match read(&named, named.column(2)?)? {
+            Some(text) => reply.bulk(&text),
+            None => reply.null(),
+        }
+        Ok(())
+    });
+}
+
+pub fn hstrlen(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let text = read(&named, named.column(2)?)?;
+        reply.integer(text.map_or(0, |text| text.len()) as i64);
+        Ok(())
+    });
+}
+
+/// What a column holds, as text.
+fn read(named: &Named<'_>, column: &Column) -> Result<Option<Vec<u8>>, Refusal> {
+    Ok(match named.table().get_column(named.key, column)? {
+        Some(Value::Bytes(bytes)) => Some(bytes.into_owned()),
+        Some(value) => Some(values::text(&value).into_bytes()),
+        None => None,
+    })
+}
+
+pub fn hmget(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let columns: Result<Vec<_>, _> =
+            (2..asked.arguments.len()).map(|index| named.column(index)).collect();
+        let (columns, row) = (columns?, named.table().get(named.key)?);
+        reply.array(columns.len());
+        columns.into_iter().for_each(|column| match &row {
+            Some(row) => values::put(reply, column, row.words()),
+            None => reply.null(),
+        });
+        Ok(())
+    });
+}
+
+pub fn hgetall(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let row = named.table().get(named.key)?;
+        reply.map(row.as_ref().map_or(0, |row| row.schema().columns().len()));
+        row.iter().for_each(|row| pairs(reply, row, |_| true));
+        Ok(())
+    });
+}
+
+/// Names with values, those that are wanted.
+fn pairs(reply: &mut Writer<'_>, row: &Row, wanted: impl Fn(&Column) -> bool) {
+    for column in row.schema().columns().iter().filter(|column| wanted(column)) {
+        reply.bulk(column.name.as_bytes());
+        values::put(reply, column, row.words());
+    }
+}
+
+pub fn hkeys(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let there = named.table().contains(named.key)?;
+        let columns = if there { named.table().schema().columns() } else { &[] };
+        reply.array(columns.len());
+        columns.iter().for_each(|column| reply.bulk(column.name.as_bytes()));
+        Ok(())
+    });
+}
+
+pub fn hvals(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let row = named.table().get(named.key)?;
+        let columns = row.as_ref().map_or(&[][..], |row| row.schema().columns());
+        reply.array(columns.len());
+        if let Some(row) = &row {
+            columns.iter().for_each(|column| values::put(reply, column, row.words()));
+        }
+        Ok(())
+    });
+}
+
+pub fn hlen(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let there = named.table().contains(named.key)?;
+        reply.integer(if there { named.table().schema().columns().len() as i64 } else { 0 });
+        Ok(())
+    });
+}
+
+pub fn hexists(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let there = named.table().contains(named.key)? && named.column(2).is_ok();
+        reply.integer(there.into());
+        Ok(())
+    });
+}
+
+/// In one step: a row has no more columns than fit in an answer.
+pub fn hscan(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        if integer(&asked.arguments[2]).is_none_or(|cursor| cursor < 0) {
+            return Err("ERR invalid cursor".into());
+        }
+        let mut pattern: &[u8] = b"*";
+        for index in (3..asked.arguments.len()).step_by(2) {
+            let (word, value) = (&asked.arguments[index], asked.arguments.get(index + 1));
+            let value = value.ok_or("ERR syntax error")?;
+            if word.eq_ignore_ascii_case(b"match") {
+                pattern = value;
+            } else if !word.eq_ignore_ascii_case(b"count") {
+                return Err("ERR syntax error".into());
+            } else if integer(value).is_none() {
+                return Err("ERR value is not an integer or out of range".into());
+            }
+        }
+        if let Some(text) = glob::refusal(pattern) {
+            return Err(text.into());
+        }
+        let row = named.table().get(named.key)?;
+        let wanted = |column: &Column| glob::matches(pattern, column.name.as_bytes());
+        let columns = row.as_ref().map_or(&[][..], |row| row.schema().columns());
+        reply.array(2);
+        reply.bulk(b"0");
+        reply.array(columns.iter().filter(|column| wanted(column)).count() * 2);
+        row.iter().for_each(|row| pairs(reply, row, wanted));
+        Ok(())
+    });
+}
+
+pub fn hset(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let made = set(asked)?;
+        reply.integer(made as i64);
+        Ok(())
+    });
+}
+
+pub fn hmset(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        set(asked)?;
+        reply.ok();
+        Ok(())
+    });
+}
+
+/// Returns how many of the columns were not there before: all, or none.
+fn set(asked: &Asked<'_>) -> Result<usize, Refusal> {
+    let named = asked.row(1)?;
+    let pairs = asked.pairs(named.table(), 2)?;
+    if !named.set_columns(&pairs)? {
+        return Ok(0);
+    }
+    let mut names: Vec<&str> = pairs.iter().map(|(column, _)| column.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names.len())
+}
+
+pub fn hsetnx(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let column = named.column(2)?;
+        let value = values::given(column, &asked.arguments[3])?;
+        let row = named.fresh(&[(column, &value)])?;
+        let write =
+            named.call(|table| table.write(named.key, row.words(), Ttl::Usual, Where::Absent))?;
+        reply.integer((write != Written::Not).into());
+        Ok(())
+    });
+}
+
+pub fn hdel(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let known = (2..asked.arguments.len()).find_map(|index| named.column(index).ok());
+        match known {
+            Some(column) if named.table().contains(named.key)? => Err(format!(
+                "ERR column {} cannot be deleted: a row has all its columns; HSET sets one, DEL \
+                 deletes the row",
+                column.name
+            )
+            .into()),
+            _ => {
+                reply.integer(0);
+                Ok(())
+            }
+        }
+    });
+}
+
+pub fn hincrby(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let column = named.column(2)?;
+        let by = integer(&asked.arguments[3]);
+        let by = by.ok_or("ERR value is not an integer or out of range")?;
+        if column.range().is_none() {
+            return Err("ERR hash value is not an integer".into());
+        }
+        let sum = raise(&named, column, By::Integer(by.into()))?;
+        values::sum(reply, &sum);
+        Ok(())
+    });
+}
+
+pub fn hincrbyfloat(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let column = named.column(2)?;
+        if !matches!(column.kind, Kind::F32 | Kind::F64) {
+            return Err("ERR hash value is not a float".into());
+        }
+        let by = match values::increment(column, &asked.arguments[3])? {
+            By::Float(by) if !by.is_finite() => return Err("ERR value is not a valid float".into()),
+            by => by,
+        };
+        let sum = raise(&named, column, by)?;
+        reply.bulk(values::text(&sum).as_bytes());
+        Ok(())
+    });
+}
+
+/// Raises a column, and makes the row first if there is none.
+fn raise(named: &Named<'_>, column: &Column, by: By) -> Result<Value<'static>, Refusal> {
+    named.call(|table| loop {
+        if let Some(sum) = table.incr(named.key, column, by, Overflow::Refuse)? {
+            return Ok(sum);
+        }
+        let value = match by {
+            By::Integer(by) => match i64::try_from(by) {
+                Ok(by) => Value::Signed(by),
+                Err(_) => return Err(beyond(column)),
+            },
+            By::Float(by) => Value::Float(by),
+        };
+        // What is beyond the column's range is a sum that is, and not a wrong argument.
+        let row = named.fresh(&[(column, &value)]).map_err(|_| beyond(column))?;
+        if table.write(named.key, row.words(), Ttl::Usual, Where::Absent)? != Written::Not {
+            return Ok(column.read(row.words()));
+        }
+    })
+}
+
+fn beyond(column: &Column) -> interlock_table::Error {
+    interlock_table::Error::Overflow { column: column.name.clone() }
+}

@@ -1,0 +1,161 @@
+//! Values of columns as clients write and read them: text, as of a hash.
+
+use std::borrow::Cow;
+
+use interlock_table::{By, Column, Kind, Value};
+
+use super::Refusal;
+use crate::resp::write::Writer;
+
+/// The value that a text is for a column; whether it has room is the table's to say.
+pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
+    match column.kind {
+        Kind::Bytes(_) => Ok(Value::Bytes(Cow::Borrowed(text))),
+        Kind::Str(_) => match std::str::from_utf8(text) {
+            Ok(text) => Ok(Value::Str(Cow::Borrowed(text))),
+            Err(_) => Err(wrong(column, "text in UTF-8")),
+        },
+        Kind::Bool => match text {
+            b"0" => Ok(Value::Bool(false)),
+            b"1" => Ok(Value::Bool(true)),
+            _ => Err(wrong(column, "0 or 1")),
+        },
+        Kind::F32 | Kind::F64 => match float(text) {
+            Some(number) => Ok(Value::Float(number)),
+            None => Err(wrong(column, "a number")),
+        },
+        _ => {
+            let number = whole(text);
+            let number = number.and_then(|number| match i64::try_from(number) {
+                Ok(number) => Some(Value::Signed(number)),
+                Err(_) => u64::try_from(number).ok().map(Value::Unsigned),
+            });
+            number.ok_or_else(|| {
+                let (least, most) = column.range().unwrap_or_default();
+                wrong(column, &format!("a whole number from {least} to {most}"))
+            })
+        }
+    }
+}
+
+/// By how much a column is raised.
+pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
+    match column.kind {
+        Kind::F32 | Kind::F64 => match float(text) {
+            Some(by) => Ok(By::Float(by)),
+            None => Err("ERR value is not a valid float".into()),
+        },
+        Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(wrong(column, "no increment")),
+        _ => match whole(text) {
+            Some(by) => Ok(By::Integer(by)),
+            None => Err("ERR value is not an integer or out of range".into()),
+        },
+    }
+}
+
+/// In decimal digits, without anything that could be left out.
+fn whole(text: &[u8]) -> Option<i128> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let plain = match digits {
+        [b'0'] => digits.len() == text.len(),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    // Of what has more digits than any number here, the sign alone counts.
+    let text = std::str::from_utf8(text).ok().filter(|_| plain)?;
+    Some(text.parse().unwrap_or(if digits.len() < text.len() { i128::MIN } else { i128::MAX }))
+}
+
+fn float(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn wrong(column: &Column, allowed: &str) -> Refusal {
+    format!("WRONGTYPE column {} is {}; allowed: {allowed}", column.name, column.kind).into()
+}
+
+/// Writes the value of a column.
+pub fn put(reply: &mut Writer<'_>, column: &Column, words: &[u64]) {
+    match column.kind {
+        Kind::Str(_) | Kind::Bytes(_) => column.bytes_in(words, |bytes| reply.bulk(bytes)),
+        _ => reply.bulk(text(&column.decode(words[column.at / 8])).as_bytes()),
+    }
+}
+
+/// A number as clients read it.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Unsigned(number) => number.to_string(),
+        Value::Signed(number) => number.to_string(),
+        Value::Bool(truth) => u8::from(*truth).to_string(),
+        // Shortest that reads as the same.
+        Value::Float(number) if number.is_nan() => "nan".into(),
+        Value::Float(number) => {
+            let text = format!("{number:?}");
+            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        }
+        Value::Str(text) => text.to_string(),
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// A sum: an integer of the protocol, as far as that goes.
+pub fn sum(reply: &mut Writer<'_>, value: &Value) {
+    match value {
+        Value::Signed(number) => reply.integer(*number),
+        Value::Unsigned(number) if *number <= i64::MAX as u64 => reply.integer(*number as i64),
+        value => reply.bulk(text(value).as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interlock_table::Schema;
+
+    #[test]
+    fn a_number_is_written_as_redis_does_and_nothing_else_is_one() {
+        for (text, number) in [("0", 0), ("-1", -1), ("18446744073709551615", u64::MAX.into())] {
+            assert_eq!(whole(text.as_bytes()), Some(number));
+        }
+        assert_eq!(whole("9".repeat(60).as_bytes()), Some(i128::MAX));
+        assert_eq!(whole(format!("-{}", "9".repeat(60)).as_bytes()), Some(i128::MIN));
+        for text in ["", "-", "-0", "01", "+1", " 1", "1 ", "1.0", "0x1", "\u{ff11}", "1_0"] {
+            assert_eq!(whole(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_float_goes_out_and_comes_in_as_the_same() {
+        let random = fastrand::Rng::with_seed(3);
+        let mut random = random;
+        for _ in 0..100_000 {
+            let number = f64::from_bits(random.u64(..));
+            let shown = text(&Value::Float(number));
+            let read = float(shown.as_bytes()).unwrap();
+            assert!(read.to_bits() == number.to_bits() || read.is_nan() && number.is_nan());
+        }
+        assert_eq!(text(&Value::Float(2.0)), "2");
+        assert_eq!(text(&Value::Float(f64::INFINITY)), "inf");
+    }
+
+    #[test]
+    fn whatever_a_text_is_it_is_a_value_or_refused() {
+        let schema =
+            Schema::parse("a: U64, b: I8, c: F32, d: bool, e: str[4], f: bytes[4]").unwrap();
+        let mut random = fastrand::Rng::with_seed(4);
+        for _ in 0..100_000 {
+            let text: Vec<u8> =
+                (0..random.usize(0..6)).map(|_| b"019-.einfa\xff"[random.usize(0..11)]).collect();
+            for column in schema.columns() {
+                let mut words = vec![0; schema.words()];
+                match given(column, &text) {
+                    // Too large or long for it is the table's to say.
+                    Ok(value) => drop(column.write(&mut words, &value)),
+                    Err(Refusal(why)) => assert!(why.starts_with(b"WRONGTYPE column ")),
+                }
+                let _ = increment(column, &text);
+            }
+        }
+    }
+}

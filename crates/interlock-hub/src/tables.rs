@@ -1,0 +1,152 @@
+//! The state tables that the hub serves, by their names. Whoever has the same table open on this machine
+//! reads and writes the same rows.
+//!
+//! A worker must not be held up by a writer that lives and does not go on. So each call is made with no
+//! patience first, then with little; and a worker in which that was in vain has none for a while.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use interlock_table::{Error, Statistics, Table};
+use parking_lot::Mutex;
+
+use crate::time::Time;
+
+/// All of them; cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    by_name: Arc<HashMap<Box<[u8]>, Arc<ServedTable>, RandomState>>,
+    /// By their ids.
+    in_order: Arc<[Arc<ServedTable>]>,
+}
+
+/// A table under the name by which clients know it.
+pub struct ServedTable {
+    pub name: String,
+    /// Its place among those that a scan of all goes over; no other table of this process has or had it.
+    pub id: u64,
+    hasty: Table,
+    patient: Table,
+    /// Commands that named it.
+    pub calls: AtomicU64,
+    counted: Mutex<Option<Counted>>,
+    counting: AtomicBool,
+}
+
+/// What was counted, when, and how long that took.
+#[derive(Clone, Debug)]
+struct Counted {
+    statistics: Statistics,
+    at: Instant,
+    took: Duration,
+}
+
+impl Tables {
+    pub fn new(tables: impl IntoIterator<Item = Arc<ServedTable>>) -> Tables {
+        let mut in_order: Vec<_> = tables.into_iter().collect();
+        in_order.sort_unstable_by_key(|table| table.id);
+        let named = in_order.iter().map(|table| (table.name.as_bytes().into(), table.clone()));
+        Tables { by_name: Arc::new(named.collect()), in_order: in_order.into() }
+    }
+
+    #[inline]
+    pub fn named(&self, name: &[u8]) -> Option<&Arc<ServedTable>> {
+        self.by_name.get(name)
+    }
+
+    /// By their ids.
+    pub fn all(&self) -> &[Arc<ServedTable>] {
+        &self.in_order
+    }
+}
+
+impl ServedTable {
+    pub fn new(name: String, table: &Table) -> Arc<ServedTable> {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        let served = Arc::new(ServedTable {
+            name,
+            id: IDS.fetch_add(1, Relaxed),
+            hasty: table.with_patience(Duration::ZERO),
+            patient: table.with_patience(PATIENCE),
+            calls: AtomicU64::new(0),
+            counted: Mutex::default(),
+            counting: AtomicBool::new(false),
+        });
+        // So that there is something to tell when it is asked for first.
+        served.statistics();
+        served
+    }
+
+    /// For what waits for nobody.
+    #[inline]
+    pub fn table(&self) -> &Table {
+        &self.hasty
+    }
+
+    /// Makes a call that may have to wait for a writer; `barred` is the time until which this worker does
+    /// not, and is moved on when it has waited in vain.
+    pub fn call<R>(
+        &self,
+        barred: &mut Time,
+        clock: fn() -> Time,
+        call: impl Fn(&Table) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match call(&self.hasty) {
+            Err(Error::RowBusy { .. }) if clock() >= *barred => {
+                let found = call(&self.patient);
+                if matches!(found, Err(Error::RowBusy { .. })) {
+                    *barred = clock() + BARRED;
+                }
+                found
+            }
+            found => found,
+        }
+    }
+
+    /// Returns what is known of the table; `None` in the first moments of a large one. To count means to
+    /// look at every slot: of a small table that is done at once, of others by a thread, and again only when
+    /// somebody asks, once a second at most, and in one of fifty parts of the time.
+    pub fn statistics(self: &Arc<Self>) -> Option<Statistics> {
+        if self.hasty.slots() <= AT_ONCE {
+            return Some(self.hasty.statistics());
+        }
+        let counted = self.counted.lock().clone();
+        let fresh = |counted: &Counted| {
+            counted.at.elapsed() < (counted.took * SHARE).max(Duration::from_secs(1))
+        };
+        if !counted.as_ref().is_some_and(fresh) && !self.counting.swap(true, Relaxed) {
+            let own = self.clone();
+            let count = move || {
+                let began = Instant::now();
+                let statistics = own.hasty.statistics();
+                let counted = Counted { statistics, at: Instant::now(), took: began.elapsed() };
+                *own.counted.lock() = Some(counted);
+                own.counting.store(false, Relaxed);
+            };
+            if std::thread::Builder::new().name("hub-count".into()).spawn(count).is_err() {
+                self.counting.store(false, Relaxed);
+            }
+        }
+        counted.map(|counted| counted.statistics)
+    }
+}
+
+impl fmt::Debug for ServedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServedTable({:?})", self.name)
+    }
+}
+
+/// How long a call waits for a writer that lives and does not go on.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// µs for which a worker waits no more when it has waited in vain: so such writers take a twentieth of its
+/// time at most.
+const BARRED: Time = 100_000;
+/// Slots that are counted within a command.
+const AT_ONCE: u64 = 16_384;
+/// Of so many parts of the time counting takes one.
+const SHARE: u32 = 50;

@@ -1,0 +1,216 @@
+"""State tables that a hub serves, as `[[table]]` tables declare them, and how they are opened."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from interlock import _core
+from interlock.errors import InterlockError
+from interlock.hub.checks import YEAR, file, one_of, seconds, whole
+from interlock.hub.invalid_value import InvalidValue
+from interlock.hub.listed import Key, ListOf
+
+logger = logging.getLogger("interlock.hub")
+
+
+@dataclass(frozen=True)
+class ServedTable:
+    """A table that is served by its name."""
+
+    name: str
+    columns: str
+    """In the text that a table keeps: `unread: U32, token: str[32]`."""
+
+    capacity: int
+    key_size: int
+    ttl: float
+    """Seconds that a row lives if it is not told; 0 for ever."""
+
+    on_full: str
+    writers: int
+    mode: str
+    """Octal digits."""
+
+    path: str
+    """The file in which it lies; empty: in the machine's shared memory, by its name."""
+
+    def table(self) -> dict[str, object]:
+        """Return it as a `[[table]]` table that would give it."""
+        return asdict(self)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What no other table under this name may have otherwise."""
+        return self.name, self.columns, self.key_size, self.path
+
+    def describe(self) -> str:
+        """Return a line for people."""
+        place = self.path or "shared memory"
+        return f"table {self.name} in {place}: {self.columns}; capacity {self.capacity}"
+
+
+class NotServed(Exception):
+    """A table cannot be served. `index`: which of them."""
+
+    def __init__(self, index: int, table: ServedTable, reason: str) -> None:
+        self.index = index
+        self.table = table
+        super().__init__(reason)
+
+
+def opened(
+    tables: Sequence[ServedTable],
+    before: Sequence[ServedTable] = (),
+    open_before: _core.HubTables | None = None,
+) -> _core.HubTables:
+    """Open tables, or make those that there are not.
+
+    Those that were open before and are the same stay as they are.
+
+    Raises:
+        NotServed: one has other columns, is none, or there is no room for it.
+    """
+    found = _core.HubTables()
+    known = {table.name: table.identity for table in before}
+    for index, table in enumerate(tables):
+        if (
+            open_before is not None
+            and known.get(table.name) == table.identity
+            and found.keep(open_before, table.name)
+        ):
+            continue
+        try:
+            there = found.open(
+                table.name,
+                table.path or table.name,
+                bool(table.path),
+                table.columns,
+                table.capacity,
+                table.key_size,
+                table.ttl or None,
+                table.on_full == "evict",
+                table.writers,
+                int(table.mode, 8),
+            )
+        except (InterlockError, OSError, ValueError) as error:
+            reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
+            raise NotServed(index, table, " ".join(reason.split())) from None
+        wanted = (table.capacity, table.on_full == "evict", table.ttl or None)
+        if there != wanted:
+            capacity, evicts, ttl = there
+            logger.warning(
+                "table %s is there already and keeps what its maker said: capacity %d, on_full "
+                "%r, ttl %s",
+                table.name,
+                capacity,
+                "evict" if evicts else "raise",
+                ttl or 0,
+            )
+    return found
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or value.startswith("."):
+        raise InvalidValue
+    if not 1 <= len(value.encode()) <= LONGEST_NAME or any(char in ":/ " for char in value):
+        raise InvalidValue
+    return value
+
+
+def _columns(value: object) -> str:
+    # Here, for what it imports is of no use to who has no tables.
+    from interlock.table.schema import Schema
+
+    try:
+        if isinstance(value, type):
+            return str(Schema.of(value))
+        if not isinstance(value, str):
+            raise InvalidValue
+        return str(Schema.parse(value))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidValue):
+            raise
+        raise InvalidValue("", value, f"{COLUMNS} ({error})") from None
+
+
+def _mode(value: object) -> str:
+    if not isinstance(value, str) or len(value) not in (3, 4) or set(value) - set("01234567"):
+        raise InvalidValue
+    return value
+
+
+def _made(values: Mapping[str, Any], _given: frozenset[str]) -> ServedTable:
+    return ServedTable(**values)
+
+
+LONGEST_NAME = 200
+COLUMNS = "a text such as `unread: U32, online: bool, token: str[32]`, or a class made from Row"
+
+TABLES = ListOf(
+    "table",
+    (
+        Key(
+            "name",
+            _name,
+            f"a text of up to {LONGEST_NAME} bytes without spaces, colons and slashes, no dot "
+            "first",
+            "its name, for clients and in shared memory",
+            required=True,
+        ),
+        Key("columns", _columns, COLUMNS, "its columns", required=True),
+        Key(
+            "capacity",
+            whole(1, 2**40),
+            f"a whole number of rows, from 1 to {2**40}",
+            "rows that it surely holds",
+            100_000,
+        ),
+        Key(
+            "key_size",
+            whole(1, 1024),
+            "a whole number of bytes, from 1 to 1024",
+            "the longest key",
+            32,
+        ),
+        Key(
+            "ttl",
+            seconds,
+            f"a number of seconds from 0 to {YEAR}",
+            "how long a row lives if it is not told; 0 for ever",
+            0.0,
+        ),
+        Key(
+            "on_full",
+            one_of("evict", "raise"),
+            "evict, raise",
+            "overwrite what was accessed longest ago, or refuse",
+            "evict",
+        ),
+        Key(
+            "writers",
+            whole(1, 4095),
+            "a whole number from 1 to 4095",
+            "threads of all processes that write at once",
+            1024,
+        ),
+        Key(
+            "mode",
+            _mode,
+            'octal digits such as "660"',
+            "who may open it on this machine, as the permissions of a file",
+            "600",
+        ),
+        Key(
+            "path",
+            file,
+            "the path of a file",
+            'the file in which it lies; "" for shared memory',
+            "",
+        ),
+    ),
+    _made,
+    ServedTable,
+)
