@@ -7,6 +7,7 @@ python examples/push --demo          five users, one gateway killed, all of it c
 from __future__ import annotations
 
 import argparse
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ def main() -> None:
     if given.demo:
         demo.run()
         return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="push-") as folder:
         serve(Path(folder), given.port)
 

@@ -25,7 +25,8 @@ class Device:
         self.gateway = ""
         self.online: list[tuple[str, str, bool]] = []
         self._urls = urls
-        self._unsent: dict[str, frames.Send] = {}
+        self.unsent: dict[str, frames.Send] = {}
+        """What no gateway has confirmed, by its ref."""
         self._is_background = False
         self._socket: ClientConnection | None = None
         self._changed = asyncio.Condition()
@@ -34,7 +35,7 @@ class Device:
     async def send(self, to: str, text: str) -> None:
         """Send a message, now or when there is a connection again."""
         frame = frames.Send(to, text, uuid.uuid4().hex)
-        self._unsent[frame.ref] = frame
+        self.unsent[frame.ref] = frame
         for _ in range(1 + self.is_nervous):
             await self._tell(frame)
 
@@ -71,7 +72,7 @@ class Device:
                         self.user, f"device-of-{self.user}", 666, self._after, self._is_background
                     )
                     await self._socket.send(frames.encode(login).decode())
-                    for frame in list(self._unsent.values()):
+                    for frame in list(self.unsent.values()):
                         await self._tell(frame)
                     async for text in self._socket:
                         await self._take(frames.to_app.decode(text))
@@ -86,7 +87,7 @@ class Device:
             case frames.Welcome(gateway, urls, _):
                 self.gateway, self._urls = gateway, urls
             case frames.Sent(ref):
-                self._unsent.pop(ref, None)
+                self.unsent.pop(ref, None)
             case frames.Message():
                 await self._show([frame])
             case frames.Missed(messages):

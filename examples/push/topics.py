@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 
 class Topics:
@@ -14,8 +16,10 @@ class Topics:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        # redis-py does not say of what its messages are.
-        self._hub: Any = Redis(host=host, port=int(port))
+        # It must not connect again unseen: what was published meanwhile would be missing, and its
+        # apps would not know. It ends, and they come back to another gateway, which catches up.
+        # (Any: redis-py does not say of what its messages are.)
+        self._hub: Any = Redis(host=host, port=int(port), retry=Retry(NoBackoff(), 0))
         self._subscriber: Any = self._hub.pubsub()
 
     async def publish(self, gateway: str, message: bytes) -> None:

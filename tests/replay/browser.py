@@ -53,16 +53,17 @@ class Page:
             raise RuntimeError(f"{method}: {answer['error']}")
         return dict(answer["result"])
 
-    def open(self, path: Path) -> None:
-        """Opens a file and waits until it has drawn itself."""
+    def open(self, page: Path | str) -> None:
+        """Opens a file, or a URL, and waits until it has drawn itself."""
+        url = page if isinstance(page, str) else page.as_uri()
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         self.ask("Page.enable")
         self.ask("Page.setLifecycleEventsEnabled", enabled=True)
-        opened = self.ask("Page.navigate", url=path.as_uri())
+        opened = self.ask("Page.navigate", url=url)
         if "errorText" in opened:
-            raise RuntimeError(f"{path}: {opened['errorText']}")
+            raise RuntimeError(f"{page}: {opened['errorText']}")
         # The answer may come while the blank page is still there. That one is complete too, so to
         # ask the document whether it is would now and then be answered by the wrong one.
         if opened["loaderId"] not in self._loaded:
@@ -129,8 +130,8 @@ class Page:
 
 
 @contextmanager
-def opened(path: Path, profile: Path) -> Iterator[Page]:
-    """A page with the file at `path` in it; `profile` is a directory that is empty or not there."""
+def opened(place: Path | str, profile: Path) -> Iterator[Page]:
+    """A page with a file, or a URL, in it; `profile` is a directory that is empty or not there."""
     assert CHROMIUM
     their_asks, asks = os.pipe()
     answers, their_answers = os.pipe()
@@ -148,7 +149,7 @@ def opened(path: Path, profile: Path) -> Iterator[Page]:
     os.close(their_answers)
     page = Page(asks, answers)
     try:
-        page.open(path)
+        page.open(place)
         yield page
         page.close()
     except BrokenPipeError as error:
