@@ -129,6 +129,33 @@ def test_views_are_sets_as_those_of_dict(table: SharedTable[Count]) -> None:
         reversed(unordered)
 
 
+def test_rows_that_go_meanwhile_fail_no_comparison_and_no_copy(
+    table: SharedTable[Count], names: list[str]
+) -> None:
+    stays = {f"stays:{number}": Count() for number in range(50)}
+    table.update(stays)
+    other, ended = opened(names), threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            table.set_many({f"goes:{number}": Count() for number in range(50)})
+            for number in range(50):
+                table.pop(f"goes:{number}")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(100):
+            other.clear()
+            other.update(table)
+            assert stays.items() <= dict(other.items()).items()
+            assert table != {"other": Count()}
+    finally:
+        ended.set()
+        thread.join()
+    assert table == stays
+
+
 def test_popitem_gives_each_row_to_one(table: SharedTable[Count]) -> None:
     table.set_many({number: Count(count=number) for number in range(1000)})
     taken: list[int] = []
@@ -186,7 +213,7 @@ def test_a_batch_without_rows_is_refused_at_once(
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, SharedTable.copy])
 def test_it_is_not_copied(table: SharedTable[Count], copied: Callable[[Any], Any]) -> None:
-    with pytest.raises(TypeError, match=r"`dict\(table\)` takes its rows"):
+    with pytest.raises(TypeError, match=r"`dict\(table.items\(\)\)` takes its rows"):
         copied(table)
 
 

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 use crate::error::Error;
 use crate::geometry::{INTENTS, THREAD, WHO};
@@ -123,8 +123,8 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let life = process::life();
-        let taken =
-            std::mem::take(&mut *self.taken.lock().unwrap_or_else(|held| held.into_inner()));
+        // Without the lock, which in a forked child may be held for ever.
+        let taken = std::mem::take(self.taken.get_mut().unwrap_or_else(PoisonError::into_inner));
         // What the parent of a fork has taken is the parent's.
         for Seat { id, .. } in taken.into_iter().filter(|seat| seat.life == life) {
             self.region.memory.vacate(id, self.region.memory.who(id));

@@ -183,10 +183,17 @@ impl Table {
         statistics
     }
 
-    /// Deletes all rows. Those that are inserted meanwhile may be left.
+    /// Deletes all rows, and returns how many. Those that are inserted meanwhile may be left.
     pub fn reset(&self) -> Result<u64, Error> {
+        let mut deleted = 0;
+        self.reset_on(&mut deleted)?;
+        Ok(deleted)
+    }
+
+    /// As `reset`; what was deleted is added to the count as it goes, whether or not it gets to the end.
+    pub fn reset_on(&self, deleted: &mut u64) -> Result<(), Error> {
         let (memory, writer) = (self.memory(), self.writer()?);
-        let (mut wait, mut deleted) = (Wait::default(), 0);
+        let mut wait = Wait::default();
         for number in 1..=memory.geometry.slots() {
             let Some(place) = memory.slot_of(number) else { continue };
             loop {
@@ -197,12 +204,12 @@ impl Table {
                 if !before.is_open() {
                     writer.wait(memory.word(place.at), before, &mut wait)?;
                 } else if writer.free(place, before)? {
-                    deleted += 1;
+                    *deleted += 1;
                     break;
                 }
             }
         }
-        Ok(deleted)
+        Ok(())
     }
 
     /// Candidates that a key has in all.

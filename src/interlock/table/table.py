@@ -234,18 +234,32 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             self._popping = None
         raise KeyError("popitem(): the table is empty")
 
+    def update(self, rows: Any = (), /, **named: W) -> None:
+        """Set rows: of a mapping, of an iterable of pairs, of keywords; each by itself.
+
+        Args:
+            rows: a mapping of keys to rows, or an iterable of pairs. Default: none.
+            named: rows by name.
+
+        Raises:
+            TypeError, ValueError: what is given is none of these, or no row of this table; what was
+                before it is set.
+        """
+        # A table's items are read once; by its keys one would be asked for that has gone meanwhile.
+        super().update(rows.items() if isinstance(rows, SharedTable) else rows, **named)
+
     def clear(self) -> None:
         """Delete all rows, as ``reset`` does."""
         self.reset()
 
     def copy(self) -> NoReturn:
-        """Refuse, for a copy in shared memory is seldom meant: ``dict(table)`` takes the rows.
+        """Refuse, for a copy in shared memory is seldom meant; ``dict(table.items())`` has the rows.
 
         Raises:
             TypeError: always.
         """
         raise TypeError(
-            "a table is not copied; `dict(table)` takes its rows, `attach` opens it again"
+            "a table is not copied; `dict(table.items())` takes its rows, `attach` opens it again"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -254,7 +268,8 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             return True
         if not isinstance(other, Mapping):
             return NotImplemented
-        rows = dict(self)
+        # By items: dict(self) would ask for each key again, which may be gone by then.
+        rows = dict(self.items())
         try:
             theirs = {shown(_core.canonical(key)): row for key, row in other.items()}
         except (TypeError, ValueError):

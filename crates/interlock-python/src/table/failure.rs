@@ -16,6 +16,19 @@ static ROW_BUSY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static SCHEMA_MISMATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static TABLE_FULL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
+/// Looks the classes up before they are needed: as of a table's path.
+pub fn prepare(py: Python<'_>) -> PyResult<()> {
+    for (cell, name) in [
+        (&NOT_A_TABLE, "NotATable"),
+        (&ROW_BUSY, "RowBusy"),
+        (&SCHEMA_MISMATCH, "SchemaMismatch"),
+        (&TABLE_FULL, "TableFull"),
+    ] {
+        cell.import(py, "interlock.errors", name)?;
+    }
+    Ok(())
+}
+
 #[cold]
 pub fn raised(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();

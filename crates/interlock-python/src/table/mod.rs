@@ -12,7 +12,7 @@ pub mod scan;
 pub mod whole;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_table::{Column, Error, Location, Options, Schema, Table as Shared};
 use pyo3::prelude::*;
@@ -25,12 +25,18 @@ use crate::convert::{self, KeyBytes};
 /// The words of a row on their way: on the stack as long as it is not large.
 type Words = SmallVec<[u64; 32]>;
 
+/// How long a call that waits does not look for signals.
+const UNHEARD: Duration = Duration::from_millis(50);
+
 #[pyclass(subclass, frozen, module = "interlock._core")]
 pub struct Table {
     /// Gives up at once where a writer that lives does not go on.
     hasty: Shared,
     /// Waits for it.
     patient: Shared,
+    patience: Duration,
+    /// Made once: what makes it first takes a lock, which a forked child would find held for ever.
+    path: Py<PyAny>,
     /// Bits of the rights beyond which it was not opened.
     #[pyo3(get)]
     mode: u32,
@@ -86,7 +92,9 @@ impl Table {
         let names = patient.schema().columns().iter();
         let names = names.map(|column| PyString::intern(py, &column.name).unbind()).collect();
         let hasty = patient.with_patience(Duration::ZERO);
-        Ok(Table { hasty, patient, mode, names, rows: PyOnceLock::new() })
+        failure::prepare(py)?;
+        let path = patient.path().into_pyobject(py)?.unbind();
+        Ok(Table { hasty, patient, patience: options.patience, path, mode, names, rows: PyOnceLock::new() })
     }
 
     /// Says what rows are made with. To be called once, before anything else.
@@ -115,8 +123,8 @@ impl Table {
 
     /// Where it lies.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.patient.path().to_owned()
+    fn path(&self, py: Python<'_>) -> Py<PyAny> {
+        self.path.clone_ref(py)
     }
 
     /// The rows that it surely holds.
@@ -158,10 +166,26 @@ impl Table {
     ) -> PyResult<R> {
         match call(&self.hasty) {
             Ok(value) => Ok(value),
-            Err(Error::RowBusy { .. }) => {
-                py.detach(|| call(&self.patient)).map_err(|error| failure::raised(py, error))
-            }
+            Err(Error::RowBusy { .. }) => self.wait(py, |table| call(table)),
             Err(error) => Err(failure::raised(py, error)),
+        }
+    }
+
+    /// Calls without the GIL, again and again until patience is at its end: so Ctrl-C ends it.
+    #[cold]
+    fn wait<R: Send>(
+        &self,
+        py: Python<'_>,
+        mut call: impl FnMut(&Shared) -> Result<R, Error> + Send,
+    ) -> PyResult<R> {
+        let end = Instant::now().checked_add(self.patience);
+        loop {
+            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            let table = self.patient.with_patience(left.min(UNHEARD));
+            match py.detach(|| call(&table)) {
+                Err(Error::RowBusy { .. }) if left > UNHEARD => py.check_signals()?,
+                done => return done.map_err(|error| failure::raised(py, error)),
+            }
         }
     }
 

@@ -70,7 +70,9 @@ impl Table {
 
     /// Delete all rows, and return how many there were. Those inserted meanwhile may be left.
     fn reset(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.patient.reset()).map_err(|error| failure::raised(py, error))
+        let mut deleted = 0;
+        self.wait(py, |table| table.reset_on(&mut deleted))?;
+        Ok(deleted)
     }
 
     /// Levels as (slots, live rows), then the counts, by the names of `TableStats`.
