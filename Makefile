@@ -20,6 +20,15 @@ ifdef PYTHON
 export PYTHON
 endif
 
+# How the crates' tests are compiled: optimised, for the random schedules are long; but not across crates,
+# which makes each of the test programs half a minute longer to link and finds nothing more. A sum that
+# leaves its type ends the test. The CI compiles the core so too, and what both need once.
+TESTED := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG=0
+ifdef INTERLOCK_CHECKED
+$(foreach setting,$(TESTED),$(eval export $(setting)))
+endif
+
 PY := .venv/bin/python
 BUILD_TOOLS := .venv/tools-build.txt
 DEVELOP_TOOLS := .venv/tools-develop.txt
@@ -124,11 +133,9 @@ test: $(DEVELOP_TOOLS) ## everything; what takes minutes in small shares, as the
 	@echo "interlock: all tests passed"
 
 PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal --package interlock-table
-# Optimised, for the random schedules are long; but not across crates, which makes each of the test
-# programs half a minute longer to link and finds nothing more. A sum that leaves its type ends the test.
+CARGO_TEST := $(TESTED) cargo test --release --locked
 # In a folder of its own, for cargo locks one, and nothing would be the same as in that of the core.
-CARGO_TEST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true cargo test --release --locked
+TESTS_TARGET := $(if $(INTERLOCK_CHECKED),target,target/tests)
 
 .PHONY: test-rust test-crates test-threads
 # Thread schedules need a build of their own; the CI has the time.
@@ -137,7 +144,7 @@ test-rust: test-crates $(if $(INTERLOCK_LONG),test-threads) ## the crates: unit 
 test-crates:
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
-	@INTERLOCK_OPS=$${INTERLOCK_OPS:-2000000} CARGO_TARGET_DIR=target/tests $(CARGO_TEST) $(PACKAGES)
+	@INTERLOCK_OPS=$${INTERLOCK_OPS:-2000000} CARGO_TARGET_DIR=$(TESTS_TARGET) $(CARGO_TEST) $(PACKAGES)
 
 test-threads:
 	@scripts/prepare.sh rust

@@ -3,7 +3,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `INTERLOCK_SEED` | the seed; without it a new one each run, printed |
-//! | `INTERLOCK_OPS` | how many calls all of them make, 1,000,000 if not told |
+//! | `INTERLOCK_TABLE_OPS` | how many calls all of them make, 1,000,000 if not told |
 
 mod common;
 
@@ -127,7 +127,7 @@ fn four_processes_tear_no_row_and_lose_no_increment() {
     for n in 0..COUNTED {
         set(&table, &counted(n), n);
     }
-    let calls = number("INTERLOCK_OPS", 1_000_000) / PROCESSES;
+    let calls = number("INTERLOCK_TABLE_OPS", 1_000_000) / PROCESSES;
     let children: Vec<Child> = (0..PROCESSES)
         .map(|process| {
             Command::new(std::env::current_exe().unwrap())
