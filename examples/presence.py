@@ -1,4 +1,4 @@
-"""Who is online, on which device, and with how many unread: one table, four processes.
+"""Users online, on which device, and with how many unread: one table, four processes.
 
 First a walk through one user's day, call by call. Then three processes play gateways: users log in,
 go to the background, come back and log out, and each message to one of them raises the user's

@@ -24,7 +24,7 @@ RATIO = (0.70, 0.20, 0.07, 0.03)
 TABLES = 20
 """Of each kind."""
 MOST = 1.3
-"""How many rows are inserted, by the number of slots."""
+"""Rows that are inserted, by the number of slots."""
 POINTS = 130
 
 

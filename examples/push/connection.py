@@ -22,7 +22,7 @@ class Connection:
         self.user = user
         self.id = uuid.uuid4().hex
         self.is_live = False
-        """Whether it has all that came before: until then messages are among what it missed."""
+        """True once it has all that came before: until then messages are among what it missed."""
         self._socket = socket
         self._owed = asyncio.Queue[ToApp](OWED)
 

@@ -1,4 +1,4 @@
-"""What happens to a user, one thing after the other: all of it goes through the user's lane.
+"""Events of a user, one after the other: all that happens to one goes through the user's lane.
 
 The lane is the key of a queue on the hub. Every gateway takes from the queue, but of one user's
 events there is only ever one in work, and they come in the order in which they were put.

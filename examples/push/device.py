@@ -18,15 +18,15 @@ class Device:
     def __init__(self, user: str, urls: list[str], *, is_nervous: bool = False) -> None:
         self.user = user
         self.is_nervous = is_nervous
-        """Whether it sends all messages twice, as if it had lost each answer."""
+        """True if it sends all messages twice, as if it had lost each answer."""
         self.messages: list[frames.Message] = []
-        """What it has shown, in order."""
+        """All that it has shown, in order."""
         self.badge = 0
         self.gateway = ""
         self.online: list[tuple[str, str, bool]] = []
         self._urls = urls
         self.unsent: dict[str, frames.Send] = {}
-        """What no gateway has confirmed, by its ref."""
+        """Messages that no gateway has confirmed, by their ref."""
         self._is_background = False
         self._socket: ClientConnection | None = None
         self._changed = asyncio.Condition()

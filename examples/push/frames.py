@@ -1,4 +1,4 @@
-"""What goes over a WebSocket: JSON objects, told apart by their ``type``."""
+"""Frames of a WebSocket: JSON objects, told apart by their ``type``."""
 
 from __future__ import annotations
 
@@ -84,20 +84,20 @@ class Message(Struct, tag="message", tag_field="type"):
 
 
 class Missed(Struct, tag="missed", tag_field="type"):
-    """What came while the app was not looked at. ``last`` says that there is no more of it."""
+    """Messages that came while the app was not looked at. ``last`` says that there is no more of it."""
 
     messages: list[Message]
     last: bool
 
 
 class Badge(Struct, tag="badge", tag_field="type"):
-    """How many messages were not shown, as a telephone draws it on the app's icon."""
+    """The number of messages that were not shown, as a telephone draws it on the app's icon."""
 
     unread: int
 
 
 class Online(Struct, tag="online", tag_field="type"):
-    """Who is connected: the user, the gateway, and whether the app is in the background."""
+    """Users who are connected: the user, the gateway, and whether the app is in the background."""
 
     users: list[tuple[str, str, bool]]
 

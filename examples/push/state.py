@@ -1,4 +1,4 @@
-"""What is known of users and gateways: two tables in memory that all gateways share."""
+"""The state of users and gateways: two tables in memory that all gateways share."""
 
 from __future__ import annotations
 
