@@ -84,7 +84,7 @@ class Message(Struct, tag="message", tag_field="type"):
 
 
 class Missed(Struct, tag="missed", tag_field="type"):
-    """Messages that came while the app was not looked at. ``last`` says that there is no more of it."""
+    """Messages that came while the app was not looked at; ``last``: these are all of them."""
 
     messages: list[Message]
     last: bool
