@@ -29,7 +29,7 @@ WEIGHTS = {"login": 4, "background": 2, "back": 2, "logout": 1, "message": 20}
 
 
 class Presence(Row):
-    """A user who is logged in: 60 bytes, beside the key and the time of the last access."""
+    """A user who is logged in. The time of the last access is kept beside each row."""
 
     app_id: U32
     set_token: bool = True
@@ -58,8 +58,9 @@ def walk() -> None:
             token="user_device_token",
         )
         table.set_column(888888888, "unread", 99)
-        print("set unread: 99")
-        print(f"got unread: {table.get_column(888888888, 'unread')}")
+        unread = table.get_column(888888888, "unread")
+        print(f"set unread: 99, got unread: {unread}")
+        assert unread == 99
         # One more message, from whichever process: nobody can come between reading and writing.
         print(f"one more: {table.incr(888888888, 'unread')}")
         stats = table.stats()
