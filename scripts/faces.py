@@ -24,14 +24,16 @@ import unasync  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGINE = Path("src/interlock/engine")
-FACES = {"aio.py": "queue.py", "aio_lease.py": "lease.py"}
+FACES = {"aio.py": "queue.py", "aio_lease.py": "lease.py", "aio_table.py": "table.py"}
 NAMES = {
     "AsyncRemoteQueue": "RemoteQueue",
     "AsyncRemoteLease": "RemoteLease",
+    "AsyncRemoteTable": "RemoteTable",
     "AsyncClient": "Client",
     "consume_async": "consume",
     "aio_client": "client",
     "aio_lease": "lease",
+    "aio_table": "table",
 }
 HEAD = "# Made from {source} by scripts/faces.py: change that, and run `make generate`.\n"
 

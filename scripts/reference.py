@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from interlock import Hub, _core
 from interlock.cli import (
@@ -33,8 +34,12 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import SHARED
 from interlock.hub.client import Client
 from interlock.hub.config import toml
-from interlock.hub.figures import FIGURES
+from interlock.hub.figures import FIGURES, TABLE_FIGURES, metric_name
+from interlock.hub.listed import ListOf
 from interlock.hub.settings import SETTINGS
+from interlock.hub.tables import TABLES
+from interlock.hub.users import USERS
+from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
@@ -339,6 +344,17 @@ says something in words, and has no metric.
 
 """
 
+INFO_TABLES = """
+## Of each table
+
+A line `table_NAME` of `INFO`, such as `rows=5,slots=1248`; `Hub.tables()` has them as numbers, and
+`/metrics` with the label `table`. To count rows is to look at every slot. Of a table with up to
+16,384 slots that is done when it is asked for; of a larger one on a thread, when somebody asks,
+once a second at most and in no more than a fiftieth of the time: its figures are those of the count
+before, and those that are counted are missing in its first moments.
+
+"""
+
 COMMANDS = """\
 <!-- Made by scripts/reference.py from what a hub answers to COMMAND DOCS. -->
 
@@ -350,106 +366,6 @@ reason. These are its commands, as `COMMAND DOCS` tells them, and the classes by
 [rights](../howto/hub-security.md) are given:
 
 """
-
-DIFFERENCES_HEAD = """
-## Where it differs from Redis
-
-Compared byte for byte with Redis 7.0.15 in the tests; nothing else is known to differ.
-
-| what | the hub | why |
-|---|---|---|
-"""
-
-# What, the hub, why.
-DIFFERENCES = (
-    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`, `BACKUP`, `TABLE`",
-     "has them",
-     "Redis has not"),
-    ("`CLIENT SETINFO`, `CLIENT NO-TOUCH`",
-     "has them",
-     "younger than 7.0; clients of today send them"),
-    ("`COMMAND DOCS`, `HELP`, summaries",
-     "in its own words",
-     "they are for people"),
-    ("`INFO`, `CLIENT LIST`, `CONFIG GET`",
-     "Redis' fields where there is such a thing, and its own",
-     "another server"),
-    ("`CONFIG SET` of an address, a port or the number of workers",
-     "refused",
-     "they are taken at the start"),
-    ("`CONFIG SET` of files and users",
-     "refused",
-     "whoever reaches a hub must not choose what it reads and writes"),
-    ("`ACL SETUSER`, `DELUSER`, `LOAD`, `SAVE`",
-     "does not have them",
-     "users are the configuration's; `ACL LIST` tells them, without the hashes of their passwords"),
-    ("`ACL LIST`, `GETUSER`: topics",
-     "`%P&…` is to publish only, `%S&…` to subscribe only",
-     "Redis has one right for both"),
-    ("`CLIENT PAUSE`",
-     "does not hold up commands of class `@admin`",
-     "in Redis even `CLIENT UNPAUSE` waits"),
-    ("`INFO commandstats`: `usec`",
-     "of every 64th call, times 64, for `PUBLISH`, `PING`, `ECHO`",
-     "to look at the clock costs more than the command"),
-    ("`LATENCY`",
-     "as of a monitor that is off; no `GRAPH`, `HISTOGRAM`",
-     "`SLOWLOG` and `INFO commandstats` tell it"),
-    ("`PSUBSCRIBE` by a user with patterns",
-     "allowed if all it matches is allowed",
-     "Redis wants the same pattern"),
-    ("`SHUTDOWN`",
-     "only for who has logged in with a password",
-     "a hub serves many programs"),
-    ("a TLS greeting at a plain port",
-     "an error, and closed",
-     "Redis leaves the client waiting"),
-    ("a zero byte in a line of lengths",
-     "an error, and closed",
-     "Redis leaves the client waiting"),
-    ("several patterns or topics at once, without an order in Redis",
-     "in the order of subscribing",
-     "it is the same each time"),
-    ("topics over 4,096 bytes, patterns over 1,024",
-     "refused with an error",
-     "one is compared with the other again and again"),
-    ("`PUBSUB CHANNELS` of more than 32 MiB",
-     "refused with an error",
-     "an answer is written in one go"),
-    ("what all clients hold together, what one subscribes to",
-     "`limits.clients`, `limits.pubsub.subscriptions`",
-     "bounded by default"),
-    ("what a subscriber is owed, limits and their defaults",
-     "`limits.pubsub`, `limits.normal`",
-     "bounded by default"),
-    ("keys and hashes",
-     "rows of [state tables](../howto/hub-tables.md), by `TABLE:KEY`; every other key is an error",
-     "a row has the columns that its table was made with, each of its type"),
-    ("`HSET`, `HINCRBY`, `HINCRBYFLOAT`, `HSETNX` without a row",
-     "make one, whose other columns are 0 or empty",
-     "a row has all its columns"),
-    ("`HDEL`",
-     "an error where the row and the column are there, else 0",
-     "as above; 0 would say that there was nothing to delete"),
-    ("a column that there is not, a value that its column cannot hold",
-     "an error, `NOCOLUMN` or `WRONGTYPE`, and nothing is changed",
-     "columns have names and types"),
-    ("`HINCRBY` on a U64 beyond 2**63 - 1",
-     "answered by a string of digits",
-     "an integer of the protocol goes no further"),
-    ("`SCAN`",
-     "up to 1,000 keys and 8,192 slots a call, whatever `COUNT` says; a step may find none",
-     "others wait meanwhile"),
-    ("`DBSIZE`",
-     "of a table with more than 16,384 slots as last counted",
-     "to count is to look at every slot"),
-    ("a row whose writer lives and does not go on",
-     "`TRYAGAIN`, after 5 ms",
-     "the writer may be any process of the machine, and others wait meanwhile"),
-    ("databases, transactions, scripts, other data",
-     "not there",
-     "a hub stores nothing else"),
-)  # fmt: skip
 
 
 def cli() -> str:
@@ -512,17 +428,32 @@ def configuration() -> str:
         cells = [f"`{setting.key}`", f"`{toml(setting.default)}`", cell(setting.allowed)]
         cells += [cell(sentence(setting.help)), f"`{setting.variable}`"]
         lines.append(f"| {' | '.join(cells)} |")
-    return CONFIGURATION + "\n".join(lines) + "\n"
+    return CONFIGURATION + "\n".join(lines) + "\n" + entries(USERS) + entries(TABLES)
+
+
+def entries(of: ListOf[Any]) -> str:
+    """Return the section of the keys of a list of tables."""
+    lines = [f"\n## [[{of.name}]]\n", "| key | default | allowed | meaning |", "|---|---|---|---|"]
+    for key in of.keys:
+        default = "" if key.required else f"`{toml(key.default)}`"
+        cells = [f"`{key.name}`", default, cell(key.allowed), cell(sentence(key.help))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def info() -> str:
     """Return the page of the hub's figures."""
+    of_tables = ["| figure | kind | meaning | metric |", "|---|---|---|---|"]
+    for figure in TABLE_FIGURES:
+        metric = f"`{metric_name(f'table_{figure.name}', figure.kind)}`"
+        cells = [f"`{figure.name}`", figure.kind.value, cell(sentence(figure.help)), metric]
+        of_tables.append(f"| {' | '.join(cells)} |")
     lines = ["| INFO | kind | meaning | metric |", "|---|---|---|---|"]
     for figure in FIGURES:
         metric = f"`{figure.metric}`" if figure.metric else ""
         meaning = cell(sentence(figure.help))
         lines.append(f"| `{figure.name}` | {figure.kind.value} | {meaning} | {metric} |")
-    return INFO + "\n".join(lines) + "\n"
+    return INFO + "\n".join(lines) + "\n" + INFO_TABLES + "\n".join(of_tables) + "\n"
 
 
 def commands() -> str:

@@ -65,7 +65,7 @@ def test_a_module_that_was_changed_by_hand_is_found(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["faces.py", "--check"])
     monkeypatch.setattr(faces, "ROOT", tmp_path)
-    for folder in ("aio.py", "aio_lease.py"):
+    for folder in ("aio.py", "aio_lease.py", "aio_table.py"):
         place = tmp_path / faces.ENGINE / folder
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(SOURCE)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from interlock.engine.aio import AsyncRemoteQueue
+from interlock.engine.aio_table import AsyncRemoteTable
 from interlock.engine.handle import Handle
 from interlock.engine.loop import LoopSessions
+from interlock.retry import Seconds
+from interlock.table.row import Row
 
 if TYPE_CHECKING:
     from interlock.engine.client import Client
     from interlock.engine.options import QueueOptions
+    from interlock.engine.rows import OnFull
 
 T = TypeVar("T")
+W = TypeVar("W", bound=Row)
 
 
 class AsyncClient:
@@ -38,6 +43,21 @@ class AsyncClient:
     ) -> AsyncRemoteQueue[Any]:
         """Return the queue of this name; see ``Client.queue``."""
         return AsyncRemoteQueue(self, self._client._handle_of(name, type, options))
+
+    def table(
+        self,
+        name: str,
+        row: type[W],
+        *,
+        capacity: int = 100_000,
+        key_size: int = 32,
+        ttl: Seconds | None = None,
+        on_full: OnFull = "evict",
+    ) -> AsyncRemoteTable[W]:
+        """Return the state table of this name; see ``Client.table``."""
+        return self._client.table(
+            name, row, capacity=capacity, key_size=key_size, ttl=ttl, on_full=on_full
+        ).aio
 
     async def close(self) -> None:
         """End what waits on the running loop, and close its connections."""

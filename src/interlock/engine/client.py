@@ -11,18 +11,25 @@ from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.handle import Handle
+from interlock.engine.memory_rows import MemoryRows, TableOptions
 from interlock.engine.operations import Operations
 from interlock.engine.options import QueueOptions
 from interlock.engine.queue import RemoteQueue
+from interlock.engine.rows import OnFull, Rows
 from interlock.engine.sessions import ThreadSessions
+from interlock.engine.table import RemoteTable
+from interlock.engine.table_arguments import check_name
 from interlock.engine.watch import Watch
+from interlock.engine.wire_rows import WireRows
 from interlock.limits import MAX_COUNT, MAX_NAME
-from interlock.retry import Retry, seconds
+from interlock.retry import Retry, Seconds, seconds
+from interlock.table.row import Row
 
 if TYPE_CHECKING:
     from interlock.engine.aio_client import AsyncClient
 
 T = TypeVar("T")
+W = TypeVar("W", bound=Row)
 
 LEASE = 30.0
 _DEFAULT_RETRY = Retry()
@@ -47,7 +54,7 @@ def connect(url: str | None = None) -> Client:
 
 
 class Client:
-    """Queues by name on one engine, for threads; ``aio`` is its asyncio face.
+    """Queues and tables by name on one engine, for threads; ``aio`` is its asyncio face.
 
     ``connect`` makes it. It may be used by any thread, before and after a fork, and is closed as a
     context manager, also of ``async with``, or by ``close``.
@@ -109,6 +116,42 @@ class Client:
             OptionsMismatch: of the first call: the queue was declared otherwise before.
         """
         return RemoteQueue(self, self._handle_of(name, type, options))
+
+    def table(
+        self,
+        name: str,
+        row: type[W],
+        *,
+        capacity: int = 100_000,
+        key_size: int = 32,
+        ttl: Seconds | None = None,
+        on_full: OnFull = "evict",
+    ) -> RemoteTable[W]:
+        """Return the state table of this name.
+
+        A hub serves those of its configuration, by ``[[table]]``; nothing is asked of it yet. On
+        ``memory://`` it is a table of this process, and of who shares the engine's name in it; it
+        is made if there is none, with the options, which say nothing to a hub.
+
+        Args:
+            name: up to 200 bytes, without spaces, colons and slashes.
+            row: the class of its rows, whose columns must be those of the table.
+            capacity: rows that it surely holds. Default 100,000.
+            key_size: most bytes of a key, 1 to 1,024. Default 32.
+            ttl: seconds that a row lives after it was set, if it is not told. Default: for ever.
+            on_full: ``"evict"`` or ``"raise"``, as for ``SharedTable``. Default ``"evict"``.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range; or the engine
+                is a cluster of Redis. (Of another Redis the first call says so.)
+            SchemaMismatch: the table in memory has other columns; of a hub's the first call says
+                so.
+            OSError: there is no room for a table in memory.
+        """
+        rows = self._rows_of(name, row, TableOptions(
+            capacity, key_size, None if ttl is None else seconds(ttl, "table(): ttl"), on_full
+        ))  # fmt: skip
+        return RemoteTable(self, name, rows)
 
     @property
     def aio(self) -> AsyncClient:
@@ -184,6 +227,18 @@ class Client:
         handle.operations = Operations(handle)
         handle.watch = Watch(handle.operations, slow_wait, deep, deep_lane)
         return handle
+
+    def _rows_of(self, name: str, row: type[W], options: TableOptions) -> Rows[W]:
+        check_name(name)
+        memory = self._engine.memory
+        if memory is not None:
+            return MemoryRows(memory.tables, name, row, options)
+        if self._engine.target.kind == "cluster":
+            raise ValueError(
+                f"table(): {self.url} has no state tables: a Redis knows no columns and no types; "
+                f"`interlock hub` serves tables, by [[table]]"
+            )
+        return WireRows(self._engine, name, row)
 
     def _close_handle(self, handle: Handle) -> None:
         handle.closed = True

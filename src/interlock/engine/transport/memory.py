@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 from interlock import _core
+from interlock.engine.memory_rows import MemoryTables
 from interlock.engine.request import Argument, Broken, Refused, Reply
 
 
@@ -17,6 +18,7 @@ class MemoryEngine:
 
     def __init__(self, clock: _core.ManualClock | None = None) -> None:
         self.core = _core.Engine(clock)
+        self.tables = MemoryTables()
         self._clock = clock
         self._started = False
 

@@ -143,9 +143,10 @@ impl Condition {
 
     /// For ever is longer than any time.
     fn allows(&self, before: Option<Duration>, left: Duration) -> bool {
-        !(self.without && before.is_some())
-            && !(self.with && before.is_none())
-            && !(self.greater && before.is_none_or(|before| left <= before))
-            && !(self.less && before.is_some_and(|before| left >= before))
+        let refused = self.without && before.is_some()
+            || self.with && before.is_none()
+            || self.greater && before.is_none_or(|before| left <= before)
+            || self.less && before.is_some_and(|before| left >= before);
+        !refused
     }
 }

@@ -150,7 +150,7 @@ pub fn mset(call: &mut Call<'_, '_>) {
         let columns: Result<Vec<&Column>, _> = names.map(|name| column(table, name)).collect();
         let columns = columns?;
         let values: Vec<&[u8]> = asked.arguments.from(4 + count).collect();
-        if columns.len() < count || values.is_empty() || values.len() % (count + 1) != 0 {
+        if columns.len() < count || values.is_empty() || !values.len().is_multiple_of(count + 1) {
             return Err(asked.wrong_count());
         }
         within(values.len() / (count + 1))?;

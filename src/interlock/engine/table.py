@@ -1,0 +1,305 @@
+# Made from aio_table.py by scripts/faces.py: change that, and run `make generate`.
+"""A table on an engine, for threads."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from interlock.engine.rows import NONE, Only, Overflow, Rows
+from interlock.engine.table_arguments import check_batch, check_word, given_key
+from interlock.message import Key
+from interlock.retry import Seconds, seconds
+from interlock.table.row import Row
+from interlock.table.views import shown
+
+if TYPE_CHECKING:
+    from interlock.engine.aio_table import AsyncRemoteTable
+    from interlock.engine.client import Client
+
+W = TypeVar("W", bound=Row)
+
+
+class RemoteTable(MutableMapping[Key, W], Generic[W]):
+    """A table on an engine: the methods of ``SharedTable``, for processes anywhere.
+
+    ``Client.table`` makes it. Calls mean what they mean there; each asks the engine,
+    and raises ``EngineUnavailable`` where that does not answer in the client's timeout.
+    The first one raises ``SchemaMismatch`` if the engine's table has other columns,
+    ``NotATable`` if there is none. Any thread may use it. ``aio`` is its asyncio face.
+    """
+
+    def __init__(self, client: Client, name: str, rows: Rows[W]) -> None:
+        self._client = client
+        self._name = name
+        self._rows = rows
+        self._run = client._sessions.run
+
+    @property
+    def name(self) -> str:
+        """The table's name on its engine."""
+        return self._name
+
+    @property
+    def aio(self) -> AsyncRemoteTable[W]:
+        """The asyncio face of this table."""
+        from interlock.engine.aio_table import AsyncRemoteTable
+
+        return AsyncRemoteTable(self._client.aio, self._name, self._rows)
+
+    def __getitem__(self, key: Key) -> W:
+        (row,) = self._run(None, self._rows.get_many, [given_key(key)])
+        if row is None:
+            raise KeyError(key)
+        return row
+
+    def __setitem__(self, key: Key, row: W) -> None:
+        self.set(key, row)
+
+    def __delitem__(self, key: Key) -> None:
+        if not self._run(None, self._rows.delete, [given_key(key)]):
+            raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self._run(None, self._rows.contains, given_key(key))
+
+    def __len__(self) -> int:
+        return self._run(None, self._rows.count)
+
+    def __bool__(self) -> bool:
+        # Without counting.
+        return any(True for _ in self.scan(batch=1))
+
+    def __iter__(self) -> Iterator[Key]:
+        for key, _ in self.scan():
+            yield key
+
+    def values(self) -> ValuesView[W]:
+        """Return a view of the rows."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[Key, W]:
+        """Return a view of the keys and rows."""
+        return _Items(self)
+
+    # -- Rows ---------------------------------------------------------------------------------
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        """Return a row, or the default where there is none."""
+        (row,) = self._run(None, self._rows.get_many, [given_key(key)])
+        return default if row is None else row
+
+    def set(
+        self, key: Key, row: W, *, ttl: Seconds | None = None, only: Only | None = None
+    ) -> bool:
+        """Set a row as a whole, and return whether it was done.
+
+        Args:
+            ttl: seconds that it lives. Default: as the table says.
+            only: ``"absent"`` sets it only where there is none, ``"present"`` only over one.
+                Default: always.
+
+        Raises:
+            TypeError, ValueError: a column cannot hold its value.
+            TableFull: there is no room, and the table was told to overwrite none.
+            RowBusy: a process of the hub's machine holds the row, lives, and does not go on.
+        """
+        lives = None if ttl is None else seconds(ttl, "set(): ttl")
+        check_word("set(): only", only, (None, "absent", "present"))
+        return self._run(None, self._rows.set, given_key(key), row, lives, only)
+
+    def pop(self, key: Key, default: Any = NONE) -> Any:
+        """Delete a row and return it, or the default where there is none.
+
+        Raises:
+            KeyError: there is none, and no default.
+        """
+        row = self._run(None, self._rows.pop, given_key(key))
+        if row is not None:
+            return row
+        if default is NONE:
+            raise KeyError(key)
+        return default
+
+    def setdefault(self, key: Key, default: W | None = None) -> W:
+        """Return the row of a key; set it to ``default`` first where there is none.
+
+        Of several processes that do so at once, one sets it, and all return what it set.
+
+        Raises:
+            TypeError: there is none, and no default.
+        """
+        while True:
+            found: W | None = self.get(key)
+            if found is not None:
+                return found
+            if default is None:
+                raise TypeError("setdefault(): there is no row, and no default; a row is no None")
+            if self.set(key, default, only="absent"):
+                return default
+
+    def patch(self, key: Key, /, **columns: Any) -> bool:
+        """Set some columns of a row at once, and return whether there is a row.
+
+        Raises:
+            TypeError, ValueError: a column cannot hold its value, or is not there; the row is as
+                before.
+        """
+        return self._run(None, self._rows.patch, given_key(key), columns)
+
+    def get_many(self, keys: Iterable[Key]) -> list[W | None]:
+        """Return the rows of keys in their order; None where there is none.
+
+        Each is read by itself: they may be of different moments.
+        """
+        given = [given_key(key) for key in keys]
+        return self._run(None, self._rows.get_many, given)
+
+    def set_many(self, rows: Mapping[Any, W]) -> None:
+        """Set the rows of a mapping, each by itself. What raises may leave some of them set."""
+        given = [(given_key(key), row) for key, row in rows.items()]
+        self._run(None, self._rows.set_many, given)
+
+    def scan(self, *, batch: int = 1000) -> Iterator[tuple[Key, W]]:
+        """Go over all rows: keys with rows, as they are when they are come upon.
+
+        Args:
+            batch: rows that are asked for at once, 1 to 1,000. Default 1,000.
+        """
+        check_batch(batch)
+        cursor, seen = None, set[bytes]()
+        while True:
+            cursor, rows = self._run(None, self._rows.page, cursor, batch)
+            for key, row in rows:
+                # One that is moved while others are inserted is met twice.
+                if key not in seen:
+                    seen.add(key)
+                    yield shown(key), row
+            if cursor is None:
+                return
+
+    def clear(self) -> None:
+        """Delete all rows. Those inserted meanwhile may be left."""
+        cursor = None
+        while True:
+            cursor, rows = self._run(None, self._rows.page, cursor, 1000)
+            if rows:
+                self._run(None, self._rows.delete, [key for key, _ in rows])
+            if cursor is None:
+                return
+
+    # -- Columns ------------------------------------------------------------------------------
+
+    def get_column(self, key: Key, column: str, default: Any = NONE) -> Any:
+        """Return one column of a row.
+
+        Raises:
+            KeyError: there is no row, and no default.
+            ValueError: there is no such column.
+        """
+        found = self._run(None, self._rows.get_column, given_key(key), column)
+        if found is not NONE:
+            return found
+        if default is NONE:
+            raise KeyError(key)
+        return default
+
+    def set_column(self, key: Key, column: str, value: Any) -> None:
+        """Set one column of a row.
+
+        Raises:
+            KeyError: there is no row.
+            TypeError, ValueError: the column cannot hold the value; the row is as before.
+        """
+        if not self._run(None, self._rows.patch, given_key(key), {column: value}):
+            raise KeyError(key)
+
+    def incr(self, key: Key, column: str, by: float = 1, *, overflow: Overflow = "raise") -> Any:
+        """Raise a column, and return what it is then; atomic over all who use the table.
+
+        Args:
+            by: by how much; less than 0 lowers it. Default 1.
+            overflow: what becomes of a sum beyond the column's range: ``"raise"`` (the row is as
+                before), ``"wrap"`` or ``"saturate"``. Default ``"raise"``.
+
+        Raises:
+            KeyError: there is no row.
+            OverflowError: the sum is beyond the column's range.
+        """
+        check_word("incr(): overflow", overflow, ("raise", "wrap", "saturate"))
+        found = self._run(None, self._rows.incr, given_key(key), column, by, overflow)
+        if found is NONE:
+            raise KeyError(key)
+        return found
+
+    def compare_and_set(self, key: Key, column: str, expected: Any, value: Any) -> bool:
+        """Set a column if it is as expected, and return whether it was.
+
+        Raises:
+            KeyError: there is no row.
+            TypeError, ValueError: the column cannot hold one of the values.
+        """
+        asked = self._rows.compare_and_set
+        done = self._run(None, asked, given_key(key), column, expected, value)
+        if done is None:
+            raise KeyError(key)
+        return done
+
+    # -- Expiry -------------------------------------------------------------------------------
+
+    def expire(self, key: Key, ttl: Seconds) -> bool:
+        """Have a row expire in so many seconds from now, and return whether it is there."""
+        lives = seconds(ttl, "expire(): ttl")
+        return self._run(None, self._rows.expire, given_key(key), lives)
+
+    def persist(self, key: Key) -> bool:
+        """Have a row live for ever, and return whether it is there and would have expired."""
+        return self._run(None, self._rows.persist, given_key(key))
+
+    def ttl(self, key: Key) -> float | None:
+        """Return how many seconds a row has to live; None for ever.
+
+        Raises:
+            KeyError: there is no row.
+        """
+        left = self._run(None, self._rows.ttl, given_key(key))
+        if left is NONE:
+            raise KeyError(key)
+        return left
+
+    def touch(self, key: Key) -> bool:
+        """Note an access to a row, and return whether it is there."""
+        return self._run(None, self._rows.touch, given_key(key))
+
+    def idle(self, key: Key) -> float:
+        """Return how many seconds ago a row was accessed, to about an eighth of a second.
+
+        Raises:
+            KeyError: there is no row.
+        """
+        found = self._run(None, self._rows.idle, given_key(key))
+        if found is NONE:
+            raise KeyError(key)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of {self._client.url}>"
+
+
+class _Values(ValuesView[W]):
+    """The rows, each read once."""
+
+    _mapping: RemoteTable[W]
+
+    def __iter__(self) -> Iterator[W]:
+        for _, row in self._mapping.scan():
+            yield row
+
+
+class _Items(ItemsView[Key, W]):
+    """The keys and rows, each read once."""
+
+    _mapping: RemoteTable[W]
+
+    def __iter__(self) -> Iterator[tuple[Key, W]]:
+        yield from self._mapping.scan()
