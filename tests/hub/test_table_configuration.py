@@ -217,7 +217,7 @@ def test_hup_opens_what_was_added_and_closes_what_was_taken_away(
         return "".join(entries)
 
     path.write_text(listed_as(_0="a: U8"))
-    with hub_process("--port", "0", "--config", str(path)) as hub:
+    with hub_process("--port", "0", "--workers", "2", "--config", str(path)) as hub:
         assert hub.process.stderr is not None
         with Client(hub.addresses[0]) as client:
 
@@ -251,6 +251,10 @@ def test_hup_opens_what_was_added_and_closes_what_was_taken_away(
             assert client.call("TABLE", "LIST") == [names[1].encode()]
             # It was closed, and not deleted.
             assert SharedTable.attach(names[0]).get_column("k", "a") == 6
+            # Each worker takes its turn: a connection comes to it behind the configuration.
+            for _ in range(2):
+                with Client(hub.addresses[0]) as other:
+                    other.call("PING")
             mapped = Path(f"/proc/{hub.process.pid}/maps").read_text().split()
             numbers = [str(SharedTable.attach(name).path.stat().st_ino) for name in names]
             assert [number in mapped for number in numbers] == [False, True]
