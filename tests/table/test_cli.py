@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from interlock import SharedTable
 from interlock.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
-COLUMNS = ("app_id:U32", "background:bool", "unread:U32", "token:str:32", "raw:bytes:4", "load:F64")
+COLUMNS = ("app_id:U32", "background:bool", "unread:U32", "token:str:32", "raw:bytes:9", "load:F64")
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_what_is_no_text_is_shown_all_the_same(run: Run, name: str) -> None:
     code, out, _ = run("scan", name)
     assert code == 0
     assert "\x1b" not in out
-    assert "\\xff" in out
+    assert "base64:/w==" in out
     (row,) = [json.loads(line) for line in run("scan", name, "--json")[1].splitlines()]
     assert row["key"] == {"base64": "/w=="}
     assert row["raw"] == {"base64": "/gA="}
@@ -76,8 +78,8 @@ def test_rows_are_listed_by_key_and_up_to_a_limit(run: Run, name: str) -> None:
     assert len(run("scan", name, "--limit", "3", "--json")[1].splitlines()) == 3
     assert run("scan", name, "--match", "nobody*") == (0, "no rows\n", "")
     lines = run("export", name)[1].splitlines()
-    assert lines[0] == "key,app_id,background,unread,token,raw,load"
-    assert "user:7,0,false,7,,,0.0" in lines
+    assert lines[0] == "key,app_id,background,unread,token,raw,load,_expires"
+    assert "user:7,0,false,7,,,0.0," in lines
     assert len(run("export", name, "--format", "jsonl")[1].splitlines()) == 20
 
 
@@ -109,6 +111,113 @@ def test_rows_and_tables_go_when_somebody_says_so(run: Run, name: str) -> None:
     assert f"there is no table /dev/shm/interlock.{name}" in err
 
 
+ODD = (
+    ("plain", 5, True, 7, "t", b"\x00\xff", 0.5),
+    ("base64:/w==", 1, False, 0, "base64:", b"abc", 1e300),
+    ("line\nend, \"quoted\"", 2, True, 1, "häß\r\n,'", b"base64:\n", float("inf")),
+    (b"\xff\x00", 3, False, 4_294_967_295, "nul\0", b"", -0.1), (" ", 0, False, 0, "", b"\n", 3.0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "arrow"])
+def test_what_is_exported_is_imported_the_same(
+    run: Run, name: str, format: str, tmp_path: Path
+) -> None:
+    table: SharedTable[Any] = SharedTable.attach(name)
+    for key, *values in ODD:
+        table[key] = table.row(**dict(zip(table.row.__struct_fields__, values, strict=True)))
+    table.expire("plain", 1000)
+    before = dict(table.items())
+    file = str(tmp_path / "rows")
+    exported = run("export", name, "--format", format, "--to", file, "--keys", "bytes")
+    assert exported == (0, "", f"5 rows in {file}\n")
+    table["plain"] = table["plain"]
+    table.pop(" ")
+    kept = as_json(run("import", name, file, "--absent", "--json"))
+    assert kept == {"table": name, "set": 1, "present": 4, "expired": 0}
+    assert run("import", name, file) == (0, f"{name}  5 rows set\n", "")
+    assert table == before
+    assert table.ttl(" ") is None and 900 < (table.ttl("plain") or 0) <= 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_what_has_expired_is_not_imported(run: Run, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    file.write_text("key,unread,_expires\na,1,2001-01-01T00:00:00+00:00\nb,2,\n")
+    assert run("import", name, str(file)) == (0, f"{name}  1 rows set, 1 had expired\n", "")
+    assert run("get", name, "b", "unread")[1] == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "key,unread\na,1\nb,-1\n",
+            "row 2: column unread: -1 is not in 0 to 4294967295; 1 before it",
+        ),
+        (
+            "key,unread\na,1\nb,x\n",
+            "row 2: column unread is 'x'; allowed: a whole number; 1 before",
+        ),
+        ("key,unread\na\n", "line 2 has fewer cells than the first"),
+        ("key,unread\na,1,2\n", "line 2 has more cells than the first"),
+        ("key,no\na,1\n", "there is no column 'no'; there are app_id"),
+        ("unread\n1\n", "there is no 'key'"),
+        ('{"key": "a"}\n{"key": \n', "line 2 is no JSON"),
+        ('{"key": "a"}\n[]\n', "line 2 is no JSON object"),
+        ('{"key": 5}\n', "the key is int; allowed: text"),
+        ('{"key": "a", "unread": true}\n', "column unread is bool; allowed: int"),
+        ('{"key": "a", "raw": {"base64": "?"}}\n', "row 1: "),
+        ("key,_expires\na,soon\n", "Invalid isoformat string"),
+    ],
+)
+def test_what_is_no_export_is_told_with_its_line(
+    run: Run, name: str, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "rows").write_text(text)
+    code, out, err = run("import", name, str(tmp_path / "rows"))
+    assert (code, out) == (2, "")
+    assert said in err and err.startswith("interlock: ")
+
+
+def test_a_pipe_carries_an_export(run: Run, name: str) -> None:
+    run("set", name, "a", "unread=3", "token=häß")
+    other = f"{name}-2"
+    program = [sys.executable, "-m", "interlock", "table"]
+    try:
+        run("create", other, *COLUMNS)
+        for format in ("csv", "jsonl", "arrow"):
+            words = ["export", name, "--format", format]
+            exported = subprocess.run([*program, *words], capture_output=True, check=True).stdout
+            ended = subprocess.run([*program, "import", other], input=exported, capture_output=True)
+            assert (ended.stdout, ended.stderr) == (f"{other}  1 rows set\n".encode(), b"")
+        assert run("get", other, "a")[1] == run("get", name, "a")[1]
+    finally:
+        SharedTable.remove(other)
+
+
+def test_an_expiry_is_shown(run: Run, name: str) -> None:
+    run("set", name, "a", "unread=1", "--ttl", "100")
+    assert "expires in " in run("get", name, "a")[1]
+    assert run("scan", name)[1].split()[-1] == "s"
+    for words in (("get", name, "a"), ("scan", name), ("export", name)):
+        assert as_json(run(*words, "--json"))["_expires"].endswith("+00:00")
+
+
+def test_keys_that_are_no_text_are_named_in_base64(run: Run, name: str) -> None:
+    assert run("set", name, "base64:/w==", "unread=1", "raw=base64:/gA=")[0] == 0
+    assert b"\xff" in SharedTable.attach(name)
+    assert run("get", name, "base64:/w==", "raw") == (0, "base64:/gA=\n", "")
+    assert run("get", name, "base64:/g==") == (1, "", "interlock: no row 'base64:/g=='\n")
+    assert "is no base64" in run("get", name, "base64:?")[2]
+
+
+def test_a_name_that_is_nearly_right_is_asked_for(run: Run, name: str) -> None:
+    code, _, err = run("info", name[:-1])
+    assert code == 1
+    assert f"; did you mean {name}?" in err
+
+
 def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     assert run("create", place, "unread:U32")[0] == 0
@@ -132,6 +241,7 @@ def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> Non
         (("set", "NAME", "a", "load=x"), 2, "column load is 'x'; allowed: a number"),
         (("set", "NAME", "a", "background=x"), 2, "allowed: true, false"),
         (("set", "NAME", "a", f"token={'x' * 33}"), 2, "33 bytes; its size is 32"),
+        (("set", "NAME", "a", "unread=1", "unread=2"), 2, "column unread is there twice"),
         (("set", "NAME", "a", "no=1"), 2, "no column 'no'"),
         (("incr", "NAME", "a", "unread", "99999999999"), 1, "beyond its range"),
         (("incr", "NAME", "a", "token"), 2, "column token"),

@@ -253,7 +253,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         self.reset()
 
     def copy(self) -> NoReturn:
-        """Refuse, for a copy in shared memory is seldom meant; ``dict(table.items())`` has the rows.
+        """Refuse: a copy is seldom meant, and ``dict(table.items())`` has the rows.
 
         Raises:
             TypeError: always.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-from interlock.cli.table import export, rows, watch, whole
+from interlock.cli.table import export, restore, rows, watch, whole
 
-GROUPS = (whole, rows, watch, export)
+GROUPS = (whole, rows, watch, export, restore)
 """In the order of `--help`."""
 
 

@@ -1,34 +1,160 @@
-"""`interlock table export`: all rows as CSV or JSON lines."""
+"""`interlock table export`: all rows as CSV, JSON lines or an Arrow file."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import io
+import json
+import os
 import sys
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
-from interlock.cli.table.subcommand import as_json, attach, declare, emit, plain, text_of
+from interlock.cli.table.subcommand import (
+    BAD_INPUT,
+    Scanned,
+    attach,
+    declare,
+    failed,
+    moment,
+    record,
+    scanned,
+    schema,
+    text_of,
+)
 
-FORMAT = Flag("--format", "csv, or jsonl for a JSON object a line (csv)",
-              default="csv", choices=("csv", "jsonl"))  # fmt: skip
+if TYPE_CHECKING:
+    from interlock.table.table import SharedTable
+
+FORMAT = Flag("--format", "csv, jsonl (a JSON object a line), arrow (a file; needs pyarrow) (csv)",
+              default="csv", choices=("csv", "jsonl", "arrow"))  # fmt: skip
+TO = Flag("--to", "write FILE, once all is there, instead of standard output", "FILE", Path)
+KEYS = Flag("--keys", "how an Arrow file has the keys (str)",
+            default="str", choices=("str", "bytes"))  # fmt: skip
 
 
 def add_to(commands: Any) -> None:
     """Declare the subcommand."""
-    declare(commands, "export", export, "write all rows to standard output", (FORMAT,))
+    declare(
+        commands,
+        "export",
+        export,
+        "write all rows, with when they expire",
+        (FORMAT, TO, KEYS),
+        about="`interlock table import` reads each of the formats. Rows are written as they are "
+        "come upon: of rows that others change meanwhile each is as it was at a moment of its own.",
+    )
 
 
 def export(given: argparse.Namespace) -> int:
     """Write all rows."""
-    opened = attach(given)
-    if given.json or given.format == "jsonl":
-        for key, row in opened.scan():
-            emit({"key": plain(key), **as_json(row)})
-        return 0
-    names = opened.row.__struct_fields__
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(("key", *names))
-    for key, row in opened.scan():
-        out.writerow((text_of(key), *(text_of(getattr(row, name)) for name in names)))
+    opened, format = attach(given), "jsonl" if given.json else given.format
+    if format == "arrow" and given.to is None and sys.stdout.isatty():
+        return failed("an Arrow file is not for a terminal: --to FILE, or a pipe", BAD_INPUT)
+    with written(given.to, format == "arrow") as out:
+        count = WRITERS[format](opened, out, given)
+    if given.to is not None:
+        print(f"{count:,} rows in {given.to}", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def written(path: Path | None, binary: bool) -> Iterator[Any]:
+    """Open what is written to: a file gets its name when it is whole. Text is UTF-8."""
+    if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8")
+        yield sys.stdout.buffer if binary else sys.stdout
+        sys.stdout.flush()
+        return
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            yield file if binary else text
+            text.flush()
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def in_csv(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:
+    """Write CSV, and return how many rows."""
+    from interlock.table.export import EXPIRES, key_name
+
+    columns = table.row.__struct_fields__
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((key_name(schema(table)), *columns, EXPIRES))
+    count = 0
+    for key, row, expires in told(table):
+        count += 1
+        cells = (text_of(getattr(row, name)) for name in columns)
+        writer.writerow((text_of(as_key(key)), *cells, "" if expires is None else moment(expires)))
+    return count
+
+
+def as_key(key: str | bytes) -> bytes:
+    """Return a key as bytes, for a text may look like base64:..."""
+    return key.encode() if isinstance(key, str) else key
+
+
+def in_json(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:
+    """Write JSON lines, and return how many."""
+    count = 0
+    for key, row, expires in told(table):
+        count += 1
+        out.write(json.dumps(record(table, key, row, expires), ensure_ascii=False) + "\n")
+    return count
+
+
+def in_arrow(table: SharedTable[Any], out: IO[bytes], given: argparse.Namespace) -> int:
+    """Write an Arrow file, and return how many rows."""
+    arrow = pyarrow()
+    view = table.export(keys=given.keys, expiry=True)
+    with arrow.RecordBatchReader.from_stream(view) as batches:
+        count = 0
+        with arrow.ipc.new_file(out, batches.schema) as file:
+            for batch in batches:
+                file.write_batch(batch)
+                count += batch.num_rows
+    return count
+
+
+def pyarrow() -> Any:
+    """Return pyarrow.
+
+    Raises:
+        OSError: it is not installed.
+    """
+    try:
+        import pyarrow as arrow
+    except ImportError as error:
+        raise OSError(
+            "Arrow files need pyarrow, which is not installed: pip install pyarrow; csv and jsonl "
+            "need nothing"
+        ) from error
+    return arrow
+
+
+def told(table: SharedTable[Any]) -> Iterator[Scanned]:
+    """Go over the rows; tell on a terminal how far it is, when it takes longer."""
+    next_time = time.monotonic() + PROGRESS
+    for count, one in enumerate(scanned(table)):
+        yield one
+        if count % 1000 == 0 and sys.stderr.isatty() and time.monotonic() > next_time:
+            next_time = time.monotonic() + PROGRESS
+            print(f"{count:,} rows of at most {table.capacity:,} so far", file=sys.stderr)
+
+
+WRITERS: dict[str, Callable[[SharedTable[Any], Any, argparse.Namespace], int]] = {
+    "csv": in_csv,
+    "jsonl": in_json,
+    "arrow": in_arrow,
+}
+PROGRESS = 2.0
+"""Seconds."""

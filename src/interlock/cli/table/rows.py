@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -11,17 +12,21 @@ from typing import Any
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.table.subcommand import (
     BROKEN,
-    as_json,
+    Scanned,
     attach,
     declare,
     emit,
     failed,
+    key_of,
     plain,
+    record,
+    scanned,
     schema,
     text_of,
     value,
 )
 from interlock.cli.tables import printable, table
+from interlock.table.export import key_name
 
 TTL = Flag("--ttl", "seconds that the row lives from now", "S", seconds)
 OVERFLOW = Flag(
@@ -31,7 +36,7 @@ OVERFLOW = Flag(
 MATCH = Flag("--match", "only keys like this, with * and ?", "GLOB")
 LIMIT = Flag("--limit", "end after so many rows", "N", positive)
 NAME = ("NAME", "the table", None)
-KEY = ("KEY", "the row", None)
+KEY = ("KEY", "the row; base64:... for a key that is no text", None)
 
 
 def add_to(commands: Any) -> None:
@@ -65,72 +70,91 @@ def add_to(commands: Any) -> None:
 
 def get(given: argparse.Namespace) -> int:
     """Print a row, or one of its columns."""
-    opened = attach(given)
+    opened, key = attach(given), key_of(given.key)
     if given.column is not None:
-        found = opened.get_column(given.key, given.column)
+        found = opened.get_column(key, given.column)
         if given.json:
             emit(plain(found))
         else:
             print(printable(text_of(found)))
         return 0
-    row = opened[given.key]
+    row, ttl = opened[key], opened.ttl(key)
     if given.json:
-        emit({"key": given.key, **as_json(row)})
+        emit(record(opened, key, row, None if ttl is None else time.time() + ttl))
         return 0
     for name in row.__struct_fields__:
         print(f"{name}: {printable(text_of(getattr(row, name)))}")
+    if ttl is not None:
+        print(f"expires in {ttl:,.1f} s")
     return 0
 
 
 def set_(given: argparse.Namespace) -> int:
     """Set columns, or make the row."""
-    opened = attach(given)
+    opened, key = attach(given), key_of(given.key)
     columns = schema(opened)
     changes: dict[str, Any] = {}
     for word in given.value:
         name, equals, text = word.partition("=")
         if not equals:
             raise ValueError(f"{word!r}; allowed: COLUMN=VALUE, such as unread=0")
+        if name in changes:
+            raise ValueError(f"column {name} is there twice")
         changes[name] = value(columns.column(name), text)
-    while not opened.patch(given.key, **changes):
+    while not opened.patch(key, **changes):
         zeroes = {column.name: ZEROES.get(column.kind, 0) for column in columns.columns}
-        if opened.set(given.key, opened.row(**zeroes | changes), only="absent"):
+        row = opened.row(**zeroes | changes)
+        # With its time to live, so that it never is there without.
+        if opened.set(key, row, ttl=given.ttl, only="absent"):
             break
-    if given.ttl is not None and not opened.expire(given.key, given.ttl):
-        return failed(f"row {given.key!r} was deleted meanwhile", BROKEN)
+    else:
+        if given.ttl is not None and not opened.expire(key, given.ttl):
+            return failed(f"row {given.key!r} was deleted meanwhile", BROKEN)
     if given.json:
-        emit({"key": given.key, **as_json(opened[given.key])})
+        emit(record(opened, key, opened[key], None))
     return 0
 
 
 def incr(given: argparse.Namespace) -> int:
     """Raise a column."""
-    opened = attach(given)
+    opened, key = attach(given), key_of(given.key)
     column = schema(opened).column(given.column)
     by = 1 if given.by is None else value(column, given.by)
-    total = opened.incr(given.key, given.column, by, overflow=given.overflow)
+    total = opened.incr(key, given.column, by, overflow=given.overflow)
     if given.json:
-        emit({"key": given.key, given.column: total})
+        emit({key_name(schema(opened)): plain(key), given.column: plain(total)})
     else:
         print(total)
     return 0
 
 
 def scan(given: argparse.Namespace) -> int:
-    """Print all rows."""
+    """Print all rows, as they are met: a table may have more than fit in memory as text."""
     opened = attach(given)
-    found: Iterable[tuple[Any, Any]] = opened.scan()
+    found: Iterable[Scanned] = scanned(opened)
     if given.match is not None:
-        found = (pair for pair in found if fnmatchcase(text_of(pair[0]), given.match))
+        found = (one for one in found if fnmatchcase(text_of(one[0]), given.match))
     found = islice(found, given.limit)
     if given.json:
-        for key, row in found:
-            emit({"key": plain(key), **as_json(row)})
+        for key, row, expires in found:
+            emit(record(opened, key, row, expires))
         return 0
-    names = opened.row.__struct_fields__
-    rows = [(text_of(key), *(text_of(getattr(row, name)) for name in names)) for key, row in found]
-    print(table(("key", *names), rows) if rows else "no rows")
+    columns = opened.row.__struct_fields__
+    head, shown, now = ("key", *columns, "expires in"), 0, time.time()
+    while some := list(islice(found, SCREEN)):
+        rows = []
+        for key, row, expires in some:
+            lives = "" if expires is None else f"{expires - now:,.1f} s"
+            cells = (text_of(getattr(row, name)) for name in columns)
+            rows.append((text_of(key), *cells, lives))
+        lines = table(head, rows).splitlines()
+        print("\n".join(lines[1:] if shown else lines), flush=True)
+        shown += len(rows)
+    if not shown:
+        print("no rows")
     return 0
 
 
+SCREEN = 1000
+"""Rows whose columns are made equally wide."""
 ZEROES: dict[str, Any] = {"str": "", "bytes": b"", "bool": False}

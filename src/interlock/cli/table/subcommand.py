@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import base64
+import datetime as dt
+import difflib
+import functools
 import json
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from interlock.table.schema import Column, Schema
     from interlock.table.table import SharedTable
 
+Scanned = tuple[Any, Any, float | None]
+"""A key, its row, and when it expires, in seconds since 1970."""
 JSON = Flag("--json", "print JSON")
 EXIT_CODES = "Exit codes: 0 done, 1 refused, or not there, 2 wrong usage, 130 Ctrl-C."
 
@@ -52,7 +58,7 @@ def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) ->
     except BrokenPipeError:  # standard output's reader went away
         raise
     except KeyError as error:
-        return failed(f"no row {str(error.args[0])!r}", BROKEN)
+        return failed(f"no row {text_of(error.args[0])!r}", BROKEN)
     except (InterlockError, OSError, OverflowError) as error:
         return failed(getattr(error, "strerror", None) or str(error), BROKEN)
     except (TypeError, ValueError) as error:
@@ -71,21 +77,41 @@ def place(name: str) -> str | Path:
 
 
 def attach(given: argparse.Namespace) -> SharedTable[Any]:
-    """Open the table that a command names."""
+    """Open the table that a command names.
+
+    Raises:
+        FileNotFoundError: there is none; the error names one that is called nearly so.
+    """
     from interlock.table.table import SharedTable
 
-    return SharedTable.attach(place(given.name), mode=0o777)
+    try:
+        return SharedTable.attach(place(given.name), mode=0o777)
+    except FileNotFoundError as error:
+        near = difflib.get_close_matches(given.name, names(), n=1)
+        if not near:
+            raise
+        raise FileNotFoundError(error.errno, f"{error.strerror}; did you mean {near[0]}?") from None
+
+
+def names() -> list[str]:
+    """Return the names of the tables in shared memory."""
+    return sorted(path.name.removeprefix(PREFIX) for path in SHARED_MEMORY.glob(f"{PREFIX}*"))
 
 
 def schema(table: SharedTable[Any]) -> Schema:
     """Return the columns of a table."""
+    return _schema(table.schema)
+
+
+@functools.cache
+def _schema(text: str) -> Schema:
     from interlock.table.schema import Schema
 
-    return Schema.parse(table.schema)
+    return Schema.parse(text)
 
 
 def value(column: Column, text: str) -> Any:
-    """Return the value of a column from the words of a command.
+    """Return the value of a column from the words of a command, or of a file.
 
     Raises:
         ValueError: the text is none of its type.
@@ -93,7 +119,7 @@ def value(column: Column, text: str) -> Any:
     if column.kind == "str":
         return text
     if column.kind == "bytes":
-        return text.encode(errors="surrogateescape")
+        return as_bytes(text)
     if column.kind == "bool":
         if text.lower() in ("true", "1", "yes"):
             return True
@@ -107,13 +133,54 @@ def value(column: Column, text: str) -> Any:
         raise ValueError(f"column {column.name} is {text!r}; allowed: {allowed}") from None
 
 
+def key_of(text: str) -> str | bytes:
+    """Return a key from the words of a command, or of a file."""
+    found = as_bytes(text)
+    return text if found == text.encode(errors="surrogateescape") and text.isprintable() else found
+
+
+def as_bytes(text: str) -> bytes:
+    """Return bytes that a command, or a file, has as text: as it is, or behind base64: in that."""
+    if not text.startswith(BASE64):
+        return text.encode(errors="surrogateescape")
+    try:
+        return base64.b64decode(text.removeprefix(BASE64), validate=True)
+    except ValueError:
+        raise ValueError(f"{text!r} is no base64") from None
+
+
+def scanned(table: SharedTable[Any]) -> Iterator[Scanned]:
+    """Go over the rows of a table: keys, rows, and when they expire."""
+    scan = table._scan()
+    while some := scan.next(1000):
+        yield from some
+
+
+def record(table: SharedTable[Any], key: Any, row: Row, expires: float | None) -> dict[str, Any]:
+    """Return a row as it stands in JSON, with its key, and with its expiry where it has one."""
+    from interlock.table.export import EXPIRES, key_name
+
+    made = {key_name(schema(table)): plain(key), **as_json(row)}
+    return made if expires is None else made | {EXPIRES: moment(expires)}
+
+
+def moment(seconds: float) -> str:
+    """Return seconds since 1970 in ISO 8601, in UTC; the end of time where it is later."""
+    try:
+        return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return dt.datetime.max.replace(tzinfo=dt.UTC).isoformat()
+
+
 def as_json(row: Row) -> dict[str, Any]:
     """Return a row as it stands in JSON: bytes that are no UTF-8 as an object with base64."""
     return {name: plain(getattr(row, name)) for name in row.__struct_fields__}
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it stands in JSON."""
+    """Return a value as it stands in JSON, which has no word for nan and inf: they are strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if not isinstance(value, bytes):
         return value
     try:
@@ -123,10 +190,16 @@ def plain(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a value, or a key, as a line shows it."""
+    """Return a value, or a key, as a line shows it; ``value`` reads it back."""
     if isinstance(value, bool):
         return str(value).lower()
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = BASE64
+    return BASE64 + base64.b64encode(value).decode() if text.startswith(BASE64) else text
 
 
 def emit(record: object) -> None:
@@ -135,5 +208,8 @@ def emit(record: object) -> None:
     print(json.dumps(record, ensure_ascii=encoding != "utf8"), flush=True)
 
 
+BASE64 = "base64:"
+SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "interlock."
 BROKEN = 1
 BAD_INPUT = 2

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue.confirmation import YES, refused
-from interlock.cli.table.subcommand import BROKEN, attach, declare, emit, failed, place, schema
+from interlock.cli.table.subcommand import (
+    BROKEN,
+    attach,
+    declare,
+    emit,
+    failed,
+    names,
+    place,
+    schema,
+)
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
@@ -22,8 +30,6 @@ ON_FULL = Flag(
     "--on-full", "overwrite what was accessed longest ago, or refuse (evict)",
     default="evict", choices=("evict", "raise"),
 )  # fmt: skip
-SHARED_MEMORY = Path("/dev/shm")
-PREFIX = "interlock."
 BAR = 40
 
 
@@ -88,8 +94,7 @@ def list_all(given: argparse.Namespace) -> int:
     from interlock.table.table import SharedTable
 
     found: list[tuple[str, int, str]] = []
-    for path in sorted(SHARED_MEMORY.glob(f"{PREFIX}*")):
-        name = path.name.removeprefix(PREFIX)
+    for name in names():
         try:
             opened: SharedTable[Any] = SharedTable.attach(name, mode=0o777)
         except (InterlockError, OSError) as error:

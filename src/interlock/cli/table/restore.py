@@ -1,0 +1,171 @@
+"""`interlock table import`: rows that `interlock table export` wrote."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import datetime as dt
+import io
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+from interlock.cli.table.export import pyarrow
+from interlock.cli.table.subcommand import attach, declare, emit, key_of, schema, value
+from interlock.cli.tables import printable
+
+if TYPE_CHECKING:
+    from interlock.table.schema import Column
+    from interlock.table.table import SharedTable
+
+ABSENT = Flag("--absent", "leave rows that are there as they are")
+Record = dict[str, Any]
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "import",
+        restore,
+        "set the rows of an export",
+        (ABSENT,),
+        arguments=(
+            ("NAME", "the table, which must be there", None),
+            ("FILE", "CSV, JSON lines or an Arrow file; - is standard input (-)", "?"),
+        ),
+        about="Columns are known by their names; one that is missing is 0, false or empty. A row "
+        "expires when it would have, and what has expired is left out. At a line that is wrong it "
+        "ends, and says which: what stood before is set.",
+    )
+
+
+def restore(given: argparse.Namespace) -> int:
+    """Set the rows."""
+    opened = attach(given)
+    counts = {"set": 0, "present": 0, "expired": 0}
+    from_stdin = given.file in (None, "-")
+    with ExitStack() as held:
+        source = held.enter_context(
+            open(0 if from_stdin else given.file, "rb", closefd=not from_stdin)
+        )
+        spelled, rows = records(source, held)
+        for number, one in enumerate(rows, 1):
+            try:
+                counts[put(opened, one, spelled, given.absent)] += 1
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"row {number}: {error}; {counts['set']:,} before it are set"
+                ) from None
+    if given.json:
+        emit({"table": given.name, **counts})
+    else:
+        rest = [f"{counts[name]:,} {text}" for name, text in LEFT.items() if counts[name]]
+        told = ", ".join([f"{counts['set']:,} rows set", *rest])
+        print(f"{printable(given.name)}  {told}")
+    return 0
+
+
+def records(source: io.BufferedReader, held: ExitStack) -> tuple[bool, Iterator[Record]]:
+    """Return whether a file spells all values as text, and its rows.
+
+    Its first bytes say which format it is.
+    """
+    head = source.peek(8)[:8]
+    if head.startswith(b"ARROW1"):
+        return False, of_arrow(source)
+    text = held.enter_context(io.TextIOWrapper(source, encoding="utf-8", newline=""))
+    return (False, of_json(text)) if head[:1] == b"{" else (True, of_csv(text))
+
+
+def of_csv(text: IO[str]) -> Iterator[Record]:
+    """Yield rows of CSV."""
+    csv.field_size_limit(1 << 24)
+    reader = csv.DictReader(text, strict=True)
+    try:
+        for row in reader:
+            if None in row.values():
+                raise ValueError(f"line {reader.line_num} has fewer cells than the first")
+            if None in row:
+                raise ValueError(f"line {reader.line_num} has more cells than the first")
+            yield row
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num} is no CSV: {error}") from None
+
+
+def of_json(text: IO[str]) -> Iterator[Record]:
+    """Yield JSON objects."""
+    for number, line in enumerate(text, 1):
+        try:
+            one = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"line {number} is no JSON: {error}") from None
+        if not isinstance(one, dict):
+            raise ValueError(f"line {number} is no JSON object")
+        yield one
+
+
+def of_arrow(source: IO[bytes]) -> Iterator[Record]:
+    """Yield rows of an Arrow file."""
+    arrow = pyarrow()
+    file = arrow.ipc.open_file(source if source.seekable() else arrow.BufferReader(source.read()))
+    for at in range(file.num_record_batches):
+        yield from file.get_batch(at).to_pylist()
+
+
+def put(table: SharedTable[Any], given: Record, spelled: bool, absent: bool) -> str:
+    """Set a row; return what became of it: set, present or expired."""
+    from interlock.table.export import EXPIRES, key_name
+
+    columns = schema(table)
+    known = {key_name(columns), EXPIRES, *columns.names}
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(columns.names)}")
+    if given.get(key_name(columns)) is None:
+        raise ValueError(f"there is no {key_name(columns)!r}")
+    key = as_key(given[key_name(columns)], spelled)
+    left = None
+    if expires := given.get(EXPIRES):
+        at = dt.datetime.fromisoformat(expires) if isinstance(expires, str) else expires
+        left = at.timestamp() - time.time()
+        if left <= 0:
+            return "expired"
+    row = table.row(**{column.name: cell(column, given, spelled) for column in columns.columns})
+    # For ever, where the file says so, whatever the table does without being told.
+    ttl = float("inf") if left is None else left
+    done = table.set(key, row, ttl=ttl, only="absent" if absent else None)
+    return "set" if done else "present"
+
+
+def as_key(given: Any, spelled: bool) -> str | bytes:
+    """Return a key from what stands in a file."""
+    if isinstance(given, str):
+        return key_of(given) if spelled else given
+    found = as_value(given)
+    if not isinstance(found, bytes):
+        raise TypeError(f"the key is {type(found).__name__}; allowed: text, or base64")
+    return found
+
+
+def cell(column: Column, given: Record, spelled: bool) -> Any:
+    """Return the value of a column from what stands in a file."""
+    found = as_value(given.get(column.name))
+    if found is None:
+        return {"str": "", "bytes": b"", "bool": False}.get(column.kind, 0)
+    if not isinstance(found, str):
+        return found
+    return value(column, found) if spelled or column.kind != "bytes" else found.encode()
+
+
+def as_value(given: Any) -> Any:
+    """Return what JSON has as an object: bytes."""
+    if isinstance(given, dict) and isinstance(given.get("base64"), str):
+        return base64.b64decode(given["base64"], validate=True)
+    return given
+
+
+LEFT = {"present": "were there", "expired": "had expired"}
