@@ -80,10 +80,12 @@ if TYPE_CHECKING:
     from interlock.engine.aio import AsyncRemoteQueue
     from interlock.engine.aio_client import AsyncClient
     from interlock.engine.aio_lease import AsyncRemoteLease
+    from interlock.engine.aio_table import AsyncRemoteTable
     from interlock.engine.client import Client, connect
     from interlock.engine.lease import RemoteLease
     from interlock.engine.lease_state import RemoteLeaseBatch
     from interlock.engine.queue import RemoteQueue
+    from interlock.engine.table import RemoteTable
     from interlock.hub.server import Hub
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
     from interlock.table.stats import TableStats
@@ -110,6 +112,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncRemoteLease",
     "AsyncRemoteQueue",
+    "AsyncRemoteTable",
     "AsyncTask",
     "Blocker",
     "Client",
@@ -149,6 +152,7 @@ __all__ = [
     "RemoteLease",
     "RemoteLeaseBatch",
     "RemoteQueue",
+    "RemoteTable",
     "ResultGone",
     "Retry",
     "RetryAfter",
@@ -202,6 +206,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "AsyncQueue": "interlock.aio",
     "AsyncRemoteLease": "interlock.engine.aio_lease",
     "AsyncRemoteQueue": "interlock.engine.aio",
+    "AsyncRemoteTable": "interlock.engine.aio_table",
     "AsyncTask": "interlock.app.task",
     "Client": "interlock.engine.client",
     "Handling": "interlock.app.middleware",
@@ -214,6 +219,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "RemoteLease": "interlock.engine.lease",
     "RemoteLeaseBatch": "interlock.engine.lease_state",
     "RemoteQueue": "interlock.engine.queue",
+    "RemoteTable": "interlock.engine.table",
     "Row": "interlock.table.row",
     "Sending": "interlock.app.middleware",
     "SharedTable": "interlock.table.table",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +26,7 @@ from interlock.hub import passwords
 from interlock.table.row import U8, U32
 from tests import seeds
 from tests.hub.servers import needs_hub, refusing
-from tests.hub.tables import Presence, entry, new_name
+from tests.hub.tables import COLUMNS, Presence, entry, new_name
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +250,7 @@ def test_asyncio(name: str, hub: interlock.Hub) -> None:
             await table.clear()
             assert await table.set("a", ONE) is True
             assert await asyncio.gather(*(table.incr("a", "unread") for _ in range(20)))
-            assert (await table.get("a")).unread == 23
+            assert await table.get_column("a", "unread") == 23
             assert await table.contains("a")
             await table.set_many({"b": TWO, 7: TWO})
             assert await table.get_many(["b", "none"]) == [TWO, None]
@@ -398,6 +400,40 @@ def test_a_full_table_and_a_lost_hub_are_told(tmp_path: Path) -> None:
             table.update(dict.fromkeys(range(1000), TWO))
         with pytest.raises(TableFull):
             table.set_many(dict.fromkeys(range(1000), TWO))
+
+
+def test_a_sum_whose_answer_was_lost_is_not_asked_for_again() -> None:
+    sums = 0
+
+    def serve(listener: socket.socket) -> None:
+        nonlocal sums
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                while True:
+                    asked = connection.recv(1 << 16)
+                    if b"INFO" in asked:
+                        columns = f"${len(COLUMNS)}\r\n{COLUMNS}\r\n"
+                        connection.sendall(b"*2\r\n$7\r\ncolumns\r\n" + columns.encode())
+                        continue
+                    sums += b"INCR" in asked
+                    break
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        port = listener.getsockname()[1]
+        with interlock.connect(f"interlock://127.0.0.1:{port}?timeout=2") as client:
+            table = client.table("t", Presence)
+            with pytest.raises(EngineUnavailable) as lost:
+                table.incr("k", "unread")
+            assert lost.value.unknown
+            assert sums == 1
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def test_rights_are_told(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from interlock import (
+    U32,
     AsyncLease,
     AsyncQueue,
     AsyncRemoteLease,
+    AsyncRemoteTable,
     Consumer,
     DeadLetter,
     Explanation,
@@ -28,14 +30,20 @@ from interlock import (
     Reject,
     RemoteLease,
     RemoteQueue,
+    RemoteTable,
     Retry,
     RetryAfter,
+    Row,
     Stats,
     connect,
     current_lease,
 )
 from interlock.hub.client import Client, Published
 from interlock.testing import ManualClock, replay
+
+
+class Presence(Row):
+    unread: U32
 
 
 @dataclass
@@ -160,7 +168,19 @@ async def engines() -> None:
         answers, leases = queue.exchange([], 5)
         assert_type(answers, list[str])
         assert_type(leases, list[RemoteLease[Order]])
+        table = client.table("presence", Presence)
+        assert_type(table, RemoteTable[Presence])
+        assert_type(table["a"], Presence)
+        assert_type(table.get("a"), Presence | None)
+        assert_type(table.get_many(["a", 5]), list[Presence | None])
+        assert_type(list(table.items()), list[tuple[str | int | bytes, Presence]])
+        assert_type(table.ttl("a"), float | None)
     async with connect("memory://") as aio:
+        far = aio.table("presence", Presence)
+        assert_type(far, AsyncRemoteTable[Presence])
+        assert_type(await far.get("a"), Presence | None)
+        assert_type(await far.pop("a"), Presence)
+        assert_type([row async for _, row in far.scan()], list[Presence])
         remote = aio.queue("orders", Order)
         assert_type(await remote.get(), AsyncRemoteLease[Order])
         async with await remote.get() as order:

@@ -54,7 +54,6 @@ fn what_is_changed_over_the_wire_is_changed_in_the_table() {
     assert_eq!(row.get("unread"), Some(interlock_table::Value::Unsigned(7)));
     let whole = "*4\r\n$6\r\nunread\r\n$1\r\n7\r\n$5\r\ntoken\r\n$1\r\nx\r\n";
     assert_eq!(hub.talk(&mut client, b"HGETALL t:k\r\n"), whole);
-    // A refusal stands for all of a reply.
     let refused = hub.talk(&mut client, b"HMGET t:k unread none\r\n");
     assert!(refused.starts_with("-NOCOLUMN ") && refused.ends_with('\n'), "{refused}");
 }

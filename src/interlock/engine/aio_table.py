@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 # threads: from collections.abc import ItemsView, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from interlock.engine.rows import NONE, Only, Overflow, Rows
 from interlock.engine.table_arguments import check_batch, check_word, given_key
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     # threads: from interlock.engine.aio_table import AsyncRemoteTable
     from interlock.engine.aio_client import AsyncClient
 
+D = TypeVar("D")
 W = TypeVar("W", bound=Row)
 
 
@@ -94,6 +95,10 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
     # threads:
     # -- Rows ---------------------------------------------------------------------------------
 
+    @overload
+    async def get(self, key: Key) -> W | None: ...
+    @overload
+    async def get(self, key: Key, default: D) -> W | D: ...
     async def get(self, key: Key, default: Any = None) -> Any:
         """Return a row, or the default where there is none."""
         (row,) = await self._run(None, self._rows.get_many, [given_key(key)])
@@ -132,6 +137,10 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
         return await self._run(None, self._rows.count)
 
     # both:
+    @overload
+    async def pop(self, key: Key) -> W: ...
+    @overload
+    async def pop(self, key: Key, default: D) -> W | D: ...
     async def pop(self, key: Key, default: Any = NONE) -> Any:
         """Delete a row and return it, or the default where there is none.
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from interlock.engine.rows import NONE, Only, Overflow, Rows
 from interlock.engine.table_arguments import check_batch, check_word, given_key
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interlock.engine.aio_table import AsyncRemoteTable
     from interlock.engine.client import Client
 
+D = TypeVar("D")
 W = TypeVar("W", bound=Row)
 
 
@@ -84,6 +85,10 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
 
     # -- Rows ---------------------------------------------------------------------------------
 
+    @overload
+    def get(self, key: Key) -> W | None: ...
+    @overload
+    def get(self, key: Key, default: D) -> W | D: ...
     def get(self, key: Key, default: Any = None) -> Any:
         """Return a row, or the default where there is none."""
         (row,) = self._run(None, self._rows.get_many, [given_key(key)])
@@ -108,6 +113,10 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
         check_word("set(): only", only, (None, "absent", "present"))
         return self._run(None, self._rows.set, given_key(key), row, lives, only)
 
+    @overload
+    def pop(self, key: Key) -> W: ...
+    @overload
+    def pop(self, key: Key, default: D) -> W | D: ...
     def pop(self, key: Key, default: Any = NONE) -> Any:
         """Delete a row and return it, or the default where there is none.
 
