@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from interlock import Hub, _core
@@ -32,6 +33,8 @@ from interlock.cli import (
 )
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import SHARED
+from interlock.cli.table import GROUPS as TABLE_GROUPS
+from interlock.cli.table.subcommand import JSON
 from interlock.hub.client import Client
 from interlock.hub.config import toml
 from interlock.hub.figures import FIGURES, TABLE_FIGURES, metric_name
@@ -40,6 +43,7 @@ from interlock.hub.settings import SETTINGS
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
 from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
+from scripts.table_words import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 
@@ -370,7 +374,16 @@ reason. These are its commands, as `COMMAND DOCS` tells them, and the classes by
 
 def cli() -> str:
     """Return the page of the command line."""
-    parts = [HEAD, table(replay.FLAGS), TAIL, QUEUES, HUB, table(hub.FLAGS), HUB_TAIL]
+    parts = [
+        HEAD,
+        table(replay.FLAGS),
+        TAIL,
+        QUEUES,
+        TABLE_COMMAND,
+        HUB,
+        table(hub.FLAGS),
+        HUB_TAIL,
+    ]
     parts += [table((*connection.FLAGS, hub_info.WATCH)), ASKED_TAIL]
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
@@ -379,17 +392,7 @@ def cli() -> str:
 
 def queue_cli() -> str:
     """Return the page of `interlock queue`."""
-    parts = [QUEUE, table(SHARED), QUEUE_HEAD]
-    of_queue = subparsers(subparsers(parser("queue"))["queue"])
-    for name, one in of_queue.items():
-        words = [str(action.metavar) + ("" if action.nargs is None else " ...")
-                 for action in one._actions if not action.option_strings]  # fmt: skip
-        optional = {action.metavar for action in one._actions if action.nargs == "*"}
-        words = [f"[{word}]" if word.split()[0] in optional else word for word in words]
-        flags = tuple(flag for flag in declared(one) if flag not in SHARED)
-        usage = " ".join(["interlock queue", name, *words, *(["[FLAGS]"] if flags else [])])
-        parts.append(f"## interlock queue {name}\n\n{one.description}\n\n```text\n{usage}\n```\n\n")
-        parts.append(f"{table(flags)}\n" if flags else "")
+    parts = [QUEUE, table(SHARED), QUEUE_HEAD, *subcommands("queue", SHARED, queue.GROUPS)]
     parts.append(QUEUE_JSON.lstrip("\n"))
     for of, each, names in QUEUE_NAMES:
         shown = ", ".join(
@@ -399,15 +402,38 @@ def queue_cli() -> str:
     return "".join([*parts, QUEUE_TAIL])
 
 
+def table_cli() -> str:
+    """Return the page of `interlock table`."""
+    shared = (JSON,)
+    parts = [TABLE, table(shared), TABLE_HEAD, *subcommands("table", shared, TABLE_GROUPS)]
+    return "".join([*parts, TABLE_TAIL])
+
+
+def subcommands(
+    command: str, shared: tuple[Flag, ...], groups: tuple[ModuleType, ...]
+) -> Iterator[str]:
+    """Yield what is said of each subcommand of a command."""
+    for name, one in subparsers(subparsers(parser(command))[command]).items():
+        words = [str(action.metavar) + (" ..." if action.nargs in ("*", "+") else "")
+                 for action in one._actions if not action.option_strings]  # fmt: skip
+        optional = {action.metavar for action in one._actions if action.nargs in ("*", "?")}
+        words = [f"[{word}]" if word.split()[0] in optional else word for word in words]
+        flags = tuple(flag for flag in declared(one, groups) if flag not in shared)
+        usage = " ".join([f"interlock {command}", name, *words, *(["[FLAGS]"] if flags else [])])
+        yield f"## interlock {command} {name}\n\n{one.description}\n\n"
+        yield f"```text\n{usage}\n```\n\n"
+        yield f"{table(flags)}\n" if flags else ""
+
+
 def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the subcommands of a parser, in their order."""
     (found,) = (one for one in of._actions if isinstance(one, argparse._SubParsersAction))
     return dict(found.choices)
 
 
-def declared(of: argparse.ArgumentParser) -> list[Flag]:
+def declared(of: argparse.ArgumentParser, groups: tuple[ModuleType, ...]) -> list[Flag]:
     """Return the declarations of a subcommand's flags, in its order."""
-    flags = [value for group in queue.GROUPS for value in vars(group).values()
+    flags = [value for group in groups for value in vars(group).values()
              if isinstance(value, Flag)]  # fmt: skip
     flags += SHARED
     return [
@@ -518,6 +544,7 @@ def cell(text: str) -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "cli.md": cli,
     FOLDER / "queue-cli.md": queue_cli,
+    FOLDER / "table-cli.md": table_cli,
     FOLDER / "hub-configuration.md": configuration,
     FOLDER / "hub-commands.md": commands,
     FOLDER / "hub-info.md": info,

@@ -140,13 +140,16 @@ def scan(given: argparse.Namespace) -> int:
             emit(record(opened, key, row, expires))
         return 0
     columns = opened.row.__struct_fields__
-    head, shown, now = ("key", *columns, "expires in"), 0, time.time()
+    head, shown, now = ("key", *columns), 0, time.time()
+    expiring = opened.default_ttl is not None
     while some := list(islice(found, SCREEN)):
         rows = []
+        if not shown and (expiring or any(expires is not None for _, _, expires in some)):
+            expiring, head = True, (*head, "expires in")
         for key, row, expires in some:
             lives = "" if expires is None else f"{expires - now:,.1f} s"
             cells = (text_of(getattr(row, name)) for name in columns)
-            rows.append((text_of(key), *cells, lives))
+            rows.append((text_of(key), *cells, *([lives] if expiring else [])))
         lines = table(head, rows).splitlines()
         print("\n".join(lines[1:] if shown else lines), flush=True)
         shown += len(rows)
