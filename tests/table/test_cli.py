@@ -218,6 +218,36 @@ def test_a_name_that_is_nearly_right_is_asked_for(run: Run, name: str) -> None:
     assert f"; did you mean {name}?" in err
 
 
+def test_what_is_no_table_is_removed_by_its_name_and_not_by_a_path(
+    run: Run, tmp_path: Path
+) -> None:
+    name = f"cli-{uuid.uuid4().hex}"
+    noise = b"no table " * 1000
+    for path in (Path(f"/dev/shm/interlock.{name}"), tmp_path / "file"):
+        path.write_bytes(noise)
+        path.chmod(0o600)
+    assert run("info", name)[0] == 1
+    code, out, err = run("remove", name)
+    assert (code, out) == (2, "")
+    assert "is not a table: it does not begin as one; remove it? say so with --yes" in err
+    assert run("remove", name, "--yes") == (0, f"{name}  removed\n", "")
+    assert "does not begin as one" in run("remove", str(tmp_path / "file"), "--yes")[2]
+    assert (tmp_path / "file").read_bytes() == noise
+
+
+def test_an_error_of_a_file_names_it(run: Run, name: str, tmp_path: Path) -> None:
+    missing = str(tmp_path / "no" / "rows")
+    for words in (("import", name, missing), ("export", name, "--to", missing)):
+        code, out, err = run(*words)
+        assert (code, out) == (1, "") and err.startswith(f"interlock: {missing}")
+        assert err.endswith(": No such file or directory\n")
+    (tmp_path / "rows").write_bytes(b"\xff\xfe\x00")
+    said = (2, "", "interlock: no CSV, JSON lines or Arrow file: invalid start byte\n")
+    assert run("import", name, str(tmp_path / "rows")) == said
+    (tmp_path / "rows").write_bytes(b"ARROW1\0\0noise")
+    assert "interlock: no Arrow file: " in run("import", name, str(tmp_path / "rows"))[2]
+
+
 def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     assert run("create", place, "unread:U32")[0] == 0

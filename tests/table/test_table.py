@@ -291,7 +291,7 @@ def test_many_rows_by_one_call(table: SharedTable[Presence]) -> None:
     with pytest.raises(TypeError, match="allowed: an iterable of keys"):
         table.get_many(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the row is None"):
-        table.set_many({"k1": None})
+        table.set_many({"k1": None})  # type: ignore[dict-item]
 
 
 def test_a_full_table_overwrites_or_refuses(name: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, cast, overload
 
 from interlock import _core
 from interlock.message import Key
@@ -36,6 +36,7 @@ __all__ = ["SharedTable", "TableStats"]
 
 W = TypeVar("W", bound=Row)
 W2 = TypeVar("W2", bound=Row)
+T = TypeVar("T")
 Place = str | os.PathLike[str]
 
 
@@ -164,6 +165,32 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         Who has it open goes on with it; its memory is given back when nobody has.
         """
         return _core.remove_table(*_placed(name))
+
+    if TYPE_CHECKING:
+        # The native class does these, and knows of no class of rows.
+        def __getitem__(self, key: Key, /) -> W: ...
+        def __setitem__(self, key: Key, row: W, /) -> None: ...
+        @overload
+        def get(self, key: Key, default: None = None, /) -> W | None: ...
+        @overload
+        def get(self, key: Key, default: W | T, /) -> W | T: ...
+        def get(self, key: Key, default: Any = None, /) -> Any: ...  # noqa: D102
+        @overload
+        def pop(self, key: Key, /) -> W: ...
+        @overload
+        def pop(self, key: Key, default: W | T, /) -> W | T: ...
+        def pop(self, key: Key, /, *default: Any) -> Any: ...  # noqa: D102
+        def set(  # noqa: D102
+            self,
+            key: Key,
+            row: W,
+            /,
+            *,
+            ttl: Seconds | None = None,
+            only: Literal["absent", "present"] | None = None,
+        ) -> bool: ...
+        def get_many(self, keys: Iterable[Key], /) -> list[W | None]: ...  # noqa: D102
+        def set_many(self, rows: Mapping[Any, W], /) -> None: ...  # noqa: D102
 
     def __iter__(self) -> Iterator[Key]:
         for key, _ in self.scan():

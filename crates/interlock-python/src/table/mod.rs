@@ -94,7 +94,15 @@ impl Table {
         let hasty = patient.with_patience(Duration::ZERO);
         failure::prepare(py)?;
         let path = patient.path().into_pyobject(py)?.unbind();
-        Ok(Table { hasty, patient, patience: options.patience, path, mode, names, rows: PyOnceLock::new() })
+        Ok(Table {
+            hasty,
+            patient,
+            patience: options.patience,
+            path,
+            mode,
+            names,
+            rows: PyOnceLock::new(),
+        })
     }
 
     /// Says what rows are made with. To be called once, before anything else.
@@ -180,7 +188,8 @@ impl Table {
     ) -> PyResult<R> {
         let end = Instant::now().checked_add(self.patience);
         loop {
-            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            let left =
+                end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
             let table = self.patient.with_patience(left.min(UNHEARD));
             match py.detach(|| call(&table)) {
                 Err(Error::RowBusy { .. }) if left > UNHEARD => py.check_signals()?,

@@ -60,7 +60,8 @@ impl Table {
             let key = convert::key(&key, || "set_many(): key".to_owned())?;
             pairs.push((key, self.words(py, &row)?));
         }
-        let rows: Vec<_> = pairs.iter().map(|(key, row)| (key.as_bytes(), row.as_slice())).collect();
+        let rows: Vec<_> =
+            pairs.iter().map(|(key, row)| (key.as_bytes(), row.as_slice())).collect();
         self.call(py, |table| table.set_many(&rows, Ttl::Usual)).map(drop)
     }
 

@@ -79,7 +79,8 @@ def records(source: io.BufferedReader, held: ExitStack) -> tuple[bool, Iterator[
     if head.startswith(b"ARROW1"):
         return False, of_arrow(source)
     text = held.enter_context(io.TextIOWrapper(source, encoding="utf-8", newline=""))
-    return (False, of_json(text)) if head[:1] == b"{" else (True, of_csv(text))
+    spelled = head[:1] != b"{"
+    return spelled, decoded(of_csv(text) if spelled else of_json(text))
 
 
 def of_csv(text: IO[str]) -> Iterator[Record]:
@@ -97,6 +98,14 @@ def of_csv(text: IO[str]) -> Iterator[Record]:
         raise ValueError(f"line {reader.line_num} is no CSV: {error}") from None
 
 
+def decoded(rows: Iterator[Record]) -> Iterator[Record]:
+    """Yield rows of a text; say so where it is none."""
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:
+        raise ValueError(f"no CSV, JSON lines or Arrow file: {error.reason}") from None
+
+
 def of_json(text: IO[str]) -> Iterator[Record]:
     """Yield JSON objects."""
     for number, line in enumerate(text, 1):
@@ -112,7 +121,11 @@ def of_json(text: IO[str]) -> Iterator[Record]:
 def of_arrow(source: IO[bytes]) -> Iterator[Record]:
     """Yield rows of an Arrow file."""
     arrow = pyarrow()
-    file = arrow.ipc.open_file(source if source.seekable() else arrow.BufferReader(source.read()))
+    whole = source if source.seekable() else arrow.BufferReader(source.read())
+    try:
+        file = arrow.ipc.open_file(whole)
+    except arrow.ArrowInvalid as error:
+        raise ValueError(f"no Arrow file: {error}") from None
     for at in range(file.num_record_batches):
         yield from file.get_batch(at).to_pylist()
 

@@ -60,9 +60,16 @@ def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) ->
     except KeyError as error:
         return failed(f"no row {text_of(error.args[0])!r}", BROKEN)
     except (InterlockError, OSError, OverflowError) as error:
-        return failed(getattr(error, "strerror", None) or str(error), BROKEN)
+        return failed(reason(error), BROKEN)
     except (TypeError, ValueError) as error:
         return failed(str(error), BAD_INPUT)
+
+
+def reason(error: Exception) -> str:
+    """Return what an error says, without a number; and of which file, if it does not say so."""
+    text = getattr(error, "strerror", None) or str(error)
+    file = getattr(error, "filename", None)
+    return f"{file}: {text}" if file is not None else text
 
 
 def failed(text: str, code: int) -> int:

@@ -15,6 +15,7 @@ from interlock.cli.table.subcommand import (
     failed,
     names,
     place,
+    reason,
     schema,
 )
 from interlock.cli.tables import printable, table
@@ -98,7 +99,7 @@ def list_all(given: argparse.Namespace) -> int:
         try:
             opened: SharedTable[Any] = SharedTable.attach(name, mode=0o777)
         except (InterlockError, OSError) as error:
-            failed(str(error), BROKEN)
+            failed(reason(error), BROKEN)
             continue
         if given.json:
             emit(facts(name, opened))
@@ -171,10 +172,18 @@ def reset(given: argparse.Namespace) -> int:
 
 def remove(given: argparse.Namespace) -> int:
     """Remove it."""
+    from interlock.errors import NotATable
     from interlock.table.table import SharedTable
 
-    attach(given)
-    if code := refused(given, f"remove the table {given.name}"):
+    what = f"remove the table {given.name}"
+    try:
+        attach(given)
+    except NotATable as error:
+        # In shared memory its name says that it is ours, damaged or not; a path may be any file.
+        if "/" in given.name:
+            raise
+        what = f"{error}; remove it"
+    if code := refused(given, what):
         return code
     gone = SharedTable.remove(place(given.name))
     if given.json:
