@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import pickle
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from interlock import U32, Row, SharedTable
+from interlock import U32, Row, SharedTable, TableFull
 
 
 class Count(Row):
@@ -178,6 +179,13 @@ def test_popitem_gives_each_row_to_one(table: SharedTable[Count]) -> None:
         table.popitem()
     table["later"] = Count()
     assert table.popitem() == ("later", Count())
+    # What was read before another took it is not given.
+    table.update(a=Count(), b=Count(), c=Count())
+    first, second, third = table
+    other = SharedTable.attach(table.path, Count)
+    assert other.popitem()[0] == first
+    table.pop(second)
+    assert other.popitem()[0] == third
 
 
 def test_popitem_does_not_begin_anew_each_time(names: list[str]) -> None:
@@ -199,6 +207,21 @@ def test_rows_written_during_an_iteration_do_not_end_it(table: SharedTable[Count
         table[f"new:{at}"] = Count()
     assert len(seen) == len(set(seen))
     assert {str(number) for number in range(500)} - set(seen) <= {str(n) for n in range(len(seen))}
+
+
+def test_a_row_that_is_moved_during_an_iteration_is_met_once(names: list[str]) -> None:
+    names.append(f"mapping-{uuid.uuid4().hex}")
+    table = SharedTable.open(names[0], Count, capacity=20_000, on_full="raise")
+    table.set_many({number: Count() for number in range(19_000)})
+    scan = table.scan(batch=1)
+    keys = [next(scan)[0] for _ in range(15_000)]
+    # Rows move when all places of a new one are taken: beyond the capacity.
+    for number in range(19_000, 23_000):
+        with contextlib.suppress(TableFull):
+            table[number] = Count()
+    assert table.stats().moves > 5
+    keys += [key for key, _ in scan]
+    assert len(keys) == len(set(keys)) and set(keys) >= {str(number) for number in range(19_000)}
 
 
 @pytest.mark.parametrize(
