@@ -423,17 +423,18 @@ def test_a_sum_whose_answer_was_lost_is_not_asked_for_again() -> None:
                     break
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
-        port = listener.getsockname()[1]
-        with interlock.connect(f"interlock://127.0.0.1:{port}?timeout=2") as client:
-            table = client.table("t", Presence)
-            with pytest.raises(EngineUnavailable) as lost:
-                table.incr("k", "unread")
-            assert lost.value.unknown
-            assert sums == 1
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        url = f"interlock://127.0.0.1:{listener.getsockname()[1]}?timeout=2"
+        try:
+            with interlock.connect(url) as client, pytest.raises(EngineUnavailable) as lost:
+                client.table("t", Presence).incr("k", "unread")
+        finally:
+            # To close it alone would not wake who accepts.
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    assert lost.value.unknown
+    assert sums == 1
 
 
 def test_rights_are_told(tmp_path: Path) -> None:
