@@ -88,7 +88,8 @@ impl Column {
             return call(&self.read_bytes(words));
         }
         // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
-        let all = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
+        let all =
+            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
         let length = usize::from(u16::from_le_bytes([all[self.at], all[self.at + 1]]));
         call(&all[self.at + 2..][..length.min(self.kind.bytes() - 2)])
     }

@@ -60,9 +60,8 @@ impl Table {
     ) -> PyResult<()> {
         let column = self.column(column)?;
         let value = given(column, value)?;
-        let there = with_key(key, |bytes| {
-            self.call(py, |table| table.set_column(bytes, column, &value))
-        })?;
+        let there =
+            with_key(key, |bytes| self.call(py, |table| table.set_column(bytes, column, &value)))?;
         match there {
             true => Ok(()),
             false => Err(failure::no_row(key)),
@@ -97,9 +96,8 @@ impl Table {
             None => Overflow::Refuse,
             Some(given) => how(given)?,
         };
-        let sum = with_key(key, |bytes| {
-            self.call(py, |table| table.incr(bytes, column, by, overflow))
-        })?;
+        let sum =
+            with_key(key, |bytes| self.call(py, |table| table.incr(bytes, column, by, overflow)))?;
         match sum {
             Some(Value::Unsigned(sum)) => sum.into_bound_py_any(py),
             Some(Value::Signed(sum)) => sum.into_bound_py_any(py),

@@ -213,9 +213,9 @@ impl Table {
             return Err(crate::errors::wrong_type("the row", row, &name.to_string_lossy()));
         }
         let values = rows.values.bind(py).call1((row,))?;
-        let values = values.cast_into::<PyTuple>().map_err(|_| {
-            PyTypeError::new_err("the values of a row are no tuple")
-        })?;
+        let values = values
+            .cast_into::<PyTuple>()
+            .map_err(|_| PyTypeError::new_err("the values of a row are no tuple"))?;
         let mut words = Words::from_elem(0, self.patient.schema().words());
         for (column, value) in self.patient.schema().columns().iter().zip(values.iter_borrowed()) {
             let value = columns::given(column, &value)?;
