@@ -1,4 +1,4 @@
-"""What the page of `interlock table` says beside the declarations, for scripts/reference.py."""
+"""Words that the page of `interlock table` has beside the declarations, for scripts/reference.py."""
 
 TABLE = """\
 <!-- Made by scripts/reference.py from the parser and the flags' declarations: change those. -->

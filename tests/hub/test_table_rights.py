@@ -1,4 +1,4 @@
-"""Who may read and write which tables, and what is told of them."""
+"""Rights to read and write tables, and what is told of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users know of dict: CPython's own tests of a mapping, and what they leave out."""
+"""Habits of users of dict: CPython's own tests of a mapping, and what they leave out."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ pub struct ServedTable {
     counting: AtomicBool,
 }
 
-/// What was counted, when, and how long that took.
+/// A count, its time, and how long that took.
 #[derive(Clone, Debug)]
 struct Counted {
     statistics: Statistics,
@@ -141,7 +141,7 @@ impl fmt::Debug for ServedTable {
     }
 }
 
-/// How long a call waits for a writer that lives and does not go on.
+/// Time that a call waits for a writer that lives and does not go on.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// µs for which a worker waits no more when it has waited in vain: so such writers take a twentieth of its
 /// time at most.

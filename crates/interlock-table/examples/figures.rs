@@ -185,7 +185,7 @@ fn measure_quietly(table: &Table, keys: &[String], what: &str) -> Result<f64, Er
     Ok(begun.elapsed().as_nanos() as f64 / keys.len() as f64)
 }
 
-/// What the other process does, until it is killed.
+/// Work of the other process, until it is killed.
 fn run_beside(table: &Table, keys: &[String], what: &str) -> Result<(), Error> {
     let mut keys = keys.to_vec();
     fastrand::seed(8);

@@ -16,7 +16,7 @@ pub enum By {
     Float(f64),
 }
 
-/// What becomes of a sum beyond the column's range.
+/// The fate of a sum beyond the column's range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
     /// An error; the row is as before.

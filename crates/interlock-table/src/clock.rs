@@ -19,7 +19,7 @@ pub struct Clock {
     source: Source,
     /// From the boot clock to the table's time.
     offset: u64,
-    /// When the difference was last measured, by the clock that is read.
+    /// The time at which the difference was last measured, by the clock that is read.
     measured: AtomicU64,
     /// From the clock that is read to the boot clock: what the machine has slept.
     asleep: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Clock {
 
 /// The longest tick of a kernel, ns: as far the time that is read may be behind.
 pub const COARSEST: u64 = 10_000_000;
-/// How long a measured difference is trusted: after a sleep rows live on for so long.
+/// Time that a measured difference is trusted: after a sleep rows live on for so long.
 const TRUSTED: u64 = 10_000_000;
 
 impl Clone for Clock {

@@ -1,4 +1,4 @@
-//! What can go wrong, and what is said of it.
+//! Errors, and what is said of them.
 
 use std::fmt;
 use std::io;
@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// A name, schema, size or value that cannot be.
     Invalid(String),
-    /// What a column cannot hold.
+    /// A value that a column cannot hold.
     Value {
         column: String,
         why: String,

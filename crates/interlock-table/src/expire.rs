@@ -1,4 +1,4 @@
-//! When rows expire, and when they were last accessed; by redis-py's names.
+//! Times at which rows expire, and at which they were last accessed; by redis-py's names.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Table {
         Ok(self.change_word(key, 0, |expiry| Ok((0, expiry != 0)))?.unwrap_or(false))
     }
 
-    /// How long a row has to live, `None` within for ever; `None` if there is no row.
+    /// Time that a row has to live, `None` within for ever; `None` if there is no row.
     pub fn ttl(&self, key: &[u8]) -> Result<Option<Option<Duration>>, Error> {
         let (key, now) = (self.key(key)?, self.now());
         let read = self.memory().read(&key, |value| value[0].load(Relaxed));
@@ -59,7 +59,7 @@ impl Table {
         Ok(true)
     }
 
-    /// How long ago a row was accessed, to about an eighth of a second; `None` if there is no row. Asking
+    /// Time since a row was accessed, to about an eighth of a second; `None` if there is no row. Asking
     /// is no access.
     pub fn idle(&self, key: &[u8]) -> Result<Option<Duration>, Error> {
         let (key, now) = (self.key(key)?, self.now());

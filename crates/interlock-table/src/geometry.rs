@@ -1,4 +1,4 @@
-//! Where everything lies: words counted from the beginning of the memory.
+//! The layout: words counted from the beginning of the memory.
 //!
 //! | part | words |
 //! |---|---|
@@ -89,7 +89,7 @@ pub struct Geometry {
     /// Words of a row, and one for its expiry.
     pub value_words: usize,
     pub participants: u64,
-    /// Where the value lies in a slot.
+    /// The value's place in a slot.
     pub value: usize,
     slot_words: usize,
     bucket_words: usize,
@@ -150,26 +150,26 @@ impl Geometry {
         (self.buckets() * SLOTS) as u64
     }
 
-    /// Where the bucket of this number lies.
+    /// The place of the bucket of this number.
     #[inline]
     pub fn bucket(&self, number: usize) -> usize {
         self.buckets_at + number * self.bucket_words
     }
 
-    /// Where a slot lies.
+    /// The place of a slot.
     #[inline]
     pub fn slot(&self, bucket: usize, index: usize) -> usize {
         self.bucket(bucket) + HEAD + index * self.slot_words
     }
 
-    /// Where a participant lies; `None` if there is none of this number.
+    /// The place of a participant; `None` if there is none of this number.
     #[inline]
     pub fn participant(&self, id: u64) -> Option<usize> {
         let known = (1..=self.participants).contains(&id);
         known.then(|| self.participants_at + (id - 1) as usize * self.participant_words)
     }
 
-    /// Where a scratch row lies: the own, or the one for what a dead owner left.
+    /// The place of a scratch row: the own, or the one for what a dead owner left.
     #[inline]
     pub fn scratch(&self, id: u64, redo: bool) -> Option<usize> {
         let at = self.participant(id)? + SCRATCH;

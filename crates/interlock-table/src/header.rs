@@ -31,7 +31,7 @@ const SEED: u64 = 0x1057_AB1E;
 /// The longest head: a schema of a thousand columns with long names.
 const MAX_HEAD: usize = 32 * PAGE;
 
-/// What the creator of a table said.
+/// Settings that the creator of a table gave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     pub schema: Schema,
@@ -43,13 +43,13 @@ pub struct Header {
     pub writers: u32,
     pub buckets: [u32; LEVELS],
     pub seed: u64,
-    /// When it was made, ns since 1970.
+    /// The time at which it was made, ns since 1970.
     pub created: u64,
     /// Usual time to live of a row, ns; 0 for ever.
     pub ttl: u64,
-    /// Whether a full table overwrites what was least recently accessed.
+    /// True if a full table overwrites what was least recently accessed.
     pub evict: bool,
-    /// Whether it is to outlast the machine's restart.
+    /// True if it is to outlast the machine's restart.
     pub file: bool,
 }
 
@@ -65,7 +65,7 @@ fn bad<T>(why: impl Into<String>) -> Result<T, BadHeader> {
 }
 
 impl Header {
-    /// Where everything lies; errors are said in words.
+    /// The layout; errors are said in words.
     pub fn geometry(&self) -> Result<Geometry, String> {
         let key_words = (self.key_size as usize).div_ceil(8);
         let words = self.head_bytes() / 8;
@@ -74,7 +74,7 @@ impl Header {
             .ok_or_else(|| format!("{} rows do not fit the memory of any machine", self.capacity))
     }
 
-    /// What two programs that share a table must agree on.
+    /// Text on which two programs that share a table must agree on.
     pub fn text(&self) -> String {
         format!("key[{}], {}", self.key_size, self.schema)
     }

@@ -11,15 +11,15 @@ use crate::state::{Kind, State};
 use crate::sync::{fence, Ordering::*};
 use crate::writer::{Intent, Wait, Writer};
 
-/// What an insert needs to know.
+/// Facts that an insert needs.
 pub struct New<'a> {
     pub key: Key<'a>,
-    /// When it expires, in the table's time; 0 never.
+    /// The time at which it expires, in the table's time; 0 never.
     pub expiry: u64,
     pub row: &'a [u64],
     /// The table's time.
     pub now: u64,
-    /// Whether the row of another may be overwritten.
+    /// True if the row of another may be overwritten.
     pub evict: bool,
 }
 

@@ -15,7 +15,7 @@ pub struct Memory {
     /// Participants whose thread has stopped for good, one bit each.
     #[cfg(loom)]
     pub dead: AtomicU64,
-    /// Whether every step is a moment at which another thread may go on. The model checker looks for such
+    /// True if every step is a moment at which another thread may go on. The model checker looks for such
     /// moments where two threads meet at a word, and forgets one who has only read it before the other
     /// reads and writes it.
     #[cfg(loom)]
@@ -142,7 +142,7 @@ impl Place {
         Place { bucket, index, at: geometry.slot(bucket, index) }
     }
 
-    /// How an intent names it; 0 is none.
+    /// The word by which an intent names it; 0 is none.
     #[inline]
     pub fn intent(self) -> u64 {
         (self.bucket * crate::geometry::SLOTS + self.index) as u64 + 1

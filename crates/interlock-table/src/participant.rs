@@ -1,4 +1,4 @@
-//! Which participant a thread is: a place for its intents and scratch rows, from its first write to its
+//! Participants that threads are: a place for its intents and scratch rows, from its first write to its
 //! end.
 //!
 //! A forked child is another participant, for it has another life; a thread gives its number back when it
@@ -21,11 +21,11 @@ pub struct Shared {
     /// Tells it from all others that this process has or had open.
     serial: u64,
     /// Numbers that its threads have, each with the life in which it was taken.
-    taken: Mutex<Vec<Seat>>,
+    taken: Mutex<Vec<Claim>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seat {
+struct Claim {
     life: u64,
     id: u64,
 }
@@ -33,7 +33,7 @@ struct Seat {
 /// The number that a thread has in one table.
 struct Mine {
     serial: u64,
-    seat: Seat,
+    claim: Claim,
     shared: Weak<Shared>,
 }
 
@@ -50,12 +50,12 @@ impl Shared {
 
     /// The number of this thread. Errors: all are taken by the living.
     #[inline]
-    pub fn seat(self: &Arc<Self>) -> Result<u64, Error> {
+    pub fn claim(self: &Arc<Self>) -> Result<u64, Error> {
         let life = process::life();
         let known = MINE.try_with(|mine| {
             let mine = mine.borrow();
-            let same = |mine: &&Mine| mine.serial == self.serial && mine.seat.life == life;
-            mine.iter().find(same).map(|mine| mine.seat.id)
+            let same = |mine: &&Mine| mine.serial == self.serial && mine.claim.life == life;
+            mine.iter().find(same).map(|mine| mine.claim.id)
         });
         match known {
             Ok(Some(id)) => Ok(id),
@@ -73,15 +73,15 @@ impl Shared {
             self.sweep(None);
             free()
         });
-        let seat = Seat { life, id: id.ok_or(Error::TooManyWriters { places })? };
-        self.with_taken(|taken| taken.push(seat));
-        let mine = Mine { serial: self.serial, seat, shared: Arc::downgrade(self) };
+        let claim = Claim { life, id: id.ok_or(Error::TooManyWriters { places })? };
+        self.with_taken(|taken| taken.push(claim));
+        let mine = Mine { serial: self.serial, claim, shared: Arc::downgrade(self) };
         MINE.with(|all| {
             let mut all = all.borrow_mut();
-            all.retain(|mine| mine.seat.life == life && mine.shared.strong_count() > 0);
+            all.retain(|mine| mine.claim.life == life && mine.shared.strong_count() > 0);
             all.push(mine);
         });
-        Ok(seat.id)
+        Ok(claim.id)
     }
 
     /// Finishes what the dead have left, and gives their numbers back. Without a number of one's own a
@@ -101,15 +101,15 @@ impl Shared {
         left
     }
 
-    fn leave(&self, seat: Seat) {
-        self.with_taken(|taken| taken.retain(|known| *known != seat));
+    fn leave(&self, claim: Claim) {
+        self.with_taken(|taken| taken.retain(|known| *known != claim));
         let memory = &self.region.memory;
-        memory.vacate(seat.id, memory.who(seat.id));
+        memory.vacate(claim.id, memory.who(claim.id));
     }
 
     /// In a forked child the lock may be held by a thread of the parent, for ever: then a number is
     /// given back when its thread ends, or by whoever finds the process dead.
-    fn with_taken(&self, change: impl FnOnce(&mut Vec<Seat>)) {
+    fn with_taken(&self, change: impl FnOnce(&mut Vec<Claim>)) {
         for _ in 0..10_000 {
             match self.taken.try_lock() {
                 Ok(mut taken) => return change(&mut taken),
@@ -126,7 +126,7 @@ impl Drop for Shared {
         // Without the lock, which in a forked child may be held for ever.
         let taken = std::mem::take(self.taken.get_mut().unwrap_or_else(PoisonError::into_inner));
         // What the parent of a fork has taken is the parent's.
-        for Seat { id, .. } in taken.into_iter().filter(|seat| seat.life == life) {
+        for Claim { id, .. } in taken.into_iter().filter(|claim| claim.life == life) {
             self.region.memory.vacate(id, self.region.memory.who(id));
         }
     }
@@ -134,9 +134,9 @@ impl Drop for Shared {
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        if self.seat.life == process::life() {
+        if self.claim.life == process::life() {
             if let Some(shared) = self.shared.upgrade() {
-                shared.leave(self.seat);
+                shared.leave(self.claim);
             }
         }
     }

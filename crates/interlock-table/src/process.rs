@@ -76,7 +76,7 @@ fn has_ended(process: &OwnedFd) -> bool {
     unsafe { libc::poll(&mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 }
 }
 
-/// When a process began, in ticks, as far as it fits the word; `None` if it cannot be learned.
+/// The time at which a process began, in ticks, as far as it fits the word; `None` if it cannot be learned.
 fn start(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name, and may hold anything.

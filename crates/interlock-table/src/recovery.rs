@@ -16,7 +16,7 @@ use crate::state::{Kind, State};
 use crate::sync::Ordering::*;
 use crate::writer::{Intent, Writer};
 
-/// What a participant said that it was about to hold.
+/// Intents: slots that a participant said it was about to hold.
 struct Intents {
     insert_lock: Option<usize>,
     slot: Option<Place>,

@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::process;
 use crate::sync::Ordering::*;
 
-/// Where a table is.
+/// The place of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// In the machine's shared memory; gone when the machine restarts.
@@ -60,9 +60,9 @@ pub struct Region {
     file: File,
 }
 
-/// What an attacher wants of a table that is there.
+/// Demands that an attacher has of a table that is there.
 pub struct Wanted<'a> {
-    /// What must be the same; `None` takes any.
+    /// Text that must be the same; `None` takes any.
     pub text: Option<&'a str>,
     /// Bits of the mode beyond which it must have none.
     pub mode: u32,

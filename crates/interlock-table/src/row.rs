@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::schema::{Column, Kind, Schema};
 
-/// What a column holds.
+/// The value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     Unsigned(u64),

@@ -15,11 +15,11 @@ use crate::writer::Wait;
 pub struct Scanned {
     pub key: Vec<u8>,
     pub row: Row,
-    /// When it expires, in the table's time, ns; 0 never.
+    /// The time at which it expires, in the table's time, ns; 0 never.
     pub expiry: u64,
 }
 
-/// What a table holds and what it has done. Counts of events are of all processes since it was made; one
+/// Counts of what a table holds and has done. Counts of events are of all processes since it was made; one
 /// that was killed may have left one out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {

@@ -19,22 +19,22 @@ use crate::slot;
 use crate::sync::Ordering::*;
 use crate::writer::{Wait, Writer};
 
-/// How a table is made, and how this process uses it.
+/// Settings by which a table is made, and by which this process uses it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rows that it surely holds; beyond them it may overwrite.
     pub capacity: u64,
     /// The longest key, 1 to 1,024 bytes: every slot has room for it.
     pub key_size: u32,
-    /// How long a row lives from when it is set, if it is not told.
+    /// Time that a row lives from when it is set, if it is not told.
     pub ttl: Option<Duration>,
     /// A full table overwrites what was least recently accessed, else it refuses.
     pub evict: bool,
     /// Threads that can write at once, 1 to 4,095.
     pub writers: u32,
-    /// Who may open it; a table with more rights is not opened.
+    /// Rights of those who may open it; a table with more rights is not opened.
     pub mode: u32,
-    /// How long a call waits for a writer that lives and does not go on.
+    /// Time that a call waits for a writer that lives and does not go on.
     pub patience: Duration,
     pub clock: Source,
 }
@@ -54,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// How long a row is to live.
+/// Time that a row is to live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ttl {
     /// As long as the table says.
@@ -74,7 +74,7 @@ pub enum Where {
     Present,
 }
 
-/// What a write has found.
+/// Outcomes of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Inserted,
@@ -170,7 +170,7 @@ impl Table {
         &self.schema
     }
 
-    /// What the creator of the table said.
+    /// Settings that the creator of the table gave.
     pub fn made(&self) -> &Header {
         &self.shared.region.header
     }
@@ -191,7 +191,7 @@ impl Table {
 
     #[inline]
     pub(crate) fn writer(&self) -> Result<Writer<'_>, Error> {
-        Ok(Writer::new(self.memory(), self.shared.seat()?, self.patience))
+        Ok(Writer::new(self.memory(), self.shared.claim()?, self.patience))
     }
 
     #[inline]
@@ -203,7 +203,7 @@ impl Table {
         Ok(Key::new(bytes, self.made().seed))
     }
 
-    /// When a row expires that is set now: 0 never, and so where the end of time comes before.
+    /// The time at which a row expires that is set now: 0 never, and so where the end of time comes before.
     pub(crate) fn expiry(&self, ttl: Ttl, now: u64) -> u64 {
         let ttl = match ttl {
             Ttl::Never => return 0,

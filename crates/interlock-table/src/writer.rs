@@ -15,7 +15,7 @@ use crate::slot;
 use crate::state::{Kind, State};
 use crate::sync::{fence, spin, AtomicU64, Ordering::*};
 
-/// What an intent names.
+/// Things that an intent names.
 #[derive(Clone, Copy)]
 pub enum Intent {
     InsertLock = 0,
@@ -27,11 +27,11 @@ pub enum Intent {
 pub struct Writer<'a> {
     pub memory: &'a Memory,
     pub id: u64,
-    /// Where the participant lies.
+    /// The participant's place.
     at: usize,
-    /// How long one that lives is waited for.
+    /// Time that one that lives is waited for.
     patience: Duration,
-    /// Where the thread of a model stops for good.
+    /// The step at which the thread of a model stops for good.
     #[cfg(loom)]
     pub dies_at: Option<Step>,
 }
@@ -208,7 +208,7 @@ const SPINS: u32 = 200;
 #[cfg(loom)]
 const SPINS: u32 = 1;
 
-/// How long a call has waited for others that live.
+/// Time that a call has waited for others that live.
 #[derive(Default)]
 pub struct Wait {
     #[cfg(not(loom))]

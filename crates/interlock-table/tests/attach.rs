@@ -1,4 +1,4 @@
-//! What is opened, and what is refused without being touched.
+//! Tables that are opened, and tables that are refused without being touched.
 
 mod common;
 

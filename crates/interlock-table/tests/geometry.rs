@@ -1,4 +1,4 @@
-//! How full a table becomes before it overwrites, and what it overwrites then.
+//! Load that a table reaches before it overwrites, and what it overwrites then.
 
 mod common;
 

@@ -19,7 +19,7 @@ use interlock_table::{Error, Row, Table, Value};
 
 const SCHEMA: &str = "count: U32, small: I8, on: bool, score: F64, token: str[20], raw: bytes[3]";
 
-/// What the table ought to hold: the row, and when it expires.
+/// Contents that the table ought to hold: the row, and when it expires.
 type Model = HashMap<Vec<u8>, (Row, u64)>;
 
 fn random_row(rng: &mut Rng, table: &Table) -> Row {

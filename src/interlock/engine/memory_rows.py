@@ -25,7 +25,7 @@ W = TypeVar("W", bound=Row)
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is made that is not there."""
+    """The making of a table that is not there."""
 
     capacity: int
     key_size: int

@@ -43,7 +43,7 @@ class ServedTable:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What no other table under this name may have otherwise."""
+        """Settings that no other table under this name may have otherwise."""
         return self.name, self.columns, self.key_size, self.path
 
     def describe(self) -> str:

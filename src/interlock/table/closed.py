@@ -43,7 +43,7 @@ KEPT = frozenset({
     "attach", "capacity", "close", "closed", "copy", "default_ttl", "key_size", "mode", "on_full",
     "open", "path", "remove", "row", "schema",
 })  # fmt: skip
-"""What is known of a table, closed or not, and what makes others."""
+"""Facts of a table, closed or not, and what makes others."""
 INNER = frozenset({
     "__arrow_c_schema__", "__arrow_c_stream__", "__contains__", "__delitem__", "__enter__",
     "__eq__", "__getitem__", "__ior__", "__iter__", "__len__", "__reduce__", "__setitem__",

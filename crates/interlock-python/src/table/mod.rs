@@ -25,7 +25,7 @@ use crate::convert::{self, KeyBytes};
 /// The words of a row on their way: on the stack as long as it is not large.
 type Words = SmallVec<[u64; 32]>;
 
-/// How long a call that waits does not look for signals.
+/// Time that a waiting call does not look for signals.
 const UNHEARD: Duration = Duration::from_millis(50);
 
 #[pyclass(subclass, frozen, module = "interlock._core")]
@@ -45,7 +45,7 @@ pub struct Table {
     rows: PyOnceLock<Rows>,
 }
 
-/// What is told of the class of rows, once the columns are known.
+/// Facts of the class of rows, once the columns are known.
 struct Rows {
     class: Py<PyType>,
     /// Makes a row of the values of its columns.
@@ -129,7 +129,7 @@ impl Table {
         self.patient.schema().to_string()
     }
 
-    /// Where it lies.
+    /// The place where it lies.
     #[getter]
     fn path(&self, py: Python<'_>) -> Py<PyAny> {
         self.path.clone_ref(py)
@@ -147,14 +147,14 @@ impl Table {
         self.patient.made().key_size
     }
 
-    /// How long a row lives, in seconds, if it is not told; None for ever.
+    /// Time that a row lives, in seconds, if it is not told; None for ever.
     #[getter]
     fn default_ttl(&self) -> Option<f64> {
         let ttl = self.patient.made().ttl;
         (ttl != 0).then(|| ttl as f64 / 1e9)
     }
 
-    /// What becomes of a new row when there is no room: "evict" or "raise".
+    /// The fate of a new row when there is no room: "evict" or "raise".
     #[getter]
     fn on_full(&self) -> &'static str {
         match self.patient.made().evict {

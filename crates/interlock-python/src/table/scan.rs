@@ -71,7 +71,7 @@ impl Scanning {
     }
 }
 
-/// What goes over a table, for one caller at a time. Errors: another thread, or one that was at it when this
+/// A walk over a table, for one caller at a time. Errors: another thread, or one that was at it when this
 /// process was forked, goes on with it.
 pub fn alone(scanning: &Mutex<Scanning>) -> PyResult<MutexGuard<'_, Scanning>> {
     match scanning.try_lock() {

@@ -1,4 +1,4 @@
-//! What the tests of the table share: names of their own, numbers from the environment, rows.
+//! Helpers that the tests of the table share: names of their own, numbers from the environment, rows.
 
 #![allow(dead_code)]
 

@@ -1,4 +1,4 @@
-//! What a writer does: everything, without end, until it is killed; and how it is started.
+//! The life of a writer: everything, without end, until it is killed; and how it is started.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

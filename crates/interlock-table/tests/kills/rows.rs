@@ -73,7 +73,7 @@ pub fn filler_key(n: u64) -> u64 {
     1 << 33 | n
 }
 
-/// What was begun and what has ended: words in a file, which outlive whoever wrote them.
+/// Operations that were begun and that have ended: words in a file, which outlive whoever wrote them.
 pub struct Ledger {
     words: &'static [AtomicU64],
     path: String,
@@ -121,7 +121,7 @@ impl Ledger {
         self.set(writer * 256 + n, stamp << 1 | u64::from(ended));
     }
 
-    /// How often a shared count was begun to be raised by a writer, and how often that has ended.
+    /// Times that a shared count was begun to be raised by a writer, and how often that has ended.
     pub fn counted(&self, writer: u64, n: u64) -> (u64, u64) {
         (self.get(writer * 256 + 100 + n), self.get(writer * 256 + 150 + n))
     }
@@ -149,7 +149,7 @@ pub fn attach(name: &str, patience: Duration) -> Table {
     Table::attach(&Location::Name(name.to_owned()), &options).unwrap()
 }
 
-/// What must hold of a writer that is no more, or does nothing: each own row is the last one begun, or,
+/// Conditions that hold of a writer that is no more, or does nothing: each own row is the last one begun, or,
 /// if that has not ended, the one before.
 pub fn check_own(table: &Table, ledger: &Ledger, writer: u64) {
     for n in 0..OWN {
@@ -161,7 +161,7 @@ pub fn check_own(table: &Table, ledger: &Ledger, writer: u64) {
     }
 }
 
-/// What must hold when nobody writes: no lock, no row twice, no increment lost or made twice.
+/// Conditions that hold when nobody writes: no lock, no row twice, no increment lost or made twice.
 pub fn check_all(table: &Table, ledger: &Ledger) {
     let statistics = table.statistics();
     assert_eq!(statistics.held, 0, "{statistics:?}");

@@ -171,7 +171,7 @@ fn what_a_writer_left_before_a_restart_is_finished_by_who_opens_it_first() {
     }
 }
 
-/// Where the control page has the number of the boot.
+/// The place where the control page has the number of the boot.
 const BOOT: u64 = 4096 + 16;
 
 /// Returns whether a child ends within the time that it takes to come upon any row.

@@ -28,7 +28,7 @@ pub fn hstrlen(call: &mut Call<'_, '_>) {
     });
 }
 
-/// What a column holds, as text.
+/// The value of a column, as text.
 fn read(named: &Named<'_>, column: &Column) -> Result<Option<Vec<u8>>, Refusal> {
     Ok(match named.table().get_column(named.key, column)? {
         Some(Value::Bytes(bytes)) => Some(bytes.into_owned()),

@@ -110,7 +110,7 @@ fn expires(call: &mut Call<'_, '_>, name: &str, unit: i64, since_1970: bool) {
     });
 }
 
-/// When another time to live is taken.
+/// The condition on which another time to live is taken.
 #[derive(Default)]
 struct Condition {
     without: bool,

@@ -83,7 +83,7 @@ fn walk(asked: &Asked<'_>, cursor: u64, options: &Options<'_>) -> (u64, Vec<Vec<
     (0, keys)
 }
 
-/// What a scan is told beside its cursor.
+/// Options of a scan beside its cursor.
 pub struct Options<'a> {
     pattern: &'a [u8],
     /// Rows to look at.

@@ -44,7 +44,7 @@ pub struct ArrowArrayStream {
 
 const NULLABLE: i64 = 2;
 
-/// What a schema's pointers point to.
+/// Parts that a schema's pointers point to.
 struct SchemaParts {
     format: CString,
     name: CString,
@@ -116,7 +116,7 @@ impl From<&[u8]> for Buffer {
     }
 }
 
-/// What an array's pointers point to.
+/// Parts that an array's pointers point to.
 struct ArrayParts {
     #[allow(dead_code)] // Held for those who read them.
     held: Vec<Option<Buffer>>,
@@ -135,7 +135,7 @@ impl ArrowArray {
         ArrowArray::new(length, 0, vec![None], columns)
     }
 
-    /// What a stream gives at its end.
+    /// The array that a stream gives at its end.
     pub fn none() -> ArrowArray {
         ArrowArray {
             length: 0,

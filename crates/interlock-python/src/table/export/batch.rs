@@ -5,7 +5,7 @@ use interlock_table::{Column, Kind};
 use super::abi::{ArrowArray, ArrowSchema, Buffer};
 use crate::table::scan::{Found, Scanning};
 
-/// What of the rows is wanted.
+/// The part of the rows that is wanted.
 pub struct Wanted {
     /// The name of the keys' column.
     pub key: String,
