@@ -1,4 +1,4 @@
-"""Words that the page of `interlock table` has beside the declarations, for scripts/reference.py."""
+"""Words of the page of `interlock table` beside the declarations, for scripts/reference.py."""
 
 TABLE = """\
 <!-- Made by scripts/reference.py from the parser and the flags' declarations: change those. -->
