@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from interlock.engine.table import RemoteTable
     from interlock.hub.server import Hub
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
-    from interlock.table.stats import TableStats
+    from interlock.table.stats import Resized, TableStats
     from interlock.table.table import SharedTable
     from interlock.taskgroup import KeyedTaskGroup
     from interlock.worker.execution import TaskLease
@@ -153,6 +153,7 @@ __all__ = [
     "RemoteLeaseBatch",
     "RemoteQueue",
     "RemoteTable",
+    "Resized",
     "ResultGone",
     "Retry",
     "RetryAfter",
@@ -220,6 +221,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "RemoteLeaseBatch": "interlock.engine.lease_state",
     "RemoteQueue": "interlock.engine.queue",
     "RemoteTable": "interlock.engine.table",
+    "Resized": "interlock.table.stats",
     "Row": "interlock.table.row",
     "Sending": "interlock.app.middleware",
     "SharedTable": "interlock.table.table",

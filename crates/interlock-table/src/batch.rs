@@ -36,7 +36,7 @@ impl Table {
         for (n, keys) in keys.chunks(AHEAD).enumerate() {
             let hashed = self.ahead(keys)?;
             for (index, key) in hashed.iter().flatten().enumerate() {
-                let there = self.read_row(key, now, row);
+                let there = self.read_row(key, now, row)?;
                 each(n * AHEAD + index, there.then_some(&*row));
             }
         }
@@ -45,7 +45,7 @@ impl Table {
 
     /// Sets many rows, each by itself. An error leaves those before it set.
     pub fn set_many(&self, rows: &[(&[u8], &[u64])], ttl: Ttl) -> Result<Vec<Written>, Error> {
-        let writer = self.writer()?;
+        let mut writer = self.writer()?;
         let mut written = Vec::with_capacity(rows.len());
         if let Some((_, row)) = rows.iter().find(|(_, row)| row.len() != self.schema().words()) {
             return Err(Error::Invalid(format!("a row of {} words", row.len())));
@@ -55,7 +55,12 @@ impl Table {
             rows.iter().zip(&mut keys).for_each(|((key, _), to)| *to = key);
             let hashed = self.ahead(&keys[..rows.len()])?;
             for (key, (_, row)) in hashed.into_iter().flatten().zip(rows) {
-                written.push(self.write_row(&writer, key, row, ttl, Where::Anywhere)?);
+                written.push(loop {
+                    match self.write_row(&writer, key, row, ttl, Where::Anywhere) {
+                        Err(Error::Moved) => writer = self.writer()?,
+                        other => break other?,
+                    }
+                });
             }
         }
         Ok(written)
@@ -63,7 +68,7 @@ impl Table {
 
     /// Asks for the memory of up to `AHEAD` keys: buckets first, then the slots with their tag.
     fn ahead<'a>(&self, keys: &[&'a [u8]]) -> Result<[Option<Key<'a>>; AHEAD], Error> {
-        let memory = self.memory();
+        let memory = self.memory()?;
         let mut hashed = [None; AHEAD];
         for (bytes, to) in keys.iter().zip(&mut hashed) {
             let key = self.key(bytes)?;

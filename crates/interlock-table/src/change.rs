@@ -43,13 +43,12 @@ impl Table {
     #[inline]
     pub fn get_word(&self, key: &[u8], column: &Column) -> Result<Option<u64>, Error> {
         let (key, now, word) = (self.key(key)?, self.now(), 1 + column.at / 8);
-        let read =
-            self.memory().read(&key, |value| (value[0].load(Relaxed), value[word].load(Relaxed)));
-        let Some((slot, (expiry, word))) = read else { return Ok(None) };
+        let read = self.read(&key, |value| (value[0].load(Relaxed), value[word].load(Relaxed)))?;
+        let Some((memory, slot, (expiry, word))) = read else { return Ok(None) };
         if expired(expiry, now) {
             return Ok(None);
         }
-        self.accessed(slot, now);
+        self.accessed(memory, slot, now);
         Ok(Some(word))
     }
 
@@ -121,25 +120,27 @@ impl Table {
         word: usize,
         mut change: impl FnMut(u64) -> Result<(u64, R), Error>,
     ) -> Result<Option<R>, Error> {
-        let (key, writer, now) = (self.key(key)?, self.writer()?, self.now());
-        let (memory, mut wait) = (self.memory(), Wait::default());
-        loop {
-            let Some((place, before)) = memory.find(&key) else { return Ok(None) };
-            if !before.is_open() {
-                writer.wait(memory.word(place.at), before, &mut wait)?;
-                continue;
-            }
-            if memory.has_expired(place.at, now) {
-                if memory.stands(place.at, before) {
-                    return Ok(None);
+        let (key, now, mut wait) = (self.key(key)?, self.now(), Wait::default());
+        self.writing(|writer| {
+            let memory = writer.memory;
+            loop {
+                let Some((place, before)) = writer.find(&key)? else { return Ok(None) };
+                if !before.is_open() {
+                    writer.wait(memory.word(place.at), before, &mut wait)?;
+                    continue;
                 }
-                continue;
+                if memory.has_expired(place.at, now) {
+                    if memory.stands(place.at, before) {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                if let Some(told) = writer.write_word(place, before, word, &mut change)? {
+                    self.accessed(memory, place.at, now);
+                    return Ok(Some(told));
+                }
             }
-            if let Some(told) = writer.write_word(place, before, word, &mut change)? {
-                self.accessed(place.at, now);
-                return Ok(Some(told));
-            }
-        }
+        })
     }
 
     /// Changes a row as a whole by what it is; `None` if there is none. `change` may be called again, with
@@ -149,33 +150,35 @@ impl Table {
         key: &[u8],
         mut change: impl FnMut(&mut [u64]) -> Result<(bool, R), Error>,
     ) -> Result<Option<R>, Error> {
-        let (key, writer, now) = (self.key(key)?, self.writer()?, self.now());
-        let (memory, mut wait) = (self.memory(), Wait::default());
+        let (key, now, mut wait) = (self.key(key)?, self.now(), Wait::default());
         let mut row = vec![0; self.schema().words()];
-        loop {
-            let Some((place, before)) = memory.find(&key) else { return Ok(None) };
-            if !before.is_open() {
-                writer.wait(memory.word(place.at), before, &mut wait)?;
-                continue;
+        self.writing(|writer| {
+            let memory = writer.memory;
+            loop {
+                let Some((place, before)) = writer.find(&key)? else { return Ok(None) };
+                if !before.is_open() {
+                    writer.wait(memory.word(place.at), before, &mut wait)?;
+                    continue;
+                }
+                let read = memory.read_under(place.at, before, &mut |value| {
+                    slot::load(&value[1..], &mut row);
+                    value[0].load(Relaxed)
+                });
+                let Ok(expiry) = read else { continue };
+                if expired(expiry, now) {
+                    return Ok(None);
+                }
+                let (wanted, told) = change(&mut row)?;
+                if !wanted {
+                    return Ok(Some(told));
+                }
+                writer.fill(expiry, &row);
+                if writer.write_row(place, before)? {
+                    self.accessed(memory, place.at, now);
+                    return Ok(Some(told));
+                }
             }
-            let read = memory.read_under(place.at, before, &mut |value| {
-                slot::load(&value[1..], &mut row);
-                value[0].load(Relaxed)
-            });
-            let Ok(expiry) = read else { continue };
-            if expired(expiry, now) {
-                return Ok(None);
-            }
-            let (wanted, told) = change(&mut row)?;
-            if !wanted {
-                return Ok(Some(told));
-            }
-            writer.fill(expiry, &row);
-            if writer.write_row(place, before)? {
-                self.accessed(place.at, now);
-                return Ok(Some(told));
-            }
-        }
+        })
     }
 }
 

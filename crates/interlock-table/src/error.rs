@@ -12,6 +12,13 @@ pub enum Error {
     },
     /// No slot for the key, and nothing may be overwritten.
     TableFull,
+    /// More rows than a table of this capacity holds: it was not resized.
+    TooSmall {
+        rows: u64,
+        capacity: u64,
+    },
+    /// The table was resized under a call, which goes on in the new one: no call returns it.
+    Moved,
     /// As many threads write as there are places for them.
     TooManyWriters {
         places: u64,
@@ -83,6 +90,10 @@ impl fmt::Display for Error {
         match self {
             RowBusy { pid } => write!(f, "the row is held by process {pid}, which lives and does not go on"),
             TableFull => write!(f, "no slot is free for this key"),
+            TooSmall { rows, capacity } => {
+                write!(f, "the table holds {rows} rows, more than fit a capacity of {capacity}")
+            }
+            Moved => f.write_str("the table was resized"),
             TooManyWriters { places } => write!(f, "{places} threads write to the table already"),
             KeyLength { length: 0, .. } => write!(f, "a key must have at least one byte"),
             KeyLength { length, limit } => {

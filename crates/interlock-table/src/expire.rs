@@ -40,8 +40,8 @@ impl Table {
     /// Time that a row has to live, `None` within for ever; `None` if there is no row.
     pub fn ttl(&self, key: &[u8]) -> Result<Option<Option<Duration>>, Error> {
         let (key, now) = (self.key(key)?, self.now());
-        let read = self.memory().read(&key, |value| value[0].load(Relaxed));
-        let expiry = read.map(|(_, expiry)| expiry).filter(|expiry| !expired(*expiry, now));
+        let read = self.read(&key, |value| value[0].load(Relaxed))?;
+        let expiry = read.map(|(.., expiry)| expiry).filter(|expiry| !expired(*expiry, now));
         Ok(expiry.map(|expiry| match expiry {
             0 => None,
             expiry => Some(Duration::from_nanos(expiry - now)),
@@ -51,11 +51,11 @@ impl Table {
     /// Notes an access to a row. Returns whether it is there.
     pub fn touch(&self, key: &[u8]) -> Result<bool, Error> {
         let (key, now) = (self.key(key)?, self.now());
-        let read = self.memory().read(&key, |value| value[0].load(Relaxed));
-        let Some((slot, _)) = read.filter(|(_, expiry)| !expired(*expiry, now)) else {
+        let read = self.read(&key, |value| value[0].load(Relaxed))?;
+        let Some((memory, slot, _)) = read.filter(|(.., expiry)| !expired(*expiry, now)) else {
             return Ok(false);
         };
-        self.memory().word(slot + ACCESS).store(now, Relaxed);
+        memory.word(slot + ACCESS).store(now, Relaxed);
         Ok(true)
     }
 
@@ -63,10 +63,10 @@ impl Table {
     /// is no access.
     pub fn idle(&self, key: &[u8]) -> Result<Option<Duration>, Error> {
         let (key, now) = (self.key(key)?, self.now());
-        let read = self.memory().read(&key, |value| value[0].load(Relaxed));
-        let found = read.filter(|(_, expiry)| !expired(*expiry, now));
-        Ok(found.map(|(slot, _)| {
-            let access = self.memory().word(slot + ACCESS).load(Relaxed);
+        let read = self.read(&key, |value| value[0].load(Relaxed))?;
+        let found = read.filter(|(.., expiry)| !expired(*expiry, now));
+        Ok(found.map(|(memory, slot, _)| {
+            let access = memory.word(slot + ACCESS).load(Relaxed);
             Duration::from_nanos(now.saturating_sub(access))
         }))
     }

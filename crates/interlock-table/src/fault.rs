@@ -48,11 +48,29 @@ pub enum Step {
     RecoveredTarget,
     /// The slots of a dead owner are free, and its insert lock is not.
     RecoveredSlots,
+    /// The table says who resizes it.
+    ResizeBegun,
+    /// The rows are in the new table, as they were, and nothing is frozen.
+    ResizeCopied,
+    /// One more row is frozen.
+    ResizeFreezing,
+    /// Nothing changes any more, and the new table is whole.
+    ResizeFrozen,
+    /// The new table has a name of its own.
+    ResizeLinked,
+    /// The old table has ended: the new one is the table.
+    ResizeEnded,
+    /// The new table has the old one's name.
+    ResizePublished,
+    /// A dead one's resize is given up, and the rows are frozen still.
+    ResizeGivenUp,
+    /// One more row is not frozen any more.
+    ResizeThawing,
 }
 
 impl Step {
     #[cfg(feature = "faults")]
-    pub const ALL: [Step; Step::RecoveredSlots as usize] = {
+    pub const ALL: [Step; Step::ResizeThawing as usize] = {
         use Step::*;
         [
             InsertLocked,
@@ -82,6 +100,15 @@ impl Step {
             RedoCopied,
             RecoveredTarget,
             RecoveredSlots,
+            ResizeBegun,
+            ResizeCopied,
+            ResizeFreezing,
+            ResizeFrozen,
+            ResizeLinked,
+            ResizeEnded,
+            ResizePublished,
+            ResizeGivenUp,
+            ResizeThawing,
         ]
     };
 }

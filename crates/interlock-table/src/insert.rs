@@ -19,7 +19,9 @@ pub struct New<'a> {
     pub row: &'a [u64],
     /// The table's time.
     pub now: u64,
-    /// True if the row of another may be overwritten.
+    /// When it was last accessed: now, but for a row that comes from elsewhere.
+    pub access: u64,
+    /// Whether the row of another may be overwritten.
     pub evict: bool,
 }
 
@@ -61,7 +63,7 @@ impl Writer<'_> {
     /// Writes the row into its slot and publishes it.
     fn write_new(&self, new: &New, (place, held): Claimed) -> Result<bool, Error> {
         let (memory, slot) = (self.memory, place.at);
-        memory.word(slot + ACCESS).store(new.now, Relaxed);
+        memory.word(slot + ACCESS).store(new.access, Relaxed);
         memory.word(slot + HASH).store(new.key.hash, Relaxed);
         memory.word(slot + KEY_LENGTH).store(new.key.bytes.len() as u64, Relaxed);
         for (kept, word) in
@@ -81,6 +83,7 @@ impl Writer<'_> {
 
     /// Holds a slot for the row.
     fn claim(&self, new: &New) -> Result<Claimed, Error> {
+        let memory = self.memory;
         // Each round others may take what was seen; that all are held by others does not last.
         for _ in 0..ROUNDS {
             if let Some(claimed) = self.claim_free(new)? {
@@ -88,6 +91,9 @@ impl Writer<'_> {
             }
             if let Some(claimed) = self.claim_by_move(new)? {
                 return Ok(claimed);
+            }
+            if memory.thaw_all() {
+                continue;
             }
             if !new.evict {
                 return Err(Error::TableFull);
@@ -239,7 +245,11 @@ impl Writer<'_> {
                 }
             }
         }
-        let Some((_, place, before)) = oldest else { return Ok(None) };
+        let Some((access, place, before)) = oldest else { return Ok(None) };
+        if new.access < new.now.min(access) {
+            // It comes from elsewhere, and is itself the oldest.
+            return Err(Error::TableFull);
+        }
         let claimed = self.hold(place, before, Intent::Slot)?;
         if claimed.is_some() {
             memory.count(control::OVERWRITTEN);

@@ -14,9 +14,10 @@
 //! | `process`, [`clock`] | who lives; the table's time |
 //! | `mapping`, `memory` | the shared words, and these by name |
 //! | `bucket`, `slot` | sixteen tags at once; reading without waiting |
-//! | `writer`, `recovery`, `insert` | locks and intents; what the dead leave; slots for new rows |
-//! | [`region`], `participant` | making and finding a table; which number a thread has |
-//! | [`table`], [`change`], `expire`, `scan`, `batch` | what a user calls |
+//! | `writer`, `freeze`, `recovery`, `insert` | locks and intents; rows that wait for a resize; what the dead leave; slots for new rows |
+//! | [`migration`] | copying the rows to another memory while others write |
+//! | `file`, [`region`], `participant` | a table's file; making and finding a table; which number a thread has |
+//! | [`table`], [`change`], `expire`, `scan`, `batch`, `resize` | what a user calls |
 //! | `models` | the slot protocol under the model checker |
 //!
 //! Imports point one way: a module imports only modules that stand above it in this table.
@@ -46,10 +47,12 @@
 mod bucket;
 pub mod error;
 pub mod fault;
+mod freeze;
 mod geometry;
 mod hash;
 mod insert;
 mod memory;
+pub mod migration;
 mod recovery;
 mod slot;
 mod state;
@@ -65,6 +68,8 @@ pub mod clock;
 #[cfg(not(loom))]
 mod expire;
 #[cfg(not(loom))]
+mod file;
+#[cfg(not(loom))]
 pub mod header;
 #[cfg(not(loom))]
 mod mapping;
@@ -74,6 +79,8 @@ mod participant;
 mod process;
 #[cfg(not(loom))]
 pub mod region;
+#[cfg(not(loom))]
+mod resize;
 #[cfg(not(loom))]
 pub mod row;
 #[cfg(not(loom))]
@@ -90,6 +97,7 @@ mod models;
 pub use {
     change::{By, Overflow},
     error::Error,
+    migration::Resized,
     region::{remove, Location},
     row::{Row, Value},
     scan::{Scanned, Statistics},

@@ -42,6 +42,18 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Gives the memory back while others may still read it: it is nobody's from now on, all zero. What
+    /// fails leaves it as it is.
+    pub fn give_back(&self) {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: exactly what `new` has mapped, at once, so that the address is always there; and words
+        // that change under those who read them are what atomic words are for.
+        unsafe { libc::mmap(self.at.as_ptr().cast(), self.words * 8, rights, flags, -1, 0) };
+    }
+}
+
 impl Deref for Mapping {
     type Target = [AtomicU64];
 

@@ -29,6 +29,12 @@ impl Memory {
         Memory { words, geometry }
     }
 
+    /// Gives the memory back, when another has taken its place.
+    #[cfg(not(loom))]
+    pub fn give_back(&self) {
+        self.words.give_back();
+    }
+
     #[inline]
     pub fn word(&self, at: usize) -> &AtomicU64 {
         &self.words[at]
@@ -101,6 +107,7 @@ impl Memory {
         self.word(self.geometry.control + counter).fetch_add(1, Relaxed);
     }
 
+    #[inline]
     pub fn control(&self, word: usize) -> &AtomicU64 {
         debug_assert!(word < control::WORDS);
         self.word(self.geometry.control + word)
@@ -159,6 +166,7 @@ impl Memory {
         for id in 1..=participants {
             memory.word(memory.geometry.participant(id).unwrap() + WHO).store(1, Relaxed);
         }
+        memory.control(control::RESIZE).store(State(0).next(true).0, Relaxed);
         memory
     }
 

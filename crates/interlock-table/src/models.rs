@@ -41,7 +41,7 @@ fn writer(memory: &Memory, id: u64, dies_at: Option<Step>) -> Writer<'_> {
 
 fn insert(writer: &Writer, name: &str, word: u64) -> Result<bool, Error> {
     let row = [word, word];
-    let new = New { key: key(name), expiry: 0, row: &row, now: 1, evict: true };
+    let new = New { key: key(name), expiry: 0, row: &row, now: 1, access: 1, evict: true };
     writer.insert(&new, &mut Wait::default())
 }
 

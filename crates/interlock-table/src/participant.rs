@@ -5,15 +5,17 @@
 //! ends, or when the table is closed. What a killed process had is given back by whoever finds it.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::geometry::{INTENTS, THREAD, WHO};
 use crate::memory::Memory;
 use crate::process;
-use crate::region::Region;
-use crate::sync::Ordering::{AcqRel, Release};
+use crate::region::{Region, Wanted};
+use crate::sync::Ordering::{AcqRel, Acquire, Release};
+use crate::writer::Writer;
 
 /// A table that this process has open.
 pub struct Shared {
@@ -22,6 +24,9 @@ pub struct Shared {
     serial: u64,
     /// Numbers that its threads have, each with the life in which it was taken.
     taken: Mutex<Vec<Claim>>,
+    /// The table that has taken this one's place: an `Arc` of it, as soon as somebody has followed.
+    next: AtomicPtr<Shared>,
+    own: Weak<Shared>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,12 +50,49 @@ impl Shared {
     pub fn new(region: Region) -> Arc<Shared> {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let serial = SERIAL.fetch_add(1, Relaxed);
-        Arc::new(Shared { region, serial, taken: Mutex::default() })
+        let (taken, next) = (Mutex::default(), AtomicPtr::default());
+        Arc::new_cyclic(|own| Shared { region, serial, taken, next, own: own.clone() })
+    }
+
+    /// The table that has taken this one's place; opens it, if nobody has yet. Errors: it cannot be opened,
+    /// or its name was removed since.
+    #[cold]
+    pub fn next(&self) -> Result<&Shared, Error> {
+        if let Some(next) = self.known_next() {
+            return Ok(next);
+        }
+        let Region { header, path, mode, .. } = &self.region;
+        let text = header.text();
+        let next = Region::attach(path, &Wanted { text: Some(&text), mode: *mode })?;
+        match next.filter(|next| next.header.seed == header.seed) {
+            Some(next) => Ok(self.follow(Shared::new(next))),
+            // Another thread may have followed, and this one looked at what it had released.
+            None => self.known_next().ok_or_else(|| Error::NoTable { path: path.clone() }),
+        }
+    }
+
+    fn known_next(&self) -> Option<&Shared> {
+        // SAFETY: it is an `Arc` of this one's, until the drop, and never changes.
+        unsafe { self.next.load(Acquire).as_ref() }
+    }
+
+    /// Has all who have this one follow to the next, and gives this one's memory back. Returns the one that
+    /// they follow to: another may have been first.
+    pub fn follow(&self, next: Arc<Shared>) -> &Shared {
+        let next = Arc::into_raw(next).cast_mut();
+        let set = self.next.compare_exchange(std::ptr::null_mut(), next, AcqRel, Acquire);
+        match set {
+            // Behind the exchange: who finds nothing here finds where to go.
+            Ok(_) => self.region.give_back(),
+            // SAFETY: the one that was just made of an `Arc`, which nobody has seen.
+            Err(_) => drop(unsafe { Arc::from_raw(next) }),
+        }
+        self.known_next().expect("set just now, or before")
     }
 
     /// The number of this thread. Errors: all are taken by the living.
     #[inline]
-    pub fn claim(self: &Arc<Self>) -> Result<u64, Error> {
+    pub fn claim(&self) -> Result<u64, Error> {
         let life = process::life();
         let known = MINE.try_with(|mine| {
             let mine = mine.borrow();
@@ -65,7 +107,7 @@ impl Shared {
     }
 
     #[cold]
-    fn join(self: &Arc<Self>, life: u64) -> Result<u64, Error> {
+    fn join(&self, life: u64) -> Result<u64, Error> {
         let memory = &self.region.memory;
         let places = memory.geometry.participants;
         let free = || (1..=places).find(|id| memory.sit(*id));
@@ -75,7 +117,7 @@ impl Shared {
         });
         let claim = Claim { life, id: id.ok_or(Error::TooManyWriters { places })? };
         self.with_taken(|taken| taken.push(claim));
-        let mine = Mine { serial: self.serial, claim, shared: Arc::downgrade(self) };
+        let mine = Mine { serial: self.serial, claim, shared: self.own.clone() };
         MINE.with(|all| {
             let mut all = all.borrow_mut();
             all.retain(|mine| mine.claim.life == life && mine.shared.strong_count() > 0);
@@ -84,9 +126,15 @@ impl Shared {
         Ok(claim.id)
     }
 
+    /// This thread as a writer. Errors: as [`claim`](Shared::claim).
+    #[inline]
+    pub fn writer(&self, patience: Duration) -> Result<Writer<'_>, Error> {
+        Ok(Writer::new(&self.region.memory, self.claim()?, patience))
+    }
+
     /// Finishes what the dead have left, and gives their numbers back. Without a number of one's own a
     /// dead one whose row is half copied is left for others.
-    pub fn sweep(&self, writer: Option<crate::writer::Writer>) -> bool {
+    pub fn sweep(&self, writer: Option<Writer>) -> bool {
         let memory = &self.region.memory;
         let mut left = false;
         for id in 1..=memory.geometry.participants {
@@ -128,6 +176,11 @@ impl Drop for Shared {
         // What the parent of a fork has taken is the parent's.
         for Claim { id, .. } in taken.into_iter().filter(|claim| claim.life == life) {
             self.region.memory.vacate(id, self.region.memory.who(id));
+        }
+        let next = *self.next.get_mut();
+        if !next.is_null() {
+            // SAFETY: it was made of an `Arc`, once.
+            drop(unsafe { Arc::from_raw(next) });
         }
     }
 }

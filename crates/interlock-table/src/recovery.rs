@@ -62,6 +62,10 @@ impl Memory {
             }
         }
         step(Step::RecoveredSlots)?;
+        let resize = self.resize();
+        if left(resize) && self.give_up(resize) {
+            step(Step::ResizeGivenUp)?;
+        }
         if let Some(bucket) = intents.insert_lock {
             let lock = self.insert_lock(bucket);
             let state = State(lock.load(Acquire));

@@ -5,21 +5,20 @@
 //! open holds a shared lock on the file, which the kernel takes away from the dead: who gets it alone
 //! knows that no writer is left, in whatever container or before whatever restart it was.
 
-use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::clock;
 use crate::error::Error;
+use crate::file::{self, failed, Held};
 use crate::geometry::control;
-use crate::header::{BadHeader, Header, FIRST, VERSION};
+use crate::header::Header;
 use crate::mapping::Mapping;
 use crate::memory::Memory;
 use crate::process;
+use crate::state::State;
 use crate::sync::Ordering::*;
 
 /// The place of a table.
@@ -56,8 +55,10 @@ pub struct Region {
     pub memory: Memory,
     pub header: Header,
     pub path: PathBuf,
+    /// Bits of the mode beyond which none is opened.
+    pub mode: u32,
     /// Holds the lock that says that somebody has it open.
-    file: File,
+    file: Held,
 }
 
 /// Demands that an attacher has of a table that is there.
@@ -71,33 +72,65 @@ pub struct Wanted<'a> {
 impl Region {
     /// Opens the table that is there; `None` if there is none.
     pub fn attach(path: &Path, wanted: &Wanted) -> Result<Option<Region>, Error> {
+        let mut at = path.to_owned();
+        loop {
+            let Some(region) = Region::attach_at(&at, path, wanted)? else {
+                // Another has given it its name meanwhile, unless it never had any.
+                if at == path {
+                    return Ok(None);
+                }
+                at = path.to_owned();
+                continue;
+            };
+            if region.memory.is_current() {
+                region.enter()?;
+                return Ok(Some(region));
+            }
+            // Who resized it may have died before the new one had its name.
+            at = match region.publish_next()? {
+                true => path.to_owned(),
+                false => region.next_path(),
+            };
+        }
+    }
+
+    /// Opens what is at a path, of a table whose name is another perhaps.
+    fn attach_at(at: &Path, path: &Path, wanted: &Wanted) -> Result<Option<Region>, Error> {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-            let file = match options.open(path) {
+            let file = match options.open(at) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(failed(path, "opening", error)),
             };
-            check_rights(path, &file, wanted.mode)?;
-            let header = read_header(path, &file)?;
+            file::check_rights(path, &file, wanted.mode)?;
+            let header = file::read_header(path, &file)?;
             if let Some(expected) = wanted.text.filter(|expected| *expected != header.text()) {
                 let (expected, found) = (expected.to_owned(), header.text());
                 return Err(Error::SchemaMismatch { path: path.to_owned(), expected, found });
             }
-            lock(path, &file, libc::LOCK_SH)?;
+            let file = Held::new(file);
+            file.lock(libc::LOCK_SH).map_err(|error| failed(path, "locking", error))?;
             // It may have been removed, and another made, before the lock was held.
-            let (known, found) = (stat(path, &file)?, fs::symlink_metadata(path));
-            if found.is_ok_and(|found| (found.dev(), found.ino()) == (known.dev(), known.ino())) {
-                let region = Region::map(path, file, header)?;
-                region.enter()?;
-                return Ok(Some(region));
+            if file.is_at(at) {
+                return Region::map(path, file, header, wanted.mode).map(Some);
             }
         }
     }
 
     /// Makes a table; `None` if there is one by now.
     pub fn create(path: &Path, header: &Header, mode: u32) -> Result<Option<Region>, Error> {
+        let region = Region::build(path, header, mode)?;
+        match region.file.link(path) {
+            Ok(()) => Ok(Some(region)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(failed(path, "making", error)),
+        }
+    }
+
+    /// Makes a table that has no name yet.
+    pub fn build(path: &Path, header: &Header, mode: u32) -> Result<Region, Error> {
         let head = header.encode().map_err(Error::Invalid)?;
         let bytes = header.geometry().map_err(Error::Invalid)?.words as u64 * 8;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -106,30 +139,112 @@ impl Region {
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         let file =
             options.open(folder).map_err(|error| failed(folder, "making a file in", error))?;
-        reserve(path, &file, bytes)?;
+        file::reserve(path, &file, bytes)?;
         file.write_all_at(&head, 0).map_err(|error| failed(path, "writing", error))?;
-        lock(path, &file, libc::LOCK_SH)?;
-        let region = Region::map(path, file, header.clone())?;
+        let right = file.set_permissions(fs::Permissions::from_mode(mode));
+        right.map_err(|error| failed(path, "opening to others", error))?;
+        let file = Held::new(file);
+        file.lock(libc::LOCK_SH).map_err(|error| failed(path, "locking", error))?;
+        let region = Region::map(path, file, header.clone(), mode)?;
         region.stamp(header.file);
-        // Last, so that whoever may open it finds it whole.
-        let mode = fs::Permissions::from_mode(mode);
-        region
-            .file
-            .set_permissions(mode)
-            .map_err(|error| failed(path, "opening to others", error))?;
-        match publish(&region.file, path) {
-            Ok(()) => Ok(Some(region)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-            Err(error) => Err(failed(path, "making", error)),
+        region.memory.control(control::RESIZE).store(State(0).next(true).0, Release);
+        Ok(region)
+    }
+
+    fn map(path: &Path, file: Held, header: Header, mode: u32) -> Result<Region, Error> {
+        let geometry = header.geometry().map_err(Error::Invalid)?;
+        let mapping = file.with(|file| Mapping::new(file, geometry.words));
+        let mapping = mapping.map_err(|error| failed(path, "mapping", error))?;
+        let memory = Memory::new(mapping, geometry);
+        Ok(Region { memory, header, path: path.to_owned(), mode, file })
+    }
+
+    /// The name under which the next one is linked, before it gets this one's.
+    pub fn next_path(&self) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.path.with_file_name(format!(".{name}.{:016x}", self.read(control::NEXT)))
+    }
+
+    /// Gives the next one this one's name, unless another has done so. Returns whether it has it. Errors:
+    /// the name is that of another table by now, or of none; the next one is not there.
+    pub fn publish_next(&self) -> Result<bool, Error> {
+        let next = self.next_path();
+        let no_table = || Error::NoTable { path: self.path.clone() };
+        if !self.file.is_at(&self.path) {
+            // It has it, or the name was removed: then this is not for the name any more.
+            let _ = fs::remove_file(&next);
+            return match fs::symlink_metadata(&self.path) {
+                Ok(_) => Ok(true),
+                Err(_) => Err(no_table()),
+            };
+        }
+        match fs::rename(&next, &self.path) {
+            Ok(()) => Ok(true),
+            Err(_) if !self.file.is_at(&self.path) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_table()),
+            // In a folder where only owners may rename.
+            Err(_) => Ok(false),
         }
     }
 
-    fn map(path: &Path, file: File, header: Header) -> Result<Region, Error> {
-        let geometry = header.geometry().map_err(Error::Invalid)?;
-        let mapping = Mapping::new(&file, geometry.words);
-        let mapping = mapping.map_err(|error| failed(path, "mapping", error))?;
-        let memory = Memory::new(mapping, geometry);
-        Ok(Region { memory, header, path: path.to_owned(), file })
+    /// Links what was built as the next of this one. Errors: this one's name is not its own any more.
+    pub fn link_next(&self, next: &Region) -> Result<(), Error> {
+        // Of one who died behind its linking.
+        let _ = fs::remove_file(self.next_path());
+        self.memory.control(control::NEXT).store(random(), Release);
+        let at = self.next_path();
+        next.file.link(&at).map_err(|error| failed(&at, "making", error))?;
+        if self.file.is_at(&self.path) {
+            return Ok(());
+        }
+        let _ = fs::remove_file(&at);
+        Err(Error::NoTable { path: self.path.clone() })
+    }
+
+    /// Removes what was linked as the next of this one by a resize that was given up.
+    pub fn clear_next(&self) {
+        let (next, number) = (self.next_path(), self.read(control::NEXT));
+        // Behind the number: it is that of a resize that is over.
+        let resize = self.memory.resize();
+        if number != 0 && resize.is_live() && resize.owner() == 0 {
+            let _ = fs::remove_file(next);
+            let word = self.memory.control(control::NEXT);
+            let _ = word.compare_exchange(number, 0, AcqRel, Relaxed);
+        }
+    }
+
+    /// Gives the next one this one's owner, group, rights, clock and counts.
+    pub fn bequeath(&self, next: &Region) -> Result<(), Error> {
+        let done = self.file.with(|own| next.file.with(|next| file::copy_rights(own, next)));
+        done.map_err(|error| failed(&self.path, "giving away the rights of", error))?;
+        for word in [control::OFFSET, control::LATEST]
+            .into_iter()
+            .chain((control::COUNTERS..control::GENERATION).step_by(8))
+        {
+            next.memory.control(word).store(self.read(word), Release);
+        }
+        let generation = self.read(control::GENERATION) + 1;
+        next.memory.control(control::GENERATION).store(generation, Release);
+        Ok(())
+    }
+
+    /// Errors: the table is another user's, so that not even its name could be given away.
+    pub fn check_owner(&self) -> Result<(), Error> {
+        let found = self.file.with(fs::File::metadata);
+        let found = found.map_err(|error| failed(&self.path, "looking at", error))?.uid();
+        // SAFETY: takes no pointer.
+        let own = unsafe { libc::geteuid() };
+        if own == 0 || own == found {
+            return Ok(());
+        }
+        let why = format!("it belongs to user {found}, and only that one may resize it");
+        Err(Error::Permissions { path: self.path.clone(), why })
+    }
+
+    /// Gives back the memory of a table that has ended; what is read of it from now on is zero.
+    pub fn give_back(&self) {
+        self.memory.give_back();
+        self.file.close();
     }
 
     /// Sees to it that all who have it open can see each other.
@@ -140,11 +255,12 @@ impl Region {
                 return Ok(());
             }
             // Nobody else: the others are gone with their container, or with the last boot.
-            if lock(&self.path, &self.file, libc::LOCK_EX | libc::LOCK_NB).is_ok() {
+            if self.file.lock(libc::LOCK_EX | libc::LOCK_NB).is_ok() {
                 self.free_all();
                 self.stamp(self.header.file);
             }
-            lock(&self.path, &self.file, libc::LOCK_SH)?;
+            let locked = self.file.lock(libc::LOCK_SH);
+            locked.map_err(|error| failed(&self.path, "locking", error))?;
         }
         self.is_ours()
     }
@@ -202,98 +318,39 @@ impl Region {
     }
 }
 
+/// A number that nobody foresees.
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: writes at most the array's length.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    match got {
+        8 => u64::from_le_bytes(bytes),
+        _ => clock::real(),
+    }
+}
+
 /// Removes a table's name; who has it open goes on with it. Returns whether there was one.
 pub fn remove(location: &Location) -> Result<bool, Error> {
     let path = location.path()?;
     match fs::remove_file(&path) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            remove_nexts(&path);
+            Ok(true)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(failed(&path, "removing", error)),
     }
 }
 
-fn stat(path: &Path, file: &File) -> Result<fs::Metadata, Error> {
-    file.metadata().map_err(|error| failed(path, "looking at", error))
-}
-
-fn check_rights(path: &Path, file: &File, mode: u32) -> Result<(), Error> {
-    let found = stat(path, file)?;
-    let refuse = |why| Err(Error::Permissions { path: path.to_owned(), why });
-    if !found.is_file() {
-        return refuse("it is not a regular file".to_owned());
-    }
-    let beyond = found.mode() & 0o777 & !mode;
-    if beyond != 0 {
-        return refuse(format!("its mode is {:o}, more than {mode:o}", found.mode() & 0o777));
-    }
-    // SAFETY: takes no pointer.
-    let own = unsafe { libc::geteuid() };
-    // Who lets others write takes their tables as well.
-    if found.uid() != own && mode & 0o022 == 0 {
-        return refuse(format!("it belongs to user {}, and this process to {own}", found.uid()));
-    }
-    Ok(())
-}
-
-fn read_header(path: &Path, file: &File) -> Result<Header, Error> {
-    let length = stat(path, file)?.len();
-    let read = || {
-        let read = |bytes: usize| {
-            let mut head = vec![0; bytes.min(usize::try_from(length).unwrap_or(bytes))];
-            file.read_exact_at(&mut head, 0).map(|()| head)
-        };
-        let wrong = |error: io::Error| BadHeader::Why(error.to_string());
-        let first = read(FIRST).map_err(wrong)?;
-        Header::decode(&read(Header::length(&first)?).map_err(wrong)?, length)
-    };
-    read().map_err(|bad| match bad {
-        BadHeader::Version(found) => {
-            Error::Version { path: path.to_owned(), found, known: VERSION }
-        }
-        BadHeader::Why(why) => Error::NotATable { path: path.to_owned(), why },
-    })
-}
-
-/// Reserves all of it, so that no write to it ever meets a full disk, which would end the process.
-fn reserve(path: &Path, file: &File, bytes: u64) -> Result<(), Error> {
-    let no_room = || Error::NoRoom { path: path.to_owned(), bytes };
-    let length = libc::off_t::try_from(bytes).map_err(|_| no_room())?;
-    loop {
-        // SAFETY: takes no pointer; the file is open.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            libc::ENOSPC | libc::EFBIG | libc::EDQUOT | libc::ENOMEM => return Err(no_room()),
-            other => return Err(failed(path, "reserving", io::Error::from_raw_os_error(other))),
+/// Removes what those have left who died while they resized it.
+fn remove_nexts(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let begin = format!(".{}.", name.to_string_lossy());
+    for found in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = found.file_name().to_string_lossy().into_owned();
+        let number = name.strip_prefix(&begin).unwrap_or_default();
+        if number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            let _ = fs::remove_file(found.path());
         }
     }
-}
-
-fn lock(path: &Path, file: &File, how: i32) -> Result<(), Error> {
-    loop {
-        // SAFETY: takes no pointer; the file is open.
-        if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(failed(path, "locking", error));
-        }
-    }
-}
-
-/// Gives a file without a name its name, if nothing else has it.
-fn publish(file: &File, path: &Path) -> io::Result<()> {
-    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let to = CString::new(path.as_os_str().as_bytes())?;
-    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-    // SAFETY: both strings outlive the call.
-    match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn failed(path: &Path, doing: &'static str, error: io::Error) -> Error {
-    Error::Io { path: path.to_owned(), doing, error }
 }

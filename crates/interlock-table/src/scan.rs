@@ -3,12 +3,17 @@
 use crate::error::Error;
 use crate::geometry::{control, CANDIDATES, KEY, KEY_LENGTH, LEVELS, SLOTS};
 use crate::insert::expired;
-use crate::memory::Place;
+use crate::memory::{Memory, Place};
 use crate::row::Row;
 use crate::slot;
 use crate::sync::Ordering::*;
 use crate::table::Table;
 use crate::writer::Wait;
+
+/// Bits of a cursor that are a slot's number; in eight above them is how often the table was resized.
+const NUMBER_BITS: u32 = 40;
+const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
+const GENERATIONS: u64 = 0xFF;
 
 /// A row that a scan came upon.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +69,7 @@ impl Statistics {
 impl Table {
     /// Goes on with a scan: calls `each` for up to `limit` rows from the cursor on, 0 at first, and returns
     /// the next cursor, 0 at the end. A row that is there all the time is seen; one that is moved while
-    /// others are inserted may be seen twice.
+    /// others are inserted may be seen twice. If the table was resized since, it begins again.
     pub fn scan(&self, cursor: u64, limit: usize, each: impl FnMut(Scanned)) -> u64 {
         self.scan_within(cursor, limit, u64::MAX, each)
     }
@@ -77,51 +82,73 @@ impl Table {
         slots: u64,
         mut each: impl FnMut(Scanned),
     ) -> u64 {
-        let (memory, now) = (self.memory(), self.now());
-        let (mut seen, end) = (0, cursor.saturating_add(slots));
-        let mut number = cursor;
-        while let Some(place) = memory.slot_of(number.saturating_add(1)) {
-            if seen >= limit || number >= end {
-                return number;
+        let mut seen = 0;
+        self.slots_from(cursor, slots, |memory, place, now| {
+            if seen >= limit {
+                return false;
             }
-            if let Some(row) = self.row_in(place).filter(|row| !expired(row.expiry, now)) {
+            if let Some(row) = self.row_in(memory, place).filter(|row| !expired(row.expiry, now)) {
                 seen += 1;
                 each(row);
             }
+            true
+        })
+    }
+
+    /// Goes over so many slots from the cursor on, until `each` refuses one. Returns the next cursor, 0 at
+    /// the end.
+    fn slots_from(
+        &self,
+        cursor: u64,
+        slots: u64,
+        mut each: impl FnMut(&Memory, Place, u64) -> bool,
+    ) -> u64 {
+        let (memory, now) = (&self.last().region.memory, self.now());
+        let generation = memory.control(control::GENERATION).load(Relaxed);
+        let generation = (generation & GENERATIONS) << NUMBER_BITS;
+        let from = if cursor & !NUMBERS == generation { cursor & NUMBERS } else { 0 };
+        let (mut number, end) = (from, from.saturating_add(slots));
+        while let Some(place) = memory.slot_of(number.saturating_add(1)) {
+            if number >= end || !each(memory, place, now) {
+                return generation | number;
+            }
             number += 1;
         }
-        0
+        match memory.is_gone() {
+            // What was not found may be in the next one, where it begins again.
+            true => generation | NUMBERS,
+            false => 0,
+        }
     }
 
     /// Counts the live rows in so many slots from the cursor on; returns them with the next cursor, 0 at the
-    /// end.
+    /// end. If the table was resized since, it begins again.
     pub fn count_within(&self, cursor: u64, slots: u64) -> (u64, u64) {
-        let (memory, now) = (self.memory(), self.now());
-        let end = cursor.saturating_add(slots);
-        let (mut number, mut rows) = (cursor, 0);
-        while let Some(place) = memory.slot_of(number.saturating_add(1)) {
-            if number >= end {
-                return (rows, number);
-            }
+        let mut rows = 0;
+        let next = self.slots_from(cursor, slots, |memory, place, now| {
             let live = memory.state(place.at).is_live() && !memory.has_expired(place.at, now);
             rows += u64::from(live);
-            number += 1;
-        }
-        (rows, 0)
+            true
+        });
+        (rows, next)
     }
 
     /// The memory of the table.
     pub fn bytes(&self) -> u64 {
-        self.memory().geometry.words as u64 * 8
+        self.last().region.memory.geometry.words as u64 * 8
+    }
+
+    /// Slots that a scan has yet to go over behind a cursor. A cursor has 48 bits at most.
+    pub fn slots_behind(&self, cursor: u64) -> u64 {
+        self.slots().saturating_sub(cursor & NUMBERS)
     }
 
     /// Slots, and so the most rows.
     pub fn slots(&self) -> u64 {
-        self.memory().geometry.slots()
+        self.last().region.memory.geometry.slots()
     }
 
-    fn row_in(&self, place: Place) -> Option<Scanned> {
-        let memory = self.memory();
+    fn row_in(&self, memory: &Memory, place: Place) -> Option<Scanned> {
         loop {
             let before = memory.state(place.at);
             if !before.is_live() || before.has_image() && memory.image(before).is_none() {
@@ -150,7 +177,17 @@ impl Table {
     }
 
     pub fn statistics(&self) -> Statistics {
-        let (memory, now) = (self.memory(), self.now());
+        loop {
+            let memory = &self.last().region.memory;
+            let statistics = self.statistics_of(memory);
+            if !memory.is_gone() {
+                return statistics;
+            }
+        }
+    }
+
+    fn statistics_of(&self, memory: &Memory) -> Statistics {
+        let now = self.now();
         let geometry = &memory.geometry;
         let count = |counter| memory.control(counter).load(Relaxed);
         let mut statistics = Statistics {
@@ -166,11 +203,11 @@ impl Table {
             let (slots, live) = &mut statistics.levels[geometry.level_of(bucket)];
             *slots += SLOTS as u64;
             let lock = crate::state::State(memory.insert_lock(bucket).load(Relaxed));
-            statistics.held += u64::from(!lock.is_open());
+            statistics.held += u64::from(lock.owner() != 0);
             for index in 0..SLOTS {
                 let slot = geometry.slot(bucket, index);
                 let state = memory.state(slot);
-                statistics.held += u64::from(!state.is_open());
+                statistics.held += u64::from(state.owner() != 0);
                 match state.is_live() {
                     true if memory.has_expired(slot, now) => statistics.expired += 1,
                     true => *live += 1,
@@ -192,24 +229,29 @@ impl Table {
 
     /// As `reset`; what was deleted is added to the count as it goes, whether or not it gets to the end.
     pub fn reset_on(&self, deleted: &mut u64) -> Result<(), Error> {
-        let (memory, writer) = (self.memory(), self.writer()?);
         let mut wait = Wait::default();
-        for number in 1..=memory.geometry.slots() {
-            let Some(place) = memory.slot_of(number) else { continue };
-            loop {
-                let before = memory.state(place.at);
-                if !before.is_live() {
-                    break;
-                }
-                if !before.is_open() {
-                    writer.wait(memory.word(place.at), before, &mut wait)?;
-                } else if writer.free(place, before)? {
-                    *deleted += 1;
-                    break;
+        self.writing(|writer| {
+            let memory = writer.memory;
+            for number in 1..=memory.geometry.slots() {
+                let Some(place) = memory.slot_of(number) else { continue };
+                loop {
+                    let before = memory.state(place.at);
+                    if !before.is_live() {
+                        break;
+                    }
+                    if !before.is_open() {
+                        writer.wait(memory.word(place.at), before, &mut wait)?;
+                    } else if writer.free(place, before)? {
+                        *deleted += 1;
+                        break;
+                    }
                 }
             }
-        }
-        Ok(())
+            match memory.is_gone() {
+                true => Err(Error::Moved),
+                false => Ok(()),
+            }
+        })
     }
 
     /// Candidates that a key has in all.

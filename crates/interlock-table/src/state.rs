@@ -32,6 +32,9 @@ pub enum Kind {
     Moving = 5,
     /// The copy is whole: it is to be published, and this one freed.
     Moved = 6,
+    /// Nobody writes it any more, for the table is being resized. It has no owner: the table's
+    /// [resize word](crate::resize) says for whom it waits.
+    Frozen = 7,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,7 @@ impl State {
 
     #[inline]
     pub fn is_open(self) -> bool {
-        self.owner() == 0
+        self.0 & ((1 << VERSION_AT) - 1) & !LIVE == 0
     }
 
     #[inline]
@@ -90,6 +93,19 @@ impl State {
         State(self.held(owner, Kind::Claim).0 & !LIVE)
     }
 
+    /// The word while the table is being resized.
+    #[inline]
+    pub fn frozen(self) -> State {
+        self.held(0, Kind::Frozen)
+    }
+
+    /// Returns whether a slot holds what it held: both words are of one version, and a change that was
+    /// under way at the one has not ended at the other.
+    #[inline]
+    pub fn is_same(self, now: State) -> bool {
+        self.version() == now.version() && self.is_live() == now.is_live()
+    }
+
     /// The word behind a change: the next version, which nobody holds.
     #[inline]
     pub fn next(self, live: bool) -> State {
@@ -116,6 +132,10 @@ mod tests {
         let held = row.held(OWNERS, Kind::Word);
         assert!(held.is_live() && held.owner() == OWNERS && held.version() == 1);
         assert!(row.still(held) && row.still(row));
+        let frozen = row.frozen();
+        assert!(
+            !frozen.is_open() && frozen.owner() == 0 && row.still(frozen) && row.is_same(frozen)
+        );
         assert!(!row.still(row.held(3, Kind::Row)) && !row.still(row.held(3, Kind::Redo)));
         assert!(!row.still(row.claimed(3)) && !row.still(held.next(true)));
         assert!(row.claimed(3).is(Kind::Claim) && !row.claimed(3).is_live());

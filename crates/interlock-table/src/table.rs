@@ -1,6 +1,7 @@
 //! A table: opening it, and rows as a whole.
 
 use std::path::Path;
+use std::sync::atomic::AtomicPtr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use crate::header::Header;
 use crate::insert::{expired, New};
 use crate::memory::Memory;
 use crate::participant::Shared;
-use crate::region::{Location, Region, Wanted};
+use crate::region::{self, Location, Region, Wanted};
 use crate::row::Row;
 use crate::schema::Schema;
 use crate::slot;
-use crate::sync::Ordering::*;
+use crate::sync::{AtomicU64, Ordering::*};
 use crate::writer::{Wait, Writer};
 
 /// Settings by which a table is made, and by which this process uses it.
@@ -85,10 +86,13 @@ pub enum Written {
 
 /// A table that is open. All threads may use it at once.
 pub struct Table {
-    pub(crate) shared: Arc<Shared>,
+    /// The one that was opened, from which those that took its place are reached.
+    first: Arc<Shared>,
+    /// The latest of them that is known.
+    latest: AtomicPtr<Shared>,
     schema: Arc<Schema>,
     clock: Clock,
-    patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// A row's access time is written when it is older than this, so that reading writes little.
@@ -120,21 +124,18 @@ impl Table {
         let wanted = Wanted { text, mode: options.mode };
         let Some(region) = Region::attach(path, &wanted)? else { return Ok(None) };
         let table = Table::new(region, options);
+        let shared = &table.first;
         // A writer that died may hold slots that nobody would come upon.
-        if table.shared.sweep(None) {
-            table.shared.sweep(Some(table.writer()?));
+        if shared.sweep(None) {
+            shared.sweep(Some(shared.writer(options.patience)?));
         }
+        shared.region.memory.thaw_all();
+        shared.region.clear_next();
         Ok(Some(table))
     }
 
     fn header(location: &Location, schema: &Schema, options: &Options) -> Result<Header, Error> {
         let &Options { capacity, key_size, writers, evict, .. } = options;
-        let mut seed = [0; 8];
-        // SAFETY: writes at most the array's length.
-        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        if got != 8 {
-            seed = clock::real().to_le_bytes();
-        }
         let buckets = geometry::buckets(capacity).ok_or_else(|| {
             Error::Invalid(format!("a capacity of {capacity} rows is beyond any machine"))
         })?;
@@ -144,7 +145,7 @@ impl Table {
             key_size,
             writers,
             buckets,
-            seed: u64::from_le_bytes(seed),
+            seed: region::random(),
             created: clock::real(),
             ttl: options.ttl.map_or(0, nanoseconds),
             evict,
@@ -157,30 +158,69 @@ impl Table {
     fn new(region: Region, options: &Options) -> Table {
         let clock = Clock::new(options.clock.clone(), region.offset());
         let schema = Arc::new(region.header.schema.clone());
-        Table { shared: Shared::new(region), schema, clock, patience: options.patience }
+        Table::of(Shared::new(region), schema, clock, options.patience)
+    }
+
+    fn of(first: Arc<Shared>, schema: Arc<Schema>, clock: Clock, patience: Duration) -> Table {
+        let latest = AtomicPtr::new(Arc::as_ptr(&first).cast_mut());
+        Table { first, latest, schema, clock, patience }
     }
 
     /// The same open table, for calls that wait longer or less for a writer that does not go on.
     pub fn with_patience(&self, patience: Duration) -> Table {
-        let (shared, schema) = (self.shared.clone(), self.schema.clone());
-        Table { shared, schema, clock: self.clock.clone(), patience }
+        let (first, schema) = (self.first.clone(), self.schema.clone());
+        let table = Table::of(first, schema, self.clock.clone(), patience);
+        table.latest.store(self.latest.load(Acquire), Release);
+        table
+    }
+
+    /// The table as it is now: the one that was opened, or what it was resized to. Errors: that cannot be
+    /// opened.
+    #[inline]
+    pub(crate) fn here(&self) -> Result<&Shared, Error> {
+        let known = self.known();
+        match known.region.memory.is_current() {
+            true => Ok(known),
+            false => self.follow(known),
+        }
+    }
+
+    #[cold]
+    fn follow<'a>(&'a self, mut known: &'a Shared) -> Result<&'a Shared, Error> {
+        while !known.region.memory.is_current() {
+            known = known.next()?;
+        }
+        self.latest.store(std::ptr::from_ref(known).cast_mut(), Release);
+        Ok(known)
+    }
+
+    #[inline]
+    fn known(&self) -> &Shared {
+        // SAFETY: the first, or one that it leads to; they live as long as it does.
+        unsafe { &*self.latest.load(Acquire) }
+    }
+
+    /// As `here`, or the last that could be opened, of which nothing changes any more.
+    pub(crate) fn last(&self) -> &Shared {
+        self.here().unwrap_or_else(|_| self.known())
     }
 
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// Settings that the creator of the table gave.
+    /// What the creator of the table said, or who resized it.
     pub fn made(&self) -> &Header {
-        &self.shared.region.header
+        &self.last().region.header
     }
 
     pub fn path(&self) -> &Path {
-        &self.shared.region.path
+        &self.first.region.path
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.shared.region.memory
+    #[inline]
+    pub(crate) fn memory(&self) -> Result<&Memory, Error> {
+        Ok(&self.here()?.region.memory)
     }
 
     /// The table's time, ns.
@@ -191,7 +231,39 @@ impl Table {
 
     #[inline]
     pub(crate) fn writer(&self) -> Result<Writer<'_>, Error> {
-        Ok(Writer::new(self.memory(), self.shared.claim()?, self.patience))
+        self.here()?.writer(self.patience)
+    }
+
+    /// Has a writer do what is to be done, and again where the table was resized in between.
+    #[inline]
+    pub(crate) fn writing<R>(
+        &self,
+        mut call: impl FnMut(&Writer) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        loop {
+            match call(&self.writer()?) {
+                Err(Error::Moved) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Finds a key, and has `take` read its value. Returns the memory and the slot too.
+    #[inline]
+    pub(crate) fn read<R>(
+        &self,
+        key: &Key,
+        mut take: impl FnMut(&[AtomicU64]) -> R,
+    ) -> Result<Option<(&Memory, usize, R)>, Error> {
+        loop {
+            let memory = self.memory()?;
+            if let Some((slot, taken)) = memory.read(key, &mut take) {
+                return Ok(Some((memory, slot, taken)));
+            }
+            if !memory.is_gone() {
+                return Ok(None);
+            }
+        }
     }
 
     #[inline]
@@ -216,8 +288,8 @@ impl Table {
 
     /// Notes that a row was accessed. Relaxed, and whoever has the slot by now looks a little younger.
     #[inline]
-    pub(crate) fn accessed(&self, slot: usize, now: u64) {
-        let access = self.memory().word(slot + ACCESS);
+    pub(crate) fn accessed(&self, memory: &Memory, slot: usize, now: u64) {
+        let access = memory.word(slot + ACCESS);
         if now.saturating_sub(access.load(Relaxed)) > ACCESS_GRAIN {
             access.store(now, Relaxed);
         }
@@ -227,21 +299,21 @@ impl Table {
     #[inline]
     pub fn get_into(&self, key: &[u8], row: &mut [u64]) -> Result<bool, Error> {
         let (key, now) = (self.key(key)?, self.now());
-        Ok(self.read_row(&key, now, row))
+        self.read_row(&key, now, row)
     }
 
     #[inline]
-    pub(crate) fn read_row(&self, key: &Key, now: u64, row: &mut [u64]) -> bool {
-        let read = self.memory().read(key, |value| {
+    pub(crate) fn read_row(&self, key: &Key, now: u64, row: &mut [u64]) -> Result<bool, Error> {
+        let read = self.read(key, |value| {
             slot::load(&value[1..], row);
             value[0].load(Relaxed)
-        });
-        let Some((slot, expiry)) = read else { return false };
+        })?;
+        let Some((memory, slot, expiry)) = read else { return Ok(false) };
         if expired(expiry, now) {
-            return false;
+            return Ok(false);
         }
-        self.accessed(slot, now);
-        true
+        self.accessed(memory, slot, now);
+        Ok(true)
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Row>, Error> {
@@ -252,8 +324,8 @@ impl Table {
     /// Returns whether there is a row; that is no access.
     pub fn contains(&self, key: &[u8]) -> Result<bool, Error> {
         let (key, now) = (self.key(key)?, self.now());
-        let expiry = self.memory().read(&key, |value| value[0].load(Relaxed));
-        Ok(expiry.is_some_and(|(_, expiry)| !expired(expiry, now)))
+        let expiry = self.read(&key, |value| value[0].load(Relaxed))?;
+        Ok(expiry.is_some_and(|(.., expiry)| !expired(expiry, now)))
     }
 
     /// Sets a row as a whole. Errors: as [`write`](Table::write).
@@ -272,7 +344,7 @@ impl Table {
         if row.len() != self.schema.words() {
             return Err(Error::Invalid(format!("a row of {} words", row.len())));
         }
-        self.write_row(&self.writer()?, key, row, ttl, on)
+        self.writing(|writer| self.write_row(writer, key, row, ttl, on))
     }
 
     pub(crate) fn write_row(
@@ -283,10 +355,11 @@ impl Table {
         ttl: Ttl,
         on: Where,
     ) -> Result<Written, Error> {
-        let (memory, now, mut wait) = (self.memory(), self.now(), Wait::default());
-        let new = New { key, expiry: self.expiry(ttl, now), row, now, evict: self.made().evict };
+        let (memory, now, mut wait) = (writer.memory, self.now(), Wait::default());
+        let (expiry, evict) = (self.expiry(ttl, now), self.made().evict);
+        let new = New { key, expiry, row, now, access: now, evict };
         loop {
-            let Some((place, before)) = memory.find(&key) else {
+            let Some((place, before)) = writer.find(&key)? else {
                 if on == Where::Present {
                     return Ok(Written::Not);
                 }
@@ -331,28 +404,30 @@ impl Table {
     fn take<R>(
         &self,
         key: &[u8],
-        mut read: impl FnMut(&[crate::sync::AtomicU64]) -> R,
+        mut read: impl FnMut(&[AtomicU64]) -> R,
     ) -> Result<Option<R>, Error> {
-        let (key, writer, now) = (self.key(key)?, self.writer()?, self.now());
-        let (memory, mut wait) = (self.memory(), Wait::default());
-        loop {
-            let Some((place, before)) = memory.find(&key) else { return Ok(None) };
-            if !before.is_open() {
-                writer.wait(memory.word(place.at), before, &mut wait)?;
-                continue;
+        let (key, now, mut wait) = (self.key(key)?, self.now(), Wait::default());
+        self.writing(|writer| {
+            let memory = writer.memory;
+            loop {
+                let Some((place, before)) = writer.find(&key)? else { return Ok(None) };
+                if !before.is_open() {
+                    writer.wait(memory.word(place.at), before, &mut wait)?;
+                    continue;
+                }
+                let absent = memory.has_expired(place.at, now);
+                let taken = read(memory.value(place.at));
+                if writer.free(place, before)? {
+                    return Ok((!absent).then_some(taken));
+                }
             }
-            let absent = memory.has_expired(place.at, now);
-            let taken = read(memory.value(place.at));
-            if writer.free(place, before)? {
-                return Ok((!absent).then_some(taken));
-            }
-        }
+        })
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        self.shared.region.note_time(self.now());
+        self.known().region.note_time(self.now());
     }
 }
 

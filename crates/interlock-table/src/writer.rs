@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::fault::Step;
 use crate::geometry::INTENTS;
+use crate::hash::Key;
 use crate::memory::{Memory, Place};
 use crate::slot;
 use crate::state::{Kind, State};
@@ -29,9 +30,9 @@ pub struct Writer<'a> {
     pub id: u64,
     /// The participant's place.
     at: usize,
-    /// Time that one that lives is waited for.
-    patience: Duration,
-    /// The step at which the thread of a model stops for good.
+    /// How long one that lives is waited for.
+    pub patience: Duration,
+    /// Where the thread of a model stops for good.
     #[cfg(loom)]
     pub dies_at: Option<Step>,
 }
@@ -157,6 +158,17 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
+    /// Finds the slot that holds the key, and the state under which it does. It may be locked. Errors:
+    /// `Moved`, if this memory is no more: then what is not there says nothing.
+    #[inline]
+    pub fn find(&self, key: &Key) -> Result<Option<(Place, State)>, Error> {
+        let found = self.memory.find(key);
+        if found.is_none() && self.memory.is_gone() {
+            return Err(Error::Moved);
+        }
+        Ok(found)
+    }
+
     /// Takes the insert lock of a bucket: of two that insert the same key one sees the other's row.
     pub fn lock_insert(&self, bucket: usize, wait: &mut Wait) -> Result<State, Error> {
         let lock = self.memory.insert_lock(bucket);
@@ -169,6 +181,9 @@ impl<'a> Writer<'a> {
             }
             let held = seen.held(self.id, Kind::Claim);
             if lock.compare_exchange(seen.0, held.0, AcqRel, Relaxed).is_ok() {
+                if self.memory.is_gone() {
+                    return Err(Error::Moved);
+                }
                 self.at(Step::InsertLocked)?;
                 return Ok(seen);
             }
@@ -188,6 +203,9 @@ impl<'a> Writer<'a> {
                 return Ok(());
             }
             spin();
+        }
+        if seen.is(Kind::Frozen) {
+            return self.wait_for_resize(word, seen, wait);
         }
         loop {
             let who = self.memory.who(seen.owner());
@@ -219,7 +237,7 @@ pub struct Wait {
 
 impl Wait {
     #[cfg(not(loom))]
-    fn pause(&mut self, patience: Duration, who: u64) -> Result<(), Error> {
+    pub fn pause(&mut self, patience: Duration, who: u64) -> Result<(), Error> {
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() >= patience {
             return Err(Error::RowBusy { pid: crate::process::pid(who) });
@@ -234,7 +252,7 @@ impl Wait {
     }
 
     #[cfg(loom)]
-    fn pause(&mut self, _patience: Duration, _who: u64) -> Result<(), Error> {
+    pub fn pause(&mut self, _patience: Duration, _who: u64) -> Result<(), Error> {
         spin();
         Ok(())
     }

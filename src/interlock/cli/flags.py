@@ -26,6 +26,7 @@ class Flag:
 
     default: Any = None
     choices: Sequence[str] | None = None
+    required: bool = False
     many: bool = False
     """True if it may be given several times; its value is a list then."""
 
@@ -44,6 +45,7 @@ class Flag:
             metavar=self.metavar,
             type=self.parse,
             default=self.default,
+            required=self.required,
             choices=self.choices,
             help=self.help,
         )

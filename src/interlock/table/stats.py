@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Level", "TableStats"]
+__all__ = ["Level", "Resized", "TableStats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +61,15 @@ class TableStats:
             highest_level=max(used, default=0),
             **counts,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """What has become of the rows of a table that was resized."""
+
+    moved: int
+    """Rows that are in it."""
+    expired: int
+    """Rows that had expired, and are gone."""
+    dropped: int
+    """Live rows for which there was no room: those that were accessed longest ago."""

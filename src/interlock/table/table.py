@@ -26,7 +26,7 @@ from interlock.table.closed import closed_kind
 from interlock.table.export import TableExport
 from interlock.table.row import Row
 from interlock.table.schema import Schema
-from interlock.table.stats import TableStats
+from interlock.table.stats import Resized, TableStats
 from interlock.table.views import TableItems, TableKeys, TableValues, shown
 
 if TYPE_CHECKING:
@@ -329,6 +329,32 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def resize(self, capacity: int, *, drop: bool = False) -> Resized:
+        """Make room for more rows, or for fewer, while all processes go on.
+
+        Whoever has the table open follows with its next call. Readers never wait; writers do while
+        the last rows are copied, and raise ``RowBusy`` where that takes longer than their patience
+        (a table of many million rows that many write to). A process that is killed in the midst of
+        it leaves the table as it was. Old and new are both in memory until all have followed.
+
+        Args:
+            capacity: rows that it surely holds from now on.
+            drop: drop live rows for which there is no room, those that were accessed longest ago.
+                Default: refuse.
+
+        Raises:
+            TableFull: it holds more rows than ``capacity``, and ``drop`` is not set.
+            RowBusy: a writer that lives does not go on, or another process resizes.
+            FileNotFoundError: it was removed.
+            PermissionError: it is another user's.
+            OSError: there is no room for both.
+            TypeError, ValueError: an argument is of a wrong type or out of its range.
+        """
+        _check("resize", "capacity", capacity, 1, 2**40)
+        if not isinstance(drop, bool):
+            raise TypeError(f"resize(): drop is {type(drop).__name__}; allowed: bool")
+        return Resized(*self._resize(capacity, drop))
 
     def stats(self) -> TableStats:
         """Count the rows, and return what has come to pass in the table."""

@@ -1,6 +1,6 @@
 //! Many rows, and the table as a whole.
 
-use interlock_table::Ttl;
+use interlock_table::{Resized, Ttl};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
@@ -74,6 +74,14 @@ impl Table {
         let mut deleted = 0;
         self.wait(py, |table| table.reset_on(&mut deleted))?;
         Ok(deleted)
+    }
+
+    /// Resize it, and return how many rows were moved, had expired, and were dropped.
+    fn _resize(&self, py: Python<'_>, capacity: u64, drop: bool) -> PyResult<(u64, u64, u64)> {
+        let resized = py.detach(|| self.patient.resize(capacity, drop));
+        let Resized { moved, expired, dropped } =
+            resized.map_err(|error| failure::raised(py, error))?;
+        Ok((moved, expired, dropped))
     }
 
     /// Levels as (slots, live rows), then the counts, by the names of `TableStats`.

@@ -41,6 +41,11 @@ fn child() {
     let [writer, seed, step, times, signal] = [0, 1, 2, 3, 4].map(|n| rest[n].parse().unwrap());
     let ledger = Ledger::open(table);
     let table = attach(table, Duration::from_secs(20));
+    if writer == RESIZER {
+        println!("ready");
+        interlock_table::fault::arm(step as u32, times as i64, signal as i32);
+        resize_on(&table, &mut Rng::with_seed(seed));
+    }
     for n in 0..OWN {
         // What an earlier life of this writer has left is how it is now.
         let (stamp, ended) = ledger.own(writer, n);
@@ -55,6 +60,14 @@ fn child() {
     interlock_table::fault::arm(step as u32, times as i64, signal as i32);
     loop {
         work(&table, &ledger, writer, &mut rng);
+    }
+}
+
+/// Resizes without end.
+fn resize_on(table: &Table, rng: &mut Rng) {
+    loop {
+        let resized = table.resize(rng.u64(800..3000), false).unwrap();
+        assert_eq!((resized.expired, resized.dropped), (0, 0));
     }
 }
 

@@ -14,5 +14,6 @@ mod common;
 
 mod child;
 mod random;
+mod resizes;
 mod rows;
 mod steps;

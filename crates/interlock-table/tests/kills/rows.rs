@@ -60,6 +60,8 @@ pub const SHARED: u64 = 8;
 /// Rows that anybody inserts and deletes, so that others have to move.
 pub const FILLERS: u64 = 500;
 pub const WRITERS: u64 = 3;
+/// The number of a child that resizes the table, and does nothing else.
+pub const RESIZER: u64 = 99;
 
 pub fn own_key(writer: u64, n: u64) -> u64 {
     1000 * writer + n
@@ -137,8 +139,13 @@ impl Ledger {
 
 /// A small table that is nearly full and overwrites nothing, with the shared rows in it.
 pub fn crowded(place: &Place) -> Table {
+    made(place, 1)
+}
+
+/// A table with the shared rows in it, which overwrites nothing.
+pub fn made(place: &Place, capacity: u64) -> Table {
     let options =
-        Options { capacity: 1, key_size: 8, writers: 64, evict: false, ..Options::default() };
+        Options { capacity, key_size: 8, writers: 64, evict: false, ..Options::default() };
     let table = place.open(SCHEMA, &options);
     (0..SHARED).for_each(|n| set(&table, shared_key(n), 0, 0).unwrap());
     table

@@ -22,6 +22,11 @@ fn recovers(step: Step) -> bool {
     )
 }
 
+/// Steps that only who resizes takes, or who finds it dead.
+fn resizes(step: Step) -> bool {
+    step as u32 >= Step::ResizeBegun as u32
+}
+
 fn armed(step: Step, signal: i32, rng: &mut Rng) -> Armed {
     Armed { step: step as u32, times: rng.i64(1..8), signal }
 }
@@ -29,7 +34,7 @@ fn armed(step: Step, signal: i32, rng: &mut Rng) -> Armed {
 #[test]
 fn a_writer_killed_at_any_step_leaves_the_old_row_or_the_new_one() {
     let mut rng = Rng::with_seed(seed());
-    for step in Step::ALL.into_iter().filter(|step| !recovers(*step)) {
+    for step in Step::ALL.into_iter().filter(|step| !recovers(*step) && !resizes(*step)) {
         let place = Place::new("step");
         let table = crowded(&place);
         let ledger = Ledger::open(&place.name());
@@ -60,7 +65,7 @@ fn a_writer_killed_at_any_step_leaves_the_old_row_or_the_new_one() {
 #[test]
 fn a_writer_stopped_at_any_step_holds_up_no_reader_and_harms_nothing_when_it_goes_on() {
     let mut rng = Rng::with_seed(seed());
-    for step in Step::ALL.into_iter().filter(|step| !recovers(*step)) {
+    for step in Step::ALL.into_iter().filter(|step| !recovers(*step) && !resizes(*step)) {
         let place = Place::new("stop");
         let table = crowded(&place);
         let impatient = attach(&place.name(), Duration::from_millis(1));

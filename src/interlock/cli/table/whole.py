@@ -1,4 +1,4 @@
-"""`interlock table create`, `list`, `info`, `reset` and `remove`: a table as a whole."""
+"""`interlock table create`, `list`, `info`, `resize`, `reset`, `remove`: a table as a whole."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ ON_FULL = Flag(
     "--on-full", "overwrite what was accessed longest ago, or refuse (evict)",
     default="evict", choices=("evict", "raise"),
 )  # fmt: skip
+ROOM = Flag("--capacity", "rows that it surely holds from now on", "N", positive, required=True)
+DROP = Flag("--drop", "drop live rows for which there is no room")
 BAR = 40
 
 
@@ -50,6 +52,15 @@ def add_to(commands: Any) -> None:
     )
     declare(commands, "list", list_all, "the tables in shared memory", arguments=())
     declare(commands, "info", info, "its columns, how full it is, and what has come to pass")
+    declare(
+        commands,
+        "resize",
+        resize,
+        "make room for more rows or for fewer, while it is in use",
+        (ROOM, DROP),
+        about="With fewer than it holds it is refused, unless --drop says that those that were "
+        "accessed longest ago may go.",
+    )
     declare(commands, "reset", reset, "delete all rows", (YES,))
     declare(
         commands,
@@ -155,6 +166,21 @@ def page(name: str, opened: SharedTable[Any], stats: TableStats) -> str:
         lines.append(f"level {number}   [{bar}] {level.rows:,} of {level.slots:,}")
     lines += ["", table(("what", "count"), [(COUNTS[key], getattr(stats, key)) for key in COUNTS])]
     return "\n".join(lines)
+
+
+def resize(given: argparse.Namespace) -> int:
+    """Resize it."""
+    opened = attach(given)
+    done = opened.resize(given.capacity, drop=given.drop)
+    if given.json:
+        counts = {"moved": done.moved, "expired": done.expired, "dropped": done.dropped}
+        emit({"table": given.name, "capacity": opened.capacity} | counts)
+    else:
+        print(
+            f"{printable(given.name)}  capacity {opened.capacity:,}  {done.moved:,} rows moved, "
+            f"{done.expired:,} expired, {done.dropped:,} dropped"
+        )
+    return 0
 
 
 def reset(given: argparse.Namespace) -> int:

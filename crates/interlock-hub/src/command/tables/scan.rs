@@ -9,7 +9,7 @@ use crate::resp::parse::integer;
 use crate::tables::ServedTable;
 
 /// A cursor names a table by its id, and in it the slot to go on with.
-const SLOT_BITS: u32 = 41;
+const SLOT_BITS: u32 = 48;
 /// Slots looked at in one call, and rows, at most: others wait meanwhile.
 pub const MOST_SLOTS: u64 = 8_192;
 pub const MOST_ROWS: usize = 1_000;
@@ -77,7 +77,7 @@ fn walk(asked: &Asked<'_>, cursor: u64, options: &Options<'_>) -> (u64, Vec<Vec<
         if next != 0 {
             return (at | next, keys);
         }
-        left = left.saturating_sub(table.slots().saturating_sub(slot));
+        left = left.saturating_sub(table.slots_behind(slot));
         rows = if limit < rows { 0 } else { rows.saturating_sub(seen) };
     }
     (0, keys)
