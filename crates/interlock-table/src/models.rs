@@ -11,6 +11,7 @@ use crate::fault::Step;
 use crate::hash::Key;
 use crate::insert::New;
 use crate::memory::Memory;
+use crate::migration::{Migration, Resized};
 use crate::sync::{AtomicU64, Ordering::*};
 use crate::writer::{Wait, Writer};
 
@@ -292,5 +293,151 @@ fn of_two_that_insert_a_key_one_sees_the_other() {
         assert_eq!(u32::from(own) + u32::from(other.join().unwrap()), 1);
         assert_eq!(whole(&memory, "row"), if own { 2 } else { 1 });
         nothing_is_held(&memory);
+    });
+}
+
+/// Changes by a writer in whichever of two memories is the table.
+fn in_the_table(
+    memories: &[Arc<Memory>; 2],
+    writer: impl Fn(&Memory) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for memory in memories {
+        if memory.is_current() {
+            match writer(memory) {
+                Err(Error::Moved) => {}
+                other => return other,
+            }
+        }
+    }
+    panic!("one of them is the table");
+}
+
+/// Raises a row, if it is there.
+fn raise_in(memory: &Memory, id: u64) -> Result<(), Error> {
+    let (writer, mut wait) = (writer(memory, id, None), Wait::default());
+    loop {
+        let (place, before) = memory.find(&key("row")).expect("the row is there");
+        if !before.is_open() {
+            writer.wait(memory.word(place.at), before, &mut wait)?;
+            continue;
+        }
+        if writer.write_word(place, before, 2, |word| Ok((word + 1, ())))?.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads the row in whichever is the table.
+fn read_there(memories: &[Arc<Memory>; 2]) -> [u64; 2] {
+    let memory = memories.iter().find(|memory| memory.is_current()).expect("one is the table");
+    read(memory, "row").expect("the row is there")
+}
+
+fn hand_over(memories: &[Arc<Memory>; 2], dies_at: Option<Step>) -> Result<Resized, Error> {
+    let [from, to] = memories;
+    let (from, to) = (writer(from, 1, dies_at), writer(to, 1, None));
+    let mut wait = Wait::default();
+    let word = from.begin_resize(&mut wait)?;
+    from.at(Step::ResizeBegun)?;
+    let mut migration = Migration::new(&from, &to, false);
+    migration.copy(1)?;
+    from.at(Step::ResizeCopied)?;
+    let resized = migration.finish(1, &mut wait)?;
+    from.at(Step::ResizeFrozen)?;
+    assert!(from.memory.end(word), "it was not given up");
+    from.at(Step::ResizeEnded)?;
+    Ok(resized)
+}
+
+/// Two memories, of which the first is the table and holds the row.
+fn two(stepped: bool) -> [Arc<Memory>; 2] {
+    [with_row(1, stepped), Arc::new(Memory::model(3, stepped))]
+}
+
+#[test]
+fn an_increment_beside_a_resize_is_not_lost() {
+    check(2, |stepped| {
+        let memories = two(stepped);
+        let shared = memories.clone();
+        let other = thread::spawn(move || {
+            in_the_table(&shared, |memory| raise_in(memory, 2)).unwrap();
+            let [_, count] = read_there(&shared);
+            assert_eq!(count, 2, "what this thread has written is there");
+        });
+        let resized = hand_over(&memories, None).unwrap();
+        assert_eq!(resized, Resized { moved: 1, expired: 0, dropped: 0 });
+        other.join().unwrap();
+        assert_eq!(read_there(&memories), [1, 2]);
+        assert!(!memories[0].is_current());
+    });
+}
+
+#[test]
+fn a_row_inserted_or_deleted_beside_a_resize_is_what_it_was_made() {
+    check(2, |stepped| {
+        let memories = two(stepped);
+        let shared = memories.clone();
+        let other = thread::spawn(move || {
+            let put = |memory: &Memory| insert(&writer(memory, 2, None), "new", 7).map(|_| ());
+            in_the_table(&shared, put).unwrap();
+            let gone = |memory: &Memory| {
+                let (writer, mut wait) = (writer(memory, 2, None), Wait::default());
+                loop {
+                    let (place, before) = memory.find(&key("row")).expect("the row is there");
+                    if !before.is_open() {
+                        writer.wait(memory.word(place.at), before, &mut wait)?;
+                    } else if writer.free(place, before)? {
+                        return Ok(());
+                    }
+                }
+            };
+            in_the_table(&shared, gone).unwrap();
+        });
+        hand_over(&memories, None).unwrap();
+        other.join().unwrap();
+        assert_eq!(read(&memories[1], "new"), Some([7, 7]));
+        assert_eq!(read(&memories[1], "row"), None);
+    });
+}
+
+#[test]
+fn a_resizer_that_dies_leaves_the_one_table_or_the_other() {
+    for step in [Step::ResizeBegun, Step::ResizeFreezing, Step::ResizeFrozen, Step::ResizeEnded] {
+        check(2, move |stepped| {
+            let memories = two(stepped);
+            let shared = memories.clone();
+            let dying = thread::spawn(move || {
+                assert!(matches!(hand_over(&shared, Some(step)), Err(Error::Died)));
+            });
+            in_the_table(&memories, |memory| raise_in(memory, 2)).unwrap();
+            dying.join().unwrap();
+            in_the_table(&memories, |memory| raise_in(memory, 3)).unwrap();
+            assert_eq!(read_there(&memories), [1, 3]);
+            assert_eq!(memories[0].is_current(), step != Step::ResizeEnded);
+        });
+    }
+}
+
+/// Two who come upon what a dead resizer froze, one of whom resizes in turn.
+#[test]
+fn who_thaws_late_thaws_nothing_of_a_later_resize() {
+    check(2, |stepped| {
+        let memories = two(stepped);
+        let died = hand_over(&memories, Some(Step::ResizeFrozen));
+        assert!(matches!(died, Err(Error::Died)));
+        memories[0].vacate(1, 1);
+        let fresh = [memories[0].clone(), Arc::new(Memory::model(3, stepped))];
+        let shared = fresh.clone();
+        let other = thread::spawn(move || {
+            in_the_table(&shared, |memory| raise_in(memory, 2)).unwrap();
+        });
+        let (from, to) = (writer(&fresh[0], 3, None), writer(&fresh[1], 1, None));
+        let mut wait = Wait::default();
+        let word = from.begin_resize(&mut wait).unwrap();
+        let mut migration = Migration::new(&from, &to, false);
+        migration.finish(1, &mut wait).unwrap();
+        assert!(fresh[0].end(word));
+        other.join().unwrap();
+        assert_eq!(read_there(&fresh), [1, 2]);
     });
 }

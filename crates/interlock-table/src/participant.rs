@@ -120,7 +120,7 @@ impl Shared {
         let mine = Mine { serial: self.serial, claim, shared: self.own.clone() };
         MINE.with(|all| {
             let mut all = all.borrow_mut();
-            all.retain(|mine| mine.claim.life == life && mine.shared.strong_count() > 0);
+            all.retain(|mine| mine.claim.life == life && mine.is_of_use());
             all.push(mine);
         });
         Ok(claim.id)
@@ -182,6 +182,13 @@ impl Drop for Shared {
             // SAFETY: it was made of an `Arc`, once.
             drop(unsafe { Arc::from_raw(next) });
         }
+    }
+}
+
+impl Mine {
+    /// Returns whether there is something to write to with it.
+    fn is_of_use(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| shared.region.memory.is_current())
     }
 }
 

@@ -204,6 +204,10 @@ impl<'a> Writer<'a> {
             }
             spin();
         }
+        // In a memory that is no more locks mean nothing, and nobody frees them.
+        if self.memory.resize().0 == 0 {
+            return Err(Error::Moved);
+        }
         if seen.is(Kind::Frozen) {
             return self.wait_for_resize(word, seen, wait);
         }

@@ -18,8 +18,8 @@ pub struct Armed {
     pub signal: i32,
 }
 
-/// A child that was started, and is waited for by `random::await_change`.
-pub struct Process(pub Child);
+/// A child that was started, and is waited for by `random::await_change`; whether it is at work for certain.
+pub struct Process(pub Child, pub bool);
 
 pub fn spawn(table: &str, writer: u64, seed: u64, armed: Armed) -> Process {
     let Armed { step, times, signal } = armed;
@@ -28,7 +28,7 @@ pub fn spawn(table: &str, writer: u64, seed: u64, armed: Armed) -> Process {
         .env(WHAT, format!("{table} {writer} {seed} {step} {times} {signal}"))
         .stdout(Stdio::piped())
         .spawn();
-    Process(child.unwrap())
+    Process(child.unwrap(), false)
 }
 
 /// Not a test of its own: what the child does.

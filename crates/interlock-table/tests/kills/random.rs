@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use interlock_table::{Error, Table};
@@ -37,6 +37,9 @@ pub fn read_on(table: &Table, stop: &AtomicBool, reads: &AtomicU64) {
 }
 
 pub fn wait_until_ready(child: &mut Process) {
+    if std::mem::replace(&mut child.1, true) {
+        return;
+    }
     let mut said = String::new();
     let mut byte = [0];
     while !said.ends_with("ready\n") {
@@ -67,12 +70,9 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
     let table = crowded(&place);
     let impatient = attach(&place.name(), Duration::from_millis(2));
     let ledger = Ledger::open(&place.name());
-    let start = |writer, rng: &mut Rng| {
-        let mut child = spawn(&place.name(), writer, rng.u64(..), Armed::default());
-        wait_until_ready(&mut child);
-        child
-    };
+    let start = |writer, rng: &mut Rng| spawn(&place.name(), writer, rng.u64(..), Armed::default());
     let mut children: Vec<Process> = (0..WRITERS).map(|writer| start(writer, &mut rng)).collect();
+    let mut waits = Vec::new();
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     let (mut busy, kills) = (0, number("INTERLOCK_KILLS", 60));
     std::thread::scope(|scope| {
@@ -85,10 +85,12 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
                 std::thread::yield_now();
             }
             let writer = rng.usize(..WRITERS as usize);
+            wait_until_ready(&mut children[writer]);
             if round % 2 == 0 {
                 children[writer].0.kill().unwrap();
                 await_change(&children[writer]);
                 check_own(&table, &ledger, writer as u64);
+                waits.push(write_all(&table, &ledger, writer as u64));
                 children[writer] = start(writer as u64, &mut rng);
             } else {
                 signal(&children[writer], libc::SIGSTOP);
@@ -108,18 +110,45 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
             }
         }
         for (writer, child) in children.iter_mut().enumerate() {
+            wait_until_ready(child);
             child.0.kill().unwrap();
             await_change(child);
             check_own(&table, &ledger, writer as u64);
         }
     });
     check_all(&attach(&place.name(), Duration::from_secs(20)), &ledger);
+    waits.sort();
     println!(
-        "{kills} kills, {kills} stops, {} reads, {busy} times refused, {:?}",
+        "{kills} kills, {kills} stops, {} reads, {busy} times refused, {:?}\n\
+         longest write behind a kill: {:?}, of 99 in 100 {:?}, of one in two {:?}",
         reads.load(Relaxed),
-        table.statistics()
+        table.statistics(),
+        waits.last(),
+        waits.get(waits.len() * 99 / 100),
+        waits.get(waits.len() / 2)
     );
     ledger.remove();
+}
+
+/// Writes all rows that a dead writer may have held, each of which it does at once, and returns how long
+/// the longest of these writes took.
+fn write_all(table: &Table, ledger: &Ledger, writer: u64) -> Duration {
+    let own = (0..OWN).map(|n| own_key(writer, n));
+    let keys = own.chain((0..FILLERS).map(filler_key)).chain((0..SHARED).map(shared_key));
+    let mut longest = Duration::ZERO;
+    for key in keys {
+        let began = Instant::now();
+        let shared = key >> 32 == 1;
+        if shared {
+            ledger.begin_count(PARENT, key as u32 as u64);
+        }
+        count_up(table, key).unwrap();
+        longest = longest.max(began.elapsed());
+        if shared {
+            ledger.end_count(PARENT, key as u32 as u64);
+        }
+    }
+    longest
 }
 
 /// Ends the readers when the test ends, however it ends.

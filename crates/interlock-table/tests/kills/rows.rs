@@ -60,6 +60,8 @@ pub const SHARED: u64 = 8;
 /// Rows that anybody inserts and deletes, so that others have to move.
 pub const FILLERS: u64 = 500;
 pub const WRITERS: u64 = 3;
+/// The number under which the parent counts.
+pub const PARENT: u64 = WRITERS;
 /// The number of a child that resizes the table, and does nothing else.
 pub const RESIZER: u64 = 99;
 
@@ -181,7 +183,7 @@ pub fn check_all(table: &Table, ledger: &Ledger) {
     });
     for n in 0..SHARED {
         let (_, count) = get(table, shared_key(n)).expect("it is always there");
-        let sums = (0..WRITERS).map(|writer| ledger.counted(writer, n));
+        let sums = (0..=PARENT).map(|writer| ledger.counted(writer, n));
         let (begun, ended) = sums.fold((0, 0), |sums, one| (sums.0 + one.0, sums.1 + one.1));
         assert!((ended..=begun).contains(&count), "count {n}: {count} of {ended} to {begun}");
     }
