@@ -27,6 +27,8 @@ def main(name: str, repeat: int) -> None:
             if sample is not None:
                 line = {"pair": number, "side": side} | sample.as_json()
                 print(json.dumps(line), flush=True)
+        for figure, why in pair.missing.items():
+            print(json.dumps({"pair": number, "side": "missing", "figure": figure, "why": why}))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import resource
+import sqlite3
 import subprocess
 import sys
 import time
@@ -34,6 +35,11 @@ def describe() -> dict[str, Any]:
         "hiredis": _installed("hiredis"),
         "key-message-channel": _locked("key-message-channel"),
         "redis": _redis(),
+        "lmdb": _installed("lmdb"),
+        "ultradict": _installed("ultradict"),
+        "pymemcache": _installed("pymemcache"),
+        "memcached": _said("memcached", "--version"),
+        "sqlite": sqlite3.sqlite_version,
         "nats": _said("nats-server", "--version"),
         "commit": _said("git", "rev-parse", "HEAD"),
         "changed_since_commit": bool(_said("git", "status", "--porcelain", "--", "src", "crates")),

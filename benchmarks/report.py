@@ -39,6 +39,13 @@ class Result:
         return replace(self, row=row)
 
     @property
+    def missing(self) -> str | None:
+        """The reason why the row's peer cannot be had on this machine."""
+        figure = self.row.figure
+        said = (one for one in self.samples if one["side"] == "missing")
+        return next((one["why"] for one in said if one["figure"] == figure), None)
+
+    @property
     def figures(self) -> list[float]:
         """The values that are held against the bar, one a pair, as `Row.judged` says."""
         ours = self.values("ours")
@@ -56,11 +63,16 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """yes, no, WRONG for a run that lost or misordered, or failed."""
+        """yes, no, – without a bar, missing where the peer cannot be had, WRONG for a run that lost
+        or misordered, or failed."""
         if self.failure is not None:
             return "failed"
         if self.faults("ours"):
             return "WRONG"
+        if self.missing is not None:
+            return "missing"
+        if self.row.bar is None:
+            return "–"
         figure, bar = median(self.figures), self.row.bar
         met = figure >= bar if self.row.judged == "times" else figure <= bar
         return "yes" if met else "no"
@@ -68,12 +80,15 @@ class Result:
     def cells(self) -> tuple[str, ...]:
         """Return the line of the table, as HEAD names its columns."""
         row = self.row
-        if row.is_absolute:
+        if row.bar is None:
+            bar = "–"
+        elif row.is_absolute:
             bar = _amount(row.bar, row.unit)
         else:
             bar = f"{'≥ ' if row.judged == 'times' else ''}{row.bar:g}"
-        if self.failure is not None:
-            return (row.title, self.failure, row.peer, "", "", bar, self.verdict, "")
+        without = self.failure or self.missing
+        if without is not None:
+            return (row.title, without, row.peer, "", "", bar, self.verdict, "")
         ours, theirs = self.values("ours"), self.values("peer")
         figures = self.figures
         if row.is_absolute:
@@ -115,7 +130,8 @@ def table(results: Sequence[Result]) -> str:
 def remarks(results: Sequence[Result]) -> list[str]:
     """Return the facts that a reader must know beside the table, a sentence each."""
     said = []
-    repeats = sorted({len(result.figures) for result in results if not result.failure})
+    there = [result for result in results if not (result.failure or result.missing)]
+    repeats = sorted({len(result.figures) for result in there})
     if repeats:
         count = " to ".join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))
         said.append(
@@ -140,6 +156,9 @@ def remarks(results: Sequence[Result]) -> list[str]:
         )
     unmet = [result.row.name for result in results if result.verdict == "no"]
     said.append(f"Bars missed: {', '.join(unmet)}." if unmet else "No bar missed.")
+    lacking = dict.fromkeys(result.missing for result in results if result.missing)
+    if lacking:
+        said.append(f"Peers that could not be had: {'; '.join(map(str, lacking))}.")
     bad = [result.row.name for result in results if result.verdict in ("WRONG", "failed")]
     if bad:
         said.append(f"Wrong or failed: {', '.join(bad)}.")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-Unit = Literal["ns", "µs", "ms", "s", "B", "MB"]
+Unit = Literal["ns", "µs", "ms", "s", "B", "MB", "%"]
 Judged = Literal["ratio", "times", "value"]
 Runner = Literal["python", "behaviours", "rust"]
 
@@ -56,6 +56,8 @@ class Pair:
 
     ours: Sample
     peer: Sample | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+    """Peers that cannot be had on this machine, by the figure that would be theirs, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,8 @@ class Row:
     peer: str
     """The peer that stands beside it; empty where the bar is absolute."""
 
-    bar: float
-    """The figure that is good enough; `judged` says of what."""
+    bar: float | None
+    """The figure that is good enough; `judged` says of what. None where none was set."""
 
     judged: Judged = "ratio"
     """ratio: ours ÷ peer is at most the bar. times: peer ÷ ours, how many times less ours takes, is

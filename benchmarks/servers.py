@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -105,6 +106,36 @@ def redis(
 
 
 @contextmanager
+def redis_on_socket(*, core: int | None = SERVER_CORE) -> Iterator[str]:
+    """Run `redis-server` of this machine on a Unix socket alone, nothing stored; yield its path."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
+    with _socket_folder() as path:
+        command = [program, "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
+        with _running(command, "ready to accept connections", core):
+            yield path
+
+
+@contextmanager
+def memcached(*, core: int | None = SERVER_CORE) -> Iterator[str]:
+    """Run `memcached` of this machine on a Unix socket, with one thread; yield its path."""
+    program = shutil.which("memcached")
+    if program is None:
+        raise NotPrepared("no memcached: install it (Debian has a package)")
+    with _socket_folder() as path:
+        command = [program, "-s", path, "-m", "512", "-t", "1"]
+        if os.geteuid() == 0:
+            command += ["-u", "root"]
+        with subprocess.Popen(command, preexec_fn=partial(prepare, core)) as process:
+            try:
+                _wait_for(path, process)
+                yield path
+            finally:
+                process.kill()
+
+
+@contextmanager
 def nats(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
     """Run `nats-server` of this machine, with JetStream in memory."""
     program = shutil.which("nats-server")
@@ -156,6 +187,24 @@ def folder(place: Path | None = None) -> Iterator[Path]:
     BUILT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="server-", dir=BUILT) as name:
         yield Path(name)
+
+
+def _wait_for(path: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until somebody listens on a Unix socket: it says nothing of it."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end and process.poll() is None:
+        with socket.socket(socket.AF_UNIX) as trial:
+            if trial.connect_ex(path) == 0:
+                return
+        time.sleep(0.01)
+    raise NotPrepared(f"{process.args!r} did not start")
+
+
+@contextmanager
+def _socket_folder() -> Iterator[str]:
+    """Yield the path of a socket to be, a short one: the system allows some 100 bytes."""
+    with tempfile.TemporaryDirectory(prefix="interlock-") as name:
+        yield f"{name}/socket"
 
 
 _KEPT = ExitStack()

@@ -1,5 +1,7 @@
 """The scenarios, a module for each group of rows; the table lists them in this order."""
 
+import sys
+
 from benchmarks.row import Row
 from benchmarks.scenarios import (
     asynchronous,
@@ -16,6 +18,13 @@ from benchmarks.scenarios import (
     workers,
 )
 
+if sys.platform == "linux":
+    from benchmarks.scenarios import tables
+
+    _TABLES: tuple[Row, ...] = tables.ROWS
+else:
+    _TABLES = ()
+
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
     *threads.ROWS,
@@ -24,6 +33,7 @@ ROWS: tuple[Row, ...] = (
     *asynchronous.ROWS,
     *core.ROWS,
     *trace.ROWS,
+    *_TABLES,
     *hub.ROWS,
     *queues.ROWS,
     *restarts.ROWS,

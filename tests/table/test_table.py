@@ -236,7 +236,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         with pytest.raises(ValueError, match='no column "tokens"; there are app_id, background'):
             call()
     with pytest.raises(TypeError, match="column is int; allowed: str"):
-        table.get_column("a", 1)  # type: ignore[arg-type]
+        table.get_column("a", 1)  # type: ignore[call-overload]
     # Not the same object as the table's own name.
     assert table.get_column("a", "".join(["un", "read"])) == 3
 
@@ -289,7 +289,7 @@ def test_many_rows_by_one_call(table: SharedTable[Presence]) -> None:
     with pytest.raises(TypeError, match=r"keys\[1\] is NoneType"):
         table.get_many(["a", None])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="allowed: an iterable of keys"):
-        table.get_many(5)  # type: ignore[arg-type]
+        table.get_many(5)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="the row is None"):
         table.set_many({"k1": None})  # type: ignore[dict-item]
 

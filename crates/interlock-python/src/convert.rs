@@ -185,7 +185,15 @@ fn digits<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResult
         let text = int.call_method1("__repr__", (value,))?;
         return Ok(KeyBytes::Long(text.extract()?));
     };
-    let (mut buffer, mut at, mut rest) = ([0u8; 20], 20, number.unsigned_abs());
+    let mut buffer = [0; 20];
+    let length = decimal(number, &mut buffer).len();
+    Ok(KeyBytes::Digits(buffer, length as u8))
+}
+
+/// A number as a key: its digits, at the end of the buffer.
+#[inline]
+pub fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
+    let (mut at, mut rest) = (20, number.unsigned_abs());
     loop {
         at -= 1;
         buffer[at] = b'0' + (rest % 10) as u8;
@@ -198,7 +206,7 @@ fn digits<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResult
         at -= 1;
         buffer[at] = b'-';
     }
-    Ok(KeyBytes::Digits(buffer, (20 - at) as u8))
+    &buffer[at..]
 }
 
 /// `keys=` or `shared=`: one key or an iterable of keys; a str is always one key.

@@ -78,7 +78,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;
     #[cfg(target_os = "linux")]
     {
-        module.add_class::<table::Table>()?;
+        module.add("Table", table::entries::class(py)?)?;
         module.add_class::<table::export::TableExport>()?;
         module.add_class::<table::scan::TableScan>()?;
         module.add_function(wrap_pyfunction!(table::whole::remove_table, module)?)?;

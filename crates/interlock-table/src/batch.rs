@@ -1,6 +1,8 @@
 //! Many rows by one call. Their memory is asked for before the first of them is read, so that the waits
 //! for it lie upon each other.
 
+use std::ops::Range;
+
 use crate::error::Error;
 use crate::hash::Key;
 use crate::memory::{Memory, Place};
@@ -15,7 +17,7 @@ impl Table {
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, Error> {
         let mut rows = Vec::with_capacity(keys.len());
         let mut row = Row::new(self.schema());
-        self.read_many(keys, row.words_mut(), |_, words| {
+        self.read_many(keys, 0..self.schema().words(), row.words_mut(), |words| {
             rows.push(words.map(|words| {
                 let mut row = Row::new(self.schema());
                 row.words_mut().copy_from_slice(words);
@@ -25,19 +27,20 @@ impl Table {
         Ok(rows)
     }
 
-    /// Reads many rows, each into the words given, and calls `each` with the key's place in the list.
+    /// Reads some words of many rows, each into those given, and calls `each` in the order of the keys.
     pub fn read_many(
         &self,
         keys: &[&[u8]],
-        row: &mut [u64],
-        mut each: impl FnMut(usize, Option<&[u64]>),
+        words: Range<usize>,
+        to: &mut [u64],
+        mut each: impl FnMut(Option<&[u64]>),
     ) -> Result<(), Error> {
         let now = self.now();
-        for (n, keys) in keys.chunks(AHEAD).enumerate() {
+        for keys in keys.chunks(AHEAD) {
             let hashed = self.ahead(keys)?;
-            for (index, key) in hashed.iter().flatten().enumerate() {
-                let there = self.read_row(key, now, row)?;
-                each(n * AHEAD + index, there.then_some(&*row));
+            for key in hashed.iter().flatten() {
+                let there = self.read_words(key, now, words.clone(), to)?;
+                each(there.then_some(&*to));
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Changing a row in part: one column, several, a sum, an exchange.
 
+use std::ops::Range;
+
 use crate::error::Error;
 use crate::insert::expired;
 use crate::row::Value;
@@ -31,25 +33,30 @@ pub enum Overflow {
 impl Table {
     /// Reads one column; `None` if there is no row.
     pub fn get_column(&self, key: &[u8], column: &Column) -> Result<Option<Value<'static>>, Error> {
-        match column.word() {
-            Some(_) if !column.kind.is_sized() => {
-                Ok(self.get_word(key, column)?.map(|word| column.decode(word)))
-            }
-            _ => Ok(self.get(key)?.map(|row| column.read(row.words()))),
+        if !column.kind.is_sized() {
+            return Ok(self.get_word(key, column)?.map(|word| column.decode(word)));
         }
+        let mut found = vec![0; column.words().len()];
+        let there = self.get_words(key, column.words(), &mut found)?;
+        Ok(there.then(|| column.value_of(&found)))
     }
 
     /// Reads the word in which a column lies; `None` if there is no row.
     #[inline]
     pub fn get_word(&self, key: &[u8], column: &Column) -> Result<Option<u64>, Error> {
-        let (key, now, word) = (self.key(key)?, self.now(), 1 + column.at / 8);
-        let read = self.read(&key, |value| (value[0].load(Relaxed), value[word].load(Relaxed)))?;
-        let Some((memory, slot, (expiry, word))) = read else { return Ok(None) };
-        if expired(expiry, now) {
-            return Ok(None);
-        }
-        self.accessed(memory, slot, now);
-        Ok(Some(word))
+        let (mut found, at) = ([0], column.at / 8);
+        Ok(self.get_words(key, at..at + 1, &mut found)?.then_some(found[0]))
+    }
+
+    /// Copies some of a row's words. Returns whether it is there.
+    #[inline]
+    pub fn get_words(
+        &self,
+        key: &[u8],
+        words: Range<usize>,
+        to: &mut [u64],
+    ) -> Result<bool, Error> {
+        self.read_words(&self.key(key)?, self.now(), words, to)
     }
 
     /// Sets one column. Returns whether there is a row.
@@ -151,7 +158,15 @@ impl Table {
         mut change: impl FnMut(&mut [u64]) -> Result<(bool, R), Error>,
     ) -> Result<Option<R>, Error> {
         let (key, now, mut wait) = (self.key(key)?, self.now(), Wait::default());
-        let mut row = vec![0; self.schema().words()];
+        // On the stack as long as it is not large.
+        let (mut small, mut large) = ([0; 32], Vec::new());
+        let row = match small.get_mut(..self.schema().words()) {
+            Some(row) => row,
+            None => {
+                large.resize(self.schema().words(), 0);
+                &mut large[..]
+            }
+        };
         self.writing(|writer| {
             let memory = writer.memory;
             loop {
@@ -161,18 +176,18 @@ impl Table {
                     continue;
                 }
                 let read = memory.read_under(place.at, before, &mut |value| {
-                    slot::load(&value[1..], &mut row);
+                    slot::load(&value[1..], row);
                     value[0].load(Relaxed)
                 });
                 let Ok(expiry) = read else { continue };
                 if expired(expiry, now) {
                     return Ok(None);
                 }
-                let (wanted, told) = change(&mut row)?;
+                let (wanted, told) = change(row)?;
                 if !wanted {
                     return Ok(Some(told));
                 }
-                writer.fill(expiry, &row);
+                writer.fill(expiry, row);
                 if writer.write_row(place, before)? {
                     self.accessed(memory, place.at, now);
                     return Ok(Some(told));

@@ -61,37 +61,74 @@ impl Row {
     }
 }
 
+impl Schema {
+    /// Calls with the bytes in which a row lies.
+    #[inline]
+    pub fn with_bytes<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
+        if cfg!(target_endian = "big") {
+            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            return call(&all[..self.bytes()]);
+        }
+        // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
+        let all =
+            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
+        call(&all[..self.bytes()])
+    }
+
+    /// Fills a row's words from its bytes. Errors: they are not so many, or nothing that a row could be.
+    pub fn fill(&self, words: &mut [u64], bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() != self.bytes() {
+            let why = format!("a row of {} bytes; the table's have {}", bytes.len(), self.bytes());
+            return Err(Error::Invalid(why));
+        }
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_le_bytes(eight);
+        }
+        self.columns().iter().try_for_each(|column| column.check(words))
+    }
+}
+
 impl Column {
     /// Reads the column in the words of a row.
     pub fn read(&self, words: &[u64]) -> Value<'static> {
+        self.value_of(&words[self.words()])
+    }
+
+    /// As `read`, of the words in which the column lies alone.
+    pub fn value_of(&self, words: &[u64]) -> Value<'static> {
         match self.kind {
             Kind::Str(_) => {
                 // Only whole strings are written; what is none was put there by another program.
-                Value::Str(String::from_utf8_lossy(&self.read_bytes(words)).into_owned().into())
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                Value::Str(self.bytes_of(words, text).into())
             }
-            Kind::Bytes(_) => Value::Bytes(self.read_bytes(words).into()),
-            _ => self.decode(words[self.at / 8]),
+            Kind::Bytes(_) => Value::Bytes(self.bytes_of(words, <[u8]>::to_vec).into()),
+            _ => self.decode(words[0]),
         }
-    }
-
-    fn read_bytes(&self, words: &[u64]) -> Vec<u8> {
-        let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
-        let length = usize::from(u16::from_le_bytes([byte(self.at), byte(self.at + 1)]));
-        let length = length.min(self.kind.bytes() - 2);
-        (self.at + 2..self.at + 2 + length).map(byte).collect()
     }
 
     /// Calls with the bytes of a column that has a size.
     #[inline]
     pub fn bytes_in<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
+        self.bytes_of(&words[self.words()], call)
+    }
+
+    /// As `bytes_in`, of the words in which the column lies alone.
+    #[inline]
+    pub fn bytes_of<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
+        let (at, limit) = (self.at % 8, self.kind.bytes() - 2);
         if cfg!(target_endian = "big") {
-            return call(&self.read_bytes(words));
+            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let length = usize::from(u16::from_le_bytes([all[at], all[at + 1]]));
+            return call(&all[at + 2..][..length.min(limit)]);
         }
         // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
         let all =
             unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
-        let length = usize::from(u16::from_le_bytes([all[self.at], all[self.at + 1]]));
-        call(&all[self.at + 2..][..length.min(self.kind.bytes() - 2)])
+        let length = usize::from(u16::from_le_bytes([all[at], all[at + 1]]));
+        call(&all[at + 2..][..length.min(limit)])
     }
 
     /// Writes the column in the words of a row; bytes behind what has a size become zero.
@@ -109,12 +146,19 @@ impl Column {
         if bytes.len() > limit {
             return Err(self.refuse(format!("{} bytes; its size is {limit}", bytes.len())));
         }
-        let length = (bytes.len() as u16).to_le_bytes();
-        let rest = bytes.iter().chain(std::iter::repeat(&0)).take(limit);
-        for (at, byte) in (self.at..).zip(length.iter().chain(rest)) {
-            let shift = at % 8 * 8;
-            words[at / 8] = words[at / 8] & !(0xFF << shift) | u64::from(*byte) << shift;
-        }
+        let (words, at) = (&mut words[self.words()], self.at % 8);
+        // Bytes are numbered from the lowest of a word, as a little-endian machine has them.
+        words.iter_mut().for_each(|word| *word = word.to_le());
+        // SAFETY: words are bytes, and the borrow is the only one.
+        let all = unsafe {
+            std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8)
+        };
+        let (length, rest) = all[at..at + 2 + limit].split_at_mut(2);
+        length.copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        let (text, rest) = rest.split_at_mut(bytes.len());
+        text.copy_from_slice(bytes);
+        rest.fill(0);
+        words.iter_mut().for_each(|word| *word = u64::from_le(*word));
         Ok(())
     }
 
@@ -187,6 +231,32 @@ impl Column {
             }
             _ => None,
         }
+    }
+
+    /// Returns why these words of a row are nothing that `write` writes.
+    fn check(&self, words: &[u64]) -> Result<(), Error> {
+        let words = &words[self.words()];
+        let refused = |why: &str| Err(self.refuse(why.to_owned()));
+        if self.kind == Kind::Bool && words[0] >> (self.at % 8 * 8) & 0xFF > 1 {
+            return refused("it is neither true nor false");
+        }
+        if !self.kind.is_sized() {
+            return Ok(());
+        }
+        let (at, limit) = (self.at % 8, self.kind.bytes() - 2);
+        let length = self.bytes_of(words, <[u8]>::len);
+        let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
+        if usize::from(u16::from_le_bytes([byte(at), byte(at + 1)])) > limit {
+            return refused("it is longer than its size");
+        }
+        if (at + 2 + length..at + 2 + limit).any(|at| byte(at) != 0) {
+            return refused("there is something behind its end");
+        }
+        let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
+        if matches!(self.kind, Kind::Str(_)) && !self.bytes_of(words, is_text) {
+            return refused("it is no UTF-8");
+        }
+        Ok(())
     }
 
     pub fn refuse(&self, why: String) -> Error {

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 
 use crate::error::Error;
 
@@ -95,6 +96,12 @@ impl Column {
     pub fn word(&self) -> Option<usize> {
         let last = (self.at + self.kind.bytes() - 1) / 8;
         (self.at / 8 == last).then_some(last)
+    }
+
+    /// The words of the row in which it lies.
+    #[inline]
+    pub fn words(&self) -> Range<usize> {
+        self.at / 8..(self.at + self.kind.bytes()).div_ceil(8)
     }
 }
 

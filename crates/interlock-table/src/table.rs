@@ -1,5 +1,6 @@
 //! A table: opening it, and rows as a whole.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicPtr;
 use std::sync::Arc;
@@ -298,14 +299,22 @@ impl Table {
     /// Copies a row's words. Returns whether it is there.
     #[inline]
     pub fn get_into(&self, key: &[u8], row: &mut [u64]) -> Result<bool, Error> {
-        let (key, now) = (self.key(key)?, self.now());
-        self.read_row(&key, now, row)
+        self.read_words(&self.key(key)?, self.now(), 0..self.schema.words(), row)
     }
 
+    /// Copies some of a row's words, to as many. Returns whether it is there.
     #[inline]
-    pub(crate) fn read_row(&self, key: &Key, now: u64, row: &mut [u64]) -> Result<bool, Error> {
+    pub(crate) fn read_words(
+        &self,
+        key: &Key,
+        now: u64,
+        words: Range<usize>,
+        to: &mut [u64],
+    ) -> Result<bool, Error> {
+        // The first word of a value is its expiry.
+        let (from, end) = (1 + words.start, 1 + words.end);
         let read = self.read(key, |value| {
-            slot::load(&value[1..], row);
+            slot::load(&value[from..end], to);
             value[0].load(Relaxed)
         })?;
         let Some((memory, slot, expiry)) = read else { return Ok(false) };

@@ -189,7 +189,16 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             ttl: Seconds | None = None,
             only: Literal["absent", "present"] | None = None,
         ) -> bool: ...
-        def get_many(self, keys: Iterable[Key], /) -> list[W | None]: ...  # noqa: D102
+        @overload
+        def get_many(self, keys: Iterable[Key], column: None = None, /) -> list[W | None]: ...
+        @overload
+        def get_many(self, keys: Iterable[Key], column: str, /) -> list[Any]: ...
+        def get_many(self, keys: Iterable[Key], column: str | None = None, /) -> list[Any]: ...  # noqa: D102
+        @overload
+        def get_bytes(self, key: Key, default: None = None, /) -> bytes | None: ...
+        @overload
+        def get_bytes(self, key: Key, default: bytes | T, /) -> bytes | T: ...
+        def get_bytes(self, key: Key, default: Any = None, /) -> Any: ...  # noqa: D102
         def set_many(self, rows: Mapping[Any, W], /) -> None: ...  # noqa: D102
 
     def __iter__(self) -> Iterator[Key]:

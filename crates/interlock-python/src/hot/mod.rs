@@ -70,7 +70,7 @@ pub fn install_async_ack(class: &Bound<'_, PyAny>) -> PyResult<()> {
     replace(class, c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
 }
 
-fn replace(
+pub(crate) fn replace(
     class: &Bound<'_, PyAny>,
     name: &'static std::ffi::CStr,
     pointer: ffi::PyMethodDefPointer,
@@ -95,13 +95,13 @@ fn replace(
 
 /// Runs an entry; a panic becomes an exception, as in the ordinary methods.
 #[inline]
-fn guarded(entry: impl FnOnce() -> *mut PyObject) -> *mut PyObject {
+pub(crate) fn guarded(entry: impl FnOnce() -> *mut PyObject) -> *mut PyObject {
     unpanicked(entry).unwrap_or(std::ptr::null_mut())
 }
 
 /// `None`: it panicked, and an exception says so.
 #[inline]
-fn unpanicked<R>(call: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn unpanicked<R>(call: impl FnOnce() -> R) -> Option<R> {
     let outcome = catch_unwind(AssertUnwindSafe(call));
     outcome
         .map_err(|_| {
@@ -139,13 +139,15 @@ fn said(slf: *mut PyObject, answer: impl FnOnce() -> *mut PyObject) -> *mut PyOb
 }
 
 #[cold]
-fn attached(call: impl for<'py> FnOnce(Python<'py>) -> PyResult<*mut PyObject>) -> *mut PyObject {
+pub(crate) fn attached(
+    call: impl for<'py> FnOnce(Python<'py>) -> PyResult<*mut PyObject>,
+) -> *mut PyObject {
     told(|py| or_raised(py, call(py)))
 }
 
 /// The answer, or null with the exception raised.
 #[inline]
-fn or_raised(py: Python<'_>, answer: PyResult<*mut PyObject>) -> *mut PyObject {
+pub(crate) fn or_raised(py: Python<'_>, answer: PyResult<*mut PyObject>) -> *mut PyObject {
     answer.unwrap_or_else(|error| {
         error.restore(py);
         std::ptr::null_mut()
@@ -193,7 +195,7 @@ fn under_its_own_name(py: Python<'_>, error: PyErr, method: &str) -> PyErr {
 ///
 /// # Safety
 /// As for METH_FASTCALL with keywords.
-unsafe fn call_in_full(
+pub(crate) unsafe fn call_in_full(
     function: &Bound<'_, PyAny>,
     first: Option<*mut PyObject>,
     args: *const *mut PyObject,

@@ -4,44 +4,40 @@ use std::borrow::Cow;
 
 use interlock_table::{By, Column, Kind, Overflow, Value};
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
-use pyo3::IntoPyObjectExt;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::{Borrowed, IntoPyObjectExt};
 
+use super::rows::one_default;
 use super::{failure, with_key, Table, Words};
 use crate::errors::wrong_type;
 
 #[pymethods]
 impl Table {
-    /// Return one column of a row.
+    /// Return one column of a row, or the default where there is no row.
     ///
     /// Raises:
     ///     KeyError: there is no row, and no default.
     ///     ValueError: there is no such column.
-    #[pyo3(signature = (key, column, default=None, /))]
+    #[pyo3(signature = (key, column, /, *default))]
     fn get_column<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         column: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
+        default: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let default = one_default(default, "get_column")?;
         let column = self.column(column)?;
-        let found = with_key(key, |bytes| match column.kind.is_sized() {
-            false => {
-                let word = self.call(py, |table| table.get_word(bytes, column))?;
-                word.map(|word| number(py, column, word)).transpose()
-            }
-            true => {
-                let mut words = Words::from_elem(0, self.patient.schema().words());
-                let there = self.hasty.get_into(bytes, &mut words);
-                let there = there.map_err(|error| failure::raised(py, error))?;
-                there.then(|| value(py, column, &words)).transpose()
-            }
+        let mut words = Words::from_elem(0, column.words().len());
+        let there = with_key(key, |bytes| {
+            let there = self.hasty.get_words(bytes, column.words(), &mut words);
+            there.map_err(|error| failure::raised(py, error))
         })?;
-        match found.or(default) {
-            Some(value) => Ok(value),
-            None => Err(failure::no_row(key)),
+        match there {
+            true => value_of(py, column, &words),
+            false => default.ok_or_else(|| failure::no_row(key)),
         }
     }
 
@@ -98,13 +94,7 @@ impl Table {
         };
         let sum =
             with_key(key, |bytes| self.call(py, |table| table.incr(bytes, column, by, overflow)))?;
-        match sum {
-            Some(Value::Unsigned(sum)) => sum.into_bound_py_any(py),
-            Some(Value::Signed(sum)) => sum.into_bound_py_any(py),
-            Some(Value::Float(sum)) => sum.into_bound_py_any(py),
-            Some(_) => unreachable!("a sum is a number"),
-            None => Err(failure::no_row(key)),
-        }
+        sum.map_or_else(|| Err(failure::no_row(key)), |sum| object(py, sum))
     }
 
     /// Set a column if it is as expected, and return whether it was; atomic over all processes.
@@ -169,32 +159,108 @@ fn how(given: &Bound<'_, PyAny>) -> PyResult<Overflow> {
 /// The value of a number's column, of the word in which it lies.
 #[inline]
 pub fn number<'py>(py: Python<'py>, column: &Column, word: u64) -> PyResult<Bound<'py, PyAny>> {
-    match column.decode(word) {
+    object(py, column.decode(word))
+}
+
+/// A number as an object.
+#[inline]
+pub fn object<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match value {
         Value::Unsigned(value) => value.into_bound_py_any(py),
         Value::Signed(value) => value.into_bound_py_any(py),
         Value::Float(value) => value.into_bound_py_any(py),
         Value::Bool(value) => value.into_bound_py_any(py),
-        Value::Str(_) | Value::Bytes(_) => unreachable!("a number's column"),
+        Value::Str(text) => text.into_bound_py_any(py),
+        Value::Bytes(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
     }
 }
 
 /// The value of a column, of a row's words.
 #[inline]
 pub fn value<'py>(py: Python<'py>, column: &Column, words: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    value_of(py, column, &words[column.words()])
+}
+
+/// The value of a column, of the words in which it lies.
+#[inline]
+pub fn value_of<'py>(
+    py: Python<'py>,
+    column: &Column,
+    words: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
     match column.kind {
-        Kind::Bytes(_) => Ok(column.bytes_in(words, |bytes| PyBytes::new(py, bytes)).into_any()),
-        Kind::Str(_) => column.bytes_in(words, |bytes| match std::str::from_utf8(bytes) {
+        Kind::Bytes(_) => Ok(column.bytes_of(words, |bytes| PyBytes::new(py, bytes)).into_any()),
+        Kind::Str(_) => column.bytes_of(words, |bytes| match std::str::from_utf8(bytes) {
             Ok(text) => Ok(PyString::new(py, text).into_any()),
             // Only whole strings are written; what is none was put there by another program.
             Err(_) => String::from_utf8_lossy(bytes).into_bound_py_any(py),
         }),
-        _ => number(py, column, words[column.at / 8]),
+        _ => number(py, column, words[0]),
+    }
+}
+
+/// The value for a column, where it is of the very type: no code of the value's own runs. `None`: look
+/// closer.
+#[inline]
+pub fn plain<'a>(column: &Column, value: Borrowed<'a, '_, PyAny>) -> Option<Value<'a>> {
+    let object = value.as_ptr();
+    // SAFETY: the caller has the object, and is attached. Its bytes live as long as it does.
+    unsafe {
+        match column.kind {
+            Kind::Bool if object == ffi::Py_True() => Some(Value::Bool(true)),
+            Kind::Bool if object == ffi::Py_False() => Some(Value::Bool(false)),
+            Kind::Bool => None,
+            Kind::F32 | Kind::F64 => (ffi::PyFloat_CheckExact(object) != 0)
+                .then(|| Value::Float(ffi::PyFloat_AsDouble(object))),
+            Kind::Str(_) => {
+                if ffi::PyUnicode_CheckExact(object) == 0 {
+                    return None;
+                }
+                let mut length = 0;
+                let start = ffi::PyUnicode_AsUTF8AndSize(object, &mut length);
+                if start.is_null() {
+                    ffi::PyErr_Clear();
+                    return None;
+                }
+                let bytes = std::slice::from_raw_parts(start.cast(), length as usize);
+                Some(Value::Str(Cow::Borrowed(std::str::from_utf8_unchecked(bytes))))
+            }
+            Kind::Bytes(_) => {
+                if ffi::PyBytes_CheckExact(object) == 0 {
+                    return None;
+                }
+                let (start, length) = (ffi::PyBytes_AsString(object), ffi::PyBytes_Size(object));
+                let bytes = std::slice::from_raw_parts(start.cast(), length as usize);
+                Some(Value::Bytes(Cow::Borrowed(bytes)))
+            }
+            _ => whole(object).map(Value::Signed),
+        }
+    }
+}
+
+/// A number of up to 64 bits, of an exact int.
+///
+/// # Safety
+/// The caller has the object, and is attached.
+#[inline]
+pub unsafe fn whole(object: *mut ffi::PyObject) -> Option<i64> {
+    // SAFETY: the caller's.
+    unsafe {
+        if ffi::PyLong_CheckExact(object) == 0 {
+            return None;
+        }
+        let mut overflow = 0;
+        let value = ffi::PyLong_AsLongLongAndOverflow(object, &mut overflow);
+        (overflow == 0).then_some(value)
     }
 }
 
 /// The value for a column, of its type; whether it has room is the table's to say.
 #[inline]
 pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value<'a>> {
+    if let Some(value) = plain(column, value.as_borrowed()) {
+        return Ok(value);
+    }
     let wrong = |allowed| wrong_type(&format!("column {}", column.name), value, allowed);
     match column.kind {
         Kind::Bool => match value.cast::<PyBool>() {

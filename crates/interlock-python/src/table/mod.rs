@@ -5,8 +5,10 @@
 //! patience lasts.
 
 mod columns;
+pub mod entries;
 pub mod export;
 pub mod failure;
+mod records;
 mod rows;
 pub mod scan;
 pub mod whole;
@@ -15,12 +17,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use interlock_table::{Column, Error, Location, Options, Schema, Table as Shared};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use smallvec::SmallVec;
 
 use crate::convert::{self, KeyBytes};
+use records::Rows;
 
 /// The words of a row on their way: on the stack as long as it is not large.
 type Words = SmallVec<[u64; 32]>;
@@ -43,15 +47,6 @@ pub struct Table {
     /// The names of the columns, interned: those that a call names are mostly the same objects.
     names: Vec<Py<PyString>>,
     rows: PyOnceLock<Rows>,
-}
-
-/// Facts of the class of rows, once the columns are known.
-struct Rows {
-    class: Py<PyType>,
-    /// Makes a row of the values of its columns.
-    make: Py<PyAny>,
-    /// Returns the values of a row's columns, as a tuple.
-    values: Py<PyAny>,
 }
 
 #[pymethods]
@@ -113,14 +108,14 @@ impl Table {
         make: Py<PyAny>,
         values: Py<PyAny>,
     ) -> PyResult<()> {
-        let rows = Rows { class: class.unbind(), make, values };
+        let rows = Rows::new(class, make, values, &self.names)?;
         let _ = self.rows.set(py, rows);
         Ok(())
     }
 
     /// The class of its rows.
     fn _class<'py>(&self, py: Python<'py>) -> Bound<'py, PyType> {
-        self.rows(py).class.bind(py).clone()
+        self.rows(py).class(py)
     }
 
     /// The columns, as the table keeps them: `unread: U32, token: str[32]`.
@@ -205,12 +200,17 @@ impl Table {
     /// The column that a call names.
     #[inline]
     fn column(&self, name: &Bound<'_, PyAny>) -> PyResult<&Column> {
-        let columns = self.patient.schema().columns();
-        let same = |known: &Py<PyString>| known.as_ptr() == name.as_ptr();
-        match self.names.iter().position(same) {
-            Some(at) => Ok(&columns[at]),
+        match self.known_column(name.as_ptr()) {
+            Some(column) => Ok(column),
             None => self.column_by_name(name),
         }
+    }
+
+    /// As `column`, by the identity of its name alone.
+    #[inline]
+    fn known_column(&self, name: *mut ffi::PyObject) -> Option<&Column> {
+        let at = self.names.iter().position(|known| known.as_ptr() == name)?;
+        Some(&self.patient.schema().columns()[at])
     }
 
     #[cold]

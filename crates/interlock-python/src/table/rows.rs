@@ -5,7 +5,7 @@ use std::time::Duration;
 use interlock_table::{Column, Ttl, Value, Where, Written};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use super::{columns, failure, with_key, Table, Words};
 use crate::convert;
@@ -64,14 +64,11 @@ impl Table {
         key: &Bound<'py, PyAny>,
         default: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if default.len() > 1 {
-            let text = format!("pop(): {} defaults; allowed: one", default.len());
-            return Err(PyTypeError::new_err(text));
-        }
+        let default = one_default(default, "pop")?;
         let row = with_key(key, |bytes| self.call(py, |table| table.pop(bytes)))?;
         match row {
             Some(row) => self.made(py, row.words()),
-            None => default.get_item(0).map_err(|_| failure::no_row(key)),
+            None => default.ok_or_else(|| failure::no_row(key)),
         }
     }
 
@@ -104,6 +101,48 @@ impl Table {
             }
         };
         Ok(self.put(py, key, row, ttl, on)? != Written::Not)
+    }
+
+    /// Return a row as the bytes in which the table keeps it, or the default where there is none.
+    ///
+    /// Columns of eight bytes come first, then those of four, two and one, then str and bytes, each with
+    /// two bytes in front that say how many of it count; all little-endian, in the order of the class
+    /// among their like, with nothing between them.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let schema = self.patient.schema();
+        let mut words = Words::from_elem(0, schema.words());
+        let there = with_key(key, |bytes| {
+            self.hasty.get_into(bytes, &mut words).map_err(|error| failure::raised(py, error))
+        })?;
+        let row = || schema.with_bytes(&words, |row| PyBytes::new(py, row)).into_any();
+        Ok(there.then(row).or(default))
+    }
+
+    /// Set a row from the bytes that `get_bytes` returns, of this table or one with the same columns.
+    ///
+    /// Raises:
+    ///     ValueError: they are not as many, or no row of this table.
+    #[pyo3(signature = (key, row, /))]
+    fn set_bytes(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        row: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let schema = self.patient.schema();
+        let Ok(row) = row.cast::<PyBytes>() else {
+            return Err(crate::errors::wrong_type("set_bytes(): row", row, "bytes"));
+        };
+        let mut words = Words::from_elem(0, schema.words());
+        schema.fill(&mut words, row.as_bytes()).map_err(|error| failure::raised(py, error))?;
+        let (ttl, on) = (Ttl::Usual, Where::Anywhere);
+        with_key(key, |bytes| self.call(py, |table| table.write(bytes, &words, ttl, on))).map(drop)
     }
 
     /// Set some columns of a row at once, and return whether there is a row.
@@ -194,34 +233,15 @@ impl Table {
     }
 
     /// A row of its words.
+    #[inline]
     pub(super) fn made<'py>(&self, py: Python<'py>, words: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-        let columns = self.patient.schema().columns();
-        let mut values: smallvec::SmallVec<[_; 16]> = smallvec::SmallVec::new();
-        for column in columns {
-            values.push(columns::value(py, column, words)?);
-        }
-        let values = PyTuple::new(py, values)?;
-        self.rows(py).make.bind(py).call1(values)
+        self.rows(py).made(py, self.patient.schema().columns(), words)
     }
 
     /// The words of a row.
+    #[inline]
     pub(super) fn words(&self, py: Python<'_>, row: &Bound<'_, PyAny>) -> PyResult<Words> {
-        let rows = self.rows(py);
-        let class = rows.class.bind(py);
-        if !row.is_instance(class)? {
-            let name = class.qualname()?;
-            return Err(crate::errors::wrong_type("the row", row, &name.to_string_lossy()));
-        }
-        let values = rows.values.bind(py).call1((row,))?;
-        let values = values
-            .cast_into::<PyTuple>()
-            .map_err(|_| PyTypeError::new_err("the values of a row are no tuple"))?;
-        let mut words = Words::from_elem(0, self.patient.schema().words());
-        for (column, value) in self.patient.schema().columns().iter().zip(values.iter_borrowed()) {
-            let value = columns::given(column, &value)?;
-            column.write(&mut words, &value).map_err(|error| failure::raised(py, error))?;
-        }
-        Ok(words)
+        self.rows(py).words(py, &self.patient, row)
     }
 
     fn put(
@@ -235,6 +255,18 @@ impl Table {
         let words = self.words(py, row)?;
         with_key(key, |bytes| self.call(py, |table| table.write(bytes, &words, ttl, on)))
     }
+}
+
+/// The default of a call that takes one, and without it raises.
+pub(super) fn one_default<'py>(
+    default: &Bound<'py, PyTuple>,
+    call: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if default.len() > 1 {
+        let text = format!("{call}(): {} defaults; allowed: one", default.len());
+        return Err(PyTypeError::new_err(text));
+    }
+    Ok(default.iter().next())
 }
 
 fn seconds(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Duration> {

@@ -1,45 +1,54 @@
 //! Many rows, and the table as a whole.
 
-use interlock_table::{Resized, Ttl};
+use interlock_table::{Column, Error, Resized, Ttl};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::Borrowed;
 
-use super::{failure, Table, Words};
+use super::{columns, failure, Table, Words};
 use crate::convert::{self, iterated, KeyBytes};
 use crate::errors::wrong_type;
 
 #[pymethods]
 impl Table {
-    /// Return the rows of keys in their order; None where there is none.
+    /// Return the rows of keys in their order, or one column of each; None where there is no row.
     ///
     /// Each is read by itself: they may be of different moments.
-    #[pyo3(signature = (keys, /))]
+    #[pyo3(signature = (keys, column=None, /))]
     fn get_many<'py>(
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
+        column: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let keys = keys_of(keys, "get_many(): keys")?;
-        let bytes: Vec<&[u8]> = keys.iter().map(KeyBytes::as_bytes).collect();
-        let length = self.patient.schema().words();
-        let mut row = Words::from_elem(0, length);
-        let mut read: Vec<Option<usize>> = Vec::with_capacity(bytes.len());
-        let mut words = Vec::with_capacity(bytes.len() * length);
-        let done = self.hasty.read_many(&bytes, &mut row, |_, found| {
-            read.push(found.map(|row| {
-                words.extend_from_slice(row);
-                words.len() - length
-            }));
-        });
-        done.map_err(|error| failure::raised(py, error))?;
-        let list = PyList::empty(py);
-        for at in read {
-            match at {
-                Some(at) => list.append(self.made(py, &words[at..at + length])?)?,
-                None => list.append(py.None())?,
+        let column = column.map(|column| self.column(column)).transpose()?;
+        // Nothing of Python runs between these two: the keys stay where they are.
+        let found = match quick_keys(keys) {
+            Some(keys) => self.read_all(&keys, column),
+            None => {
+                let keys = keys_of(keys, "get_many(): keys")?;
+                let keys: Vec<&[u8]> = keys.iter().map(KeyBytes::as_bytes).collect();
+                self.read_all(&keys, column)
             }
+        };
+        let (there, words) = found.map_err(|error| failure::raised(py, error))?;
+        let length = words.len() / there.len().max(1);
+        let of = |(at, there): (usize, &bool)| match (there, column) {
+            (false, _) => Ok(py.None().into_bound(py)),
+            (true, Some(column)) => columns::value_of(py, column, &words[at * length..][..length]),
+            (true, None) => self.made(py, &words[at * length..][..length]),
+        };
+        // SAFETY: a new list of this length, filled by index; one that was not filled whole is given back.
+        unsafe {
+            let list = ffi::PyList_New(there.len() as ffi::Py_ssize_t);
+            let list = Bound::from_owned_ptr_or_err(py, list)?;
+            for (at, there) in there.iter().enumerate() {
+                let value = of((at, there))?.into_ptr();
+                ffi::PyList_SetItem(list.as_ptr(), at as ffi::Py_ssize_t, value);
+            }
+            Ok(list.cast_into_unchecked())
         }
-        Ok(list)
     }
 
     /// Set the rows of a mapping, each by itself. What raises leaves those before it set.
@@ -104,6 +113,49 @@ impl Table {
             stats.set_item(name, count)?;
         }
         Ok(stats)
+    }
+}
+
+impl Table {
+    /// The words of rows, or of one of their columns, one behind the other, and which are there.
+    fn read_all(
+        &self,
+        keys: &[&[u8]],
+        column: Option<&Column>,
+    ) -> Result<(Vec<bool>, Vec<u64>), Error> {
+        let range = column.map_or(0..self.patient.schema().words(), Column::words);
+        let mut row = Words::from_elem(0, range.len());
+        let nothing = Words::from_elem(0, range.len());
+        let mut there = Vec::with_capacity(keys.len());
+        let mut words = Vec::with_capacity(keys.len() * range.len());
+        self.hasty.read_many(keys, range, &mut row, |found| {
+            there.push(found.is_some());
+            // What is not there leaves room, so that each is found by its number.
+            words.extend_from_slice(found.unwrap_or(&nothing));
+        })?;
+        Ok((there, words))
+    }
+}
+
+/// The bytes of the keys in a list or tuple, where all are exactly str. They lie where they are as
+/// long as no Python code runs. `None`: look closer.
+fn quick_keys<'a>(given: &'a Bound<'_, PyAny>) -> Option<Vec<&'a [u8]>> {
+    let object = given.as_ptr();
+    // SAFETY: attached, and the caller has the object; items are within its length.
+    unsafe {
+        let (length, item): (_, unsafe extern "C" fn(_, _) -> _) =
+            if ffi::PyList_CheckExact(object) != 0 {
+                (ffi::PyList_Size(object), ffi::PyList_GetItem)
+            } else if ffi::PyTuple_CheckExact(object) != 0 {
+                (ffi::PyTuple_Size(object), ffi::PyTuple_GetItem)
+            } else {
+                return None;
+            };
+        let key = |at| {
+            let key = Borrowed::from_ptr(given.py(), item(object, at));
+            convert::quick_bytes(key)
+        };
+        (0..length).map(key).collect()
     }
 }
 
