@@ -208,7 +208,7 @@ _SHARED = [name for name in _ALL if name != "dict"]
 
 _OPERATIONS = (
     ("get", "get one column", taking("get_column"), (0.9, 0.77), (6, 8.1), _ALL),
-    ("set", "set one column", taking("set_column"), (0.75, 0.6), (None, None), _ALL),
+    ("set-column", "set one column", taking("set_column"), (0.75, 0.6), (None, None), _ALL),
     ("incr", "incr", taking("incr"), (0.6, 0.51), (14, 18.5), _ALL),
     ("row", "get a row as bytes", taking("get_row"), (1.35, 1.12), (5, 6.6), _ALL),
     ("set-row", "set a row as bytes", taking("set_row"), (1.35, 1.12), (8, 10.4), _ALL),

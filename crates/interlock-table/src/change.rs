@@ -44,8 +44,14 @@ impl Table {
     /// Reads the word in which a column lies; `None` if there is no row.
     #[inline]
     pub fn get_word(&self, key: &[u8], column: &Column) -> Result<Option<u64>, Error> {
-        let (mut found, at) = ([0], column.at / 8);
-        Ok(self.get_words(key, at..at + 1, &mut found)?.then_some(found[0]))
+        let (key, now, word) = (self.key(key)?, self.now(), 1 + column.at / 8);
+        let read = self.read(&key, |value| (value[0].load(Relaxed), value[word].load(Relaxed)))?;
+        let Some((memory, slot, (expiry, word))) = read else { return Ok(None) };
+        if expired(expiry, now) {
+            return Ok(None);
+        }
+        self.accessed(memory, slot, now);
+        Ok(Some(word))
     }
 
     /// Copies some of a row's words. Returns whether it is there.

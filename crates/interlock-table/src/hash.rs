@@ -13,12 +13,24 @@ pub const MAX_KEY: usize = 1024;
 pub struct Key<'a> {
     pub bytes: &'a [u8],
     pub hash: u64,
+    /// The first two words of it, zeroes behind its last byte: most keys have no more.
+    pub head: [u64; 2],
 }
 
 impl<'a> Key<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8], seed: u64) -> Self {
-        Key { bytes, hash: hash(bytes, seed) }
+        let head = head(bytes);
+        let hash = match bytes.len() {
+            ..=16 => short_hash(head, bytes.len(), seed),
+            _ => hash(bytes, seed),
+        };
+        Key { bytes, hash, head }
+    }
+
+    /// A key whose hash is known.
+    pub fn hashed(bytes: &'a [u8], hash: u64) -> Self {
+        Key { bytes, hash, head: head(bytes) }
     }
 
     #[inline]
@@ -30,6 +42,14 @@ impl<'a> Key<'a> {
     #[inline]
     pub fn words(&self) -> impl Iterator<Item = u64> + 'a {
         self.bytes.chunks(8).map(word)
+    }
+}
+
+#[inline]
+fn head(bytes: &[u8]) -> [u64; 2] {
+    match bytes.len() {
+        9.. => [word(bytes), word(&bytes[8..])],
+        _ => [word(bytes), 0],
     }
 }
 
@@ -61,6 +81,13 @@ fn tail(bytes: &[u8]) -> u64 {
     } else {
         0
     }
+}
+
+/// As `hash`, of up to 16 bytes as words.
+#[inline]
+fn short_hash([first, second]: [u64; 2], length: usize, seed: u64) -> u64 {
+    let state = fold(seed ^ MIX[0], MIX[1] ^ length as u64);
+    fold(fold(first ^ MIX[1], second ^ state), MIX[2])
 }
 
 /// The hash of bytes: products of 64 by 64 bits, both halves of which are kept.
@@ -96,6 +123,7 @@ mod tests {
             let words: Vec<u8> =
                 Key::new(&bytes, 1).words().flat_map(|word| word.to_le_bytes()).collect();
             assert_eq!(&words[..len], &bytes[..]);
+            assert_eq!(Key::new(&bytes, 1).hash, hash(&bytes, 1));
             assert!(
                 words[len..].iter().all(|byte| *byte == 0) && words.len() == len.div_ceil(8) * 8
             );

@@ -156,7 +156,7 @@ impl<'a> Migration<'a> {
                     continue;
                 }
                 let bytes = to.key_in(place.at);
-                match from.find(&Key { bytes: &bytes, hash }) {
+                match from.find(&Key::hashed(&bytes, hash)) {
                     None => drop(self.to.free(place, before)?),
                     // It is elsewhere by now. Whatever becomes of it there is seen there.
                     Some((found, _)) => {
@@ -177,7 +177,7 @@ impl<'a> Migration<'a> {
     /// Puts the row that was copied last.
     fn put(&self, hash: u64, now: u64) -> Result<(), Error> {
         let Copied { key, access, expiry, row } = &self.row;
-        let key = Key { bytes: key, hash };
+        let key = Key::hashed(key, hash);
         let (to, found) = (self.to, self.to.memory.find(&key));
         if expired(*expiry, now) {
             if let Some((place, before)) = found {
