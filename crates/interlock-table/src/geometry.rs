@@ -50,7 +50,7 @@ pub mod control {
     pub const OFFSET: usize = 4;
     /// The table's latest time that any process has noted.
     pub const LATEST: usize = 5;
-    /// Whether this is the table still, and who resizes it: see [`resize`](crate::resize).
+    /// Tells if this is the table still, and who resizes it: see [`resize`](crate::resize).
     pub const RESIZE: usize = 6;
     /// A random number in the name under which the next one is linked, before it gets this one's.
     pub const NEXT: usize = 7;
@@ -60,7 +60,7 @@ pub mod control {
     pub const OVERWRITTEN: usize = COUNTERS + 16;
     pub const RETRIES: usize = COUNTERS + 24;
     pub const RECOVERED: usize = COUNTERS + 32;
-    /// How often it was resized.
+    /// Times that it was resized.
     pub const GENERATION: usize = COUNTERS + 40;
     pub const WORDS: usize = 512;
 }

@@ -19,9 +19,9 @@ pub struct New<'a> {
     pub row: &'a [u64],
     /// The table's time.
     pub now: u64,
-    /// When it was last accessed: now, but for a row that comes from elsewhere.
+    /// Time of the last access: now, but for a row that comes from elsewhere.
     pub access: u64,
-    /// Whether the row of another may be overwritten.
+    /// True if the row of another may be overwritten.
     pub evict: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::state::State;
 use crate::sync::Ordering::*;
 use crate::writer::{Wait, Writer};
 
-/// What has become of the rows.
+/// Fate of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
     /// Rows that are in the new table.
@@ -37,7 +37,7 @@ struct Copied {
     row: Vec<u64>,
 }
 
-/// What is known of a slot: the state under which it was copied, and the hash of the key that it held.
+/// Facts known of a slot: the state under which it was copied, and the hash of the key that it held.
 #[derive(Clone, Copy)]
 struct Known {
     state: State,
@@ -51,9 +51,9 @@ impl Known {
 
 pub struct Migration<'a> {
     from: &'a Writer<'a>,
-    /// Whose memory nobody else knows.
+    /// Writer of the memory that nobody else knows.
     to: &'a Writer<'a>,
-    /// Whether the live may be dropped, the least recently accessed first.
+    /// True if the live may be dropped, the least recently accessed first.
     drop: bool,
     known: Vec<Known>,
     row: Copied,

@@ -210,7 +210,7 @@ impl Table {
         &self.schema
     }
 
-    /// What the creator of the table said, or who resized it.
+    /// Settings that the creator of the table gave, or who resized it.
     pub fn made(&self) -> &Header {
         &self.last().region.header
     }

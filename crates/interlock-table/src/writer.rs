@@ -30,9 +30,9 @@ pub struct Writer<'a> {
     pub id: u64,
     /// The participant's place.
     at: usize,
-    /// How long one that lives is waited for.
+    /// Time that one that lives is waited for.
     pub patience: Duration,
-    /// Where the thread of a model stops for good.
+    /// The step at which the thread of a model stops for good.
     #[cfg(loom)]
     pub dies_at: Option<Step>,
 }

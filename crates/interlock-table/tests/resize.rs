@@ -43,7 +43,7 @@ fn patient() -> Options {
     Options { patience: Duration::from_secs(20), ..Options::default() }
 }
 
-/// How often this process has a file mapped.
+/// Times that this process has a file mapped.
 fn mappings(inode: u64) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let same = |line: &&str| line.split_whitespace().nth(4) == Some(&inode.to_string());

@@ -65,7 +65,7 @@ class TableStats:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """What has become of the rows of a table that was resized."""
+    """Fate of the rows of a table that was resized."""
 
     moved: int
     """Rows that are in it."""

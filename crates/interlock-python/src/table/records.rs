@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use super::{columns, failure, Words};
 
-/// What is told of the class of rows, once the columns are known.
+/// Facts of the class of rows, once the columns are known.
 pub struct Rows {
     class: Py<PyType>,
     /// Makes a row of the values of its columns.
@@ -29,7 +29,7 @@ pub struct Rows {
     slots: Vec<Slot>,
 }
 
-/// Where an object keeps a column: a slot's descriptor, and how that is read and written.
+/// An object's place for a column: a slot's descriptor, and how that is read and written.
 struct Slot {
     descriptor: Py<PyAny>,
     get: ffi::descrgetfunc,

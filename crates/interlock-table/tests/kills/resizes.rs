@@ -35,7 +35,7 @@ fn armed(step: Step, signal: i32, rng: &mut Rng) -> Armed {
     Armed { step: step as u32, times, signal }
 }
 
-/// What a killed child leaves beside the table.
+/// Files that a killed child leaves beside the table.
 fn left_over(place: &Place) -> usize {
     let begin = format!(".interlock.{}.", place.name());
     let files = std::fs::read_dir("/dev/shm").unwrap().flatten();
