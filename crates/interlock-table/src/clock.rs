@@ -59,9 +59,11 @@ impl Clock {
 
     #[cold]
     fn measure(&self, now: u64) {
-        let asleep = boot().saturating_sub(read(libc::CLOCK_MONOTONIC));
+        // In a time namespace it may be less than nothing.
+        let asleep = boot().wrapping_sub(read(libc::CLOCK_MONOTONIC));
         // Two reads one after the other differ by less; so the time does not fall.
-        if asleep.abs_diff(self.asleep.load(Relaxed)) > 1_000_000 {
+        let changed = asleep.wrapping_sub(self.asleep.load(Relaxed)).cast_signed();
+        if changed.unsigned_abs() > 1_000_000 {
             self.asleep.store(asleep, Relaxed);
         }
         self.measured.store(now, Relaxed);

@@ -145,8 +145,9 @@ impl Writer<'_> {
             }
             if resize.owner() != 0 {
                 self.wait_for_resizer(resize, wait)?;
-            } else {
-                memory.thaw_each(&|step| self.at(step))?;
+            } else if !memory.thaw_each(&|step| self.at(step))? {
+                // What a resize has left is thawed before this is said: the memory was damaged.
+                memory.free_stray(word, seen);
             }
         }
     }

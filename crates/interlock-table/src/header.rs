@@ -267,4 +267,33 @@ mod tests {
             assert!(Header::decode(&bytes, length).is_err(), "{at} {value}");
         }
     }
+
+    #[test]
+    fn of_noise_under_a_right_checksum_nothing_comes_but_a_head_of_the_files_length() {
+        let whole = header().encode().unwrap();
+        let length = header().geometry().unwrap().words as u64 * 8;
+        let (mut taken, mut rng) = (0, fastrand::Rng::new());
+        println!("seed {}", rng.get_seed());
+        for _ in 0..20_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..rng.usize(1..5) {
+                // Mostly where it says something.
+                let end = if rng.bool() { FIRST + 40 } else { bytes.len() };
+                let at = rng.usize(8..end);
+                match rng.bool() {
+                    true => bytes[at] ^= 1 << rng.u8(..8),
+                    false => bytes[at] = *rng.choice(&[0, 1, 0x7F, 0x80, 0xFF, 0x20]).unwrap(),
+                }
+            }
+            bytes[CHECKSUM..CHECKSUM + 8].fill(0);
+            let sum = hash(&bytes, SEED);
+            bytes[CHECKSUM..CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
+            if let Ok(header) = Header::decode(&bytes, length) {
+                assert_eq!(header.geometry().unwrap().words as u64 * 8, length);
+                taken += 1;
+            }
+        }
+        // A seed, a time, a rule or a name is as good as another.
+        assert!(taken > 100, "{taken}");
+    }
 }

@@ -13,7 +13,7 @@ use crate::geometry::{control, INTENTS, WHO};
 use crate::memory::{Memory, Place};
 use crate::slot;
 use crate::state::{Kind, State};
-use crate::sync::Ordering::*;
+use crate::sync::{AtomicU64, Ordering::*};
 use crate::writer::{Intent, Writer};
 
 /// Intents: slots that a participant said it was about to hold.
@@ -85,6 +85,16 @@ impl Memory {
             self.count(control::RECOVERED);
         }
         vacated
+    }
+
+    /// Frees a lock of a number that nobody has, if it is exactly this one still. A number is given back
+    /// behind its last lock, so that only damaged memory has one, as of a file after a power failure. A row
+    /// whose whole was elsewhere goes.
+    pub fn free_stray(&self, word: &AtomicU64, seen: State) {
+        let in_place = !seen.has_image() && !seen.is(Kind::Claim) && !seen.is(Kind::Moved);
+        let free = seen.next(seen.is_live() && in_place);
+        // Failing, it is no longer there.
+        let _ = word.compare_exchange(seen.0, free.0, AcqRel, Relaxed);
     }
 
     /// Gives a number back: nobody has it, and the next who gets it is another.

@@ -223,7 +223,7 @@ impl Region {
         {
             next.memory.control(word).store(self.read(word), Release);
         }
-        let generation = self.read(control::GENERATION) + 1;
+        let generation = self.read(control::GENERATION).wrapping_add(1);
         next.memory.control(control::GENERATION).store(generation, Release);
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Table {
             }
             number += 1;
         }
-        match memory.is_gone() {
+        match self.goes_on_behind(memory) {
             // What was not found may be in the next one, where it begins again.
             true => generation | NUMBERS,
             false => 0,
@@ -180,10 +180,16 @@ impl Table {
         loop {
             let memory = &self.last().region.memory;
             let statistics = self.statistics_of(memory);
-            if !memory.is_gone() {
+            if !self.goes_on_behind(memory) {
                 return statistics;
             }
         }
+    }
+
+    /// Returns whether a memory is gone and there is one that has taken its place: damaged, it may be gone
+    /// for nothing.
+    fn goes_on_behind(&self, memory: &Memory) -> bool {
+        memory.is_gone() && self.here().is_ok()
     }
 
     fn statistics_of(&self, memory: &Memory) -> Statistics {

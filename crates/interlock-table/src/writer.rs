@@ -217,12 +217,25 @@ impl<'a> Writer<'a> {
             if word.load(Acquire) != seen.0 {
                 return Ok(());
             }
+            if is_vacant(who) {
+                self.memory.free_stray(word, seen);
+                return Ok(());
+            }
             if self.memory.is_dead(seen.owner(), who) {
                 return self.recover(seen.owner(), who);
             }
             wait.pause(self.patience, who)?;
         }
     }
+}
+
+#[cfg(not(loom))]
+fn is_vacant(who: u64) -> bool {
+    crate::process::pid(who) == 0
+}
+#[cfg(loom)]
+fn is_vacant(who: u64) -> bool {
+    who == 0
 }
 
 #[cfg(not(loom))]

@@ -146,6 +146,46 @@ fn rights_are_0600_unless_told_and_more_of_them_are_refused() {
     }
 }
 
+/// Error of another user who opens the table with these rights. A thread becomes that user: to the kernel
+/// credentials are a thread's own.
+fn as_another_user(place: &Place, mode: u32) -> Option<Error> {
+    const NOBODY: libc::c_long = 65_534;
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            // SAFETY: takes no pointer.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
+            Table::attach(&place.0, &Options { mode, ..small() }).err()
+        });
+        opened.join().unwrap()
+    })
+}
+
+#[test]
+fn another_user_is_refused_unless_others_may_write_and_touches_nothing() {
+    // SAFETY: takes no pointer.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("only root becomes another user");
+        return;
+    }
+    let (place, mode) = (Place::new("user"), fs::Permissions::from_mode);
+    drop(place.open(SCHEMA, &small()));
+    let before = fs::read(path(&place)).unwrap();
+    let error = as_another_user(&place, 0o600).unwrap();
+    assert!(
+        matches!(&error, Error::Io { error, .. } if error.raw_os_error() == Some(libc::EACCES)),
+        "{error}"
+    );
+    fs::set_permissions(path(&place), mode(0o666)).unwrap();
+    let error = as_another_user(&place, 0o600).unwrap();
+    assert!(matches!(&error, Error::Permissions { why, .. } if why.contains("666")), "{error}");
+    assert!(fs::read(path(&place)).unwrap() == before, "it was touched");
+    // Who lets others write has it opened by them, and opens theirs.
+    assert!(as_another_user(&place, 0o666).is_none());
+    fs::set_permissions(path(&place), mode(0o604)).unwrap();
+    let error = as_another_user(&place, 0o666).unwrap();
+    assert!(matches!(&error, Error::Io { .. }), "{error}");
+}
+
 #[test]
 fn no_link_is_followed_and_nothing_but_a_file_is_opened() {
     let (place, link) = (Place::new("target"), Place::new("link"));

@@ -69,6 +69,7 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
     let place = Place::new("random");
     let table = crowded(&place);
     let impatient = attach(&place.name(), Duration::from_millis(2));
+    let patient = attach(&place.name(), Duration::from_secs(20));
     let ledger = Ledger::open(&place.name());
     let start = |writer, rng: &mut Rng| spawn(&place.name(), writer, rng.u64(..), Armed::default());
     let mut children: Vec<Process> = (0..WRITERS).map(|writer| start(writer, &mut rng)).collect();
@@ -90,7 +91,7 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
                 children[writer].0.kill().unwrap();
                 await_change(&children[writer]);
                 check_own(&table, &ledger, writer as u64);
-                waits.push(write_all(&table, &ledger, writer as u64));
+                waits.push(write_all(&patient, &ledger));
                 children[writer] = start(writer as u64, &mut rng);
             } else {
                 signal(&children[writer], libc::SIGSTOP);
@@ -132,8 +133,8 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
 
 /// Writes all rows that a dead writer may have held, each of which it does at once, and returns how long
 /// the longest of these writes took.
-fn write_all(table: &Table, ledger: &Ledger, writer: u64) -> Duration {
-    let own = (0..OWN).map(|n| own_key(writer, n));
+pub fn write_all(table: &Table, ledger: &Ledger) -> Duration {
+    let own = (0..WRITERS).flat_map(|writer| (0..OWN).map(move |n| own_key(writer, n)));
     let keys = own.chain((0..FILLERS).map(filler_key)).chain((0..SHARED).map(shared_key));
     let mut longest = Duration::ZERO;
     for key in keys {

@@ -9,7 +9,7 @@ use interlock_table::{Error, Table};
 
 use crate::child::{spawn, Armed, Process};
 use crate::common::{number, seed, Place};
-use crate::random::{await_change, read_on, signal, wait_until_ready, StopAtEnd};
+use crate::random::{await_change, read_on, signal, wait_until_ready, write_all, StopAtEnd};
 use crate::rows::*;
 
 const STEPS: [Step; 7] = {
@@ -210,6 +210,7 @@ fn resizers_and_writers_killed_or_stopped_at_any_moment_lose_no_row() {
         (0..WRITERS).chain([RESIZER]).map(|number| (number, start(number, &mut rng))).collect();
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     let (kills, mut capacities) = (number("INTERLOCK_KILLS", 60) / 2, 0);
+    let (patient, mut waits) = (attach(&place.name(), Duration::from_secs(20)), Vec::new());
     std::thread::scope(|scope| {
         scope.spawn(|| read_on(&table, &stop, &reads));
         let _stop = StopAtEnd(&stop);
@@ -224,6 +225,7 @@ fn resizers_and_writers_killed_or_stopped_at_any_moment_lose_no_row() {
             let (number, child) = &mut children[chosen];
             if round % 2 == 0 {
                 end(child);
+                waits.push(write_all(&patient, &ledger));
                 *child = start(*number, &mut rng);
             } else {
                 signal(child, libc::SIGSTOP);
@@ -246,6 +248,14 @@ fn resizers_and_writers_killed_or_stopped_at_any_moment_lose_no_row() {
     check_all(&late, &ledger);
     assert_eq!(left_over(&place), 0);
     assert!(capacities > kills / 4, "it was hardly ever resized: {capacities}");
-    println!("{kills} kills, {kills} stops, {capacities} sizes, {} reads", reads.load(Relaxed));
+    waits.sort();
+    println!(
+        "{kills} kills, {kills} stops, {capacities} sizes, {} reads\n\
+         longest write behind a kill: {:?}, of 99 in 100 {:?}, of one in two {:?}",
+        reads.load(Relaxed),
+        waits.last(),
+        waits.get(waits.len() * 99 / 100),
+        waits.get(waits.len() / 2)
+    );
     ledger.remove();
 }
