@@ -71,6 +71,12 @@ impl Shared {
         }
     }
 
+    fn take_next(&mut self) -> Option<Arc<Shared>> {
+        let next = std::mem::take(self.next.get_mut());
+        // SAFETY: it was made of an `Arc`, and is taken once.
+        (!next.is_null()).then(|| unsafe { Arc::from_raw(next) })
+    }
+
     fn known_next(&self) -> Option<&Shared> {
         // SAFETY: it is an `Arc` of this one's, until the drop, and never changes.
         unsafe { self.next.load(Acquire).as_ref() }
@@ -177,10 +183,10 @@ impl Drop for Shared {
         for Claim { id, .. } in taken.into_iter().filter(|claim| claim.life == life) {
             self.region.memory.vacate(id, self.region.memory.who(id));
         }
-        let next = *self.next.get_mut();
-        if !next.is_null() {
-            // SAFETY: it was made of an `Arc`, once.
-            drop(unsafe { Arc::from_raw(next) });
+        // One behind the other: each dropped by the one before would take the stack of thousands.
+        let mut next = self.take_next();
+        while let Some(mut shared) = next.and_then(Arc::into_inner) {
+            next = shared.take_next();
         }
     }
 }

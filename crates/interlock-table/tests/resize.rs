@@ -163,6 +163,20 @@ fn a_table_in_a_file_keeps_its_time_and_a_removed_one_is_not_resized() {
 }
 
 #[test]
+fn a_table_that_was_resized_thousands_of_times_is_closed_on_a_small_stack() {
+    let place = Place::new("often");
+    let options = Options { capacity: 1, key_size: 8, writers: 2, ..Options::default() };
+    let table = place.open(SCHEMA, &options);
+    set(&table, 1, 1);
+    for n in 0..2000 {
+        assert_eq!(table.resize(1 + n % 2, false).unwrap().moved, 1);
+    }
+    assert_eq!(get(&table, 1), Some(1));
+    let small = std::thread::Builder::new().stack_size(64 << 10);
+    small.spawn(move || drop(table)).unwrap().join().unwrap();
+}
+
+#[test]
 fn a_scan_that_meets_a_resize_begins_again() {
     let place = Place::new("scan");
     let table = place.open(SCHEMA, &Options { capacity: 1000, ..Options::default() });
