@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::error::Error;
 use crate::hash::Key;
-use crate::memory::{Memory, Place};
+use crate::memory::Place;
 use crate::row::Row;
 use crate::table::{Table, Ttl, Where, Written};
 
@@ -69,13 +69,13 @@ impl Table {
         Ok(written)
     }
 
-    /// Asks for the memory of up to `AHEAD` keys: buckets first, then the slots with their tag.
+    /// Asks for the memory of up to `AHEAD` keys: tags first, then the slots with their tag.
     fn ahead<'a>(&self, keys: &[&'a [u8]]) -> Result<[Option<Key<'a>>; AHEAD], Error> {
         let memory = self.memory()?;
         let mut hashed = [None; AHEAD];
         for (bytes, to) in keys.iter().zip(&mut hashed) {
             let key = self.key(bytes)?;
-            memory.fetch(memory.geometry.bucket(memory.geometry.candidate(0, key.hash)));
+            memory.fetch(memory.geometry.tags(memory.geometry.candidate(0, key.hash)));
             *to = Some(key);
         }
         for key in hashed.iter().flatten() {
@@ -87,25 +87,9 @@ impl Table {
                 memory.fetch(place.at + memory.geometry.value);
                 memory.fetch(place.at + memory.geometry.value + memory.geometry.value_words - 1);
             } else {
-                memory.fetch(memory.geometry.bucket(memory.geometry.candidate(1, key.hash)));
+                memory.fetch(memory.geometry.tags(memory.geometry.candidate(1, key.hash)));
             }
         }
         Ok(hashed)
-    }
-}
-
-impl Memory {
-    /// Asks the processor for a line of memory, without waiting for it.
-    #[inline]
-    fn fetch(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            let word: *const _ = self.word(at);
-            // SAFETY: a hint; it reads nothing that a program could see, and the word is mapped.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
     }
 }

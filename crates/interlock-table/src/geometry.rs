@@ -5,7 +5,13 @@
 //! | head | what [`header`](crate::header) says |
 //! | control | [`control`]: namespaces, clock, counters |
 //! | participants | who, thread, three intents, two scratch rows |
-//! | buckets | of four rows, one behind the other: tags, insert lock, slots |
+//! | tags | of all buckets of the four rows, one bucket behind the other |
+//! | insert locks | one for each bucket |
+//! | slots | those of all buckets |
+//!
+//! Tags lie apart from the slots: two buckets' share a line of the cache, and those of 100,000 rows are
+//! found in a cache that holds a hundredth of the table, where a bucket's head would be one more wait for
+//! memory in each call.
 //!
 //! A slot: state, access time, hash, length of the key, key, expiry, row. Expiry and row together are the
 //! *value*: what a whole-row write changes, and what a scratch row holds.
@@ -23,10 +29,11 @@ pub const LEVELS: usize = 4;
 /// Candidates of a key.
 pub const CANDIDATES: usize = SLOTS * LEVELS;
 
-/// Words of a bucket's head: tags, four in a word; the insert lock; nothing, up to a line of the cache.
+/// Words of a bucket's tags, four in a word.
 pub const TAG_WORDS: usize = SLOTS.div_ceil(4);
-pub const INSERT_LOCK: usize = TAG_WORDS;
-const HEAD: usize = 8;
+/// Words of a page of memory, and of a line of the cache.
+const PAGE: usize = 512;
+const LINE: usize = 8;
 
 /// Words of a slot before its key.
 pub const STATE: usize = 0;
@@ -98,11 +105,12 @@ pub struct Geometry {
     /// The value's place in a slot.
     pub value: usize,
     slot_words: usize,
-    bucket_words: usize,
     participant_words: usize,
     pub control: usize,
     participants_at: usize,
-    buckets_at: usize,
+    tags_at: usize,
+    locks_at: usize,
+    slots_at: usize,
     /// Words in all.
     pub words: usize,
 }
@@ -119,19 +127,20 @@ impl Geometry {
         let value = KEY + key_words;
         let value_words = 1 + row_words;
         let slot_words = value + value_words;
-        let bucket_words = HEAD + (SLOTS * slot_words).next_multiple_of(8);
-        let participant_words = (SCRATCH + 2 * value_words).next_multiple_of(8);
+        let participant_words = (SCRATCH + 2 * value_words).next_multiple_of(LINE);
         let participants_at = head_words + control::WORDS;
         let room = usize::try_from(participants).ok()?.checked_mul(participant_words)?;
-        // A page's beginning, so that no bucket's head lies on two lines of the cache.
-        let buckets_at = participants_at.checked_add(room)?.next_multiple_of(512);
+        // A page's beginning, so that no bucket's tags lie on two lines of the cache.
+        let tags_at = participants_at.checked_add(room)?.next_multiple_of(PAGE);
         let mut first = 0;
         let levels = buckets.map(|buckets| {
             let level = Level::new(buckets, first);
             first += buckets as usize;
             level
         });
-        let words = first.checked_mul(bucket_words)?.checked_add(buckets_at)?;
+        let locks_at = first.checked_mul(TAG_WORDS)?.checked_add(tags_at)?.next_multiple_of(LINE);
+        let slots_at = locks_at.checked_add(first)?.next_multiple_of(PAGE);
+        let words = first.checked_mul(SLOTS * slot_words)?.checked_add(slots_at)?;
         (words < isize::MAX as usize / 8).then_some(Geometry {
             levels,
             key_words,
@@ -139,11 +148,12 @@ impl Geometry {
             participants,
             value,
             slot_words,
-            bucket_words,
             participant_words,
             control: head_words,
             participants_at,
-            buckets_at,
+            tags_at,
+            locks_at,
+            slots_at,
             words,
         })
     }
@@ -156,16 +166,22 @@ impl Geometry {
         (self.buckets() * SLOTS) as u64
     }
 
-    /// The place of the bucket of this number.
+    /// The place of a bucket's tags.
     #[inline]
-    pub fn bucket(&self, number: usize) -> usize {
-        self.buckets_at + number * self.bucket_words
+    pub fn tags(&self, bucket: usize) -> usize {
+        self.tags_at + bucket * TAG_WORDS
+    }
+
+    /// The place of a bucket's insert lock.
+    #[inline]
+    pub fn insert_lock(&self, bucket: usize) -> usize {
+        self.locks_at + bucket
     }
 
     /// The place of a slot.
     #[inline]
     pub fn slot(&self, bucket: usize, index: usize) -> usize {
-        self.bucket(bucket) + HEAD + index * self.slot_words
+        self.slots_at + (bucket * SLOTS + index) * self.slot_words
     }
 
     /// The place of a participant; `None` if there is none of this number.
@@ -251,9 +267,14 @@ mod tests {
         assert_eq!(geometry.participant(0), None);
         assert_eq!(geometry.participant(10), None);
         let last = geometry.scratch(9, true).unwrap() + geometry.value_words;
-        assert!(last <= geometry.bucket(0) && geometry.bucket(0).is_multiple_of(8));
-        assert!(geometry.slot(0, 15) + geometry.value + geometry.value_words <= geometry.bucket(1));
-        assert_eq!(geometry.bucket(17), geometry.words);
+        assert!(last <= geometry.tags(0) && geometry.tags(0).is_multiple_of(PAGE));
+        assert!(geometry.tags(17) <= geometry.insert_lock(0));
+        assert!(geometry.insert_lock(17) <= geometry.slot(0, 0));
+        assert_eq!(
+            geometry.slot(0, 15) + geometry.value + geometry.value_words,
+            geometry.slot(1, 0)
+        );
+        assert_eq!(geometry.slot(17, 0), geometry.words);
         assert_eq!([0, 6, 7, 11, 12, 16].map(|n| geometry.level_of(n)), [0, 0, 1, 1, 2, 3]);
     }
 }

@@ -21,7 +21,7 @@ use crate::schema::Schema;
 use crate::state::OWNERS;
 
 /// The version of the layout that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes that say how long the head is.
 pub const FIRST: usize = 128;
 const PAGE: usize = 4096;

@@ -1,6 +1,6 @@
 //! The words that all processes share, by name: nothing here changes more than one of them.
 
-use crate::geometry::{control, Geometry, INSERT_LOCK, STATE, TAG_WORDS, WHO};
+use crate::geometry::{control, Geometry, STATE, TAG_WORDS, WHO};
 use crate::state::State;
 use crate::sync::{fence, AtomicU64, Ordering::*};
 
@@ -46,6 +46,20 @@ impl Memory {
         &self.words[at..at + words]
     }
 
+    /// Asks the processor for a line of memory, without waiting for it.
+    #[inline]
+    pub fn fetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            let word: *const _ = self.word(at);
+            // SAFETY: a hint; it reads nothing that a program could see, and the word is mapped.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
     /// Acquire: what was written before the state is seen by whoever has seen the state.
     #[inline]
     pub fn state(&self, slot: usize) -> State {
@@ -88,12 +102,12 @@ impl Memory {
 
     #[inline]
     pub fn insert_lock(&self, bucket: usize) -> &AtomicU64 {
-        self.word(self.geometry.bucket(bucket) + INSERT_LOCK)
+        self.word(self.geometry.insert_lock(bucket))
     }
 
     #[inline]
     pub fn tags(&self, bucket: usize) -> &[AtomicU64] {
-        self.range(self.geometry.bucket(bucket), TAG_WORDS)
+        self.range(self.geometry.tags(bucket), TAG_WORDS)
     }
 
     /// The word that says who has this number. Acquire: what was there when it was written is seen.

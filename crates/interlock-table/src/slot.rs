@@ -100,6 +100,9 @@ impl Memory {
     #[inline]
     pub fn find(&self, key: &Key) -> Option<(Place, State)> {
         self.look(key, |place| {
+            // Who locks a slot waits for its first line; the value comes meanwhile.
+            self.fetch(place.at + self.geometry.value);
+            self.fetch(place.at + self.geometry.value + self.geometry.value_words - 1);
             let state = self.state(place.at);
             (state.is_live() && self.has_key(place.at, key)).then_some((place, state))
         })
