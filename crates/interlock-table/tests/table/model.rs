@@ -5,13 +5,11 @@
 //! | `INTERLOCK_SEED` | the seed; without it a new one each run, printed |
 //! | `INTERLOCK_TABLE_OPS` | how many calls, 300,000 if not told |
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use common::{manual, number, row, seed, Place};
+use crate::common::{manual, number, row, seed, Place};
 use fastrand::Rng;
 use interlock_table::change::{By, Overflow};
 use interlock_table::table::{Options, Ttl, Where, Written};

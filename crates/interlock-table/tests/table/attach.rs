@@ -1,13 +1,11 @@
 //! Tables that are opened, and tables that are refused without being touched.
 
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{symlink, FileExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::{number, row, seed, Place};
+use crate::common::{number, row, seed, Place};
 use fastrand::Rng;
 use interlock_table::table::Options;
 use interlock_table::{remove, Error, Location, Schema, Table, Value};

@@ -6,14 +6,12 @@
 //! | `INTERLOCK_SEED` | the seed; without it a new one each run, printed |
 //! | `INTERLOCK_DAMAGES` | how many tables are damaged, 100 if not told |
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{number, seed, Place};
+use crate::common::{number, seed, Place};
 use fastrand::Rng;
 use interlock_table::table::{Options, Ttl, Where};
 use interlock_table::{By, Error, Overflow, Table, Value};
@@ -87,7 +85,7 @@ fn noise_behind_the_head_ends_in_rows_or_errors_and_holds_up_nobody() {
         }
     });
     for round in 0..rounds {
-        heard.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|error| {
+        heard.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| {
             panic!("round {round}: {error}");
         });
     }

@@ -1,10 +1,8 @@
 //! Load that a table reaches before it overwrites, and what it overwrites then.
 
-mod common;
-
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{manual, Place};
+use crate::common::{manual, Place};
 use interlock_table::table::{Options, Ttl, Where};
 use interlock_table::{Error, Table};
 

@@ -5,13 +5,11 @@
 //! | `INTERLOCK_SEED` | the seed; without it a new one each run, printed |
 //! | `INTERLOCK_TABLE_OPS` | how many calls all of them make, 1,000,000 if not told |
 
-mod common;
-
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{number, row, seed, Place};
+use crate::common::{number, row, seed, Place};
 use fastrand::Rng;
 use interlock_table::table::{Options, Ttl, Where, Written};
 use interlock_table::{By, Location, Overflow, Row, Table, Value};
@@ -131,7 +129,7 @@ fn four_processes_tear_no_row_and_lose_no_increment() {
     let children: Vec<Child> = (0..PROCESSES)
         .map(|process| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+                .args(["processes::child", "--exact", "--nocapture", "--test-threads=1"])
                 .env(CHILD, format!("{} {process} {} {calls}", place.name(), seed + process))
                 .stdout(Stdio::null())
                 .spawn()

@@ -1,6 +1,6 @@
 //! The imports of the crate point one way, as the table of its `lib.rs` claims.
 
-#[path = "../../interlock-core/tests/imports/table.rs"]
+#[path = "../../../interlock-core/tests/imports/table.rs"]
 mod table;
 
 #[test]

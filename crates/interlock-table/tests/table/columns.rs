@@ -1,8 +1,6 @@
 //! Sums at the ends of their range.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use interlock_table::change::Overflow::{self, Refuse, Saturate, Wrap};
 use interlock_table::table::Options;
 use interlock_table::{By, Error, Row, Value};
