@@ -40,11 +40,13 @@ CSV has the same names in its first line, and all columns in each; bytes that ar
 | of | names |
 |---|---|
 | `create`, `list`, `info` | `table`, `path`, `columns` (`name`, `type`, `size`), `capacity`, `key_size`, `ttl`, `on_full` |
-| `info` as well | `rows`, `levels` (`slots`, `rows`), and the counts of [TableStats](table.md#tablestats) |
+| `create` as well | `created`: it was not there |
+| `info` as well | `bytes`, `slot_bytes`, `rows`, `levels` (`slots`, `rows`), and the counts of [TableStats](table.md#tablestats) |
 | `watch` | `table`, `time` (seconds since 1970), `rows`, and the counts |
 | `get` of a column | the value alone |
 | `incr` | the key, and the column |
 | `reset` | `table`, `deleted` |
+| `resize` | `table`, `capacity`, and `moved`, `expired`, `dropped` of [Resized](table.md#resize) |
 | `remove` | `table`, `removed` |
 | `import` | `table`, `set`, `present` (left as they were), `expired` (left out) |
 """  # noqa: E501

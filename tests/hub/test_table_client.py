@@ -447,3 +447,34 @@ def test_rights_are_told(tmp_path: Path) -> None:
         pytest.raises(InterlockError, match="NOPERM"),
     ):
         client.table("b", Presence).get("k")
+
+
+@pytest.mark.parametrize("by", [2**63, 2**64 - 1, 2**64 + 5, 2**100 + 5, -(2**200) + 5])
+def test_a_sum_is_made_however_large_what_is_added(table: Any, by: int) -> None:
+    table["k"] = Presence(app_id=0, large=0, unread=2)
+    if by < 2**64:
+        if by > 0:
+            assert table.incr("k", "large", by) == by
+    else:
+        with pytest.raises(OverflowError):
+            table.incr("k", "large", by)
+    assert table.incr("k", "unread", by, overflow="wrap") == (2 + by) % 2**32
+    highest = 2**32 - 1 if by > 0 else 0
+    assert table.incr("k", "unread", by, overflow="saturate") == highest
+
+
+def test_odd_arguments_are_answered_alike(table: Any) -> None:
+    table["k"] = ONE
+    with pytest.raises(ValueError, match="beyond any float"):
+        table.set_column("k", "score", 10**400)
+    with pytest.raises(OverflowError, match="beyond any float"):
+        table.incr("k", "score", 10**400)
+    for keys in ("ab", b"ab"):
+        with pytest.raises(TypeError, match="keys is"):
+            table.get_many(keys)
+    for ttl in (float("inf"), 1e300):
+        assert table.expire("k", ttl)
+        left = table.ttl("k")
+        assert left is None or left > 1e9
+    assert table["k"] == ONE
+    assert table.expire("k", 0) and "k" not in table

@@ -22,6 +22,7 @@ from interlock.hub.resp import ReplyError
 from interlock.table.schema import Schema
 from tests.hub.servers import hub_process, needs_hub
 from tests.hub.tables import COLUMNS, Presence, entry, new_name
+from tests.unit.support import until
 
 
 @pytest.fixture
@@ -269,3 +270,34 @@ def test_a_wrong_start_names_the_table(names: list[str], tmp_path: Path) -> None
         hub_process("--port", "0", "--config", str(path)),
     ):
         pass
+
+
+def test_a_table_that_was_removed_is_told_and_made_anew_by_hup(
+    names: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text(f'[[table]]\nname = "{names[0]}"\ncolumns = "a: U8"\ncapacity = 100\n')
+    with (
+        hub_process("--port", "0", "--workers", "1", "--config", str(path)) as hub,
+        Client(hub.addresses[0]) as client,
+    ):
+
+        def removed() -> object:
+            told = client.call("TABLE", "INFO", names[0])
+            if isinstance(told, list):
+                told = dict(zip(told[::2], told[1::2], strict=True))
+            assert isinstance(told, dict)
+            return told[b"removed"]
+
+        client.call("HSET", f"{names[0]}:k", "a", "5")
+        SharedTable.attach(names[0]).resize(5000)
+        assert removed() == 0
+        assert SharedTable.remove(names[0])
+        assert removed() == 1
+        # It goes on with it, as whoever has it open.
+        assert client.call("HINCRBY", f"{names[0]}:k", "a", "1") == 6
+        hub.process.send_signal(signal.SIGHUP)
+        until(lambda: removed() == 0)
+        assert client.call("HGET", f"{names[0]}:k", "a") is None
+        client.call("HSET", f"{names[0]}:k", "a", "7")
+        assert SharedTable.attach(names[0]).get_column("k", "a") == 7

@@ -48,12 +48,24 @@ impl Table {
 
     /// Sets many rows, each by itself. An error leaves those before it set.
     pub fn set_many(&self, rows: &[(&[u8], &[u64])], ttl: Ttl) -> Result<Vec<Written>, Error> {
-        let mut writer = self.writer()?;
         let mut written = Vec::with_capacity(rows.len());
+        self.set_many_on(rows, ttl, &mut written)?;
+        Ok(written)
+    }
+
+    /// As `set_many`, from behind those that were set already: none is set twice. What was done is added as
+    /// it goes, whether or not it gets to the end.
+    pub fn set_many_on(
+        &self,
+        rows: &[(&[u8], &[u64])],
+        ttl: Ttl,
+        written: &mut Vec<Written>,
+    ) -> Result<(), Error> {
+        let mut writer = self.writer()?;
         if let Some((_, row)) = rows.iter().find(|(_, row)| row.len() != self.schema().words()) {
             return Err(Error::Invalid(format!("a row of {} words", row.len())));
         }
-        for rows in rows.chunks(AHEAD) {
+        for rows in rows.get(written.len()..).unwrap_or_default().chunks(AHEAD) {
             let mut keys = [&[][..]; AHEAD];
             rows.iter().zip(&mut keys).for_each(|((key, _), to)| *to = key);
             let hashed = self.ahead(&keys[..rows.len()])?;
@@ -66,7 +78,7 @@ impl Table {
                 });
             }
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Asks for the memory of up to `AHEAD` keys: tags first, then the slots with their tag.

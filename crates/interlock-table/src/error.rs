@@ -19,6 +19,8 @@ pub enum Error {
     },
     /// The table was resized under a call, which goes on in the new one: no call returns it.
     Moved,
+    /// A call that may take long was told to give up.
+    Interrupted,
     /// As many threads write as there are places for them.
     TooManyWriters {
         places: u64,
@@ -94,6 +96,7 @@ impl fmt::Display for Error {
                 write!(f, "the table holds {rows} rows, more than fit a capacity of {capacity}")
             }
             Moved => f.write_str("the table was resized"),
+            Interrupted => f.write_str("given up"),
             TooManyWriters { places } => write!(f, "{places} threads write to the table already"),
             KeyLength { length: 0, .. } => write!(f, "a key must have at least one byte"),
             KeyLength { length, limit } => {

@@ -166,6 +166,11 @@ impl Geometry {
         (self.buckets() * SLOTS) as u64
     }
 
+    /// Bytes that a slot takes, with its tag.
+    pub fn slot_bytes(&self) -> u64 {
+        (self.slot_words * 8 + TAG_WORDS * 8 / SLOTS) as u64
+    }
+
     /// The place of a bucket's tags.
     #[inline]
     pub fn tags(&self, bucket: usize) -> usize {

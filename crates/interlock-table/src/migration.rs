@@ -68,10 +68,13 @@ impl<'a> Migration<'a> {
 
     /// Copies what has changed, as long as that is much: the fewer rows the last round has to copy, the
     /// shorter others wait.
-    pub fn copy(&mut self, now: u64) -> Result<(), Error> {
+    pub fn copy(&mut self, now: u64, wait: &mut Wait) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             let mut changed = 0;
             for number in 0..self.known.len() {
+                if number % LISTENING == 0 {
+                    wait.listen()?;
+                }
                 let place = self.place(number);
                 changed += u64::from(self.take(number, self.from.memory.state(place.at), now)?);
             }
@@ -87,6 +90,9 @@ impl<'a> Migration<'a> {
         let memory = self.from.memory;
         let (mut live, mut expired) = (0, 0);
         for number in 0..self.known.len() {
+            if number % LISTENING == 0 {
+                wait.listen()?;
+            }
             let place = self.place(number);
             if place.index == 0 && place.bucket < memory.geometry.levels[0].buckets as usize {
                 self.from.freeze(memory.insert_lock(place.bucket), wait)?;
@@ -204,6 +210,8 @@ impl<'a> Migration<'a> {
 /// Rows that moved one after the other under the eyes of who copies them, at most.
 const CHAIN: usize = 10_000;
 
+/// Slots behind which it is asked whether to give up.
+const LISTENING: usize = 4096;
 /// Rounds without freezing anything, at most.
 #[cfg(not(loom))]
 const ROUNDS: usize = 4;

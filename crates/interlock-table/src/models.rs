@@ -340,7 +340,7 @@ fn hand_over(memories: &[Arc<Memory>; 2], dies_at: Option<Step>) -> Result<Resiz
     let word = from.begin_resize(&mut wait)?;
     from.at(Step::ResizeBegun)?;
     let mut migration = Migration::new(&from, &to, false);
-    migration.copy(1)?;
+    migration.copy(1, &mut Wait::default())?;
     from.at(Step::ResizeCopied)?;
     let resized = migration.finish(1, &mut wait)?;
     from.at(Step::ResizeFrozen)?;

@@ -159,6 +159,11 @@ impl Region {
         Ok(Region { memory, header, path: path.to_owned(), mode, file })
     }
 
+    /// Returns whether it is what lies under its name.
+    pub fn has_name(&self) -> bool {
+        self.file.is_at(&self.path)
+    }
+
     /// The name under which the next one is linked, before it gets this one's.
     pub fn next_path(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -30,7 +30,7 @@ use crate::participant::Shared;
 use crate::region::Region;
 use crate::state::State;
 use crate::table::Table;
-use crate::writer::{Wait, Writer};
+use crate::writer::{Ask, Wait, Writer};
 
 /// Gives the resize up, if it does not come to its end.
 struct Begun<'a> {
@@ -54,9 +54,14 @@ impl Table {
     /// `RowBusy`, if a writer that lives does not go on, or another resizes; the file's, which must belong
     /// to this user. With an error the table is as it was.
     pub fn resize(&self, capacity: u64, drop: bool) -> Result<Resized, Error> {
+        self.resize_unless(capacity, drop, || false)
+    }
+
+    /// As `resize`; gives up with `Interrupted` where `ask`, called a few times a second, says so.
+    pub fn resize_unless(&self, capacity: u64, drop: bool, ask: Ask) -> Result<Resized, Error> {
         let buckets = geometry::buckets(capacity).filter(|_| capacity > 0);
         let buckets = buckets.ok_or_else(|| Error::Invalid(format!("a capacity of {capacity}")))?;
-        let mut wait = Wait::default();
+        let mut wait = Wait::unless(ask);
         loop {
             let old = self.here()?;
             let writer = old.writer(self.patience)?;
@@ -118,7 +123,7 @@ fn copy(
 ) -> Result<Resized, Error> {
     let target = new.writer(writer.patience)?;
     let mut migration = Migration::new(writer, &target, drop);
-    migration.copy(now())?;
+    migration.copy(now(), wait)?;
     writer.at(Step::ResizeCopied)?;
     migration.finish(now(), wait)
 }

@@ -48,6 +48,8 @@ pub struct Statistics {
     pub writers: u64,
     /// Bytes of memory in all.
     pub bytes: u64,
+    /// Bytes that a slot takes, with its tag.
+    pub slot_bytes: u64,
 }
 
 impl Statistics {
@@ -203,6 +205,7 @@ impl Table {
             retries: count(control::RETRIES),
             recovered: count(control::RECOVERED),
             bytes: geometry.words as u64 * 8,
+            slot_bytes: geometry.slot_bytes(),
             ..Statistics::default()
         };
         for bucket in 0..geometry.buckets() {

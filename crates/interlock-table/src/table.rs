@@ -94,6 +94,7 @@ pub struct Table {
     schema: Arc<Schema>,
     clock: Clock,
     pub(crate) patience: Duration,
+    is_made_here: bool,
 }
 
 /// A row's access time is written when it is older than this, so that reading writes little.
@@ -110,7 +111,9 @@ impl Table {
                 return Ok(table);
             }
             if let Some(region) = Region::create(&path, &header, options.mode)? {
-                return Ok(Table::new(region, options));
+                let mut table = Table::new(region, options);
+                table.is_made_here = true;
+                return Ok(table);
             }
         }
     }
@@ -164,13 +167,14 @@ impl Table {
 
     fn of(first: Arc<Shared>, schema: Arc<Schema>, clock: Clock, patience: Duration) -> Table {
         let latest = AtomicPtr::new(Arc::as_ptr(&first).cast_mut());
-        Table { first, latest, schema, clock, patience }
+        Table { first, latest, schema, clock, patience, is_made_here: false }
     }
 
     /// The same open table, for calls that wait longer or less for a writer that does not go on.
     pub fn with_patience(&self, patience: Duration) -> Table {
         let (first, schema) = (self.first.clone(), self.schema.clone());
-        let table = Table::of(first, schema, self.clock.clone(), patience);
+        let mut table = Table::of(first, schema, self.clock.clone(), patience);
+        table.is_made_here = self.is_made_here;
         table.latest.store(self.latest.load(Acquire), Release);
         table
     }
@@ -213,6 +217,16 @@ impl Table {
     /// Settings that the creator of the table gave, or who resized it.
     pub fn made(&self) -> &Header {
         &self.last().region.header
+    }
+
+    /// Returns whether opening it made it.
+    pub fn is_made_here(&self) -> bool {
+        self.is_made_here
+    }
+
+    /// Returns whether others find this very table by its name: it was not removed.
+    pub fn has_name(&self) -> bool {
+        self.last().region.has_name()
     }
 
     pub fn path(&self) -> &Path {

@@ -229,6 +229,10 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Time for which a call does not ask whether it is to be given up.
+#[cfg(not(loom))]
+const UNHEARD: Duration = Duration::from_millis(50);
+
 #[cfg(not(loom))]
 fn is_vacant(who: u64) -> bool {
     crate::process::pid(who) == 0
@@ -243,9 +247,15 @@ const SPINS: u32 = 200;
 #[cfg(loom)]
 const SPINS: u32 = 1;
 
+/// Says whether a call is to be given up.
+pub type Ask = fn() -> bool;
+
 /// Time that a call has waited for others that live.
 #[derive(Default)]
 pub struct Wait {
+    /// Asked now and then, in a call that may take long; and when it was.
+    #[cfg(not(loom))]
+    ask: Option<(Ask, Instant)>,
     #[cfg(not(loom))]
     since: Option<Instant>,
     #[cfg(not(loom))]
@@ -254,11 +264,36 @@ pub struct Wait {
 
 impl Wait {
     #[cfg(not(loom))]
+    pub fn unless(ask: Ask) -> Wait {
+        Wait { ask: Some((ask, Instant::now())), ..Wait::default() }
+    }
+
+    #[cfg(loom)]
+    pub fn unless(_: Ask) -> Wait {
+        Wait::default()
+    }
+
+    /// Errors: `Interrupted`, if the call is to be given up.
+    pub fn listen(&mut self) -> Result<(), Error> {
+        #[cfg(not(loom))]
+        if let Some((ask, asked)) = &mut self.ask {
+            if asked.elapsed() >= UNHEARD {
+                *asked = Instant::now();
+                if ask() {
+                    return Err(Error::Interrupted);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(loom))]
     pub fn pause(&mut self, patience: Duration, who: u64) -> Result<(), Error> {
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() >= patience {
             return Err(Error::RowBusy { pid: crate::process::pid(who) });
         }
+        self.listen()?;
         // First it may only have been pushed off its core; later it sleeps.
         match self.pauses {
             0..8 => std::thread::yield_now(),

@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = parser(*words[:1]).parse_args(arguments)
         code = int(given.run(given))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as where it was closed: `>&-`
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         print("interlock: interrupted", file=sys.stderr, flush=True)

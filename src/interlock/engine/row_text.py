@@ -64,7 +64,10 @@ def column_text(column: Column, value: object) -> bytes:
         case "F32" | "F64":
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise _wrong_type(column, value, "float")
-            return repr(float(value)).encode()
+            try:
+                return repr(float(value)).encode()
+            except OverflowError:
+                raise ValueError(f"column {column.name} is an int beyond any float") from None
         case "str":
             if not isinstance(value, str):
                 raise _wrong_type(column, value, "str")
@@ -125,11 +128,16 @@ def increment(column: Column, by: object) -> bytes:
     if isinstance(by, bool) or not isinstance(by, int | float):
         raise TypeError(f"{name} is {type(by).__name__}; allowed: a number")
     if column.kind in ("F32", "F64"):
-        return repr(float(by)).encode()
+        try:
+            return repr(float(by)).encode()
+        except OverflowError:
+            raise OverflowError(f"{name} is an int beyond any float") from None
     if not isinstance(by, int):
         raise TypeError(f"{name} is {type(by).__name__}; allowed: int")
-    # What no column reaches is beyond all of them.
-    return b"%d" % (by if -(2**63) <= by < 2**63 else 2**100 if by > 0 else -(2**100))
+    if -(2**64) < by < 2**64:
+        return b"%d" % by
+    # What no column reaches is beyond all of them, and wraps by the bits that a column has.
+    return b"%d" % (by % 2**64 + (2**100 if by > 0 else -(2**100)))
 
 
 def _sized(column: Column, text: bytes) -> bytes:

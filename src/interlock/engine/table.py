@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from interlock.engine.rows import NONE, Only, Overflow, Rows
-from interlock.engine.table_arguments import check_batch, check_word, given_key
+from interlock.engine.table_arguments import check_batch, check_word, given_key, given_keys
 from interlock.message import Key
 from interlock.retry import Seconds, seconds
 from interlock.table.row import Row
@@ -161,7 +161,7 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
 
         Each is read by itself: they may be of different moments.
         """
-        given = [given_key(key) for key in keys]
+        given = given_keys(keys)
         return self._run(None, self._rows.get_many, given)
 
     def set_many(self, rows: Mapping[Any, W]) -> None:

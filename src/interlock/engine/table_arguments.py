@@ -21,6 +21,18 @@ def given_key(key: Any) -> bytes:
     return _core.canonical(named)
 
 
+def given_keys(keys: Any) -> list[bytes]:
+    """Return the bytes of keys.
+
+    Raises:
+        TypeError, ValueError: these are no keys, or one key.
+    """
+    if isinstance(keys, str | bytes):
+        kind = type(keys).__name__
+        raise TypeError(f"get_many(): keys is {kind}; allowed: an iterable of keys")
+    return [given_key(key) for key in keys]
+
+
 def check_name(name: object) -> None:
     """Raise TypeError or ValueError if this is no name of a table."""
     if not isinstance(name, str):

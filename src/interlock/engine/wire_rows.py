@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -288,7 +289,7 @@ class WireRows(Generic[W]):
 
 def milliseconds(seconds: float) -> int:
     """Return a time to live as the wire has it, rounded up: a row lives that long at least."""
-    return min(-int(-seconds * 1000 // 1), MOST_MILLISECONDS)
+    return min(math.ceil(min(seconds * 1000, MOST_MILLISECONDS)), MOST_MILLISECONDS)
 
 
 MANY = 500

@@ -40,8 +40,8 @@ def _refused(self: Any, *_: object, **__: object) -> NoReturn:
 
 
 KEPT = frozenset({
-    "attach", "capacity", "close", "closed", "copy", "default_ttl", "key_size", "mode", "on_full",
-    "open", "path", "remove", "row", "schema",
+    "attach", "capacity", "close", "closed", "copy", "created", "default_ttl", "key_size", "mode",
+    "on_full", "open", "path", "remove", "row", "schema",
 })  # fmt: skip
 """Facts of a table, closed or not, and what makes others."""
 INNER = frozenset({

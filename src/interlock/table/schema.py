@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import keyword
 import re
+import struct
 import types
 import typing
 from collections.abc import Iterable
@@ -175,8 +176,15 @@ def _check_default(place: str, column: Column, default: Any) -> None:
     right = _TYPES.get(kind, (float, int) if kind.startswith("F") else (int,))
     if not issubclass(type(default), right) or (name == "bool") != (kind == "bool"):
         raise TypeError(f"{place} has a default that is {name}; allowed: {kind}")
+    if kind == "str" and not default.isascii():
+        try:
+            default = default.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{place} has a default with a lone surrogate; a str must encode as UTF-8"
+            ) from None
     if kind in ("str", "bytes"):
-        size = len(default.encode(errors="surrogatepass") if kind == "str" else default)
+        size = len(default)
         if size > column.size:
             raise ValueError(f"{place} has a default of {size} bytes; its size is {column.size}")
     elif kind[0] in "UI":
@@ -185,6 +193,11 @@ def _check_default(place: str, column: Column, default: Any) -> None:
         if not least <= default < least + 2**bits:
             most = least + 2**bits - 1
             raise ValueError(f"{place} has a default of {default}; allowed: {least} to {most}")
+    elif kind[0] == "F":
+        try:
+            struct.pack("<f" if kind == "F32" else "<d", float(default))
+        except OverflowError:
+            raise ValueError(f"{place} has a default that is beyond {kind}") from None
 
 
 def _named(name: str) -> bool:

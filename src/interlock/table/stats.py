@@ -47,6 +47,8 @@ class TableStats:
     """Threads that have written and live."""
     bytes: int
     """The memory of the table."""
+    slot_bytes: int
+    """The memory of a slot, with its tag."""
 
     @classmethod
     def of(cls, capacity: int, counts: dict[str, Any]) -> TableStats:

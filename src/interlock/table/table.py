@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -55,8 +56,6 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     in it or not; what is there all the time is in it.
     """
 
-    _popping: Iterator[tuple[Key, W]] | None = None
-
     def __new__(cls, *_: object, **__: object) -> Self:
         """Refuse: ``open`` and ``attach`` say which is meant.
 
@@ -84,8 +83,8 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     ) -> SharedTable[W2]:
         """Attach to a table, or make it.
 
-        What is there keeps the capacity, key size, time to live and rule of whoever made it; its
-        columns must be those of ``row``.
+        What is there keeps the capacity, time to live and rule of whoever made it; its columns must
+        be those of ``row``, and its key size the same. ``created`` says whether this call made it.
 
         Args:
             name: a name in the machine's shared memory, or the path of a file (``pathlib.Path``).
@@ -101,7 +100,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
                 not go on. Default 1.
 
         Raises:
-            SchemaMismatch: the table that is there has other columns.
+            SchemaMismatch: the table that is there has other columns, or another key size.
             NotATable: no table lies there, or one of another version or namespace.
             PermissionError: it is another user's, or open to more than ``mode``.
             OSError: there is no room for it.
@@ -261,14 +260,27 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             KeyError: there is none.
         """
         # On from where the last was, or emptying a table would go over its free slots each time.
-        for _ in range(2):
-            if self._popping is None:
-                self._popping = self.scan(batch=100)
-            for key, _ in self._popping:
-                if (row := self.pop(key, None)) is not None:
-                    return key, row
-            self._popping = None
+        # An iteration is taken out while it is in use: of several threads each has its own.
+        for begun in (True, False):
+            for scan in self._taken(begun):
+                for key, _ in scan:
+                    if (row := self.pop(key, None)) is not None:
+                        self._popping.append(scan)
+                        return key, row
         raise KeyError("popitem(): the table is empty")
+
+    def _taken(self, begun: bool) -> Iterator[Iterator[tuple[Key, W]]]:
+        """Yield iterations for ``popitem``: those that were begun, or a new one."""
+        if not begun:
+            yield self.scan(batch=100)
+            return
+        while self._popping:
+            with contextlib.suppress(IndexError):  # another thread was quicker
+                yield self._popping.pop()
+
+    @functools.cached_property
+    def _popping(self) -> list[Iterator[tuple[Key, W]]]:
+        return []
 
     def update(self, rows: Any = (), /, **named: W) -> None:
         """Set rows: of a mapping, of an iterable of pairs, of keywords; each by itself.
@@ -327,9 +339,10 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     def close(self) -> None:
         """Have every further call through this handle raise ``ValueError``.
 
-        Others have the table open as before, and its rows stay. The memory is unmapped when the
-        last reference to this handle goes. Nothing need be closed: what is written is there for all
-        when the call returns. A second call does nothing.
+        Others have the table open as before, and its rows stay. An iteration that has come upon a
+        row goes on to its end. The memory is unmapped when the last reference to this handle goes.
+        Nothing need be closed: what is written is there for all when the call returns. A second
+        call does nothing.
         """
         self.__class__ = closed_kind(type(self))
 

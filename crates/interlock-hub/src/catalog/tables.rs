@@ -348,7 +348,7 @@ const OF_TABLE: &[Command] = &[
         name: "table|info",
         arity: 3,
         summary:
-            "A table's columns, capacity, key size, time to live, rule when full, slots, bytes",
+            "A table's columns, capacity, key size, time to live, rule when full, slots, bytes, and whether it was removed",
         arguments: &[NAME],
         access: Access::TableName,
         action: Action::TableInfo,

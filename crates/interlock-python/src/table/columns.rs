@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use interlock_table::{By, Column, Kind, Overflow, Value};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
@@ -84,13 +84,13 @@ impl Table {
         overflow: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let column = self.column(column)?;
-        let by = match by {
-            None => By::Integer(1),
-            Some(by) => raise_by(column, by)?,
-        };
         let overflow = match overflow {
             None => Overflow::Refuse,
             Some(given) => how(given)?,
+        };
+        let by = match by {
+            None => By::Integer(1),
+            Some(by) => raise_by(column, by, overflow)?,
         };
         let sum =
             with_key(key, |bytes| self.call(py, |table| table.incr(bytes, column, by, overflow)))?;
@@ -120,7 +120,7 @@ impl Table {
     }
 }
 
-fn raise_by(column: &Column, by: &Bound<'_, PyAny>) -> PyResult<By> {
+fn raise_by(column: &Column, by: &Bound<'_, PyAny>, overflow: Overflow) -> PyResult<By> {
     let name = || format!("incr(): by of column {}", column.name);
     if by.is_instance_of::<PyBool>() {
         return Err(wrong_type(&name(), by, "a number"));
@@ -128,6 +128,9 @@ fn raise_by(column: &Column, by: &Bound<'_, PyAny>) -> PyResult<By> {
     match column.kind {
         Kind::F32 | Kind::F64 => match by.extract::<f64>() {
             Ok(by) => Ok(By::Float(by)),
+            Err(_) if by.is_instance_of::<PyInt>() => {
+                Err(PyOverflowError::new_err(format!("{} is an int beyond any float", name())))
+            }
             Err(_) => Err(wrong_type(&name(), by, "a number")),
         },
         Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(PyTypeError::new_err(format!(
@@ -135,9 +138,16 @@ fn raise_by(column: &Column, by: &Bound<'_, PyAny>) -> PyResult<By> {
             column.name, column.kind
         ))),
         _ if by.is_instance_of::<PyInt>() => {
+            if let Ok(by) = by.extract::<i128>() {
+                return Ok(By::Integer(by));
+            }
+            if overflow == Overflow::Wrap {
+                // The bits that no column has room for are of no matter.
+                let and = by.py().get_type::<PyInt>().getattr("__and__")?;
+                return Ok(By::Integer(and.call1((by, u64::MAX))?.extract::<u64>()?.into()));
+            }
             // Beyond any column either way.
-            let far = if by.lt(0)? { -(1 << 100) } else { 1 << 100 };
-            Ok(By::Integer(by.extract::<i64>().map_or(far, i128::from)))
+            Ok(By::Integer(if by.lt(0)? { i128::MIN } else { i128::MAX }))
         }
         _ => Err(wrong_type(&name(), by, "int")),
     }
@@ -273,13 +283,18 @@ pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value
                 Ok(value_of) if number && !value.is_instance_of::<PyBool>() => {
                     Ok(Value::Float(value_of))
                 }
+                // Not its digits, of which there are hundreds.
+                Err(_) if value.is_instance_of::<PyInt>() => Err(PyValueError::new_err(format!(
+                    "column {} is an int beyond any float",
+                    column.name
+                ))),
                 _ => Err(wrong("float")),
             }
         }
         Kind::Str(_) => match value.cast::<PyString>() {
             Ok(text) => match text.to_str() {
                 Ok(text) => Ok(Value::Str(Cow::Borrowed(text))),
-                Err(_) => Err(pyo3::exceptions::PyValueError::new_err(format!(
+                Err(_) => Err(PyValueError::new_err(format!(
                     "column {} holds a lone surrogate; a str must encode as UTF-8",
                     column.name
                 ))),

@@ -33,9 +33,10 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
 pub fn raised(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();
     match error {
-        Error::RowBusy { .. } | Error::TooManyWriters { .. } | Error::Moved => {
-            raise(py, &ROW_BUSY, "RowBusy", text)
-        }
+        Error::RowBusy { .. }
+        | Error::TooManyWriters { .. }
+        | Error::Moved
+        | Error::Interrupted => raise(py, &ROW_BUSY, "RowBusy", text),
         Error::TableFull | Error::TooSmall { .. } => raise(py, &TABLE_FULL, "TableFull", text),
         Error::SchemaMismatch { .. } => raise(py, &SCHEMA_MISMATCH, "SchemaMismatch", text),
         Error::NotATable { .. } | Error::Version { .. } | Error::Namespace { .. } => {

@@ -136,6 +136,12 @@ impl Table {
         self.patient.made().capacity
     }
 
+    /// True if opening it made it.
+    #[getter]
+    fn created(&self) -> bool {
+        self.patient.is_made_here()
+    }
+
     /// The most bytes of a key.
     #[getter]
     fn key_size(&self) -> u32 {

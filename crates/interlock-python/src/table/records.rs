@@ -27,6 +27,8 @@ pub struct Rows {
     values: Py<PyAny>,
     /// The columns' slots; empty where the class is to be called.
     slots: Vec<Slot>,
+    /// True if the collector follows objects of the class: not of one made with `gc=False`.
+    followed: bool,
 }
 
 /// An object's place for a column: a slot's descriptor, and how that is read and written.
@@ -44,7 +46,10 @@ impl Rows {
         names: &[Py<PyString>],
     ) -> PyResult<Rows> {
         let slots = slots(&class, names)?.unwrap_or_default();
-        Ok(Rows { class: class.unbind(), make, values, slots })
+        // SAFETY: a type, which the caller has.
+        let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+        let followed = flags & ffi::Py_TPFLAGS_HAVE_GC != 0;
+        Ok(Rows { class: class.unbind(), make, values, slots, followed })
     }
 
     pub fn class<'py>(&self, py: Python<'py>) -> Bound<'py, PyType> {
@@ -68,7 +73,9 @@ impl Rows {
         unsafe {
             let row = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class.cast(), 0))?;
             // Numbers and texts alone: nothing that the collector would have to follow.
-            ffi::PyObject_GC_UnTrack(row.as_ptr().cast::<c_void>());
+            if self.followed {
+                ffi::PyObject_GC_UnTrack(row.as_ptr().cast::<c_void>());
+            }
             for (slot, column) in self.slots.iter().zip(columns) {
                 let value = columns::value(py, column, words)?;
                 if (slot.set)(slot.descriptor.as_ptr(), row.as_ptr(), value.as_ptr()) != 0 {

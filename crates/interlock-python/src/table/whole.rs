@@ -1,5 +1,7 @@
 //! Many rows, and the table as a whole.
 
+use std::cell::Cell;
+
 use interlock_table::{Column, Error, Resized, Ttl};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -71,7 +73,13 @@ impl Table {
         }
         let rows: Vec<_> =
             pairs.iter().map(|(key, row)| (key.as_bytes(), row.as_slice())).collect();
-        self.call(py, |table| table.set_many(&rows, Ttl::Usual)).map(drop)
+        let mut written = Vec::with_capacity(rows.len());
+        match self.hasty.set_many_on(&rows, Ttl::Usual, &mut written) {
+            Err(Error::RowBusy { .. }) => {
+                self.wait(py, |table| table.set_many_on(&rows, Ttl::Usual, &mut written))
+            }
+            done => done.map_err(|error| failure::raised(py, error)),
+        }
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -87,10 +95,12 @@ impl Table {
 
     /// Resize it, and return how many rows were moved, had expired, and were dropped.
     fn _resize(&self, py: Python<'_>, capacity: u64, drop: bool) -> PyResult<(u64, u64, u64)> {
-        let resized = py.detach(|| self.patient.resize(capacity, drop));
-        let Resized { moved, expired, dropped } =
-            resized.map_err(|error| failure::raised(py, error))?;
-        Ok((moved, expired, dropped))
+        let resized = py.detach(|| self.patient.resize_unless(capacity, drop, signalled));
+        let resized = resized.map_err(|error| match (error, SIGNAL.take()) {
+            (Error::Interrupted, Some(raised)) => raised,
+            (error, _) => failure::raised(py, error),
+        });
+        resized.map(|Resized { moved, expired, dropped }| (moved, expired, dropped))
     }
 
     /// Levels as (slots, live rows), then the counts, by the names of `TableStats`.
@@ -109,11 +119,25 @@ impl Table {
             ("held", found.held),
             ("writers", found.writers),
             ("bytes", found.bytes),
+            ("slot_bytes", found.slot_bytes),
         ] {
             stats.set_item(name, count)?;
         }
         Ok(stats)
     }
+}
+
+thread_local! {
+    /// Raised by the handler of a signal that came during a call.
+    static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Has the handlers of signals run, and returns whether one of them raised.
+fn signalled() -> bool {
+    let raised = Python::attach(|py| py.check_signals()).err();
+    let is_raised = raised.is_some();
+    SIGNAL.set(raised);
+    is_raised
 }
 
 impl Table {

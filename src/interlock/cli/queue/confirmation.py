@@ -7,6 +7,7 @@ import sys
 
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import BAD_INPUT
+from interlock.cli.tables import printable
 
 YES = Flag("--yes", "do not ask; needed where there is no terminal to ask on")
 
@@ -15,6 +16,7 @@ def refused(given: argparse.Namespace, what: str) -> int:
     """Return 0 if it may be done, by --yes or by somebody at the terminal; else the exit code."""
     if given.yes:
         return 0
+    what = printable(what)  # a name in it is anybody's
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print(f"interlock: {what}? say so with --yes, for there is no terminal to ask on",
               file=sys.stderr)  # fmt: skip

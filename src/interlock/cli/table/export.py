@@ -72,15 +72,29 @@ def written(path: Path | None, binary: bool) -> Iterator[Any]:
         yield sys.stdout.buffer if binary else sys.stdout
         sys.stdout.flush()
         return
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        # A pipe or a device is written to: nothing takes its place, nor that of a link.
+        with path.open("wb") as file:
+            yield from as_wanted(file, binary)
+        return
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with part.open("xb") as file:
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-            yield file if binary else text
-            text.flush()
+            yield from as_wanted(file, binary)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def as_wanted(file: IO[bytes], binary: bool) -> Iterator[Any]:
+    """Yield a file for bytes or for text."""
+    if binary:
+        yield file
+        return
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    yield text
+    text.detach()
 
 
 def in_csv(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import base64
+import codecs
 import csv
 import datetime as dt
 import io
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.table.export import pyarrow
 from interlock.cli.table.subcommand import attach, declare, emit, key_of, schema, value
 from interlock.cli.tables import printable
+from interlock.table.export import EXPIRES
 
 if TYPE_CHECKING:
     from interlock.table.schema import Column
@@ -75,10 +76,10 @@ def records(source: io.BufferedReader, held: ExitStack) -> tuple[bool, Iterator[
 
     Its first bytes say which format it is.
     """
-    head = source.peek(8)[:8]
+    head = source.peek(8)[:8].removeprefix(codecs.BOM_UTF8)
     if head.startswith(b"ARROW1"):
         return False, of_arrow(source)
-    text = held.enter_context(io.TextIOWrapper(source, encoding="utf-8", newline=""))
+    text = held.enter_context(io.TextIOWrapper(source, encoding="utf-8-sig", newline=""))
     spelled = head[:1] != b"{"
     return spelled, decoded(of_csv(text) if spelled else of_json(text))
 
@@ -88,6 +89,9 @@ def of_csv(text: IO[str]) -> Iterator[Record]:
     csv.field_size_limit(1 << 24)
     reader = csv.DictReader(text, strict=True)
     try:
+        names = list(reader.fieldnames or ())
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"the first line names {twice[0]!r} twice")
         for row in reader:
             if None in row.values():
                 raise ValueError(f"line {reader.line_num} has fewer cells than the first")
@@ -111,7 +115,7 @@ def of_json(text: IO[str]) -> Iterator[Record]:
     for number, line in enumerate(text, 1):
         try:
             one = json.loads(line)
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise ValueError(f"line {number} is no JSON: {error}") from None
         if not isinstance(one, dict):
             raise ValueError(f"line {number} is no JSON object")
@@ -132,7 +136,7 @@ def of_arrow(source: IO[bytes]) -> Iterator[Record]:
 
 def put(table: SharedTable[Any], given: Record, spelled: bool, absent: bool) -> str:
     """Set a row; return what became of it: set, present or expired."""
-    from interlock.table.export import EXPIRES, key_name
+    from interlock.table.export import key_name
 
     columns = schema(table)
     known = {key_name(columns), EXPIRES, *columns.names}
@@ -142,9 +146,8 @@ def put(table: SharedTable[Any], given: Record, spelled: bool, absent: bool) -> 
         raise ValueError(f"there is no {key_name(columns)!r}")
     key = as_key(given[key_name(columns)], spelled)
     left = None
-    if expires := given.get(EXPIRES):
-        at = dt.datetime.fromisoformat(expires) if isinstance(expires, str) else expires
-        left = at.timestamp() - time.time()
+    if (expires := given.get(EXPIRES)) not in (None, ""):
+        left = (moment_of(expires) - dt.datetime.now(dt.UTC)).total_seconds()
         if left <= 0:
             return "expired"
     row = table.row(**{column.name: cell(column, given, spelled) for column in columns.columns})
@@ -152,6 +155,14 @@ def put(table: SharedTable[Any], given: Record, spelled: bool, absent: bool) -> 
     ttl = float("inf") if left is None else left
     done = table.set(key, row, ttl=ttl, only="absent" if absent else None)
     return "set" if done else "present"
+
+
+def moment_of(given: Any) -> dt.datetime:
+    """Return when a row expires from what stands in a file; without a zone it is UTC."""
+    at = dt.datetime.fromisoformat(given) if isinstance(given, str) else given
+    if not isinstance(at, dt.datetime):
+        raise TypeError(f"{EXPIRES} is {type(at).__name__}; allowed: a time such as {SUCH}")
+    return at.replace(tzinfo=dt.UTC) if at.tzinfo is None else at
 
 
 def as_key(given: Any, spelled: bool) -> str | bytes:
@@ -181,4 +192,5 @@ def as_value(given: Any) -> Any:
     return given
 
 
+SUCH = "2026-01-31T12:00:00+00:00"
 LEFT = {"present": "were there", "expired": "had expired"}

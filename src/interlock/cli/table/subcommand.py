@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
+from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     from interlock.table.row import Row
@@ -74,7 +75,9 @@ def reason(error: Exception) -> str:
 
 def failed(text: str, code: int) -> int:
     """Tell what kept it, and return the exit code."""
-    print(f"interlock: {text}", file=sys.stderr, flush=True)
+    # Names and keys are anybody's: a line of theirs is none of ours.
+    shown = "\n".join(map(printable, text.split("\n")))
+    print(f"interlock: {shown}", file=sys.stderr, flush=True)
     return code
 
 

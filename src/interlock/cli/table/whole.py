@@ -87,9 +87,10 @@ def create(given: argparse.Namespace) -> int:
         on_full=given.on_full,
     )
     if given.json:
-        emit(facts(given.name, made))
+        emit(facts(given.name, made) | {"created": made.created})
     else:
-        print(f"{printable(given.name)}  {made.schema}  capacity {made.capacity:,}")
+        there = "" if made.created else "  was there"
+        print(f"{printable(given.name)}  {made.schema}  capacity {made.capacity:,}{there}")
     return 0
 
 
@@ -109,6 +110,8 @@ def list_all(given: argparse.Namespace) -> int:
     for name in names():
         try:
             opened: SharedTable[Any] = SharedTable.attach(name, mode=0o777)
+        except FileNotFoundError:
+            continue  # removed since
         except (InterlockError, OSError) as error:
             failed(reason(error), BROKEN)
             continue
@@ -127,7 +130,8 @@ def info(given: argparse.Namespace) -> int:
     if given.json:
         levels = [{"slots": level.slots, "rows": level.rows} for level in stats.levels]
         counts = {name: getattr(stats, name) for name in COUNTS}
-        emit(facts(given.name, opened) | {"rows": stats.rows, "levels": levels} | counts)
+        sizes = {"bytes": stats.bytes, "slot_bytes": stats.slot_bytes}
+        emit(facts(given.name, opened) | sizes | {"rows": stats.rows, "levels": levels} | counts)
     else:
         print(page(given.name, opened, stats))
     return 0
@@ -155,7 +159,8 @@ def page(name: str, opened: SharedTable[Any], stats: TableStats) -> str:
     share = stats.rows / opened.capacity
     lives = "for ever" if opened.default_ttl is None else f"{opened.default_ttl:g} s"
     lines = [
-        f"{printable(name)}  {opened.path}  {stats.bytes:,} bytes",
+        f"{printable(name)}  {printable(str(opened.path))}  {stats.bytes:,} bytes, "
+        f"{stats.slot_bytes:,} a slot",
         f"columns   {opened.schema}",
         f"rows      {stats.rows:,} of {opened.capacity:,} ({share:.1%}); a row lives {lives}",
         "",

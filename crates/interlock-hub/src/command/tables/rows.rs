@@ -31,6 +31,7 @@ pub fn info(call: &mut Call<'_, '_>) {
             ("ttl", made.ttl / 1_000_000),
             ("slots", table.slots()),
             ("bytes", table.bytes()),
+            ("removed", (!table.has_name()).into()),
         ];
         reply.map(2 + numbers.len());
         for (name, text) in [

@@ -1,0 +1,246 @@
+"""Odd classes, numbers and moments: nothing of them crashes, hangs, or is done twice."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import mmap
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from interlock import F32, F64, I64, U8, U32, U64, Row, RowBusy, SchemaMismatch, SharedTable, Size
+
+
+class Wide(Row):
+    byte: U8 = 0
+    count: U32 = 0
+    large: U64 = 0
+    signed: I64 = 0
+    narrow: F32 = 0.0
+    score: F64 = 0.0
+    name: Annotated[str, Size(8)] = ""
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    chosen = f"hostile-{uuid.uuid4().hex}"
+    yield chosen
+    SharedTable.remove(chosen)
+
+
+@pytest.fixture
+def table(name: str) -> SharedTable[Wide]:
+    return SharedTable.open(name, Wide, capacity=1000)
+
+
+@contextlib.contextmanager
+def held(table: SharedTable[Wide]) -> Iterator[None]:
+    """The row "held" is held by a writer that lives and does not go on: this thread."""
+    table["held"] = Wide(count=1)
+    with table.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        # The first to write has number 1. The key is the fifth word of its slot, the state is the
+        # first: bits 4 to 15 are the owner, 1 to 3 why it holds the slot (1: one word is changed).
+        at = memory.find(b"held\0\0\0\0") - 4 * 8
+        state = int.from_bytes(memory[at : at + 8], "little")
+        assert state & 0xFFFF == 1
+        memory[at : at + 8] = (state | 1 << 4 | 1 << 1).to_bytes(8, "little")
+        try:
+            yield
+        finally:
+            memory[at : at + 8] = (state + (1 << 16)).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("option", ["gc", "weakref", "dict", "cache_hash", "array_like"])
+def test_a_class_with_any_option_of_a_struct_has_its_rows(name: str, option: str) -> None:
+    class Odd(Row, **{option: option != "gc"}):  # type: ignore[call-arg]
+        count: U32 = 0
+        name: Annotated[str, Size(4)] = ""
+
+    table = SharedTable.open(name, Odd, capacity=10)
+    table["k"] = Odd(count=7, name="four")
+    rows = [table["k"] for _ in range(1000)]
+    gc.collect()
+    assert rows == [Odd(count=7, name="four")] * 1000
+    del rows
+    gc.collect()
+    assert table.get_many(["k"]) == [Odd(count=7, name="four")]
+
+
+@pytest.mark.parametrize(
+    ("column", "before", "by", "after"),
+    [
+        ("large", 0, 2**63, 2**63),
+        ("large", 0, 2**64 - 1, 2**64 - 1),
+        ("large", 2**64 - 1, -(2**64 - 1), 0),
+        ("signed", -(2**63), 2**64 - 1, 2**63 - 1),
+        ("signed", 2**63 - 1, -(2**64 - 1), -(2**63)),
+    ],
+)
+def test_a_sum_within_its_column_is_made_however_large_what_is_added(
+    table: SharedTable[Wide], column: str, before: int, by: int, after: int
+) -> None:
+    table["k"] = Wide(**{column: before})
+    assert table.incr("k", column, by) == after == table.get_column("k", column)
+
+
+@pytest.mark.parametrize("by", [2**64 + 5, 2**100 + 5, 2**200 + 5, -(2**200) + 5, -(2**127) + 5])
+@pytest.mark.parametrize("column", ["byte", "count", "large", "signed"])
+def test_a_sum_wraps_by_the_bits_of_its_column(
+    table: SharedTable[Wide], column: str, by: int
+) -> None:
+    table["k"] = Wide(**{column: 2})
+    with pytest.raises(OverflowError):
+        table.incr("k", column, by)
+    assert table.incr("k", column, by, overflow="wrap") == 7
+    limit = table.incr("k", column, by, overflow="saturate")
+    lowest = -(2**63) if column == "signed" else 0
+    highest = {"byte": 2**8, "count": 2**32, "large": 2**64, "signed": 2**63}[column] - 1
+    assert limit == (highest if by > 0 else lowest)
+
+
+def test_an_int_beyond_any_float_is_said_to_be_that(table: SharedTable[Wide]) -> None:
+    table["k"] = Wide(score=1.5)
+    for column in ("score", "narrow"):
+        with pytest.raises(ValueError, match=f"column {column} is an int beyond any float"):
+            table.set_column("k", column, 10**400)
+        with pytest.raises(ValueError, match="beyond any float"):
+            table["k"] = Wide(**{column: -(10**5000)})
+        with pytest.raises(OverflowError, match="beyond any float"):
+            table.incr("k", column, 10**400)
+    assert table["k"] == Wide(score=1.5)
+
+
+def test_several_threads_pop_items_of_one_handle(table: SharedTable[Wide]) -> None:
+    rows = {f"key{number}": Wide(count=number) for number in range(1000)}
+    table.update(rows)
+    popped: list[dict[str, Wide]] = [{} for _ in range(4)]
+    failed: list[BaseException] = []
+    started = threading.Barrier(4)
+
+    def pop(into: dict[Any, Wide]) -> None:
+        started.wait()
+        try:
+            while True:
+                key, row = table.popitem()
+                into[key] = row
+        except KeyError:
+            pass
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=pop, args=(into,)) for into in popped]
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switching)
+    assert failed == []
+    assert sum(map(len, popped)) == 1000
+    assert {key: row for some in popped for key, row in some.items()} == rows
+    assert len(table) == 0
+
+
+def test_an_item_is_found_by_popitem_that_an_iteration_has_gone_past(
+    table: SharedTable[Wide],
+) -> None:
+    for _ in range(3):
+        table.update({f"key{number}": Wide(count=number) for number in range(50)})
+        for number in range(25):
+            table.popitem()
+            table[f"new{number}"] = Wide()
+        popped = {table.popitem()[0] for _ in range(50)}
+        assert len(popped) == 50
+        with pytest.raises(KeyError):
+            table.popitem()
+
+
+def test_a_batch_that_had_to_wait_sets_no_row_twice(table: SharedTable[Wide], name: str) -> None:
+    waiting = SharedTable.attach(name, Wide, patience=60)
+    rows = {"first": Wide(count=10), "held": Wide(count=99)}
+    batch = threading.Thread(target=waiting.set_many, args=(rows,))
+    with held(table):
+        batch.start()
+        while "first" not in table or table.get_column("first", "count") != 10:
+            time.sleep(0.001)
+        assert table.incr("first", "count") == 11
+        # Until it has waited in vain a few times, and begun anew.
+        batch.join(0.3)
+        assert batch.is_alive()
+    batch.join()
+    assert table.get_column("held", "count") == 99
+    assert table.get_column("first", "count") == 11
+
+
+def test_a_signal_ends_a_resize_that_waits(table: SharedTable[Wide], name: str) -> None:
+    patient = SharedTable.attach(name, Wide, patience=float("inf"))
+    table["rest"] = Wide(count=5)
+    with held(table):
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            patient.resize(5000)
+        timer.join()
+        # What it had frozen is thawed.
+        assert table.incr("rest", "count") == 6
+        table["new"] = Wide()
+        assert table.capacity == 1000
+        with pytest.raises(RowBusy):
+            SharedTable.attach(name, Wide, patience=0).resize(5000)
+    assert patient.resize(5000).moved == 3
+    assert table.capacity == 5000 and table["rest"].count == 6
+
+
+def test_a_table_says_whether_opening_it_made_it(name: str) -> None:
+    made = SharedTable.open(name, Wide, capacity=10)
+    assert made.created
+    assert not SharedTable.open(name, Wide, capacity=10).created
+    assert not SharedTable.attach(name).created
+    made.resize(100)
+    assert made.created
+    made.close()
+    assert made.created
+    SharedTable.remove(name)
+    assert SharedTable.open(name, Wide, capacity=10).created
+
+
+def test_a_table_with_another_key_size_is_another(name: str) -> None:
+    SharedTable.open(name, Wide, capacity=10)
+    with pytest.raises(SchemaMismatch, match=r"key\[64\]"):
+        SharedTable.open(name, Wide, capacity=10, key_size=64)
+
+
+def test_the_memory_of_a_slot_is_told(name: str) -> None:
+    table = SharedTable.open(name, Wide, capacity=100_000)
+    stats = table.stats()
+    assert 0 <= stats.bytes - stats.slots * stats.slot_bytes < 1024 * 1024
+    # At least the row, the key and what belongs to both.
+    assert stats.slot_bytes > 32 + len(table.get_bytes("k", b"") or b"") + 40
+
+
+def test_a_default_that_cannot_be_is_refused_when_the_table_is_opened(name: str) -> None:
+    class Surrogate(Row):
+        text: Annotated[str, Size(8)] = "\ud800"
+
+    class Narrow(Row):
+        score: F32 = 1e300
+
+    class Beyond(Row):
+        score: F64 = 10**400
+
+    for row, words in ((Surrogate, "surrogate"), (Narrow, "beyond F32"), (Beyond, "beyond F64")):
+        with pytest.raises(ValueError, match=words):
+            SharedTable.open(name, row, capacity=10)
+    with pytest.raises(FileNotFoundError):
+        SharedTable.attach(name)
