@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 import interlock
@@ -223,7 +224,7 @@ def test_random_calls_do_as_a_dict_does(table: Any) -> None:
             score=chance.uniform(-1e300, 1e300), token=chr(chance.randrange(1, 0xD800)),
             raw=chance.randbytes(chance.randrange(5)),
         )  # fmt: skip
-        match chance.randrange(6):
+        match chance.randrange(10):
             case 0 | 1:
                 table[key] = model[key] = row
             case 2:
@@ -240,7 +241,43 @@ def test_random_calls_do_as_a_dict_does(table: Any) -> None:
                         "token": row.token, "score": row.score})  # fmt: skip
             case 5:
                 assert table.get(key) == model.get(key)
+            case 6 | 7:
+                column = chance.choice(("unread", "small", "large"))
+                by = chance.choice((1, -1)) * chance.getrandbits(chance.choice((3, 32, 64, 200)))
+                overflow = chance.choice(("raise", "wrap", "saturate"))
+                if key not in model:
+                    with pytest.raises(KeyError):
+                        table.incr(key, column, by, overflow=overflow)
+                    continue
+                total = summed(getattr(model[key], column), by, *RANGES[column], overflow)
+                if total is None:
+                    with pytest.raises(OverflowError):
+                        table.incr(key, column, by)
+                    continue
+                assert table.incr(key, column, by, overflow=overflow) == total
+                model[key] = msgspec.structs.replace(model[key], **{column: total})
+            case 8 if model:
+                popped, had = table.popitem()
+                assert model.pop(popped) == had
+            case 9:
+                some = {str(number): row for number in chance.sample(range(6), 3)}
+                table.set_many(some)
+                model |= some
+                assert table.get_many(range(6)) == [model.get(str(key)) for key in range(6)]
     assert dict(table) == model
+
+
+RANGES = {"unread": (0, 2**32 - 1), "small": (-128, 127), "large": (0, 2**64 - 1)}
+
+
+def summed(before: int, by: int, least: int, most: int, overflow: str) -> int | None:
+    """Return what a column is when it was raised; None: that is refused."""
+    total = before + by
+    if least <= total <= most:
+        return total
+    if overflow == "wrap":
+        return (total - least) % (most - least + 1) + least
+    return min(max(total, least), most) if overflow == "saturate" else None
 
 
 def test_asyncio(name: str, hub: interlock.Hub) -> None:

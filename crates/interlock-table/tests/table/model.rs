@@ -109,14 +109,20 @@ fn step(rng: &mut Rng, table: &Table, model: &mut Model, clock: &std::sync::atom
             model.entry(key).and_modify(|(row, _)| row.set(name, &value).unwrap());
         }
         12 => {
-            let by = rng.i64(-(1 << 33)..1 << 33);
-            let answer =
-                table.incr(&key, &column("count"), By::Integer(by.into()), Overflow::Refuse);
+            let by = rng.i128(..) >> *rng.choice(&[0, 60, 94, 124]).unwrap();
+            let how = *rng.choice(&[Overflow::Refuse, Overflow::Wrap, Overflow::Saturate]).unwrap();
+            let answer = table.incr(&key, &column("count"), By::Integer(by), how);
             let Some((mut row, expiry)) = there else { return assert_eq!(answer.unwrap(), None) };
             let Some(Value::Unsigned(before)) = row.get("count") else { panic!() };
-            match u32::try_from(before as i64 + by) {
-                Err(_) => assert!(matches!(answer, Err(Error::Overflow { .. }))),
-                Ok(sum) => {
+            let sum = i128::from(before).saturating_add(by);
+            let within = match how {
+                Overflow::Refuse => u32::try_from(sum).ok(),
+                Overflow::Wrap => Some((before as u32).wrapping_add(by as u32)),
+                Overflow::Saturate => Some(sum.clamp(0, u32::MAX.into()) as u32),
+            };
+            match within {
+                None => assert!(matches!(answer, Err(Error::Overflow { .. }))),
+                Some(sum) => {
                     let sum = Value::Unsigned(sum.into());
                     assert_eq!(answer.unwrap(), Some(sum.clone()));
                     row.set("count", &sum).unwrap();
