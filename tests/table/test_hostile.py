@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -250,3 +251,45 @@ def test_a_default_that_cannot_be_is_refused_when_the_table_is_opened(name: str)
             SharedTable.open(name, row, capacity=10)
     with pytest.raises(FileNotFoundError):
         SharedTable.attach(name)
+
+
+def test_whether_there_is_a_row_is_not_counted(
+    table: SharedTable[Wide], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(_: object) -> int:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(SharedTable, "__len__", count)
+    assert not table
+    table["k"] = Wide()
+    assert table
+    table.expire("k", 0)
+    assert not table
+
+
+def test_open_makes_or_finds_a_table_that_others_resize_and_remove(name: str) -> None:
+    """Each step of one may come between two of another."""
+    failed: list[BaseException] = []
+
+    def go_on(number: int) -> None:
+        try:
+            for _ in range(100):
+                table = SharedTable.open(name, Wide, capacity=50)
+                # What was resized and removed before this handle had followed is gone.
+                with contextlib.suppress(FileNotFoundError):
+                    table["k"] = Wide()
+                    if number == 1:
+                        table.resize(60)
+                if number == 0:
+                    SharedTable.remove(name)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=go_on, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    SharedTable.remove(name)
+    assert not list(Path("/dev/shm").glob(f".interlock.{name}.*"))

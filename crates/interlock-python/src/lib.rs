@@ -4,6 +4,9 @@
 //! leave a queue only under the GIL (the garbage collector, which holds it, sees each of them in
 //! exactly one place), nobody waits for the GIL under the core's lock, and at a fork the lock is free.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 mod aio;
@@ -48,6 +51,13 @@ mod work;
 // As PyO3 takes modules to need no GIL unless they say so.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    static LOADED: AtomicBool = AtomicBool::new(false);
+    if LOADED.swap(true, Relaxed) {
+        return Err(PyImportError::new_err(
+            "interlock is loaded once in a process: not in a second interpreter, and not again \
+             when it was taken out of sys.modules",
+        ));
+    }
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
     module.add_class::<clock::ManualClock>()?;

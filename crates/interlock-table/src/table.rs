@@ -97,6 +97,9 @@ pub struct Table {
     is_made_here: bool,
 }
 
+/// Times that a table may go while it is opened.
+const TRIES: u32 = 100;
+
 /// A row's access time is written when it is older than this, so that reading writes little.
 const ACCESS_GRAIN: u64 = 1 << 27;
 
@@ -106,9 +109,14 @@ impl Table {
     pub fn open(location: &Location, schema: &Schema, options: &Options) -> Result<Table, Error> {
         let path = location.path()?;
         let header = Table::header(location, schema, options)?;
+        let mut tries = 0;
         loop {
-            if let Some(table) = Table::find(&path, Some(&header.text()), options)? {
-                return Ok(table);
+            match Table::find(&path, Some(&header.text()), options) {
+                Ok(Some(table)) => return Ok(table),
+                Ok(None) => {}
+                // It was removed between two steps of following what it was resized to.
+                Err(Error::NoTable { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
             }
             if let Some(region) = Region::create(&path, &header, options.mode)? {
                 let mut table = Table::new(region, options);

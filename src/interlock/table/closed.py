@@ -45,7 +45,7 @@ KEPT = frozenset({
 })  # fmt: skip
 """Facts of a table, closed or not, and what makes others."""
 INNER = frozenset({
-    "__arrow_c_schema__", "__arrow_c_stream__", "__contains__", "__delitem__", "__enter__",
-    "__eq__", "__getitem__", "__ior__", "__iter__", "__len__", "__reduce__", "__setitem__",
-    "_export", "_scan", "_stats",
+    "__arrow_c_schema__", "__arrow_c_stream__", "__bool__", "__contains__", "__delitem__",
+    "__enter__", "__eq__", "__getitem__", "__ior__", "__iter__", "__len__", "__reduce__",
+    "__setitem__", "_export", "_scan", "_stats",
 })  # fmt: skip

@@ -200,6 +200,10 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         def get_bytes(self, key: Key, default: Any = None, /) -> Any: ...  # noqa: D102
         def set_many(self, rows: Mapping[Any, W], /) -> None: ...  # noqa: D102
 
+    def __bool__(self) -> bool:
+        # To count all of them would take long.
+        return bool(self._scan().next(1))
+
     def __iter__(self) -> Iterator[Key]:
         for key, _ in self.scan():
             yield key
