@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import os
 import subprocess
 import sys
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -321,68 +317,3 @@ def test_info_tells_the_memory_of_a_slot(run: Run, name: str) -> None:
     told = as_json(run("info", name, "--json"))
     assert told["bytes"] > sum(level["slots"] for level in told["levels"]) * told["slot_bytes"]
     assert f"{told['slot_bytes']} a slot" in run("info", name)[1]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('{"key":"a","_expires":5}', "_expires is int"),
-        ('{"key":"a","_expires":0}', "_expires is int"),
-        ('{"key":"a","_expires":[1]}', "_expires is list"),
-        ('{"key":' + "[" * 200_000, "is no JSON"),
-        ("key,unread,unread\na,1,2\n", "'unread' twice"),
-        ("key,_expires\na,yesterday\n", "yesterday"),
-    ],
-)
-def test_a_file_that_is_wrong_is_refused_in_a_line(
-    run: Run, name: str, tmp_path: Path, text: str, words: str
-) -> None:
-    file = tmp_path / "rows"
-    file.write_text(text)
-    code, _, err = run("import", name, str(file))
-    assert code == 2 and words in err and err.count("\n") == 1
-    assert len(SharedTable.attach(name)) == 0
-
-
-def test_a_file_may_begin_with_a_mark_and_name_no_zone(
-    run: Run, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
-    time.tzset()
-    file = tmp_path / "rows"
-    at = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
-    for text in ("key,_expires\na,{}\n", '{{"key":"a","_expires":"{}"}}\n'):
-        for given in (at, at.replace(tzinfo=None)):
-            file.write_text("\ufeff" + text.format(given.isoformat()), encoding="utf-8")
-            assert run("import", name, str(file))[:2] == (0, f"{name}  1 rows set\n")
-            left = SharedTable.attach(name).ttl("a")
-            assert left is not None and 3500 < left <= 3600
-            SharedTable.attach(name).clear()
-    monkeypatch.undo()
-    time.tzset()
-
-
-def test_an_export_takes_the_place_of_no_pipe_or_device(
-    run: Run, name: str, tmp_path: Path
-) -> None:
-    assert run("set", name, "a", "unread=7")[0] == 0
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
-    reader.start()
-    assert run("export", name, "--to", str(pipe))[0] == 0
-    reader.join()
-    assert read[0].splitlines()[1].startswith("a,0,false,7,")
-    assert pipe.is_fifo()
-    (tmp_path / "link").symlink_to(tmp_path / "rows")
-    for _ in range(2):
-        assert run("export", name, "--to", str(tmp_path / "link"))[0] == 0
-        assert (tmp_path / "link").is_symlink()
-        assert (tmp_path / "rows").read_text() == read[0]
-
-
-def test_without_standard_output_nothing_breaks(name: str) -> None:
-    command = f'exec "{sys.executable}" -m interlock table info {name} >&-'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
-    assert "Traceback" not in done.stderr
