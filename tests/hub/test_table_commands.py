@@ -303,3 +303,14 @@ def test_what_a_typed_row_can_beyond_a_hash(
     if isinstance(told, list):
         told = dict(zip(told[::2], told[1::2], strict=True))
     assert (told["columns"], told["capacity"], told["ttl"]) == (table.schema, 1000, 0)
+
+
+def test_a_transaction_is_refused_in_words(
+    client: Any, table: SharedTable[Presence], name: str
+) -> None:
+    refused = "a hub has no transactions, each command is done by itself"
+    with pytest.raises(redis.ResponseError, match=refused):
+        client.pipeline(transaction=True).hset(f"{name}:k", "unread", 1).execute()
+    with pytest.raises(redis.ResponseError, match=refused):
+        client.execute_command("WATCH", f"{name}:k")
+    assert client.pipeline(transaction=False).hincrby(f"{name}:k", "unread").execute() == [2]

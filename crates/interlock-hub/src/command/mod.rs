@@ -120,6 +120,10 @@ impl Unknown {
                     [b"ERR unknown subcommand '", shown(1, 128), b"'. Try ", &container, b" HELP."];
                 parts.concat()
             }
+            Unknown::Command if is_of_transactions(&arguments[0]) => {
+                let end: &[u8] = b"': a hub has no transactions, each command is done by itself";
+                [b"ERR unknown command '", shown(0, 128), end].concat()
+            }
             Unknown::Command => {
                 let mut beginning = Vec::new();
                 for index in 1..arguments.len() {
@@ -137,6 +141,13 @@ impl Unknown {
             }
         }
     }
+}
+
+/// Returns whether this is a command of transactions. Clients send those around the commands of a pipeline
+/// without being told to, and those are done all the same.
+fn is_of_transactions(name: &[u8]) -> bool {
+    let known: [&[u8]; 5] = [b"multi", b"exec", b"discard", b"watch", b"unwatch"];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Answers a call that waited: by what it waited for.
