@@ -191,7 +191,7 @@ def test_a_batch_that_had_to_wait_sets_no_row_twice(table: SharedTable[Wide], na
 
 
 def test_a_signal_ends_a_resize_that_waits(table: SharedTable[Wide], name: str) -> None:
-    patient = SharedTable.attach(name, Wide, patience=float("inf"))
+    patient = SharedTable.attach(name, Wide, patience=10)
     table["rest"] = Wide(count=5)
     with held(table):
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
