@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::file::{self, failed, Held};
 use crate::geometry::control;
 use crate::header::Header;
-use crate::mapping::Mapping;
+use crate::mapping::{with_huge_pages, Mapping};
 use crate::memory::Memory;
 use crate::process;
 use crate::state::State;
@@ -139,6 +139,7 @@ impl Region {
         options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
         let file =
             options.open(folder).map_err(|error| failed(folder, "making a file in", error))?;
+        with_huge_pages(&file, bytes);
         file::reserve(path, &file, bytes)?;
         file.write_all_at(&head, 0).map_err(|error| failed(path, "writing", error))?;
         let right = file.set_permissions(fs::Permissions::from_mode(mode));

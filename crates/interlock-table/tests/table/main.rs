@@ -9,5 +9,6 @@ mod damage;
 mod geometry;
 mod model;
 mod order;
+mod pages;
 mod processes;
 mod resize;
