@@ -50,7 +50,7 @@ function _shtab_interlock_using
   test "$_shtab_interlock_cmdpath" = "$argv"
 end
 
-set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' table 'table create' 'table list' 'table info' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' worker hub 'hub info' 'hub topics' 'hub clients' 'hub backup' pub sub
+set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' worker hub 'hub info' 'hub topics' 'hub clients' 'hub backup' pub sub
 set -g _shtab_interlock_opts_with_value --after --ca --capacity --concurrency --config --count --drain --drain-timeout --every --exec --file --format --git --journal --key --key-size --keys --lease --limit --log-level --match --on-full --overflow --picture --pid --pool --port --processes --queues --ready-file --seconds --state --stuck --then --to --ttl --unix --unkeyed --url --wait --watch --way --work --workers
 
 complete -c interlock -e
@@ -225,6 +225,11 @@ complete -c interlock -n '_shtab_interlock_using table list' -l json -d 'print J
 complete -c interlock -n '_shtab_interlock_using table; and test $_shtab_interlock_npos -eq 0' -a info -d 'its columns, how full it is, and what has come to pass'
 complete -c interlock -n '_shtab_interlock_using table info' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using table info' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using table; and test $_shtab_interlock_npos -eq 0' -a resize -d 'make room for more rows or for fewer, while it is in use'
+complete -c interlock -n '_shtab_interlock_using table resize' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using table resize' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using table resize' -l capacity -x -d 'rows that it surely holds from now on'
+complete -c interlock -n '_shtab_interlock_using table resize' -l drop -d 'drop live rows for which there is no room'
 complete -c interlock -n '_shtab_interlock_using table; and test $_shtab_interlock_npos -eq 0' -a reset -d 'delete all rows'
 complete -c interlock -n '_shtab_interlock_using table reset' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using table reset' -l json -d 'print JSON'
