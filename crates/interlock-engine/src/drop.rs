@@ -54,6 +54,8 @@ impl Queue {
         if goes {
             if existed {
                 self.record_drop(cx);
+            } else {
+                self.note_in_journal(cx.shared);
             }
             self.start_afresh(cx);
         }
@@ -63,6 +65,13 @@ impl Queue {
     fn record_drop(&mut self, cx: &mut Context<'_>) {
         cx.record(self, Recorded::Call(Function::Drop), &[]);
         self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
+    }
+
+    /// Nothing is recorded of its going; but if the journal has its name from a call that did nothing, a
+    /// snapshot must have it too, or later records would be those of nobody.
+    pub fn note_in_journal(&mut self, shared: &Shared) {
+        let journal = shared.settings.journal.as_ref().filter(|_| self.is_durable());
+        self.in_journal |= journal.is_some_and(|journal| journal.knows(&self.name));
     }
 
     /// The same, as a journal tells of it.

@@ -88,8 +88,8 @@ impl Engine {
     /// A call has left a queue blank, whose lock is held: it is nobody's again.
     #[cold]
     pub fn let_blank_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
-        let journal = self.shared.settings.journal.as_ref().filter(|_| queue.is_durable());
-        queue.in_journal |= replays || journal.is_some_and(|journal| journal.knows(&queue.name));
+        queue.in_journal |= replays;
+        queue.note_in_journal(&self.shared);
         queue.presence = Presence::Dropped;
         self.let_go(queue, cell, now, replays);
         self.shared.reclaimed.fetch_add(1, Relaxed);

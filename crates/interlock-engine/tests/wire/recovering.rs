@@ -116,6 +116,21 @@ fn life(rng: &mut fastrand::Rng) -> (u64, u64) {
 }
 
 #[test]
+fn a_queue_of_which_nothing_but_its_name_was_recorded_is_found_again_after_a_drop_and_a_snapshot() {
+    let disk = Simulated::new(2);
+    let (durable, engine, _) = start(&disk).unwrap();
+    let lost = call(&engine, "extend", "5 30", START);
+    assert_eq!(lost, Ok(strings(b"*1\r\n$9\r\nLEASELOST\r\n").unwrap()));
+    call(&engine, "drop", "", START).unwrap();
+    durable.commit().unwrap();
+    durable.snapshot(&engine).unwrap();
+    call(&engine, "skip", "6", START).unwrap();
+    durable.commit().unwrap();
+    drop((durable, engine));
+    start(&disk.restart()).unwrap();
+}
+
+#[test]
 fn a_queue_that_becomes_durable_takes_along_what_it_holds_and_is_forgotten_when_it_is_not_any_more()
 {
     let disk = Simulated::new(3);
