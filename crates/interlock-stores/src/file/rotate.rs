@@ -1,0 +1,218 @@
+//! The step from one file of a chain to the next.
+
+use std::io;
+
+use crate::disk::{parent, Disk, File};
+use crate::error::StoreError;
+use crate::file::compress::COMPRESSED;
+use crate::file::files::Closed;
+use crate::file::frame::{Head, FRAME};
+use crate::file::index::{self, INDEX};
+use crate::file::segment::Segment;
+use crate::file::store::FileStore;
+use crate::template::Template;
+
+impl<D: Disk> FileStore<D> {
+    /// Closes every file that has messages in it: the next message of each begins another one.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be closed; the others are.
+    pub fn rotate(&mut self) -> Result<(), StoreError> {
+        let mut failed = None;
+        for place in 0..self.chains.len() {
+            let filled = |segment: &Segment<D::File>| segment.messages > 0;
+            if self.chains[place].segment.as_ref().is_some_and(filled) {
+                if let Err(error) = self.close_segment(place) {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Closes the file of a chain: all of it is on disk then, and it is never written to again.
+    pub(super) fn close_segment(&mut self, place: usize) -> Result<(), StoreError> {
+        if self.chains[place].segment.is_none() {
+            return Ok(());
+        }
+        let there = self.open_segment(place)?;
+        let chain = &mut self.chains[place];
+        let segment = chain.segment.as_mut().expect("just seen");
+        if !there || !segment.is_there(&self.disk) {
+            // Whoever removed or moved it has it.
+            self.give_up(place);
+            return Ok(());
+        }
+        let reached = if chain.waiting.written > 0 { chain.waiting.reached } else { chain.kept };
+        let (path, fresh) = (segment.path.clone(), segment.fresh);
+        let closed = segment.close(reached.mark(segment.data_end));
+        if let Err(error) = closed.and_then(|()| self.sync_names(&path, fresh)) {
+            let kept = self.chains[place].kept.sequence;
+            self.counters.unsure += kept.saturating_sub(self.chains[place].durable);
+            self.give_up(place);
+            self.chains[place].durable = kept;
+            return Err(StoreError::new("closing", &self.disk.describe(&path), error));
+        }
+        self.settle(place);
+        let chain = &mut self.chains[place];
+        chain.durable = chain.kept.sequence;
+        let segment = chain.segment.take().expect("just seen");
+        self.counters.closed += 1;
+        self.files.add(Closed {
+            path: segment.path,
+            chain: place,
+            number: segment.number,
+            bytes: segment.data_end + segment.index_end + FRAME as u64,
+            time: reached.time,
+            compressed: self.settings.compression.is_none(),
+        });
+        Ok(())
+    }
+
+    /// Begins a file for messages of a chain from `time` on.
+    pub(super) fn begin(
+        &mut self,
+        place: usize,
+        time: u64,
+        period: (i64, i64),
+    ) -> Result<(), StoreError> {
+        let topic = self.chains[place].topic.clone();
+        let path = self.settings.template.expand(topic.as_deref().unwrap_or(b""), time);
+        if let Some(segment) = &mut self.chains[place].segment {
+            if segment.messages == 0 && segment.path == path {
+                segment.period = period;
+                return Ok(());
+            }
+        }
+        self.close_segment(place)?;
+        let folder = parent(&path).to_owned();
+        let made = self.disk.make_folder(&folder);
+        let fresh = made
+            .map_err(|error| StoreError::new("making", &self.disk.describe(&folder), error))?;
+        self.folders.extend(fresh);
+        self.displace(&path, time)?;
+        self.make_way();
+        let chain = &self.chains[place];
+        let kept = if chain.waiting.written > 0 { chain.waiting.reached } else { chain.kept };
+        let number = chain.number + 1;
+        let head = Head {
+            salt: self.settings.salt ^ (number as u32).wrapping_mul(0x9E37_79B9),
+            number,
+            first: kept.sequence + 1,
+            time: kept.time,
+            n: kept.n,
+            frames: 0,
+            by_topic: topic.is_some(),
+        };
+        // Those that wait are not in it: they are written behind it.
+        let origins = chain.written_origins();
+        let store = self.settings.name.as_bytes();
+        let origins = origins.into_iter();
+        let begun =
+            Segment::begin(&self.disk, path.clone(), head, store, topic.as_deref(), origins);
+        let mut segment = begun
+            .map_err(|error| StoreError::new("making", &self.disk.describe(&path), error))?;
+        let chain = &mut self.chains[place];
+        chain.number = number;
+        self.uses += 1;
+        (segment.period, segment.used, segment.begun) = (period, self.uses, time);
+        chain.segment = Some(segment);
+        if !std::mem::replace(&mut chain.unsynced, true) {
+            self.unsynced.push(place);
+        }
+        self.open.push(place);
+        self.counters.begun += 1;
+        Ok(())
+    }
+
+    /// Gives what has this path already another name: it is no file that is written to any more.
+    fn displace(&mut self, path: &str, now: u64) -> Result<(), StoreError> {
+        let index = path.to_owned() + INDEX;
+        let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
+        let (data_is, index_is) =
+            (self.disk.exists(path).map_err(at)?, self.disk.exists(&index).map_err(at)?);
+        if !data_is && !index_is {
+            return Ok(());
+        }
+        let mut begun = now;
+        if index_is {
+            let known = self.disk.open(&index, crate::disk::Access::Read);
+            let known = known.and_then(|file| first_time(&file)).map_err(at)?;
+            if let Some((store, time)) = known {
+                if store != self.settings.name.as_bytes() {
+                    let whose = String::from_utf8_lossy(&store);
+                    let error = io::Error::new(
+                        io::ErrorKind::ResourceBusy,
+                        format!("it belongs to the store {whose}"),
+                    );
+                    return Err(StoreError::new("writing", &self.disk.describe(path), error));
+                }
+                begun = time;
+            }
+        }
+        // A topic can have the name that another one's file got when it was rotated.
+        let other = self.chains.iter().position(|chain| {
+            chain.segment.as_ref().is_some_and(|segment| segment.path == path)
+        });
+        if let Some(other) = other {
+            self.close_segment(other)?;
+        }
+        self.rename(path, begun, data_is, index_is)
+    }
+
+    fn rename(
+        &mut self,
+        path: &str,
+        begun: u64,
+        data_is: bool,
+        index_is: bool,
+    ) -> Result<(), StoreError> {
+        let at = |error| StoreError::new("renaming", &self.disk.describe(path), error);
+        let free = free_name(&self.disk, path, begun).map_err(at)?;
+        // The index first: what is found in between is known by it.
+        if index_is {
+            let (from, to) = (path.to_owned() + INDEX, free.clone() + INDEX);
+            self.disk.rename(&from, &to).map_err(at)?;
+            self.disk.sync_folder(parent(path)).map_err(at)?;
+        }
+        if data_is {
+            self.disk.rename(path, &free).map_err(at)?;
+            self.disk.sync_folder(parent(path)).map_err(at)?;
+        }
+        self.files.renamed(path, &free);
+        Ok(())
+    }
+}
+
+/// Returns a name that no file has.
+fn free_name<D: Disk>(disk: &D, path: &str, begun: u64) -> io::Result<String> {
+    for n in 0.. {
+        let name = Template::rotated(path, begun, n);
+        let mut used = false;
+        for ending in ["", INDEX, COMPRESSED] {
+            used |= disk.exists(&format!("{name}{ending}"))?;
+        }
+        if !used {
+            return Ok(name);
+        }
+    }
+    unreachable!("there is no last number")
+}
+
+/// Returns whose index this is, and the time of its first message; `None`: it is none.
+fn first_time(file: &impl File) -> io::Result<Option<(Vec<u8>, u64)>> {
+    let Ok(mut known) = index::read_head(file)? else { return Ok(None) };
+    let mut frames = index::Frames::new(file, u64::from(known.head.frames));
+    for _ in 0..8 {
+        let Some(bytes) = frames.next()? else { break };
+        if let Ok(frame) = crate::file::frame::decode(bytes, known.head.salt) {
+            known.apply_behind(&frame);
+        }
+        if known.messages > 0 {
+            break;
+        }
+    }
+    let time = if known.messages > 0 { known.begun } else { known.head.time };
+    Ok(Some((known.store, time)))
+}

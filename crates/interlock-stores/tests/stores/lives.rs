@@ -1,0 +1,370 @@
+//! A file store on a disk that loses what was not synced, through many crashes: after each, what was
+//! confirmed is there, nothing twice, nothing out of order.
+
+use fastrand::Rng;
+use interlock_stores::disk::simulated::{Faults, Simulated};
+use interlock_stores::file::{FileStore, Fsync, Report, Retention, Rotation, Settings, Taken};
+use interlock_stores::{Message, Position};
+
+use crate::everyday::{template, DAY, NOON, SECOND};
+use crate::model::{read_all, read_from_places, reader, Given, Model};
+use crate::{seed, share};
+
+const TOPICS: [&[u8]; 5] = [b"a", b"b/..", b"", b"..", b"a-20261123T115959.000"];
+const PATHS: [&str; 5] =
+    ["[topic].log", "all.log", "[topic]/[date].log", "x/[date]/[topic]-[hour].log", "[date]-[topic].log"];
+
+struct Life {
+    seed: u64,
+    rng: Rng,
+    now: u64,
+    settings: Settings,
+    model: Model,
+    /// The last number that was given to each origin; they go round.
+    numbers: [u64; 3],
+    /// Messages whose fate is not known, and that are sent again with their numbers.
+    again: Vec<(usize, Given)>,
+    /// A sync failed under a policy that had said that all is well: some in the midst may be lost.
+    unsure: bool,
+}
+
+/// What was met in all lives: what never was proves nothing.
+#[derive(Debug, Default)]
+struct Seen {
+    lives: u64,
+    crashes: u64,
+    kills: u64,
+    failures: u64,
+    torn: u64,
+    known: u64,
+    withdrawn: u64,
+    rotated: u64,
+    compressed: u64,
+    removed: u64,
+    given_up: u64,
+    unsure: u64,
+    crashes_while_opening: u64,
+}
+
+impl Life {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let path = PATHS[rng.usize(0..PATHS.len())];
+        let some = |rng: &mut Rng, values: &[u64]| {
+            let value = values[rng.usize(0..values.len())];
+            (value > 0).then_some(value)
+        };
+        let settings = Settings {
+            fsync: [Fsync::Always, Fsync::EverySecond, Fsync::Never][rng.usize(0..3)],
+            rotation: Rotation {
+                size: some(&mut rng, &[0, 200, 2_000]),
+                minutes: some(&mut rng, &[0, 0, 7, 60]).map(|minutes| minutes as u32),
+            },
+            retention: Retention { age: None, bytes: some(&mut rng, &[0, 0, 0, 6_000]) },
+            compression: rng.bool().then_some(1),
+            descriptors: [2, 4, 64][rng.usize(0..3)],
+            salt: rng.u32(..),
+            ..Settings::new("keep", template(path))
+        };
+        Life {
+            seed,
+            rng,
+            now: NOON,
+            settings,
+            model: Model::default(),
+            numbers: [0; 3],
+            again: Vec::new(),
+            unsure: false,
+        }
+    }
+
+    /// Works until the machine stops, or it is enough.
+    fn work(&mut self, disk: &Simulated, store: &mut FileStore<Simulated>, seen: &mut Seen) {
+        // What was given and not confirmed comes again, as a forwarding agent sends it.
+        let again = std::mem::take(&mut self.again);
+        for (topic, given) in again {
+            self.give(store, topic, given, seen);
+        }
+        for _ in 0..self.rng.u32(1..60) {
+            if disk.stopped() {
+                return;
+            }
+            self.step(disk, store, seen);
+        }
+    }
+
+    fn give(
+        &mut self,
+        store: &mut FileStore<Simulated>,
+        topic: usize,
+        given: Given,
+        seen: &mut Seen,
+    ) {
+        let Given { payload, origin, number } = &given;
+        let (origin, number) = (*origin, *number);
+        let message = Message { topic: TOPICS[topic], payload, time: self.now, origin, number };
+        match store.append(&message).unwrap() {
+            Taken::Waits(_) => {
+                self.model.topics.entry(TOPICS[topic].to_vec()).or_default().given.push(given);
+            }
+            Taken::Known => {
+                seen.known += 1;
+                let some = self.unsure || self.settings.retention.bytes.is_some();
+                let topic = self.model.topics.get(TOPICS[topic]);
+                let here = topic.is_some_and(|topic| topic.given.contains(&given));
+                assert!(some || here, "seed {}: {given:?} is not here", self.seed);
+            }
+        }
+    }
+
+    fn step(&mut self, disk: &Simulated, store: &mut FileStore<Simulated>, seen: &mut Seen) {
+        match self.rng.u8(0..24) {
+            0..=12 => {
+                for _ in 0..self.rng.u8(1..8) {
+                    let topic = self.rng.usize(0..TOPICS.len());
+                    let origin = self.rng.usize(0..self.numbers.len());
+                    self.numbers[origin] += 1;
+                    let length = [0, 1, 3, 40, 300, 2_500][self.rng.usize(0..6)];
+                    let payload = (0..length).map(|_| self.rng.u8(b'\n'..b'~')).collect();
+                    let given =
+                        Given { payload, origin: origin as u128 + 1, number: self.numbers[origin] };
+                    self.give(store, topic, given, seen);
+                }
+                self.commit(store, seen);
+            }
+            13 | 14 => {
+                self.now += SECOND;
+                self.tick(store, seen);
+            }
+            15 => {
+                self.now += [60 * SECOND, 3_600 * SECOND, DAY][self.rng.usize(0..3)];
+                self.tick(store, seen);
+            }
+            // A clock that is set back.
+            16 => self.now -= [SECOND, 3_600 * SECOND, DAY][self.rng.usize(0..3)].min(self.now / 2),
+            17 => {
+                let _ = store.rotate();
+            }
+            18..=20 => {
+                for _ in 0..self.rng.u8(1..4) {
+                    let _ = store.upkeep(self.now);
+                }
+            }
+            21 => {
+                // All is well again.
+                disk.set_faults(Faults { stop_in: self.rng.bool().then(|| self.rng.u64(0..200)), ..Faults::default() });
+                self.commit(store, seen);
+            }
+            22 => self.read(disk, store),
+            _ => disk.set_faults(faults(&mut self.rng)),
+        }
+    }
+
+    fn tick(&mut self, store: &mut FileStore<Simulated>, seen: &mut Seen) {
+        if store.tick(self.now).is_err() {
+            seen.failures += 1;
+        }
+        let nothing_waits = store.waiting() == 0;
+        let unsure = store.counters().unsure > 0;
+        if self.settings.fsync == Fsync::EverySecond && nothing_waits && !unsure {
+            // Only where the tick said so, and it was time for one.
+            let synced = store.unsynced_messages() == 0;
+            for topic in self.model.topics.values_mut() {
+                if synced {
+                    topic.safe = topic.given.len();
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, store: &mut FileStore<Simulated>, seen: &mut Seen) {
+        match store.commit() {
+            Ok(()) => {
+                for topic in self.model.topics.values_mut() {
+                    topic.written = topic.given.len();
+                    if self.settings.fsync == Fsync::Always {
+                        topic.safe = topic.given.len();
+                    }
+                }
+            }
+            Err(_) => {
+                seen.failures += 1;
+                if self.rng.u8(0..4) == 0 {
+                    self.withdraw(store, seen);
+                }
+            }
+        }
+    }
+
+    /// What waits goes elsewhere; here it comes again.
+    fn withdraw(&mut self, store: &mut FileStore<Simulated>, seen: &mut Seen) {
+        let count = store.withdraw().len();
+        seen.withdrawn += count as u64;
+        let mut left = count;
+        let mut back = Vec::new();
+        for (place, name) in TOPICS.iter().enumerate() {
+            let Some(topic) = self.model.topics.get_mut(*name) else { continue };
+            // Of each topic a number of the last ones: which, the store says by what it knows.
+            while let Some(given) = topic.given.last() {
+                let message = Message {
+                    topic: name,
+                    payload: &given.payload,
+                    time: self.now,
+                    origin: given.origin,
+                    number: given.number,
+                };
+                if topic.given.len() <= topic.written || store.knows(&message) {
+                    break;
+                }
+                back.push((place, topic.given.pop().expect("just seen")));
+                left -= 1;
+            }
+        }
+        assert_eq!(left, 0, "seed {}", self.seed);
+        back.sort_by_key(|(_, given)| given.number);
+        self.again.extend(back);
+        let again = std::mem::take(&mut self.again);
+        for (topic, given) in again {
+            self.give(store, topic, given, seen);
+        }
+    }
+
+    /// Reads all beside the store: what is written is shown, nothing else but what waits.
+    fn read(&mut self, disk: &Simulated, store: &FileStore<Simulated>) {
+        let removed = store.counters().removed > 0 || store.counters().given_up > 0;
+        for (name, topic) in &self.model.topics {
+            let (found, _) = read_all(&reader(disk, &self.settings.template, name));
+            let found: Vec<Given> = found.iter().map(Given::from).collect();
+            if removed || topic.removed > 0 {
+                continue;
+            }
+            assert!(found.len() >= topic.written, "seed {}", self.seed);
+            assert!(topic.given.starts_with(&found), "seed {}", self.seed);
+        }
+    }
+
+    /// Compares what is there with what was given; what is lost comes again.
+    fn compare(&mut self, disk: &Simulated, killed: bool, report: &Report) {
+        let seed = self.seed;
+        for (place, name) in TOPICS.iter().enumerate() {
+            let reader = reader(disk, &self.settings.template, name);
+            let (stored, lost) = read_all(&reader);
+            assert_eq!(lost.messages(), 0, "seed {seed}: {lost:?} {report}");
+            let step = stored.len() / 5 + 1;
+            read_from_places(&reader, &stored, step);
+            assert_eq!(reader.len().unwrap(), stored.len() as u64, "seed {seed}");
+            let found: Vec<Given> = stored.iter().map(Given::from).collect();
+            let Some(topic) = self.model.topics.get_mut(*name) else {
+                assert!(found.is_empty(), "seed {seed}: {report}");
+                continue;
+            };
+            let given = std::mem::take(&mut topic.given);
+            let safe = if killed { topic.written } else { topic.safe };
+            // Files that were removed are the oldest.
+            let first = match found.first() {
+                Some(first) => given.iter().position(|one| one == first).expect("it was given"),
+                None if self.settings.retention.bytes.is_some() => given.len(),
+                None => 0,
+            };
+            assert!(first == 0 || self.settings.retention.bytes.is_some(), "seed {seed}: {report}");
+            let end = first + found.len();
+            if self.unsure {
+                // Some in the midst may be lost: those a sync was not able to bring to the disk.
+                let mut rest = given.iter();
+                assert!(found.iter().all(|one| rest.any(|other| other == one)), "seed {seed}");
+            } else {
+                assert_eq!(found, given[first..end], "seed {seed}: {name:?} {report}");
+                assert!(end >= safe, "seed {seed}: {end} of {safe} of {name:?}: {report}");
+            }
+            for lost in given[end.min(given.len())..].iter().filter(|one| !found.contains(one)) {
+                self.again.push((place, lost.clone()));
+            }
+            topic.removed += first;
+            topic.given = found;
+            topic.written = topic.given.len();
+            // What was not safe may be there and not on disk yet.
+            topic.safe = if killed { 0 } else { topic.given.len() };
+        }
+        self.again.sort_by_key(|(_, given)| given.number);
+        self.again.dedup();
+    }
+}
+
+fn faults(rng: &mut Rng) -> Faults {
+    let mut faults = Faults { stop_in: Some(rng.u64(0..400)), ..Faults::default() };
+    match rng.u8(0..8) {
+        0 => faults.fail_sync_in = Some(rng.u64(0..20)),
+        1 => faults.fail_write_in = Some(rng.u64(0..30)),
+        2 => faults.capacity = Some(rng.u64(500..20_000)),
+        3 => faults.denied = Some(libc::EACCES),
+        4 => faults.read_only = true,
+        _ => {}
+    }
+    faults
+}
+
+fn live(seed: u64, seen: &mut Seen) {
+    let mut life = Life::new(seed);
+    let mut disk = Simulated::new(life.rng.u64(..));
+    let mut killed = false;
+    for _ in 0..life.rng.u32(2..8) {
+        // Recovery is cut short too, now and then.
+        let from_the_start = life.rng.u8(0..4) == 0;
+        if from_the_start {
+            disk.set_faults(faults(&mut life.rng));
+        }
+        match FileStore::open(disk.clone(), life.settings.clone(), life.now) {
+            Ok((mut store, report)) => {
+                assert!(life.unsure || report.damaged.is_empty() || allowed(&life, &report), "seed {seed}: {report}");
+                seen.torn += report.torn.len() as u64;
+                life.compare(&disk, killed, &report);
+                seen.lives += 1;
+                disk.set_faults(faults(&mut life.rng));
+                life.work(&disk, &mut store, seen);
+                let counters = store.counters();
+                seen.rotated += counters.closed;
+                seen.compressed += counters.compressed;
+                seen.removed += counters.removed;
+                seen.given_up += counters.given_up;
+                seen.unsure += counters.unsure;
+                // Of these the model does not know how far they are safe.
+                life.unsure |= counters.unsure > 0;
+            }
+            Err(error) => {
+                assert!(from_the_start, "seed {seed}: {error}");
+                seen.crashes_while_opening += 1;
+            }
+        }
+        // What stays is for the next life to be compared with.
+        killed = !disk.stopped() && life.rng.bool();
+        if killed {
+            seen.kills += 1;
+            disk = disk.killed();
+        } else {
+            seen.crashes += 1;
+            disk = disk.restart();
+        }
+    }
+}
+
+/// Returns whether nothing is named that had to be there: a file whose head was never synced.
+fn allowed(life: &Life, report: &Report) -> bool {
+    life.settings.fsync != Fsync::Always && report.damaged.iter().all(|one| one.messages == 0)
+}
+
+#[test]
+fn what_was_confirmed_is_there_after_any_crash() {
+    let mut seen = Seen::default();
+    for n in 0..share(1_000) {
+        live(seed().wrapping_add(n), &mut seen);
+    }
+    println!("{seen:?}");
+    let Seen { crashes, kills, failures, torn, known, withdrawn, rotated, .. } = seen;
+    let Seen { compressed, removed, given_up, unsure, crashes_while_opening, .. } = seen;
+    let met = [
+        crashes, kills, failures, torn, known, withdrawn, rotated, compressed, removed, given_up,
+        unsure, crashes_while_opening,
+    ];
+    assert!(met.iter().all(|count| *count > 0), "{seen:?}");
+    let _ = Position::FIRST;
+}
