@@ -14,6 +14,7 @@
 //! | [`error`] | errors that say what to do |
 //! | [`disk`] | folders and files; the real disk, and one that fails as a seed says |
 //! | `file` | the file store |
+//! | [`spool`] | messages that wait to be delivered |
 //!
 //! **What is promised.** A message whose commit returned under [`file::Fsync::Always`] is there after any
 //! crash, once, in the order of its topic; under the others it is there after a crash of the process, and
@@ -29,6 +30,7 @@ pub mod error;
 pub mod file;
 pub mod message;
 pub mod name;
+pub mod spool;
 pub mod template;
 
 pub use error::StoreError;

@@ -44,6 +44,12 @@ impl<F: File> Compression<F> {
         if disk.exists(&name).map_err(at)? {
             disk.remove(&name).map_err(at)?;
         }
+        if disk.exists(&(closed.path.clone() + COMPRESSED)).map_err(at)? {
+            // It was whole, and then the disk failed.
+            disk.sync_folder(parent(&closed.path)).map_err(at)?;
+            disk.remove(&closed.path).map_err(at)?;
+            return Ok(None);
+        }
         let to = disk.open(&name, Access::Create).map_err(at)?;
         Ok(Some(Compression { closed, from, to, read: 0, written: 0, frames: Vec::new() }))
     }

@@ -15,8 +15,8 @@
 //! | [`compress`] | compression of these |
 //! | `store` | taking messages, and writing them |
 //! | `rotate`, `upkeep` | the step to the next file; what falls due |
-//! | [`recovery`] | opening |
 //! | [`opened`] | a file that is read |
+//! | [`recovery`] | opening |
 //! | [`reader`] | a topic, forward and backward |
 //! | [`verify`] | all of a file compared with its checksums |
 //!

@@ -80,8 +80,9 @@ pub struct Opened<F> {
     name: Vec<u8>,
 }
 
+/// The data of a file.
 #[derive(Debug)]
-enum Data<F> {
+pub enum Data<F> {
     Raw(F),
     Packed(Unpacked<F>),
     /// It is gone, and its index is still there.
@@ -89,8 +90,13 @@ enum Data<F> {
 }
 
 impl<F: File> Opened<F> {
-    /// Opens a file; `None`: it has another name by now, or none.
-    pub fn open<D: Disk<File = F>>(disk: &D, listed: &Listed) -> io::Result<Option<Self>> {
+    /// Opens a file; `None`: it has another name by now, or none, or is just getting one. With `at_last`
+    /// data that is not there is gone.
+    pub fn open<D: Disk<File = F>>(
+        disk: &D,
+        listed: &Listed,
+        at_last: bool,
+    ) -> io::Result<Option<Self>> {
         let name = listed.path.clone() + INDEX;
         let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let index = match disk.open(&name, Access::Read) {
@@ -107,7 +113,8 @@ impl<F: File> Opened<F> {
             Err(error) if gone(&error) => {
                 match disk.open(&(listed.path.clone() + COMPRESSED), Access::Read) {
                     Ok(file) => Data::Packed(Unpacked::open(file)?),
-                    Err(error) if gone(&error) => Data::Gone,
+                    Err(error) if gone(&error) && at_last => Data::Gone,
+                    Err(error) if gone(&error) => return Ok(None),
                     Err(error) => return Err(error),
                 }
             }
@@ -198,14 +205,30 @@ impl<F: File> Opened<F> {
 
     /// Reads a payload; `None`: it is not whole.
     pub fn payload(&mut self, record: &Record) -> io::Result<Option<Vec<u8>>> {
-        let mut payload = Vec::new();
+        self.data.payload(record)
+    }
+
+    /// Bytes of the data, as they were written.
+    pub fn length(&self) -> io::Result<u64> {
+        self.data.length()
+    }
+}
+
+impl<F: File> Data<F> {
+    /// Of a file that is compressed, or is not.
+    pub fn of(file: F, packed: bool) -> io::Result<Self> {
+        Ok(if packed { Data::Packed(Unpacked::open(file)?) } else { Data::Raw(file) })
+    }
+
+    /// Reads a payload; `None`: it is not whole.
+    pub fn payload(&mut self, record: &Record) -> io::Result<Option<Vec<u8>>> {
         let (at, length) = (record.offset, record.length as usize);
         // What an index says is not believed before it was compared: no memory is taken for it.
         if record.end() > self.length()? {
             return Ok(None);
         }
-        payload.resize(length, 0);
-        let read = match &mut self.data {
+        let mut payload = vec![0; length];
+        let read = match self {
             Data::Raw(file) => read_at(file, at, &mut payload)?,
             Data::Packed(unpacked) => match unpacked.read_at(at, &mut payload) {
                 Ok(read) => read,
@@ -220,7 +243,7 @@ impl<F: File> Opened<F> {
 
     /// Bytes of the data, as they were written.
     pub fn length(&self) -> io::Result<u64> {
-        match &self.data {
+        match self {
             Data::Raw(file) => file.length(),
             Data::Packed(unpacked) => Ok(unpacked.length()),
             Data::Gone => Ok(0),

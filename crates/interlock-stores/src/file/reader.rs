@@ -73,7 +73,7 @@ impl<D: Disk> Reader<D> {
         Ok(Backward { reader: self.clone(), to, files, file: None, lost: Lost::default() })
     }
 
-    /// Returns the number of messages of the topic. Where topics share their files all of those are read
+    /// Returns the number of messages of the topic, those that are damaged among them. Where topics share their files all of those are read
     /// for it.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl<D: Disk> Reader<D> {
                 continue;
             }
             let failed = |error| self.failed(&listed.path, error);
-            let Some(file) = Opened::open(&self.disk, listed).map_err(failed)? else { continue };
+            let Some(file) = Opened::open(&self.disk, listed, true).map_err(failed)? else { continue };
             let mut frames = Frames::new(&file.index, u64::from(listed.head.frames));
             while let Some(bytes) = frames.next().map_err(failed)? {
                 if let Ok(Frame::Message(record)) = frame::decode(bytes, listed.head.salt) {
@@ -238,7 +238,7 @@ impl<D: Disk> Forward<D> {
 
     /// Opens the file behind the one that was read last; `false`: there is none.
     fn open_next(&mut self) -> Result<bool, StoreError> {
-        for _ in 0..TRIES {
+        for n in 1..=TRIES {
             let files = self.reader.list()?;
             let next = match self.number {
                 Some(number) => files.iter().find(|listed| listed.head.number > number),
@@ -252,7 +252,8 @@ impl<D: Disk> Forward<D> {
             };
             let Some(listed) = next else { return Ok(false) };
             let failed = |error| self.reader.failed(&listed.path, error);
-            let Some(file) = Opened::open(&self.reader.disk, listed).map_err(failed)? else {
+            let opened = Opened::open(&self.reader.disk, listed, n == TRIES).map_err(failed)?;
+            let Some(file) = opened else {
                 continue;
             };
             self.place = file.seek(self.from).map_err(failed)?;
@@ -339,7 +340,7 @@ impl<D: Disk> Forward<D> {
 }
 
 /// Files can be given other names while they are looked for.
-const TRIES: usize = 100;
+const TRIES: usize = 50;
 
 /// Reads a topic against its order, from what there was when it was begun.
 #[derive(Debug)]
@@ -404,14 +405,16 @@ impl<D: Disk> Backward<D> {
     }
 
     fn open_next(&mut self) -> Result<bool, StoreError> {
+        let mut tries = 0;
         while let Some(listed) = self.files.last() {
+            tries += 1;
             // All of it is behind.
             if Position::new(listed.head.time / 1000, listed.head.n) > self.to {
                 self.files.pop();
                 continue;
             }
             let failed = |error| self.reader.failed(&listed.path, error);
-            match Opened::open(&self.reader.disk, listed).map_err(failed)? {
+            match Opened::open(&self.reader.disk, listed, tries == TRIES).map_err(failed)? {
                 Some(opened) => {
                     let place = opened.seek(self.to.next()).map_err(failed)?;
                     let limit = listed.limit;
@@ -420,6 +423,7 @@ impl<D: Disk> Backward<D> {
                     self.files.pop();
                     return Ok(true);
                 }
+                None if tries > TRIES => return Ok(false),
                 None => {
                     // It has another name by now, or it went.
                     let number = listed.head.number;

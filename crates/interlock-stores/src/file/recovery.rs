@@ -9,6 +9,7 @@ use crate::file::compress::{COMPRESSED, NEW};
 use crate::file::files::Closed;
 use crate::file::frame::{self, Frame, Mark, FRAME};
 use crate::file::index::{self, Frames, Known, NoIndex, INDEX};
+use crate::file::opened::Data;
 use crate::file::report::{Damage, Report, Torn};
 use crate::file::segment::Segment;
 use crate::file::settings::Settings;
@@ -167,6 +168,8 @@ impl<D: Disk> FileStore<D> {
                 let torn = cut(&self.disk, &path, &known, index_end, data_length).map_err(at)?;
                 report.torn.extend(torn);
                 let period = self.settings.period(known.time);
+                // The process before may have written it, and not synced.
+                self.chains[place].durable = known.durable;
                 let segment = Segment::of(path, &known, index_end, period);
                 let chain = &mut self.chains[place];
                 chain.segment = Some(segment);
@@ -227,11 +230,14 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
     let data = match disk.open(&newest.path, Access::Read) {
         Ok(data) => data,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return if disk.exists(&(newest.path.clone() + COMPRESSED))? {
-                Ok(End::Closed(all))
-            } else {
-                Ok(End::Missing(all))
-            };
+            if disk.exists(&(newest.path.clone() + COMPRESSED))? {
+                return Ok(End::Closed(all));
+            }
+            if all.durable >= newest.known.next {
+                return Ok(End::Missing(all));
+            }
+            // It was being made, or its name was: nobody was told that it is on disk.
+            disk.open(&newest.path, Access::Create)?
         }
         Err(error) => return Err(error),
     };
@@ -426,28 +432,51 @@ impl<D: Disk> Recovery<'_, D> {
         }
         let there = files.contains(path) || files.contains(&(path.to_owned() + COMPRESSED));
         if !there {
-            // The index was renamed, and the data was to follow.
-            let before = before_rotation(path).filter(|before| {
-                files.contains(before) && !files.contains(&(before.clone() + INDEX))
-            });
-            if let Some(before) = before {
-                self.disk.rename(&before, path)?;
+            // The data was renamed, and the index was to follow.
+            if let Some(to) = self.renamed(path, &file, &known, files)? {
+                self.disk.rename(&name, &(to.clone() + INDEX))?;
                 self.disk.sync_folder(parent(path))?;
-                files.remove(&before);
-                files.insert(path.to_owned());
-            } else if known.messages == 0 && self.is_new(&file, &known)? {
-                // It was being made.
-                self.disk.open(path, Access::Create)?;
-                files.insert(path.to_owned());
+                files.remove(&name);
+                files.insert(to.clone() + INDEX);
+                self.found.push(Found { path: to, known });
+                return Ok(());
             }
         }
         self.found.push(Found { path: path.to_owned(), known });
         Ok(())
     }
 
-    /// Returns whether nothing was ever written behind the head.
-    fn is_new(&self, file: &D::File, known: &Known) -> io::Result<bool> {
-        Ok(Frames::new(file, u64::from(known.head.frames)).next()?.is_none())
+    /// Returns the name that the data of an index has got, if it has one.
+    fn renamed(
+        &self,
+        path: &str,
+        index: &D::File,
+        known: &Known,
+        files: &BTreeSet<String>,
+    ) -> io::Result<Option<String>> {
+        let mut frames = Frames::new(index, u64::from(known.head.frames));
+        let mut first = None;
+        while let Some(bytes) = frames.next()? {
+            if let Ok(Frame::Message(record)) = frame::decode(bytes, known.head.salt) {
+                first = Some(record);
+                break;
+            }
+        }
+        // Whose data nobody has written yet has none under any name.
+        let Some(first) = first else { return Ok(None) };
+        for file in files {
+            let stem = file.strip_suffix(COMPRESSED).unwrap_or(file);
+            let ours = before_rotation(stem).as_deref() == Some(path);
+            if !ours || files.contains(&(stem.to_owned() + INDEX)) {
+                continue;
+            }
+            let data = self.disk.open(file, Access::Read)?;
+            let data = Data::of(data, stem != file);
+            if data.is_ok_and(|mut data| matches!(data.payload(&first), Ok(Some(_)))) {
+                return Ok(Some(stem.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// An index that has no head: it and its data are set aside, unless it was just being made.
@@ -466,22 +495,29 @@ impl<D: Disk> Recovery<'_, D> {
             }
             return Ok(());
         }
+        // The first thing of all that is written there: it never came to the disk, or something changed it.
+        let mut head = [0; FRAME];
+        read_at(file, 0, &mut head)?;
+        let torn = head.iter().all(|byte| *byte == 0);
+        let what = if torn { "torn" } else { "damaged" };
         let (mut aside, index_length) = (Vec::new(), file.length()?);
         for one in [path.to_owned(), packed, name] {
             // The index is no more in what is left to be looked at.
             if files.remove(&one) || one.ends_with(INDEX) {
-                let to = free_name(self.disk, &one, "damaged")?;
+                let to = free_name(self.disk, &one, what)?;
                 self.disk.rename(&one, &to)?;
                 aside.push(self.disk.describe(&to));
             }
         }
         self.disk.sync_folder(parent(path))?;
-        self.report.damaged.push(Damage {
-            file: self.disk.describe(path),
-            why: format!("the head of its index, of {index_length} bytes, cannot be read"),
-            messages: 0,
-            aside,
-        });
+        let file = self.disk.describe(path);
+        if torn {
+            let kept = aside.into_iter().next();
+            self.report.torn.push(Torn { file, offset: 0, bytes: length, kept });
+        } else {
+            let why = format!("the head of its index, of {index_length} bytes, cannot be read");
+            self.report.damaged.push(Damage { file, why, messages: 0, aside });
+        }
         Ok(())
     }
 

@@ -130,13 +130,23 @@ impl<D: Disk> FileStore<D> {
     fn displace(&mut self, path: &str, now: u64) -> Result<(), StoreError> {
         let index = path.to_owned() + INDEX;
         let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
-        let (data_is, index_is) =
-            (self.disk.exists(path).map_err(at)?, self.disk.exists(&index).map_err(at)?);
-        if !data_is && !index_is {
-            return Ok(());
+        // Half of another file may be here, on its way.
+        let half = self.renames.iter().find(|(_, to)| *to == path).map(|(from, _)| from.clone());
+        if let Some(from) = half {
+            let there = self.endings(&from).map_err(at)?;
+            self.rename(&from, now, &there)?;
+        }
+        let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
+        let there = self.endings(path).map_err(at)?;
+        if there.is_empty() {
+            // All of it has the other name, if one was given, and only that is to be noted.
+            return match self.renames.contains_key(path) {
+                true => self.rename(path, now, &there),
+                false => Ok(()),
+            };
         }
         let mut begun = now;
-        if index_is {
+        if there.contains(&INDEX) {
             let known = self.disk.open(&index, crate::disk::Access::Read);
             let known = known.and_then(|file| first_time(&file)).map_err(at)?;
             if let Some((store, time)) = known {
@@ -158,28 +168,36 @@ impl<D: Disk> FileStore<D> {
         if let Some(other) = other {
             self.close_segment(other)?;
         }
-        self.rename(path, begun, data_is, index_is)
+        self.rename(path, begun, &there)
     }
 
-    fn rename(
-        &mut self,
-        path: &str,
-        begun: u64,
-        data_is: bool,
-        index_is: bool,
-    ) -> Result<(), StoreError> {
+    /// What there is of a file.
+    fn endings(&self, path: &str) -> io::Result<Vec<&'static str>> {
+        let mut there = Vec::new();
+        for ending in [INDEX, COMPRESSED, ""] {
+            if self.disk.exists(&format!("{path}{ending}"))? {
+                there.push(ending);
+            }
+        }
+        Ok(there)
+    }
+
+    fn rename(&mut self, path: &str, begun: u64, endings: &[&str]) -> Result<(), StoreError> {
         let at = |error| StoreError::new("renaming", &self.disk.describe(path), error);
-        let free = free_name(&self.disk, path, begun).map_err(at)?;
-        // The index first: what is found in between is known by it.
-        if index_is {
-            let (from, to) = (path.to_owned() + INDEX, free.clone() + INDEX);
+        let free = match self.renames.get(path) {
+            Some(free) => free.clone(),
+            None => free_name(&self.disk, path, begun).map_err(at)?,
+        };
+        // If the disk fails in between, the next try has to give the same name to what is left.
+        self.renames.insert(path.to_owned(), free.clone());
+        // The index last: an index without data looks for it under such names, and what goes because it is
+        // old leaves its index last as well.
+        for ending in endings.iter().rev() {
+            let (from, to) = (format!("{path}{ending}"), format!("{free}{ending}"));
             self.disk.rename(&from, &to).map_err(at)?;
             self.disk.sync_folder(parent(path)).map_err(at)?;
         }
-        if data_is {
-            self.disk.rename(path, &free).map_err(at)?;
-            self.disk.sync_folder(parent(path)).map_err(at)?;
-        }
+        self.renames.remove(path);
         self.files.renamed(path, &free);
         Ok(())
     }

@@ -37,6 +37,8 @@ pub struct FileStore<D: Disk> {
     pub(super) uses: u64,
     /// Folders with names in them that may not be on disk.
     pub(super) folders: HashSet<String>,
+    /// Files that were to get another name, and may have it by halves.
+    pub(super) renames: HashMap<String, String>,
     /// The latest time of any message: none is before it.
     pub(super) time: u64,
     tickets: u64,
@@ -115,6 +117,7 @@ impl<D: Disk> FileStore<D> {
             open: Vec::new(),
             uses: 0,
             folders: HashSet::new(),
+            renames: HashMap::new(),
             time: 0,
             tickets: 0,
             files: Files::default(),

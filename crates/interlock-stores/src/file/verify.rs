@@ -49,7 +49,7 @@ fn verified<D: Disk>(disk: &D, path: &str) -> io::Result<Verified> {
         .map_err(|_| invalid("the head of its index cannot be read"))?;
     let head: Head = known.head;
     let listed = Listed { path: path.to_owned(), head, limit: u64::MAX };
-    let mut file = Opened::open(disk, &listed)?
+    let mut file = Opened::open(disk, &listed, true)?
         .ok_or_else(|| invalid(&format!("it was renamed just now, in {:?}", parent(path))))?;
     let mut found = Verified { path: path.to_owned(), ..Verified::default() };
     let mut frames = Frames::new(&index, u64::from(head.frames));

@@ -1,13 +1,14 @@
 //! A store kept naively: for each topic the messages that were given to it, in order.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use interlock_stores::disk::Disk;
 use interlock_stores::file::{Lost, Reader};
 use interlock_stores::{Position, Stored, Template};
 
 /// A message that was given to a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Given {
     pub payload: Vec<u8>,
     pub origin: u128,
@@ -18,6 +19,12 @@ impl From<&Stored> for Given {
     fn from(stored: &Stored) -> Self {
         let Stored { payload, origin, number, .. } = stored;
         Given { payload: payload.clone(), origin: *origin, number: *number }
+    }
+}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{} of {} bytes", self.origin, self.number, self.payload.len())
     }
 }
 
