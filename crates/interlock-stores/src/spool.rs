@@ -188,7 +188,8 @@ impl<S: Storage> Spool<S> {
         fresh: u128,
     ) -> Result<(Self, Report), OpenError> {
         let describe = storage.describe("");
-        let disk = |doing: &str, error| OpenError::Disk { doing: format!("{doing} {describe}"), error };
+        let disk =
+            |doing: &str, error| OpenError::Disk { doing: format!("{doing} {describe}"), error };
         let lasting = JournalSettings {
             segment: settings.segment,
             fill: Fill::Reserved,
@@ -210,8 +211,7 @@ impl<S: Storage> Spool<S> {
         let sizes = found.sizes;
         let forgotten = found.first.map_or(report.journal.last, |first| first - 1);
         let persisted = forgotten;
-        let mut spool =
-            Spool { journal, settings, origin, number, forgotten, persisted, sizes };
+        let mut spool = Spool { journal, settings, origin, number, forgotten, persisted, sizes };
         spool.save(&mut report)?;
         report.messages = spool.sizes.messages;
         Ok((spool, report))
@@ -347,7 +347,8 @@ impl<S: Storage> Spool<S> {
         let mut files: Vec<(u64, String)> =
             names.iter().filter_map(|name| segment(&name)).collect();
         files.sort();
-        let others = names.iter().filter(|name| name.contains(".aside-") && segment(name).is_none());
+        let others =
+            names.iter().filter(|name| name.contains(".aside-") && segment(name).is_none());
         let others: Vec<String> = others.cloned().collect();
         if files.is_empty() && others.is_empty() {
             return Ok(());

@@ -55,7 +55,9 @@ impl Template {
         let names: Vec<&str> = text_rest.split('/').filter(|name| *name != ".").collect();
         let Some((file, _)) = names.split_last() else { unreachable!("there is one at least") };
         if file.is_empty() {
-            return wrong("it ends with /; allowed: the path of a file, as in out/[topic].log".into());
+            return wrong(
+                "it ends with /; allowed: the path of a file, as in out/[topic].log".into(),
+            );
         }
         if names.iter().any(|name| name.is_empty() || *name == "..") {
             return wrong("it has // or .. in it; allowed: the path of a file".into());

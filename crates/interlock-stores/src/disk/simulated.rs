@@ -195,7 +195,9 @@ impl Simulated {
     pub fn remove_all(&self, path: &str) {
         let mut state = self.state.lock();
         let inside = |name: &String| {
-            path.is_empty() || name == path || name.strip_prefix(path).is_some_and(|r| r.starts_with('/'))
+            path.is_empty()
+                || name == path
+                || name.strip_prefix(path).is_some_and(|r| r.starts_with('/'))
         };
         state.names.retain(|name, _| !inside(name));
         state.kept.retain(|name, _| !inside(name));

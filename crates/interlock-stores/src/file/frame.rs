@@ -316,7 +316,11 @@ mod tests {
         for (length, frames) in [(0, 1), (1, 1), (48, 1), (49, 2), (10_240, 214)] {
             let name = vec![b'n'; length];
             let mut bytes = Vec::new();
-            encode_name(&mut bytes, 1, &name, |piece, name, last| Frame::Store { piece, name, last });
+            encode_name(&mut bytes, 1, &name, |piece, name, last| Frame::Store {
+                piece,
+                name,
+                last,
+            });
             assert_eq!(bytes.len(), frames * FRAME);
         }
     }

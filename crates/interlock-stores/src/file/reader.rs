@@ -89,7 +89,9 @@ impl<D: Disk> Reader<D> {
                 continue;
             }
             let failed = |error| self.failed(&listed.path, error);
-            let Some(file) = Opened::open(&self.disk, listed, true).map_err(failed)? else { continue };
+            let Some(file) = Opened::open(&self.disk, listed, true).map_err(failed)? else {
+                continue;
+            };
             let mut frames = Frames::new(&file.index, u64::from(listed.head.frames));
             while let Some(bytes) = frames.next().map_err(failed)? {
                 if let Ok(Frame::Message(record)) = frame::decode(bytes, listed.head.salt) {
@@ -198,6 +200,8 @@ impl<D: Disk> Forward<D> {
     fn pass(&mut self, path: &str) -> Result<(), StoreError> {
         let files = self.reader.list()?;
         let own = files.iter().find(|listed| Some(listed.head.number) == self.number);
+        let next = self.number.map(|number| number + 1);
+        let follows = files.iter().any(|listed| Some(listed.head.number) == next);
         self.limit = own.map_or(self.limit, |listed| listed.limit);
         let file = self.file.as_ref().expect("it is open");
         // Whatever was written until the other one was begun is read.
@@ -209,7 +213,8 @@ impl<D: Disk> Forward<D> {
             }
             return Ok(());
         }
-        if let (Some(expected), true) = (self.expected, self.limit < u64::MAX) {
+        // What was between them may have been removed for its age.
+        if let (Some(expected), true) = (self.expected, follows && self.limit < u64::MAX) {
             let lost = self.limit.saturating_sub(expected);
             self.count_lost(lost);
         }
@@ -295,11 +300,16 @@ impl<D: Disk> Forward<D> {
                 let ours = self.reader.is_topic(file, &record);
                 let payload = if ours { file.payload(&record)? } else { None };
                 // It was written before its record, or the write failed and is undone.
-                if ours && payload.is_none() && record.end() > file.length()? && !self.is_closed()? {
+                if ours
+                    && payload.is_none()
+                    && record.end() > file.length()?
+                    && !self.is_closed()?
+                {
                     return Ok(Here::NotYet);
                 }
                 self.place += 1;
-                let missing = record.sequence.saturating_sub(self.expected.unwrap_or(record.sequence));
+                let missing =
+                    record.sequence.saturating_sub(self.expected.unwrap_or(record.sequence));
                 self.expected = Some(record.sequence + 1);
                 self.count_lost(missing);
                 let file = self.file.as_mut().expect("it is open");

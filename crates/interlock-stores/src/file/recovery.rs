@@ -30,9 +30,8 @@ impl<D: Disk> FileStore<D> {
     /// what is there. What is damaged is no error: it is set aside, or left out by whoever reads, and
     /// stands in the report.
     pub fn open(disk: D, settings: Settings, now: u64) -> Result<(Self, Report), StoreError> {
-        let at = |doing: &str, path: &str, error| {
-            StoreError::new(doing, &disk.describe(path), error)
-        };
+        let at =
+            |doing: &str, path: &str, error| StoreError::new(doing, &disk.describe(path), error);
         disk.make_folder("").map_err(|error| at("making", "", error))?;
         let name = format!(".{}.lock", crate::name::encode_within(settings.name.as_bytes(), 180));
         let lock = disk.lock(&name).map_err(|error| at("locking", &name, error))?;
@@ -399,7 +398,8 @@ impl<D: Disk> Recovery<'_, D> {
         }
         for path in &files {
             let known = |end: &str| {
-                path.strip_suffix(end).is_some_and(|path| files.contains(&(path.to_owned() + INDEX)))
+                path.strip_suffix(end)
+                    .is_some_and(|path| files.contains(&(path.to_owned() + INDEX)))
             };
             if known("") || known(COMPRESSED) || known(INDEX) {
                 continue;
@@ -480,7 +480,12 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// An index that has no head: it and its data are set aside, unless it was just being made.
-    fn aside(&mut self, path: &str, file: &D::File, files: &mut BTreeSet<String>) -> io::Result<()> {
+    fn aside(
+        &mut self,
+        path: &str,
+        file: &D::File,
+        files: &mut BTreeSet<String>,
+    ) -> io::Result<()> {
         let name = path.to_owned() + INDEX;
         let mut length = 0;
         if files.contains(path) {
@@ -542,7 +547,8 @@ fn before_rotation(path: &str) -> Option<String> {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (date, time) = moment.split_once('T')?;
     let rotated = date.len() == 8 && time.len() == 6 && number.len() >= 3;
-    (rotated && digits(date) && digits(time) && digits(number)).then(|| format!("{before}.{ending}"))
+    (rotated && digits(date) && digits(time) && digits(number))
+        .then(|| format!("{before}.{ending}"))
 }
 
 #[cfg(test)]

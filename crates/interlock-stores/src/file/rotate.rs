@@ -88,8 +88,8 @@ impl<D: Disk> FileStore<D> {
         self.close_segment(place)?;
         let folder = parent(&path).to_owned();
         let made = self.disk.make_folder(&folder);
-        let fresh = made
-            .map_err(|error| StoreError::new("making", &self.disk.describe(&folder), error))?;
+        let fresh =
+            made.map_err(|error| StoreError::new("making", &self.disk.describe(&folder), error))?;
         self.folders.extend(fresh);
         self.displace(&path, time)?;
         self.make_way();
@@ -111,8 +111,8 @@ impl<D: Disk> FileStore<D> {
         let origins = origins.into_iter();
         let begun =
             Segment::begin(&self.disk, path.clone(), head, store, topic.as_deref(), origins);
-        let mut segment = begun
-            .map_err(|error| StoreError::new("making", &self.disk.describe(&path), error))?;
+        let mut segment =
+            begun.map_err(|error| StoreError::new("making", &self.disk.describe(&path), error))?;
         let chain = &mut self.chains[place];
         chain.number = number;
         self.uses += 1;
@@ -162,9 +162,10 @@ impl<D: Disk> FileStore<D> {
             }
         }
         // A topic can have the name that another one's file got when it was rotated.
-        let other = self.chains.iter().position(|chain| {
-            chain.segment.as_ref().is_some_and(|segment| segment.path == path)
-        });
+        let other = self
+            .chains
+            .iter()
+            .position(|chain| chain.segment.as_ref().is_some_and(|segment| segment.path == path));
         if let Some(other) = other {
             self.close_segment(other)?;
         }

@@ -6,7 +6,7 @@ use crate::disk::{parent, Disk};
 use crate::error::StoreError;
 use crate::file::chain::Chain;
 use crate::file::compress::Compression;
-use crate::file::files::Files;
+use crate::file::files::{Closed, Files};
 use crate::file::segment::{Batch, Waiting};
 use crate::file::settings::{Fsync, Settings};
 use crate::message::Message;
@@ -404,8 +404,17 @@ impl<D: Disk> FileStore<D> {
     /// A chain's file is lost, or nothing is known of it any more: the next message begins another one.
     pub(super) fn give_up(&mut self, place: usize) {
         let chain = &mut self.chains[place];
-        if chain.segment.is_some() {
+        if let Some(segment) = chain.segment.take() {
             self.counters.given_up += 1;
+            // It goes in its time as the others do, if it is still there.
+            self.files.add(Closed {
+                path: segment.path,
+                chain: place,
+                number: segment.number,
+                bytes: segment.data_end + segment.index_end,
+                time: chain.kept.time,
+                compressed: true,
+            });
         }
         // Of what waits nothing is known to be anywhere.
         chain.undone();

@@ -38,15 +38,14 @@ impl Verified {
 ///
 /// If the disk fails, if one of them is not there, or if the index is none.
 pub fn verify<D: Disk>(disk: &D, path: &str) -> Result<Verified, StoreError> {
-    verified(disk, path)
-        .map_err(|error| StoreError::new("verifying", &disk.describe(path), error))
+    verified(disk, path).map_err(|error| StoreError::new("verifying", &disk.describe(path), error))
 }
 
 fn verified<D: Disk>(disk: &D, path: &str) -> io::Result<Verified> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let index = disk.open(&(path.to_owned() + INDEX), Access::Read)?;
-    let known = index::read_head(&index)?
-        .map_err(|_| invalid("the head of its index cannot be read"))?;
+    let known =
+        index::read_head(&index)?.map_err(|_| invalid("the head of its index cannot be read"))?;
     let head: Head = known.head;
     let listed = Listed { path: path.to_owned(), head, limit: u64::MAX };
     let mut file = Opened::open(disk, &listed, true)?

@@ -83,7 +83,8 @@ fn what_is_stored_is_lines_in_a_file_and_read_again() {
     let ms = NOON / 1000;
     let places: Vec<_> = found.iter().map(|stored| stored.position).collect();
     let day = ms + DAY / 1000;
-    let expected = [(ms, 0), (ms, 1), (ms, 2), (day, 0), (day, 1)].map(|(ms, n)| Position { ms, n });
+    let expected =
+        [(ms, 0), (ms, 1), (ms, 2), (day, 0), (day, 1)].map(|(ms, n)| Position { ms, n });
     assert_eq!(places, expected);
     assert_eq!(reader(&folder, &settings.template, b"a").len().unwrap(), 5);
     assert_eq!(reader(&folder, &settings.template, b"../b").len().unwrap(), 1);
@@ -131,7 +132,10 @@ fn a_message_of_an_origin_is_stored_once_whatever_became_of_the_store() {
 fn what_fails_stays_and_is_written_once_it_can_be() {
     for (faults, says) in [
         (Faults { capacity: Some(300), ..Faults::default() }, "make room on that disk"),
-        (Faults { denied: Some(libc::EACCES), ..Faults::default() }, "let the user of this process"),
+        (
+            Faults { denied: Some(libc::EACCES), ..Faults::default() },
+            "let the user of this process",
+        ),
         (Faults { read_only: true, ..Faults::default() }, "mount that file system for writing"),
         (Faults { fail_write_in: Some(0), ..Faults::default() }, "look at that disk"),
         (Faults { fail_sync_in: Some(0), ..Faults::default() }, "look at that disk"),

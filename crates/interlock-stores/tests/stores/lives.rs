@@ -13,8 +13,13 @@ use crate::model::{read_all, read_from_places, reader, Given, Model};
 use crate::{seed, share};
 
 const TOPICS: [&[u8]; 5] = [b"a", b"b/..", b"", b"..", b"a-20261123T115959.000"];
-const PATHS: [&str; 5] =
-    ["[topic].log", "all.log", "[topic]/[date].log", "x/[date]/[topic]-[hour].log", "[date]-[topic].log"];
+const PATHS: [&str; 5] = [
+    "[topic].log",
+    "all.log",
+    "[topic]/[date].log",
+    "x/[date]/[topic]-[hour].log",
+    "[date]-[topic].log",
+];
 
 struct Life {
     seed: u64,
@@ -159,7 +164,10 @@ impl Life {
             }
             21 => {
                 // All is well again.
-                disk.set_faults(Faults { stop_in: self.rng.bool().then(|| self.rng.u64(0..200)), ..Faults::default() });
+                disk.set_faults(Faults {
+                    stop_in: self.rng.bool().then(|| self.rng.u64(0..200)),
+                    ..Faults::default()
+                });
                 self.commit(store, seen);
             }
             22 => self.read(disk, store),
@@ -245,8 +253,37 @@ impl Life {
             if removed || self.unsure {
                 continue;
             }
-            assert!(found.len() >= topic.written, "seed {} {} {} {name:?} {:?} {:?} {:?} {:?}", self.seed, found.len(), topic.written, store.counters(), self.settings, disk.files(), lost);
-            if !topic.given.starts_with(&found) { for (n,(f,g)) in found.iter().zip(topic.given.iter()).enumerate() { if f!=g { println!("{n}: found {}-{} given {}-{} of {} {} written {} {:?} {:?}",f.origin,f.number,g.origin,g.number,found.len(),topic.given.len(), topic.written, store.counters(), self.settings); break; } } println!("{} {}", found.len(), topic.given.len());}
+            assert!(
+                found.len() >= topic.written,
+                "seed {} {} {} {name:?} {:?} {:?} {:?} {:?}",
+                self.seed,
+                found.len(),
+                topic.written,
+                store.counters(),
+                self.settings,
+                disk.files(),
+                lost
+            );
+            if !topic.given.starts_with(&found) {
+                for (n, (f, g)) in found.iter().zip(topic.given.iter()).enumerate() {
+                    if f != g {
+                        println!(
+                            "{n}: found {}-{} given {}-{} of {} {} written {} {:?} {:?}",
+                            f.origin,
+                            f.number,
+                            g.origin,
+                            g.number,
+                            found.len(),
+                            topic.given.len(),
+                            topic.written,
+                            store.counters(),
+                            self.settings
+                        );
+                        break;
+                    }
+                }
+                println!("{} {}", found.len(), topic.given.len());
+            }
             assert!(topic.given.starts_with(&found), "seed {}", self.seed);
         }
     }
@@ -257,7 +294,27 @@ impl Life {
         for (place, name) in TOPICS.iter().enumerate() {
             let reader = reader(disk, &self.settings.template, name);
             let (stored, lost) = read_all(&reader);
-            assert!(lost.messages() == 0 || self.unsure, "seed {seed}: {lost:?} {report} {:?} {:?} {name:?}", self.settings, disk.files());
+            if lost.messages() > 0 && !self.unsure {
+                for (file, _) in &lost.files {
+                    let verified = interlock_stores::file::verify(disk, file);
+                    let data = disk.content(file).map(|data| data.len());
+                    println!("{file}: {verified:?} {data:?}");
+                    let index = disk.content(&(file.clone() + ".idx")).unwrap();
+                    let salt = u32::from_le_bytes(index[20..24].try_into().unwrap());
+                    for frame in index.chunks_exact(64) {
+                        println!(
+                            "{:?}",
+                            interlock_stores::file::frame::decode(frame.try_into().unwrap(), salt)
+                        );
+                    }
+                }
+            }
+            assert!(
+                lost.messages() == 0 || self.unsure,
+                "seed {seed}: {lost:?} {report} {:?} {:?} {name:?}",
+                self.settings,
+                disk.files()
+            );
             let step = stored.len() / 5 + 1;
             read_from_places(&reader, &stored, step);
             let count = reader.len().unwrap();
@@ -272,11 +329,25 @@ impl Life {
             // Files that were removed are the oldest.
             let first = match found.first() {
                 _ if self.unsure => 0,
-                Some(first) => given.iter().position(|one| one == first).unwrap_or_else(|| panic!("seed {seed}: {first:?} was not given to {name:?} {:?} {:?} {:?} {report}", given.first(), self.settings, self.again)),
+                Some(first) => given.iter().position(|one| one == first).unwrap_or_else(|| {
+                    panic!(
+                        "seed {seed}: {first:?} was not given to {name:?} {:?} {:?} {:?} {report}",
+                        given.first(),
+                        self.settings,
+                        self.again
+                    )
+                }),
                 None if self.settings.retention.bytes.is_some() => given.len(),
                 None => 0,
             };
-            assert!(first == 0 || self.settings.retention.bytes.is_some(), "seed {seed}: {name:?} {first} {} {} {:?} {report} {:?}", found.len(), given.len(), self.settings, disk.files());
+            assert!(
+                first == 0 || self.settings.retention.bytes.is_some(),
+                "seed {seed}: {name:?} {first} {} {} {:?} {report} {:?}",
+                found.len(),
+                given.len(),
+                self.settings,
+                disk.files()
+            );
             let end = (first + found.len()).min(given.len());
             if self.unsure {
                 // Some in the midst may be lost: those a sync was not able to bring to the disk.
@@ -284,7 +355,12 @@ impl Life {
                 assert!(found.iter().all(|one| rest.any(|other| other == one)), "seed {seed}");
             } else {
                 assert_eq!(found, given[first..end], "seed {seed}: {name:?} {report}");
-                assert!(end >= safe, "seed {seed}: {end} of {safe} of {name:?} {killed} {:?} {report} {:?}", self.settings, disk.files());
+                assert!(
+                    end >= safe,
+                    "seed {seed}: {end} of {safe} of {name:?} {killed} {:?} {report} {:?}",
+                    self.settings,
+                    disk.files()
+                );
             }
             for lost in given[end.min(given.len())..].iter().filter(|one| !found.contains(one)) {
                 self.again.push((place, lost.clone()));
@@ -377,8 +453,18 @@ fn what_was_confirmed_is_there_after_any_crash() {
     let Seen { crashes, kills, failures, torn, known, withdrawn, rotated, .. } = seen;
     let Seen { compressed, removed, given_up, unsure, crashes_while_opening, .. } = seen;
     let met = [
-        crashes, kills, failures, torn, known, withdrawn, rotated, compressed, removed, given_up,
-        unsure, crashes_while_opening,
+        crashes,
+        kills,
+        failures,
+        torn,
+        known,
+        withdrawn,
+        rotated,
+        compressed,
+        removed,
+        given_up,
+        unsure,
+        crashes_while_opening,
     ];
     assert!(met.iter().all(|count| *count > 0), "{seen:?}");
     let _ = Position::FIRST;
