@@ -38,6 +38,11 @@ impl<F> Cursor<F> {
         Cursor { next, segment: None }
     }
 
+    /// Leaves out the records before `next`.
+    pub fn skip_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
     /// Sequence of the record that is read next.
     pub fn next(&self) -> u64 {
         self.next

@@ -280,6 +280,7 @@ impl<S: Storage> Spool<S> {
     /// If the disk fails. It can be asked again.
     pub fn read(&self, cursor: &mut Cursor<S>, most: usize) -> io::Result<Vec<Spooled>> {
         let (mut read, mut bytes) = (Vec::new(), 0);
+        cursor.0.skip_to(self.forgotten + 1);
         self.journal.read(&mut cursor.0, |record| {
             let Some(spooled) = spooled(record) else { return true };
             if !read.is_empty() && bytes + spooled.payload.len() > most {

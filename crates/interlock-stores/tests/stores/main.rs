@@ -10,11 +10,13 @@
 //! |---|---|
 //! | `model` | what a store should hold, kept naively |
 //! | `lives` | a file store on a bad disk, through many crashes |
+//! | `spooled` | the spool |
 //! | `everyday` | what a user of the file store sees |
 
 mod everyday;
 mod lives;
 mod model;
+mod spooled;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(name) else { return otherwise };
