@@ -127,33 +127,24 @@ pub struct Unpacked<F> {
 }
 
 impl<F: File> Unpacked<F> {
+    /// Opens a file by its table. Where that cannot be read the frames are looked for: those up to the
+    /// first that is damaged.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails.
     pub fn open(file: F) -> io::Result<Self> {
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "its table cannot be read");
-        let length = file.length()?;
-        let mut footer = [0; FOOTER];
-        let from = length.checked_sub(FOOTER as u64).ok_or_else(damaged)?;
-        read_at(&file, from, &mut footer)?;
-        let count = u32::from_le_bytes(footer[..4].try_into().expect("4"));
-        if footer[5..] != SEEKABLE.to_le_bytes() {
-            return Err(damaged());
+        let frames = match read_table(&file)? {
+            Some(frames) => frames,
+            None => find_frames(&file)?,
+        };
+        let (mut places, mut packed, mut raw) = (Vec::with_capacity(frames.len()), 0, 0);
+        for (packed_length, raw_length) in frames {
+            places.push((packed, raw, packed_length));
+            packed += u64::from(packed_length);
+            raw += u64::from(raw_length);
         }
-        let from = from.checked_sub(u64::from(count) * 8).ok_or_else(damaged)?;
-        let mut table = vec![0; count as usize * 8];
-        read_at(&file, from, &mut table)?;
-        let (mut frames, mut packed, mut raw) = (Vec::with_capacity(count as usize), 0, 0);
-        for entry in table.chunks_exact(8) {
-            let four = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("4"));
-            if four(4) as usize > SLICE {
-                return Err(damaged());
-            }
-            frames.push((packed, raw, four(0)));
-            packed += u64::from(four(0));
-            raw += u64::from(four(4));
-        }
-        if packed + 8 != from {
-            return Err(damaged());
-        }
-        Ok(Unpacked { file, frames, length: raw, slice: None })
+        Ok(Unpacked { file, frames: places, length: raw, slice: None })
     }
 
     pub fn length(&self) -> u64 {
@@ -183,5 +174,85 @@ impl<F: File> Unpacked<F> {
             offset += length as u64;
         }
         Ok(done)
+    }
+}
+
+/// Reads the table of the frames; `None`: it cannot be read.
+fn read_table(file: &impl File) -> io::Result<Option<Vec<(u32, u32)>>> {
+    let length = file.length()?;
+    let Some(from) = length.checked_sub(FOOTER as u64) else { return Ok(None) };
+    let mut footer = [0; FOOTER];
+    read_at(file, from, &mut footer)?;
+    let count = u32::from_le_bytes(footer[..4].try_into().expect("4"));
+    let Some(from) = from.checked_sub(u64::from(count) * 8 + 8) else { return Ok(None) };
+    let mut bytes = vec![0; count as usize * 8 + 8];
+    read_at(file, from, &mut bytes)?;
+    let pair = |entry: &[u8]| {
+        let four = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("4"));
+        (four(0), four(4))
+    };
+    let frames: Vec<(u32, u32)> = bytes[8..].chunks_exact(8).map(pair).collect();
+    bytes.extend(footer);
+    let packed: u64 = frames.iter().map(|(packed, _)| u64::from(*packed)).sum();
+    let fits = frames.iter().all(|(_, raw)| *raw as usize <= SLICE);
+    Ok((bytes == table(&frames) && packed == from && fits).then_some(frames))
+}
+
+/// Finds the frames by themselves.
+fn find_frames(file: &impl File) -> io::Result<Vec<(u32, u32)>> {
+    let (mut frames, mut at) = (Vec::new(), 0);
+    let mut bytes = vec![0; zstd::zstd_safe::compress_bound(SLICE)];
+    loop {
+        let read = read_at(file, at, &mut bytes)?;
+        let here = &bytes[..read];
+        let raw = zstd::zstd_safe::get_frame_content_size(here).ok().flatten();
+        let packed = zstd::zstd_safe::find_frame_compressed_size(here);
+        match (packed, raw) {
+            (Ok(packed), Some(raw)) if raw > 0 && raw <= SLICE as u64 => {
+                frames.push((packed as u32, raw as u32));
+                at += packed as u64;
+            }
+            _ => return Ok(frames),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::simulated::Simulated;
+    use crate::file::files::Closed;
+
+    fn compressed(length: usize) -> (Simulated, Vec<u8>) {
+        let disk = Simulated::new(1);
+        let content: Vec<u8> = (0..length).map(|n| (n / 7 * n % 251) as u8).collect();
+        disk.set_content("a.log", &content);
+        let (path, bytes) = ("a.log".to_owned(), length as u64);
+        let closed = Closed { path, chain: 0, number: 1, bytes, time: 0, compressed: false };
+        let mut compression = Compression::begin(&disk, closed).unwrap().unwrap();
+        while compression.step(&disk, 3).unwrap().is_none() {}
+        assert_eq!(disk.files(), ["a.log.zst"]);
+        (disk, content)
+    }
+
+    #[test]
+    fn any_part_of_a_compressed_file_is_read_with_its_table_and_without() {
+        for length in [0, 1, SLICE - 1, SLICE, SLICE + 1, 3 * SLICE + 5] {
+            let (disk, content) = compressed(length);
+            let packed = disk.content("a.log.zst").unwrap();
+            assert_eq!(zstd::stream::decode_all(&packed[..]).unwrap(), content, "as zstdcat has it");
+            for cut in [0, 1, 9] {
+                disk.set_content("a.log.zst", &packed[..packed.len() - cut]);
+                let file = disk.open("a.log.zst", Access::Read).unwrap();
+                let mut unpacked = Unpacked::open(file).unwrap();
+                assert_eq!(unpacked.length(), length as u64);
+                for at in [0, 1, SLICE - 2, SLICE, 2 * SLICE + 1, length] {
+                    let mut buffer = [0; 1000];
+                    let read = unpacked.read_at(at as u64, &mut buffer).unwrap();
+                    let expected = content.get(at..).unwrap_or_default();
+                    assert_eq!(buffer[..read], expected[..expected.len().min(1000)]);
+                }
+            }
+        }
     }
 }

@@ -74,9 +74,9 @@ pub struct Opened<F> {
     pub head: Head,
     pub index: F,
     data: Data<F>,
-    /// By number less 1, as far as they are known.
-    pub topics: Vec<Vec<u8>>,
-    pub origins: Vec<u128>,
+    /// By number less 1; `None`: what declared it cannot be read.
+    topics: Vec<Option<Vec<u8>>>,
+    origins: Vec<u128>,
     name: Vec<u8>,
 }
 
@@ -130,7 +130,7 @@ impl<F: File> Opened<F> {
             head: known.head,
             index,
             data: raw,
-            topics: known.topics,
+            topics: known.topics.into_iter().map(Some).collect(),
             origins,
             name: Vec::new(),
         };
@@ -166,6 +166,12 @@ impl<F: File> Opened<F> {
         }
         (self.topics, self.origins, self.name) = (topics, origins, name);
         Ok(())
+    }
+
+    /// Returns the topic of a number; `None`: it is not known.
+    pub fn topic(&self, number: u32) -> Option<&[u8]> {
+        let place = (number as usize).checked_sub(1)?;
+        self.topics.get(place)?.as_deref()
     }
 
     /// Takes in what a frame declares.
@@ -253,7 +259,7 @@ impl<F: File> Data<F> {
 
 fn note(
     frame: &Frame<'_>,
-    topics: &mut Vec<Vec<u8>>,
+    topics: &mut Vec<Option<Vec<u8>>>,
     origins: &mut Vec<u128>,
     partly: &mut Vec<u8>,
 ) {
@@ -264,7 +270,7 @@ fn note(
             }
             partly.extend_from_slice(name);
             if last {
-                put(topics, topic, std::mem::take(partly));
+                put(topics, topic, Some(std::mem::take(partly)));
             }
         }
         Frame::Origin { origin, id, .. } => put(origins, origin, id),

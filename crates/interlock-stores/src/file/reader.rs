@@ -59,6 +59,7 @@ impl<D: Disk> Reader<D> {
             place: 0,
             limit: u64::MAX,
             expected: None,
+            behind: None,
             lost: Lost::default(),
         }
     }
@@ -83,8 +84,9 @@ impl<D: Disk> Reader<D> {
         let mut count = 0;
         let files = self.list()?;
         for (n, listed) in files.iter().enumerate() {
-            if listed.head.by_topic && n + 1 < files.len() {
-                let next = &files[n + 1];
+            let next = files.get(n + 1);
+            let next = next.filter(|next| next.head.number == listed.head.number + 1);
+            if let (true, Some(next)) = (listed.head.by_topic, next) {
                 count += next.head.first.min(listed.limit).saturating_sub(listed.head.first);
                 continue;
             }
@@ -117,8 +119,7 @@ impl<D: Disk> Reader<D> {
     }
 
     fn is_topic(&self, file: &Opened<D::File>, record: &Record) -> bool {
-        let topic = (record.topic as usize).checked_sub(1).and_then(|n| file.topics.get(n));
-        topic.is_some_and(|topic| *topic == self.topic)
+        file.topic(record.topic).is_some_and(|topic| *topic == self.topic)
     }
 
     fn stored(&self, record: &Record, payload: Vec<u8>, origin: u128) -> Stored {
@@ -147,6 +148,8 @@ pub struct Forward<D: Disk> {
     limit: u64,
     /// The sequence that comes next in this file, once there was one.
     expected: Option<u64>,
+    /// The file before, once it was read to its end, and the sequence of what should come next.
+    behind: Option<(String, u64)>,
     lost: Lost,
 }
 
@@ -178,7 +181,10 @@ impl<D: Disk> Forward<D> {
             match here {
                 Here::Message(stored) => return Ok(Some(stored)),
                 Here::Passed => {}
-                Here::Closed => self.file = None,
+                Here::Closed => {
+                    self.behind = self.expected.map(|next| (path, next));
+                    self.file = None;
+                }
                 Here::NotYet => {
                     // A file that was given up is not closed: another one was begun.
                     let files = self.reader.list()?;
@@ -262,6 +268,14 @@ impl<D: Disk> Forward<D> {
                 continue;
             };
             self.place = file.seek(self.from).map_err(failed)?;
+            // Files go from the oldest on: one that is missing behind one that is there was lost.
+            let known = files.iter().any(|listed| Some(listed.head.number) == self.number);
+            let (before, first) = (self.behind.take(), listed.head.first);
+            if let (Some((path, next)), true) = (before, known) {
+                if first > next {
+                    self.lost.add(self.reader.disk.describe(&path), first - next);
+                }
+            }
             self.number = Some(listed.head.number);
             self.limit = listed.limit;
             let from_start = self.place == u64::from(file.head.frames);
@@ -298,6 +312,8 @@ impl<D: Disk> Forward<D> {
                     return Ok(Here::Passed);
                 }
                 let ours = self.reader.is_topic(file, &record);
+                // It may be of this topic.
+                let unknown = file.topic(record.topic).is_none();
                 let payload = if ours { file.payload(&record)? } else { None };
                 // It was written before its record, or the write failed and is undone.
                 if ours
@@ -321,7 +337,7 @@ impl<D: Disk> Forward<D> {
                         Ok(Here::Message(stored))
                     }
                     None => {
-                        self.count_lost(u64::from(ours));
+                        self.count_lost(u64::from(ours || unknown));
                         Ok(Here::Passed)
                     }
                 }
@@ -329,6 +345,7 @@ impl<D: Disk> Forward<D> {
             Frame::Closed(mark) => {
                 let next = mark.next.min(self.limit);
                 let missing = next.saturating_sub(self.expected.unwrap_or(next));
+                self.expected = Some(next);
                 self.count_lost(missing);
                 Ok(Here::Closed)
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::disk::Disk;
+use crate::disk::{parent, Disk};
 use crate::error::StoreError;
 use crate::file::compress::{Compression, COMPRESSED};
 use crate::file::files::Closed;
@@ -177,6 +177,14 @@ impl<D: Disk> FileStore<D> {
                 }
                 _ => {}
             }
+        }
+        let folder = parent(&closed.path);
+        match self.disk.sync_folder(folder) {
+            // Or one that is newer might go, and this one be there again after a crash.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::new("syncing", &self.disk.describe(folder), error));
+            }
+            _ => {}
         }
         self.files.remove(&closed);
         self.counters.removed += 1;

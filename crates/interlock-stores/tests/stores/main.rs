@@ -10,10 +10,14 @@
 //! |---|---|
 //! | `model` | what a store should hold, kept naively |
 //! | `lives` | a file store on a bad disk, through many crashes |
+//! | `damage` | files that something changed |
+//! | `kills` | a process that is killed, on the real disk |
 //! | `spooled` | the spool |
 //! | `everyday` | what a user of the file store sees |
 
+mod damage;
 mod everyday;
+mod kills;
 mod lives;
 mod model;
 mod spooled;
