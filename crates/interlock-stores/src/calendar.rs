@@ -5,7 +5,7 @@
 pub enum Zone {
     #[default]
     Utc,
-    /// That of the machine. At the end of summer time an hour comes twice.
+    /// The machine's own. At the end of summer time an hour comes twice.
     Local,
 }
 

@@ -20,7 +20,7 @@ pub struct Message<'a> {
 pub struct Position {
     /// Milliseconds since 1970.
     pub ms: u64,
-    /// Which one of that millisecond, from 0 on.
+    /// The place within that millisecond, from 0 on.
     pub n: u32,
 }
 

@@ -109,7 +109,7 @@ pub struct Report {
     /// Messages that were taken over from behind damage, and those that are lost, as far as it is known.
     pub saved: u64,
     pub lost: u64,
-    /// Where what was damaged is now.
+    /// The new names of what was damaged.
     pub aside: Vec<String>,
     /// True if the file of the origin could not be read: it has another one now.
     pub renamed: bool,
@@ -470,7 +470,7 @@ fn spooled(record: &Record<'_>) -> Option<Spooled> {
     })
 }
 
-/// What waits when a spool is opened: only how much, for it is read later.
+/// The messages that wait when a spool is opened: only how much, for it is read later.
 #[derive(Debug, Default)]
 struct Waiting {
     sizes: Sizes,

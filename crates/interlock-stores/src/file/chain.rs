@@ -65,7 +65,7 @@ pub struct Waiting {
     pub data: Vec<u8>,
     topics: Vec<u8>,
     pub messages: Vec<One>,
-    /// How many of them were written, up to where.
+    /// The number of them that were written, and the last of these.
     pub written: usize,
     pub reached: Cursor,
 }

@@ -119,7 +119,7 @@ const FOOTER: usize = 9;
 #[derive(Debug)]
 pub struct Unpacked<F> {
     file: F,
-    /// Where each frame begins, packed and not, and bytes of it packed.
+    /// The beginning of each frame, packed and not, and bytes of it packed.
     frames: Vec<(u64, u64, u32)>,
     length: u64,
     /// The frame that is unpacked.
@@ -240,7 +240,11 @@ mod tests {
         for length in [0, 1, SLICE - 1, SLICE, SLICE + 1, 3 * SLICE + 5] {
             let (disk, content) = compressed(length);
             let packed = disk.content("a.log.zst").unwrap();
-            assert_eq!(zstd::stream::decode_all(&packed[..]).unwrap(), content, "as zstdcat has it");
+            assert_eq!(
+                zstd::stream::decode_all(&packed[..]).unwrap(),
+                content,
+                "as zstdcat has it"
+            );
             for cut in [0, 1, 9] {
                 disk.set_content("a.log.zst", &packed[..packed.len() - cut]);
                 let file = disk.open("a.log.zst", Access::Read).unwrap();

@@ -83,8 +83,9 @@ impl Files {
     }
 
     /// A file has another name now.
-    pub fn renamed(&mut self, from: &str, to: &str) {
-        if let Some(closed) = self.all.values_mut().find(|closed| closed.path == from) {
+    pub fn renamed(&mut self, from: &str, number: u64, to: &str) {
+        let is_it = |closed: &&mut Closed| closed.path == from && closed.number == number;
+        if let Some(closed) = self.all.values_mut().find(is_it) {
             to.clone_into(&mut closed.path);
         }
     }

@@ -226,6 +226,7 @@ impl<'a, F: File> Frames<'a, F> {
     }
 
     /// Returns the next whole one; `None`: there is none.
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> io::Result<Option<&[u8; FRAME]>> {
         if self.at == self.buffer.len() {
             // The head alone is wanted of most.

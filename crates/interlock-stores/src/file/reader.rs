@@ -153,7 +153,7 @@ pub struct Forward<D: Disk> {
     lost: Lost,
 }
 
-/// What is at a place of a file.
+/// A look at a place of a file.
 enum Here {
     Message(Stored),
     /// Nothing to be told.
@@ -197,7 +197,7 @@ impl<D: Disk> Forward<D> {
         }
     }
 
-    /// What was left out so far.
+    /// Returns what was left out so far.
     pub fn lost(&self) -> &Lost {
         &self.lost
     }
@@ -426,7 +426,7 @@ impl<D: Disk> Backward<D> {
         }
     }
 
-    /// What was left out so far.
+    /// Returns what was left out so far.
     pub fn lost(&self) -> &Lost {
         &self.lost
     }

@@ -20,7 +20,7 @@ pub struct Torn {
     /// The place where it was cut, and the number of bytes that went.
     pub offset: u64,
     pub bytes: u64,
-    /// Where these bytes are now; `None`: they were zeroes.
+    /// The file that has these bytes now; `None`: they were zeroes.
     pub kept: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::disk::{parent, Disk, File};
+use crate::disk::{join, parent, Disk, File};
 use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
 use crate::file::files::Closed;
@@ -131,25 +131,26 @@ impl<D: Disk> FileStore<D> {
         let index = path.to_owned() + INDEX;
         let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
         // Half of another file may be here, on its way.
-        let half = self.renames.iter().find(|(_, to)| *to == path).map(|(from, _)| from.clone());
+        let half =
+            self.renames.iter().find(|(_, (to, _))| to == path).map(|(from, _)| from.clone());
         if let Some(from) = half {
             let there = self.endings(&from).map_err(at)?;
-            self.rename(&from, now, &there)?;
+            self.rename(&from, now, 0, &there)?;
         }
         let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
         let there = self.endings(path).map_err(at)?;
         if there.is_empty() {
             // All of it has the other name, if one was given, and only that is to be noted.
             return match self.renames.contains_key(path) {
-                true => self.rename(path, now, &there),
+                true => self.rename(path, now, 0, &there),
                 false => Ok(()),
             };
         }
-        let mut begun = now;
+        let (mut begun, mut number) = (now, 0);
         if there.contains(&INDEX) {
             let known = self.disk.open(&index, crate::disk::Access::Read);
             let known = known.and_then(|file| first_time(&file)).map_err(at)?;
-            if let Some((store, time)) = known {
+            if let Some((store, time, of_it)) = known {
                 if store != self.settings.name.as_bytes() {
                     let whose = String::from_utf8_lossy(&store);
                     let error = io::Error::new(
@@ -158,7 +159,7 @@ impl<D: Disk> FileStore<D> {
                     );
                     return Err(StoreError::new("writing", &self.disk.describe(path), error));
                 }
-                begun = time;
+                (begun, number) = (time, of_it);
             }
         }
         // A topic can have the name that another one's file got when it was rotated.
@@ -169,10 +170,10 @@ impl<D: Disk> FileStore<D> {
         if let Some(other) = other {
             self.close_segment(other)?;
         }
-        self.rename(path, begun, &there)
+        self.rename(path, begun, number, &there)
     }
 
-    /// What there is of a file.
+    /// Returns what there is of a file.
     fn endings(&self, path: &str) -> io::Result<Vec<&'static str>> {
         let mut there = Vec::new();
         for ending in [INDEX, COMPRESSED, ""] {
@@ -183,14 +184,20 @@ impl<D: Disk> FileStore<D> {
         Ok(there)
     }
 
-    fn rename(&mut self, path: &str, begun: u64, endings: &[&str]) -> Result<(), StoreError> {
+    fn rename(
+        &mut self,
+        path: &str,
+        begun: u64,
+        number: u64,
+        endings: &[&str],
+    ) -> Result<(), StoreError> {
         let at = |error| StoreError::new("renaming", &self.disk.describe(path), error);
-        let free = match self.renames.get(path) {
-            Some(free) => free.clone(),
-            None => free_name(&self.disk, path, begun).map_err(at)?,
+        let (free, number) = match self.renames.get(path) {
+            Some(begun) => begun.clone(),
+            None => (free_name(&self.disk, path, begun).map_err(at)?, number),
         };
         // If the disk fails in between, the next try has to give the same name to what is left.
-        self.renames.insert(path.to_owned(), free.clone());
+        self.renames.insert(path.to_owned(), (free.clone(), number));
         // The index last: an index without data looks for it under such names, and what goes because it is
         // old leaves its index last as well.
         for ending in endings.iter().rev() {
@@ -199,28 +206,30 @@ impl<D: Disk> FileStore<D> {
             self.disk.sync_folder(parent(path)).map_err(at)?;
         }
         self.renames.remove(path);
-        self.files.renamed(path, &free);
+        self.files.renamed(path, number, &free);
         Ok(())
     }
 }
 
-/// Returns a name that no file has.
+/// Returns a name that no file has, behind all of the same second: those that went leave theirs to nobody.
 fn free_name<D: Disk>(disk: &D, path: &str, begun: u64) -> io::Result<String> {
-    for n in 0.. {
-        let name = Template::rotated(path, begun, n);
-        let mut used = false;
-        for ending in ["", INDEX, COMPRESSED] {
-            used |= disk.exists(&format!("{name}{ending}"))?;
-        }
-        if !used {
-            return Ok(name);
+    let first = Template::rotated(path, begun, 0);
+    let stem = path.rsplit_once('.').map_or(path, |(stem, _)| stem);
+    // `-20261123T142359.`
+    let same = &first[..stem.len() + 17];
+    let mut free = 0;
+    for entry in disk.list(parent(path))? {
+        let full = join(parent(path), &entry.name);
+        let rest = full.strip_prefix(same).and_then(|rest| rest.split('.').next());
+        if let Some(used) = rest.and_then(|digits| digits.parse::<u32>().ok()) {
+            free = free.max(used + 1);
         }
     }
-    unreachable!("there is no last number")
+    Ok(Template::rotated(path, begun, free))
 }
 
-/// Returns whose index this is, and the time of its first message; `None`: it is none.
-fn first_time(file: &impl File) -> io::Result<Option<(Vec<u8>, u64)>> {
+/// Returns whose index this is, the time of its first message and its number; `None`: it is none.
+fn first_time(file: &impl File) -> io::Result<Option<(Vec<u8>, u64, u64)>> {
     let Ok(mut known) = index::read_head(file)? else { return Ok(None) };
     let mut frames = index::Frames::new(file, u64::from(known.head.frames));
     for _ in 0..8 {
@@ -233,5 +242,5 @@ fn first_time(file: &impl File) -> io::Result<Option<(Vec<u8>, u64)>> {
         }
     }
     let time = if known.messages > 0 { known.begun } else { known.head.time };
-    Ok(Some((known.store, time)))
+    Ok(Some((known.store, time, known.head.number)))
 }

@@ -22,7 +22,7 @@ pub struct Segment<F> {
     pub begun: u64,
     pub period: (i64, i64),
     pub handles: Option<Handles<F>>,
-    /// When it was used last, counted by uses.
+    /// The last use of it, counted by uses.
     pub used: u64,
     /// Its name may not be on disk yet.
     pub fresh: bool,

@@ -12,7 +12,7 @@ pub enum Fsync {
     /// Within about a second; a crash of the process loses nothing.
     #[default]
     EverySecond,
-    /// When the system pleases, or a file is closed; a crash of the process loses nothing.
+    /// Whenever the system pleases, or a file is closed; a crash of the process loses nothing.
     Never,
 }
 

@@ -38,13 +38,13 @@ pub struct FileStore<D: Disk> {
     /// Folders with names in them that may not be on disk.
     pub(super) folders: HashSet<String>,
     /// Files that were to get another name, and may have it by halves.
-    pub(super) renames: HashMap<String, String>,
+    pub(super) renames: HashMap<String, (String, u64)>,
     /// The latest time of any message: none is before it.
     pub(super) time: u64,
     tickets: u64,
     pub(super) files: Files,
     pub(super) compression: Option<Compression<D::File>>,
-    /// When it was synced last, and when it was looked for old files.
+    /// The times of the last sync, and of the last look for old files.
     pub(super) synced: u64,
     pub(super) aged: u64,
     pub(super) period: (i64, i64),
@@ -54,7 +54,7 @@ pub struct FileStore<D: Disk> {
     pub(super) _lock: D::Lock,
 }
 
-/// What became of a message that was given to the store.
+/// The outcome for a message that was given to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It is written by the next commit. The number rises by one per message.
@@ -82,7 +82,7 @@ impl std::fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// What was done since the store was opened.
+/// Counts of what was done since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that are written, and bytes of their payloads.
@@ -241,7 +241,7 @@ impl<D: Disk> FileStore<D> {
         Err(failed.expect("whatever was not written has its reason"))
     }
 
-    /// What was written of a chain is kept.
+    /// Keeps what was written of a chain.
     pub(super) fn settle(&mut self, place: usize) {
         let chain = &mut self.chains[place];
         let written = &chain.waiting.messages[..chain.waiting.written];

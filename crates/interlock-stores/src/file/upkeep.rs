@@ -2,11 +2,11 @@
 
 use std::io;
 
-use crate::disk::{parent, Disk};
+use crate::disk::{parent, Access, Disk};
 use crate::error::StoreError;
 use crate::file::compress::{Compression, COMPRESSED};
 use crate::file::files::Closed;
-use crate::file::index::INDEX;
+use crate::file::index::{self, INDEX};
 use crate::file::settings::Fsync;
 use crate::file::store::FileStore;
 
@@ -99,7 +99,7 @@ impl<D: Disk> FileStore<D> {
     ///
     /// If it cannot be done now: to be called again later.
     pub fn upkeep(&mut self, now: u64) -> Result<bool, StoreError> {
-        if let Some(closed) = self.to_go(now) {
+        if let Some(closed) = self.oldest(now) {
             return self.retire(closed).map(|()| true);
         }
         let Some(level) = self.settings.compression else { return Ok(false) };
@@ -145,7 +145,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// The file that has to go first. Those that are written to stay.
-    fn to_go(&mut self, now: u64) -> Option<Closed> {
+    fn oldest(&self, now: u64) -> Option<Closed> {
         let retention = self.settings.retention;
         if retention.age.is_none() && retention.bytes.is_none() {
             return None;
@@ -156,6 +156,21 @@ impl<D: Disk> FileStore<D> {
             others = segments.map(|segment| segment.data_end + segment.index_end).sum();
         }
         self.files.to_go(retention, now, others)
+    }
+
+    /// Returns whether a file's name is still its own.
+    fn is_still(&self, closed: &Closed) -> bool {
+        let file = self.disk.open(&(closed.path.clone() + INDEX), Access::Read);
+        match file.and_then(|file| index::read_head(&file)) {
+            Ok(Ok(known)) => {
+                let topic = known.head.by_topic.then(|| &known.topics[0]);
+                known.head.number == closed.number
+                    && known.store == self.settings.name.as_bytes()
+                    && topic == self.chains[closed.chain].topic.as_ref()
+            }
+            // What is left of it may go.
+            _ => true,
+        }
     }
 
     fn retire(&mut self, closed: Closed) -> Result<(), StoreError> {
@@ -169,6 +184,11 @@ impl<D: Disk> FileStore<D> {
         }
         // Its name may be another one now.
         let closed = self.files.again(&closed).unwrap_or(closed);
+        if !self.is_still(&closed) {
+            // Another one has that name: nobody knows better than its index.
+            self.files.remove(&closed);
+            return Ok(());
+        }
         for ending in ["", COMPRESSED, INDEX] {
             let path = format!("{}{ending}", closed.path);
             match self.disk.remove(&path) {

@@ -100,7 +100,11 @@ fn what_is_whole_is_read_and_what_is_not_is_named_and_counted() {
         let named_ones: u64 = report.damaged.iter().map(|one| one.messages).sum();
         let told = lost.max(lost_after).max(named_ones);
         let is_named = told > 0 || !report.is_clean();
-        assert!(gone == 0 || is_named || is_whole_file(&name, &content), "{name}: {gone} gone {found:?} {after:?} at {at} of {}\n{report} {files:?}", content.len());
+        assert!(
+            gone == 0 || is_named || is_whole_file(&name, &content),
+            "{name}: {gone} gone {found:?} {after:?} at {at} of {}\n{report} {files:?}",
+            content.len()
+        );
         assert!(told <= gone + 1, "{name}: {told} told, {gone} gone: {report}");
         lost_some += u64::from(gone > 0);
         named += u64::from(told > 0);
@@ -135,7 +139,10 @@ fn a_newest_index_that_lost_what_was_on_disk_is_closed_and_another_file_begun() 
     let (store, report) = FileStore::open(disk.clone(), settings.clone(), NOON).unwrap();
     assert_eq!(report.damaged.len(), 1, "{report}");
     assert_eq!(report.damaged[0].messages, 1, "{report}");
-    assert!(report.to_string().contains("1 message is lost; what is whole in it is read"), "{report}");
+    assert!(
+        report.to_string().contains("1 message is lost; what is whole in it is read"),
+        "{report}"
+    );
     let (found, lost) = read(&disk, &settings);
     assert_eq!((found.len(), lost), (MESSAGES - 1, 1));
     drop(store);

@@ -1,4 +1,4 @@
-//! What a user of the file store sees.
+//! The things that a user of the file store sees.
 
 use std::path::{Path, PathBuf};
 

@@ -139,7 +139,8 @@ fn compare(folder: &Path, said: &[(u64, String)], forgotten: u64, kill: u64) -> 
     let mut found: Vec<(u64, String)> = Vec::new();
     for n in 0..TOPICS {
         let template = store_settings().template;
-        let mut forward = Reader::new(disk.clone(), template, "keep", &topic(n)).forward(Position::FIRST);
+        let mut forward =
+            Reader::new(disk.clone(), template, "keep", &topic(n)).forward(Position::FIRST);
         let mut before = 0;
         while let Some(stored) = forward.next().unwrap() {
             assert!(stored.number > before, "kill {kill}: {} behind {before}", stored.number);

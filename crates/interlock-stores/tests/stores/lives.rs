@@ -37,7 +37,7 @@ struct Life {
     unsure: bool,
 }
 
-/// What was met in all lives: what never was proves nothing.
+/// Counts of what was met in all lives: what never was proves nothing.
 #[derive(Debug, Default)]
 struct Seen {
     lives: u64,
@@ -211,7 +211,7 @@ impl Life {
         }
     }
 
-    /// What waits goes elsewhere; here it comes again.
+    /// Takes back what waits, as if it went elsewhere; here it comes again.
     fn withdraw(&mut self, store: &mut FileStore<Simulated>, seen: &mut Seen) {
         let count = store.withdraw().len();
         seen.withdrawn += count as u64;

@@ -55,7 +55,8 @@ fn what_was_committed_is_read_in_order_until_it_is_forgotten() {
     // A cursor goes on where it was; of one read at most so many bytes.
     assert_eq!(spool.read(&mut cursor, 120).unwrap(), found[..2]);
     assert_eq!(spool.read(&mut cursor, 1).unwrap(), found[2..3]);
-    let segments = |disk: &Simulated| disk.list().iter().filter(|n| n.starts_with("segment")).count();
+    let segments =
+        |disk: &Simulated| disk.list().iter().filter(|n| n.starts_with("segment")).count();
     let before = segments(&disk);
     spool.forget(found[79].place);
     spool.tick().unwrap();
@@ -325,15 +326,15 @@ impl Life {
         }
     }
 
-    /// How many of what was taken are before the first one that is read.
+    /// Returns how many of what was taken are before the first one that is read.
     fn first_read(&self, spool: &Spool<Simulated>) -> usize {
         let mut cursor = spool.cursor();
         match spool.read(&mut cursor, 1) {
-            Ok(some) if !some.is_empty() => self
-                .waits
-                .iter()
-                .position(|(number, _)| *number == some[0].number)
-                .unwrap_or_else(|| self.waits.iter().position(|(number, _)| *number == 0).unwrap_or(0)),
+            Ok(some) if !some.is_empty() => {
+                self.waits.iter().position(|(number, _)| *number == some[0].number).unwrap_or_else(
+                    || self.waits.iter().position(|(number, _)| *number == 0).unwrap_or(0),
+                )
+            }
             _ => self.waits.len(),
         }
     }
