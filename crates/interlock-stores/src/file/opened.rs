@@ -2,10 +2,10 @@
 
 use std::io;
 
-use crate::disk::{join, read_at, Access, Disk, File};
+use crate::disk::{join, parent, read_at, Access, Disk, File};
 use crate::file::compress::{Unpacked, COMPRESSED};
 use crate::file::frame::{self, Frame, Head, Record, FRAME};
-use crate::file::index::{self, Frames, INDEX};
+use crate::file::index::{self, Frames, Known, INDEX};
 use crate::message::Position;
 use crate::template::Template;
 
@@ -113,7 +113,12 @@ impl<F: File> Opened<F> {
             Err(error) if gone(&error) => {
                 match disk.open(&(listed.path.clone() + COMPRESSED), Access::Read) {
                     Ok(file) => Data::Packed(Unpacked::open(file)?),
-                    Err(error) if gone(&error) && at_last => Data::Gone,
+                    Err(error) if gone(&error) && at_last => {
+                        match moved_data(disk, &listed.path, &index, &known.head)? {
+                            Some(path) => return Self::moved(disk, listed, &path, index),
+                            None => Data::Gone,
+                        }
+                    }
                     Err(error) if gone(&error) => return Ok(None),
                     Err(error) => return Err(error),
                 }
@@ -124,21 +129,41 @@ impl<F: File> Opened<F> {
         if !disk.holds(&name, &index) {
             return Ok(None);
         }
-        let origins = known.origins.iter().map(|(id, _)| *id).collect();
+        Self::of(listed, known, index, raw).map(Some)
+    }
+
+    /// One whose data has another name already.
+    fn moved<D: Disk<File = F>>(
+        disk: &D,
+        listed: &Listed,
+        path: &str,
+        index: F,
+    ) -> io::Result<Option<Self>> {
+        let (data, packed) = match disk.open(path, Access::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (disk.open(&format!("{path}{COMPRESSED}"), Access::Read)?, true)
+            }
+            data => (data?, false),
+        };
+        let Ok(known) = index::read_head(&index)? else { return Ok(None) };
+        Self::of(listed, known, index, Data::of(data, packed)?).map(Some)
+    }
+
+    fn of(listed: &Listed, known: Known, index: F, data: Data<F>) -> io::Result<Self> {
         let mut opened = Opened {
             path: listed.path.clone(),
             head: known.head,
             index,
-            data: raw,
+            data,
             topics: known.topics.into_iter().map(Some).collect(),
-            origins,
+            origins: known.origins.iter().map(|(id, _)| *id).collect(),
             name: Vec::new(),
         };
         // Which number a topic has is needed for each message; which origin, only to tell it.
         if !opened.head.by_topic {
             opened.declarations()?;
         }
-        Ok(Some(opened))
+        Ok(opened)
     }
 
     /// Returns the origin of a number; it may stand far before the message.
@@ -294,4 +319,64 @@ const FAR: usize = 1 << 16;
 
 pub fn position(record: &Record) -> Position {
     Position::new(record.time / 1000, record.n)
+}
+
+/// Finds the data of an index where it was renamed and the index was to follow: under the name of a rotated
+/// file that has no index, and with the first message in it.
+pub fn moved_data<D: Disk>(
+    disk: &D,
+    path: &str,
+    index: &D::File,
+    head: &Head,
+) -> io::Result<Option<String>> {
+    let mut frames = Frames::new(index, u64::from(head.frames));
+    let mut first = None;
+    while let Some(bytes) = frames.next()? {
+        if let Ok(Frame::Message(record)) = frame::decode(bytes, head.salt) {
+            first = Some(record);
+            break;
+        }
+    }
+    // Where nothing was written there is nothing to be found.
+    let Some(first) = first else { return Ok(None) };
+    for entry in disk.list(parent(path))? {
+        let file = join(parent(path), &entry.name);
+        let stem = file.strip_suffix(COMPRESSED).unwrap_or(&file);
+        let ours = before_rotation(stem).as_deref() == Some(path);
+        if !ours || disk.exists(&format!("{stem}{INDEX}"))? {
+            continue;
+        }
+        let data = Data::of(disk.open(&file, Access::Read)?, stem != file);
+        if data.is_ok_and(|mut data| matches!(data.payload(&first), Ok(Some(_)))) {
+            return Ok(Some(stem.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// The path that a rotated file had before; `None`: it was not rotated.
+fn before_rotation(path: &str) -> Option<String> {
+    let (stem, ending) = path.rsplit_once('.')?;
+    let (stem, number) = stem.rsplit_once('.')?;
+    let (before, moment) = stem.rsplit_once('-')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (date, time) = moment.split_once('T')?;
+    let rotated = date.len() == 8 && time.len() == 6 && number.len() >= 3;
+    (rotated && digits(date) && digits(time) && digits(number))
+        .then(|| format!("{before}.{ending}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::Template;
+
+    #[test]
+    fn a_rotated_name_tells_what_it_was() {
+        for path in ["a/2026-11-23.log", "x.y-z.log"] {
+            let rotated = Template::rotated(path, 1_795_435_199_000_000, 12);
+            assert_eq!(before_rotation(&rotated).as_deref(), Some(path));
+            assert_eq!(before_rotation(path), None);
+        }
+    }
 }

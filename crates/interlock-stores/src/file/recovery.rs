@@ -9,7 +9,7 @@ use crate::file::compress::{COMPRESSED, NEW};
 use crate::file::files::Closed;
 use crate::file::frame::{self, Frame, Mark, FRAME};
 use crate::file::index::{self, Frames, Known, NoIndex, INDEX};
-use crate::file::opened::Data;
+use crate::file::opened::moved_data;
 use crate::file::report::{Damage, Report, Torn};
 use crate::file::segment::Segment;
 use crate::file::settings::Settings;
@@ -433,7 +433,7 @@ impl<D: Disk> Recovery<'_, D> {
         let there = files.contains(path) || files.contains(&(path.to_owned() + COMPRESSED));
         if !there {
             // The data was renamed, and the index was to follow.
-            if let Some(to) = self.renamed(path, &file, &known, files)? {
+            if let Some(to) = moved_data(self.disk, path, &file, &known.head)? {
                 self.disk.rename(&name, &(to.clone() + INDEX))?;
                 self.disk.sync_folder(parent(path))?;
                 files.remove(&name);
@@ -444,39 +444,6 @@ impl<D: Disk> Recovery<'_, D> {
         }
         self.found.push(Found { path: path.to_owned(), known });
         Ok(())
-    }
-
-    /// Returns the name that the data of an index has got, if it has one.
-    fn renamed(
-        &self,
-        path: &str,
-        index: &D::File,
-        known: &Known,
-        files: &BTreeSet<String>,
-    ) -> io::Result<Option<String>> {
-        let mut frames = Frames::new(index, u64::from(known.head.frames));
-        let mut first = None;
-        while let Some(bytes) = frames.next()? {
-            if let Ok(Frame::Message(record)) = frame::decode(bytes, known.head.salt) {
-                first = Some(record);
-                break;
-            }
-        }
-        // Whose data nobody has written yet has none under any name.
-        let Some(first) = first else { return Ok(None) };
-        for file in files {
-            let stem = file.strip_suffix(COMPRESSED).unwrap_or(file);
-            let ours = before_rotation(stem).as_deref() == Some(path);
-            if !ours || files.contains(&(stem.to_owned() + INDEX)) {
-                continue;
-            }
-            let data = self.disk.open(file, Access::Read)?;
-            let data = Data::of(data, stem != file);
-            if data.is_ok_and(|mut data| matches!(data.payload(&first), Ok(Some(_)))) {
-                return Ok(Some(stem.to_owned()));
-            }
-        }
-        Ok(None)
     }
 
     /// An index that has no head: it and its data are set aside, unless it was just being made.
@@ -536,32 +503,5 @@ impl<D: Disk> Recovery<'_, D> {
             self.report.unindexed.push(self.disk.describe(path));
         }
         Ok(())
-    }
-}
-
-/// The path that a rotated file had before; `None`: it was not rotated.
-fn before_rotation(path: &str) -> Option<String> {
-    let (stem, ending) = path.rsplit_once('.')?;
-    let (stem, number) = stem.rsplit_once('.')?;
-    let (before, moment) = stem.rsplit_once('-')?;
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let (date, time) = moment.split_once('T')?;
-    let rotated = date.len() == 8 && time.len() == 6 && number.len() >= 3;
-    (rotated && digits(date) && digits(time) && digits(number))
-        .then(|| format!("{before}.{ending}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::template::Template;
-
-    #[test]
-    fn a_rotated_name_tells_what_it_was() {
-        for path in ["a/2026-11-23.log", "x.y-z.log"] {
-            let rotated = Template::rotated(path, 1_795_435_199_000_000, 12);
-            assert_eq!(before_rotation(&rotated).as_deref(), Some(path));
-            assert_eq!(before_rotation(path), None);
-        }
     }
 }

@@ -36,22 +36,22 @@ impl<D: Disk> FileStore<D> {
         if self.chains[place].segment.is_none() {
             return Ok(());
         }
+        if self.chains[place].segment.as_ref().is_some_and(|segment| segment.dirty) {
+            self.sync(place)?;
+        }
         let there = self.open_segment(place)?;
         let chain = &mut self.chains[place];
         let segment = chain.segment.as_mut().expect("just seen");
-        if !there || !segment.is_there(&self.disk) {
+        if !there || !segment.is_there(&self.disk) || !segment.is_long() {
             // Whoever removed or moved it has it.
             self.give_up(place);
             return Ok(());
         }
         let reached = if chain.waiting.written > 0 { chain.waiting.reached } else { chain.kept };
-        let (path, fresh) = (segment.path.clone(), segment.fresh);
+        let path = segment.path.clone();
         let closed = segment.close(reached.mark(segment.data_end));
-        if let Err(error) = closed.and_then(|()| self.sync_names(&path, fresh)) {
-            let kept = self.chains[place].kept.sequence;
-            self.counters.unsure += kept.saturating_sub(self.chains[place].durable);
+        if let Err(error) = closed {
             self.give_up(place);
-            self.chains[place].durable = kept;
             return Err(StoreError::new("closing", &self.disk.describe(&path), error));
         }
         self.settle(place);

@@ -163,15 +163,18 @@ impl<F: File> Segment<F> {
         self.handles.as_ref().expect("it was opened")
     }
 
-    /// Returns whether what is open is still what has these names, and as long as it was left: of a file
-    /// that was removed, moved or cut nobody would find what is written to it.
+    /// Returns whether what is open is still what has these names: of a file that was removed or moved
+    /// nobody would find what is written to it.
     pub fn is_there<D: Disk<File = F>>(&self, disk: &D) -> bool {
         let Handles { data, index } = self.handles();
+        disk.holds(&self.path, data) && disk.holds(&(self.path.clone() + INDEX), index)
+    }
+
+    /// Returns whether it is as long as it was left: somebody may have cut it, as to rotate it.
+    pub fn is_long(&self) -> bool {
+        let Handles { data, index } = self.handles();
         let long = |file: &F, end: u64| file.length().map_or(true, |length| length >= end);
-        disk.holds(&self.path, data)
-            && disk.holds(&(self.path.clone() + INDEX), index)
-            && long(data, self.data_end)
-            && long(index, self.index_end)
+        long(data, self.data_end) && long(index, self.index_end)
     }
 
     /// Adds a message to those that are to be written; its offset is set here.
@@ -265,13 +268,13 @@ impl<F: File> Segment<F> {
         Ok(())
     }
 
-    /// Says in the index that nothing more comes; all of it is on disk when this returns.
+    /// Says in the index of a file that is on disk that nothing more comes, and that is on disk when this
+    /// returns: said before, a crash could leave the word, and not what it is about.
     pub fn close(&mut self, mark: Mark) -> io::Result<()> {
         self.clean()?;
         let mut bytes = Vec::new();
         frame::encode(&mut bytes, self.salt, &Frame::Closed(mark));
-        let Handles { data, index } = self.handles();
-        data.sync()?;
+        let index = &self.handles().index;
         index.write(self.index_end, &bytes)?;
         index.sync()
     }

@@ -329,7 +329,7 @@ impl<D: Disk> FileStore<D> {
         let chain = &mut self.chains[place];
         let from = chain.waiting.messages[written].payload.start;
         let segment = chain.segment.as_mut().expect("it was opened");
-        if !segment.is_there(&self.disk) {
+        if !segment.is_long() {
             return Ok(false);
         }
         let data = &chain.waiting.data[from..end];

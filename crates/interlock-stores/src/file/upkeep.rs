@@ -174,12 +174,15 @@ impl<D: Disk> FileStore<D> {
     }
 
     fn retire(&mut self, closed: Closed) -> Result<(), StoreError> {
-        // The last numbers of origins stand in the newest file of a chain: it goes when there is another.
+        // The last numbers of origins stand in the newest file of a chain: that has to be on disk, and
+        // another one.
         let chain = &self.chains[closed.chain];
-        if chain.segment.is_none() && chain.number == closed.number {
+        if chain.segment.is_none() {
             let time = self.time.max(closed.time);
             let period = self.settings.period(time);
             self.begin(closed.chain, time, period)?;
+        }
+        if self.chains[closed.chain].segment.as_ref().is_some_and(|segment| segment.dirty) {
             self.sync(closed.chain)?;
         }
         // Its name may be another one now.
