@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `model` | what a store should hold, kept naively |
 //! | `lives` | a file store on a bad disk, through many crashes |
+//! | `files` | begun, named, compressed, removed, kept open, and read beside it all |
 //! | `damage` | files that something changed |
 //! | `kills` | a process that is killed, on the real disk |
 //! | `spooled` | the spool |
@@ -17,6 +18,7 @@
 
 mod damage;
 mod everyday;
+mod files;
 mod kills;
 mod lives;
 mod model;
