@@ -194,12 +194,15 @@ impl Template {
 
     /// Returns the name that a file gets whose own name is needed anew: `time` is when it was begun.
     pub fn rotated(path: &str, time: u64, n: u32) -> String {
-        let m = Zone::Utc.moment(time);
         let (stem, ending) = path.rsplit_once('.').unwrap_or((path, ""));
-        format!(
-            "{stem}-{:04}{:02}{:02}T{:02}{:02}{:02}.{n:03}.{ending}",
-            m.year, m.month, m.day, m.hour, m.minute, m.second
-        )
+        format!("{stem}-{}.{n:03}.{ending}", Template::moment(time))
+    }
+
+    /// Returns a time as such a name has it.
+    pub fn moment(time: u64) -> String {
+        let m = Zone::Utc.moment(time);
+        let (date, time) = ((m.year, m.month, m.day), (m.hour, m.minute, m.second));
+        format!("{:04}{:02}{:02}T{:02}{:02}{:02}", date.0, date.1, date.2, time.0, time.1, time.2)
     }
 }
 

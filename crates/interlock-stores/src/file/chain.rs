@@ -18,6 +18,8 @@ pub struct Chain<F> {
     pub segment: Option<Segment<F>>,
     /// The number of the last file.
     pub number: u64,
+    /// The moment in the name of the last file that was renamed, and which one of that second it was.
+    pub renamed: Option<(String, u32)>,
     /// The last message that was written, and that is kept whatever becomes of those that wait.
     pub kept: Cursor,
     /// The last message of all up to which everything is on disk.
@@ -94,6 +96,7 @@ impl<F> Chain<F> {
             topic,
             segment: None,
             number: 0,
+            renamed: None,
             kept: Cursor::default(),
             durable: 0,
             origins: HashMap::new(),

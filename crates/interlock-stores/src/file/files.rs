@@ -1,6 +1,6 @@
 //! The files of a store that are not written to any more: which there are, and which go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::file::settings::Retention;
 
@@ -22,19 +22,24 @@ pub struct Closed {
 /// Closed files, by the time of their last message.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    all: BTreeMap<(u64, usize, u64), Closed>,
+    all: BTreeMap<Key, Closed>,
+    by_path: HashMap<String, Key>,
     bytes: u64,
     /// Those that are to be compressed.
-    raw: Vec<(u64, usize, u64)>,
+    raw: BTreeSet<Key>,
 }
+
+/// The time of its last message, its chain, and its number in that.
+type Key = (u64, usize, u64);
 
 impl Files {
     pub fn add(&mut self, closed: Closed) {
-        let key = (closed.time, closed.chain, closed.number);
+        let key = key_of(&closed);
         self.bytes += closed.bytes;
         if !closed.compressed {
-            self.raw.push(key);
+            self.raw.insert(key);
         }
+        self.by_path.insert(closed.path.clone(), key);
         if let Some(before) = self.all.insert(key, closed) {
             self.bytes -= before.bytes;
         }
@@ -57,15 +62,17 @@ impl Files {
     }
 
     pub fn remove(&mut self, closed: &Closed) {
-        if let Some(gone) = self.all.remove(&(closed.time, closed.chain, closed.number)) {
+        if let Some(gone) = self.all.remove(&key_of(closed)) {
             self.bytes -= gone.bytes;
+            if self.by_path.get(&gone.path).is_some_and(|key| *key == key_of(&gone)) {
+                self.by_path.remove(&gone.path);
+            }
         }
     }
 
     /// The oldest file that is to be compressed.
     pub fn to_compress(&mut self) -> Option<Closed> {
-        self.raw.sort_unstable_by(|one, other| other.cmp(one));
-        while let Some(key) = self.raw.pop() {
+        while let Some(key) = self.raw.pop_first() {
             if let Some(closed) = self.all.get(&key).filter(|closed| !closed.compressed) {
                 return Some(closed.clone());
             }
@@ -75,7 +82,7 @@ impl Files {
 
     /// A file was compressed, or left as it is; `saved` are the bytes that it has less.
     pub fn compressed(&mut self, closed: &Closed, saved: u64) {
-        if let Some(one) = self.all.get_mut(&(closed.time, closed.chain, closed.number)) {
+        if let Some(one) = self.all.get_mut(&key_of(closed)) {
             one.compressed = true;
             one.bytes = one.bytes.saturating_sub(saved);
             self.bytes = self.bytes.saturating_sub(saved);
@@ -84,14 +91,19 @@ impl Files {
 
     /// A file has another name now.
     pub fn renamed(&mut self, from: &str, number: u64, to: &str) {
-        let is_it = |closed: &&mut Closed| closed.path == from && closed.number == number;
-        if let Some(closed) = self.all.values_mut().find(is_it) {
+        let Some(key) = self.by_path.remove(from) else { return };
+        if let Some(closed) = self.all.get_mut(&key).filter(|closed| closed.number == number) {
             to.clone_into(&mut closed.path);
+            self.by_path.insert(to.to_owned(), key);
         }
     }
 
     /// A file that was known, as it is known now.
     pub fn again(&self, closed: &Closed) -> Option<Closed> {
-        self.all.get(&(closed.time, closed.chain, closed.number)).cloned()
+        self.all.get(&key_of(closed)).cloned()
     }
+}
+
+fn key_of(closed: &Closed) -> Key {
+    (closed.time, closed.chain, closed.number)
 }

@@ -25,6 +25,26 @@ pub fn list<D: Disk>(
     store: &[u8],
     topic: &[u8],
 ) -> io::Result<Vec<Listed>> {
+    let numbers =
+        |files: &[Listed]| -> Vec<u64> { files.iter().map(|listed| listed.head.number).collect() };
+    let mut before = list_once(disk, template, store, topic)?;
+    loop {
+        // What gets another name while a folder is read may be seen under neither. It gets one once: what
+        // two looks agree on is there.
+        let now = list_once(disk, template, store, topic)?;
+        if numbers(&before) == numbers(&now) {
+            return Ok(now);
+        }
+        before = now;
+    }
+}
+
+fn list_once<D: Disk>(
+    disk: &D,
+    template: &Template,
+    store: &[u8],
+    topic: &[u8],
+) -> io::Result<Vec<Listed>> {
     let by_topic = template.by_topic();
     let (mut found, mut open) = (Vec::new(), vec![(String::new(), 0)]);
     while let Some((folder, depth)) = open.pop() {
@@ -193,6 +213,11 @@ impl<F: File> Opened<F> {
         Ok(())
     }
 
+    /// Returns whether there was no data when it was opened.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.data, Data::Gone)
+    }
+
     /// Returns the topic of a number; `None`: it is not known.
     pub fn topic(&self, number: u32) -> Option<&[u8]> {
         let place = (number as usize).checked_sub(1)?;
@@ -356,14 +381,21 @@ pub fn moved_data<D: Disk>(
 
 /// The path that a rotated file had before; `None`: it was not rotated.
 fn before_rotation(path: &str) -> Option<String> {
+    rotation(path).map(|(before, _, _)| before)
+}
+
+/// The path that a rotated file had before, the moment in its name, and which one of that second it is.
+pub fn rotation(path: &str) -> Option<(String, &str, u32)> {
     let (stem, ending) = path.rsplit_once('.')?;
     let (stem, number) = stem.rsplit_once('.')?;
     let (before, moment) = stem.rsplit_once('-')?;
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (date, time) = moment.split_once('T')?;
     let rotated = date.len() == 8 && time.len() == 6 && number.len() >= 3;
-    (rotated && digits(date) && digits(time) && digits(number))
-        .then(|| format!("{before}.{ending}"))
+    if !rotated || !digits(date) || !digits(time) || !digits(number) {
+        return None;
+    }
+    Some((format!("{before}.{ending}"), moment, number.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -185,6 +185,12 @@ impl<D: Disk> Forward<D> {
                     self.behind = self.expected.map(|next| (path, next));
                     self.file = None;
                 }
+                Here::NotYet if self.file.as_ref().is_some_and(Opened::is_gone) => {
+                    // Its data may have been about to be made: it is looked for again.
+                    self.number = self.number.map(|number| number - 1);
+                    self.file = None;
+                    return Ok(None);
+                }
                 Here::NotYet => {
                     // A file that was given up is not closed: another one was begun.
                     let files = self.reader.list()?;

@@ -9,7 +9,7 @@ use crate::file::compress::{COMPRESSED, NEW};
 use crate::file::files::Closed;
 use crate::file::frame::{self, Frame, Mark, FRAME};
 use crate::file::index::{self, Frames, Known, NoIndex, INDEX};
-use crate::file::opened::moved_data;
+use crate::file::opened::{moved_data, rotation};
 use crate::file::report::{Damage, Report, Torn};
 use crate::file::segment::Segment;
 use crate::file::settings::Settings;
@@ -68,6 +68,9 @@ impl<D: Disk> FileStore<D> {
                 self.chains.push(crate::file::chain::Chain::new(topic));
                 self.chains.len() - 1
             };
+            let renamed = files.iter().filter_map(|one| rotation(&one.path));
+            let renamed = renamed.map(|(_, moment, n)| (moment.to_owned(), n)).max();
+            self.chains[place].renamed = renamed;
             let newest = files.pop().expect("one at least");
             for (n, one) in files.iter().enumerate() {
                 let time = files.get(n + 1).unwrap_or(&newest).known.head.time;

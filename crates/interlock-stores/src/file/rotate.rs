@@ -2,12 +2,12 @@
 
 use std::io;
 
-use crate::disk::{join, parent, Disk, File};
+use crate::disk::{parent, Disk, File};
 use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
 use crate::file::files::Closed;
 use crate::file::frame::{Head, FRAME};
-use crate::file::index::{self, INDEX};
+use crate::file::index::{self, Known, INDEX};
 use crate::file::segment::Segment;
 use crate::file::store::FileStore;
 use crate::template::Template;
@@ -135,42 +135,48 @@ impl<D: Disk> FileStore<D> {
             self.renames.iter().find(|(_, (to, _))| to == path).map(|(from, _)| from.clone());
         if let Some(from) = half {
             let there = self.endings(&from).map_err(at)?;
-            self.rename(&from, now, 0, &there)?;
+            self.rename(&from, Whose::default(), &there)?;
         }
         let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
         let there = self.endings(path).map_err(at)?;
         if there.is_empty() {
             // All of it has the other name, if one was given, and only that is to be noted.
             return match self.renames.contains_key(path) {
-                true => self.rename(path, now, 0, &there),
+                true => self.rename(path, Whose::default(), &there),
                 false => Ok(()),
             };
         }
-        let (mut begun, mut number) = (now, 0);
+        let mut whose = Whose { begun: now, ..Whose::default() };
         if there.contains(&INDEX) {
             let known = self.disk.open(&index, crate::disk::Access::Read);
-            let known = known.and_then(|file| first_time(&file)).map_err(at)?;
-            if let Some((store, time, of_it)) = known {
-                if store != self.settings.name.as_bytes() {
-                    let whose = String::from_utf8_lossy(&store);
-                    let error = io::Error::new(
-                        io::ErrorKind::ResourceBusy,
-                        format!("it belongs to the store {whose}"),
-                    );
-                    return Err(StoreError::new("writing", &self.disk.describe(path), error));
-                }
-                (begun, number) = (time, of_it);
+            let known = known.and_then(|file| first_message(&file)).map_err(at)?;
+            if let Some(known) = known {
+                whose = self.whose(path, &known)?;
             }
         }
         // A topic can have the name that another one's file got when it was rotated.
-        let other = self
-            .chains
-            .iter()
-            .position(|chain| chain.segment.as_ref().is_some_and(|segment| segment.path == path));
-        if let Some(other) = other {
-            self.close_segment(other)?;
+        if let Some(chain) = whose.chain {
+            if self.chains[chain].segment.as_ref().is_some_and(|segment| segment.path == path) {
+                self.close_segment(chain)?;
+            }
         }
-        self.rename(path, begun, number, &there)
+        self.rename(path, whose, &there)
+    }
+
+    /// Returns whose file this is.
+    fn whose(&self, path: &str, known: &Known) -> Result<Whose, StoreError> {
+        if known.store != self.settings.name.as_bytes() {
+            let other = String::from_utf8_lossy(&known.store);
+            let error = format!("it belongs to the store {other}");
+            let error = io::Error::new(io::ErrorKind::ResourceBusy, error);
+            return Err(StoreError::new("writing", &self.disk.describe(path), error));
+        }
+        let begun = if known.messages > 0 { known.begun } else { known.head.time };
+        let chain = match known.head.by_topic {
+            true => known.topics.first().and_then(|topic| self.by_topic.get(topic)).copied(),
+            false => self.shared,
+        };
+        Ok(Whose { begun, number: known.head.number, chain })
     }
 
     /// Returns what there is of a file.
@@ -184,18 +190,12 @@ impl<D: Disk> FileStore<D> {
         Ok(there)
     }
 
-    fn rename(
-        &mut self,
-        path: &str,
-        begun: u64,
-        number: u64,
-        endings: &[&str],
-    ) -> Result<(), StoreError> {
-        let at = |error| StoreError::new("renaming", &self.disk.describe(path), error);
+    fn rename(&mut self, path: &str, whose: Whose, endings: &[&str]) -> Result<(), StoreError> {
         let (free, number) = match self.renames.get(path) {
             Some(begun) => begun.clone(),
-            None => (free_name(&self.disk, path, begun).map_err(at)?, number),
+            None => (self.free_name(path, whose)?, whose.number),
         };
+        let at = |error| StoreError::new("renaming", &self.disk.describe(path), error);
         // If the disk fails in between, the next try has to give the same name to what is left.
         self.renames.insert(path.to_owned(), (free.clone(), number));
         // The index last: an index without data looks for it under such names, and what goes because it is
@@ -209,27 +209,39 @@ impl<D: Disk> FileStore<D> {
         self.files.renamed(path, number, &free);
         Ok(())
     }
-}
 
-/// Returns a name that no file has, behind all of the same second: those that went leave theirs to nobody.
-fn free_name<D: Disk>(disk: &D, path: &str, begun: u64) -> io::Result<String> {
-    let first = Template::rotated(path, begun, 0);
-    let stem = path.rsplit_once('.').map_or(path, |(stem, _)| stem);
-    // `-20261123T142359.`
-    let same = &first[..stem.len() + 17];
-    let mut free = 0;
-    for entry in disk.list(parent(path))? {
-        let full = join(parent(path), &entry.name);
-        let rest = full.strip_prefix(same).and_then(|rest| rest.split('.').next());
-        if let Some(used) = rest.and_then(|digits| digits.parse::<u32>().ok()) {
-            free = free.max(used + 1);
+    /// Returns a name that no file has, behind all that its chain gave in the same second: those that went
+    /// leave theirs to nobody.
+    fn free_name(&mut self, path: &str, whose: Whose) -> Result<String, StoreError> {
+        let at = |error| StoreError::new("renaming", &self.disk.describe(path), error);
+        let moment = Template::moment(whose.begun);
+        let given = whose.chain.and_then(|chain| self.chains[chain].renamed.as_ref());
+        let mut n = match given {
+            Some((last, n)) if *last == moment => n + 1,
+            _ => 0,
+        };
+        let mut free = Template::rotated(path, whose.begun, n);
+        while !self.endings(&free).map_err(at)?.is_empty() {
+            n += 1;
+            free = Template::rotated(path, whose.begun, n);
         }
+        if let Some(chain) = whose.chain {
+            self.chains[chain].renamed = Some((moment, n));
+        }
+        Ok(free)
     }
-    Ok(Template::rotated(path, begun, free))
 }
 
-/// Returns whose index this is, the time of its first message and its number; `None`: it is none.
-fn first_time(file: &impl File) -> io::Result<Option<(Vec<u8>, u64, u64)>> {
+/// The owner of a file: when it was begun, its number in its chain, and that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Whose {
+    begun: u64,
+    number: u64,
+    chain: Option<usize>,
+}
+
+/// Reads an index up to its first message; `None`: it is none.
+fn first_message(file: &impl File) -> io::Result<Option<Known>> {
     let Ok(mut known) = index::read_head(file)? else { return Ok(None) };
     let mut frames = index::Frames::new(file, u64::from(known.head.frames));
     for _ in 0..8 {
@@ -241,6 +253,5 @@ fn first_time(file: &impl File) -> io::Result<Option<(Vec<u8>, u64, u64)>> {
             break;
         }
     }
-    let time = if known.messages > 0 { known.begun } else { known.head.time };
-    Ok(Some((known.store, time, known.head.number)))
+    Ok(Some(known))
 }

@@ -9,7 +9,7 @@ use interlock_stores::file::{FileStore, Fsync, Report, Retention, Rotation, Sett
 use interlock_stores::{Message, Position};
 
 use crate::everyday::{template, DAY, NOON, SECOND};
-use crate::model::{read_all, read_from_places, reader, Given, Model};
+use crate::model::{read_all, read_from_places, reader, Given, Model, Topic};
 use crate::{seed, share};
 
 const TOPICS: [&[u8]; 5] = [b"a", b"b/..", b"", b"..", b"a-20261123T115959.000"];
@@ -53,6 +53,7 @@ struct Seen {
     given_up: u64,
     unsure: u64,
     crashes_while_opening: u64,
+    folders_gone: u64,
 }
 
 impl Life {
@@ -170,6 +171,7 @@ impl Life {
                 });
                 self.commit(store, seen);
             }
+            22 if self.rng.u8(0..8) == 0 => self.remove_all(disk, store, seen),
             22 => self.read(disk, store),
             _ => disk.set_faults(faults(&mut self.rng)),
         }
@@ -208,6 +210,18 @@ impl Life {
                     self.withdraw(store, seen);
                 }
             }
+        }
+    }
+
+    /// Somebody removes everything, after it was acknowledged: the store goes on.
+    fn remove_all(&mut self, disk: &Simulated, store: &FileStore<Simulated>, seen: &mut Seen) {
+        if store.waiting() > 0 {
+            return;
+        }
+        disk.remove_all("");
+        seen.folders_gone += 1;
+        for topic in self.model.topics.values_mut() {
+            *topic = Topic::default();
         }
     }
 
@@ -457,7 +471,8 @@ fn what_was_confirmed_is_there_after_any_crash() {
     }
     println!("{seen:?}");
     let Seen { crashes, kills, failures, torn, known, withdrawn, rotated, .. } = seen;
-    let Seen { compressed, removed, given_up, unsure, crashes_while_opening, .. } = seen;
+    let Seen { compressed, removed, given_up, unsure, crashes_while_opening, folders_gone, .. } =
+        seen;
     let met = [
         crashes,
         kills,
@@ -471,6 +486,7 @@ fn what_was_confirmed_is_there_after_any_crash() {
         given_up,
         unsure,
         crashes_while_opening,
+        folders_gone,
     ];
     assert!(met.iter().all(|count| *count > 0), "{seen:?}");
     let _ = Position::FIRST;
