@@ -182,28 +182,31 @@ fn a_folder_that_is_gone_is_made_again() {
 
 #[test]
 fn what_is_withdrawn_is_not_written_and_not_known() {
-    let disk = Simulated::new(1);
-    let settings = Settings { fsync: Fsync::Always, ..settings("[topic].log") };
-    let (mut store, _) = open(&disk, &settings);
-    let give = |number, topic: &[u8], store: &mut FileStore<Simulated>| {
-        let message = Message { topic, payload: b"0123456789", time: NOON, origin: 3, number };
-        store.append(&message).unwrap()
-    };
-    give(1, b"a", &mut store);
-    store.commit().unwrap();
-    disk.set_faults(Faults { fail_write_in: Some(1), ..Faults::default() });
-    let taken: Vec<_> = (2..5).map(|number| give(number, b"a", &mut store)).collect();
-    store.commit().unwrap_err();
-    let withdrawn = store.withdraw();
-    assert_eq!(withdrawn.into_iter().map(Taken::Waits).collect::<Vec<_>>(), taken);
-    assert_eq!(store.waiting(), 0);
-    store.commit().unwrap();
-    // They may come back, and others in their place.
-    assert!(matches!(give(2, b"a", &mut store), Taken::Waits(_)));
-    store.commit().unwrap();
-    drop(store);
-    let (found, _) = read_all(&reader(&disk.restart(), &settings.template, b"a"));
-    assert_eq!(found.iter().map(|stored| stored.number).collect::<Vec<_>>(), [1, 2]);
+    // A part of the write that fails is done, another one each time.
+    for seed in 0..30 {
+        let disk = Simulated::new(seed);
+        let settings = Settings { fsync: Fsync::Always, ..settings("[topic].log") };
+        let (mut store, _) = open(&disk, &settings);
+        let give = |number, topic: &[u8], store: &mut FileStore<Simulated>| {
+            let message = Message { topic, payload: b"0123456789", time: NOON, origin: 3, number };
+            store.append(&message).unwrap()
+        };
+        give(1, b"a", &mut store);
+        store.commit().unwrap();
+        disk.set_faults(Faults { fail_write_in: Some(1), ..Faults::default() });
+        let taken: Vec<_> = (2..5).map(|number| give(number, b"a", &mut store)).collect();
+        store.commit().unwrap_err();
+        let withdrawn = store.withdraw();
+        assert_eq!(withdrawn.into_iter().map(Taken::Waits).collect::<Vec<_>>(), taken);
+        assert_eq!(store.waiting(), 0);
+        store.commit().unwrap();
+        // They may come back, and others in their place.
+        assert!(matches!(give(2, b"a", &mut store), Taken::Waits(_)));
+        store.commit().unwrap();
+        drop(store);
+        let (found, _) = read_all(&reader(&disk.restart(), &settings.template, b"a"));
+        assert_eq!(found.iter().map(|stored| stored.number).collect::<Vec<_>>(), [1, 2]);
+    }
 }
 
 #[test]
