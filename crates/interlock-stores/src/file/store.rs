@@ -156,6 +156,12 @@ impl<D: Disk> FileStore<D> {
         let chain = &mut self.chains[place];
         if chain.knows(message) {
             self.counters.known += 1;
+            // The process before may have written it and not synced: nobody was told of it then, and
+            // somebody will be now.
+            let dirty = chain.segment.as_ref().is_some_and(|segment| segment.dirty);
+            if dirty && !std::mem::replace(&mut chain.listed, true) {
+                self.listed.push(place);
+            }
             return Ok(Taken::Known);
         }
         // A clock that was set back leads to no older file.
@@ -220,7 +226,10 @@ impl<D: Disk> FileStore<D> {
             }
         }
         for &place in &listed {
-            if self.settings.fsync == Fsync::Always && self.chains[place].waiting.written > 0 {
+            // Of what waits some may be in a file that was closed meanwhile, and is on disk.
+            let unsynced = self.chains[place].segment.as_ref().is_some_and(|one| one.dirty)
+                || self.chains[place].waiting.written > 0;
+            if self.settings.fsync == Fsync::Always && unsynced {
                 if let Err(error) = self.sync(place) {
                     failed.get_or_insert(error);
                 }

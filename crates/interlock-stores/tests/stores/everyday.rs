@@ -235,3 +235,25 @@ fn two_stores_do_not_write_to_the_same_files() {
     assert_eq!(text(&disk, "other.log"), "three\n");
     assert_eq!(text(&disk, "other-20261123T115959.000.log"), "of somebody\n");
 }
+
+#[test]
+fn a_message_that_is_known_is_on_disk_before_it_is_acknowledged_again() {
+    for seed in 0..40 {
+        let disk = Simulated::new(seed);
+        let settings = Settings { fsync: Fsync::Never, ..settings("[topic].log") };
+        let (mut store, _) = open(&disk, &settings);
+        let given = Message { number: 1, origin: 9, ..message(b"a", b"one", NOON) };
+        store.append(&given).unwrap();
+        store.commit().unwrap();
+        drop(store);
+        // The process is killed, and the agent sends it again.
+        let disk = disk.killed();
+        let settings = Settings { fsync: Fsync::Always, ..settings };
+        let (mut store, _) = open(&disk, &settings);
+        assert_eq!(store.append(&given).unwrap(), Taken::Known);
+        store.commit().unwrap();
+        drop(store);
+        let (found, _) = read_all(&reader(&disk.restart(), &settings.template, b"a"));
+        assert_eq!(found.len(), 1, "seed {seed}");
+    }
+}
