@@ -18,7 +18,7 @@
 //! | [`opened`] | a file that is read |
 //! | [`recovery`] | opening |
 //! | [`reader`] | a topic, forward and backward |
-//! | [`verify`] | all of a file compared with its checksums |
+//! | `verify` | all of a file compared with its checksums |
 //!
 //! **On disk.** Data is written, then the index. A record says up to where all was on disk when it was
 //! written: what cannot be read before that place is damage, what is behind it was torn off.
