@@ -18,6 +18,7 @@
 //! | [`opened`] | a file that is read |
 //! | [`recovery`] | opening |
 //! | [`reader`] | a topic, forward and backward |
+//! | [`records`] | a file by its path |
 //! | `verify` | all of a file compared with its checksums |
 //!
 //! **On disk.** Data is written, then the index. A record says up to where all was on disk when it was
@@ -33,6 +34,7 @@ pub mod frame;
 pub mod index;
 pub mod opened;
 pub mod reader;
+pub mod records;
 pub mod recovery;
 pub mod report;
 mod rotate;
@@ -43,6 +45,7 @@ mod upkeep;
 pub mod verify;
 
 pub use reader::{Backward, Forward, Lost, Reader};
+pub use records::Records;
 pub use report::Report;
 pub use settings::{Fsync, Retention, Rotation, Settings};
 pub use store::{Counters, FileStore, Taken, TooLong, LONGEST_PAYLOAD, LONGEST_TOPIC};

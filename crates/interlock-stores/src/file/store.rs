@@ -139,6 +139,14 @@ impl<D: Disk> FileStore<D> {
         self.counters
     }
 
+    /// Returns the number of files of the store, and their bytes with those of their indexes.
+    pub fn usage(&self) -> (u64, u64) {
+        let segments = self.chains.iter().filter_map(|chain| chain.segment.as_ref());
+        segments.fold((self.files.count(), self.files.bytes()), |(files, bytes), segment| {
+            (files + 1, bytes + segment.data_end + segment.index_end)
+        })
+    }
+
     /// Takes a message, which the next commit writes.
     ///
     /// # Errors

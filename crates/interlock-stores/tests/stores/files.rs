@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
-use interlock_stores::file::{FileStore, Fsync, Reader, Retention, Rotation, Settings};
+use interlock_stores::file::{
+    verify, FileStore, Fsync, Reader, Records, Retention, Rotation, Settings,
+};
 use interlock_stores::{name, Message, Position};
 
 use crate::everyday::{message, settings, Scratch, DAY, NOON, SECOND};
@@ -330,4 +332,50 @@ fn a_crash_at_every_operation_and_one_at_every_operation_of_the_next_opening_los
             assert_eq!(found.len() as u64, confirmed, "{path}: stopped at {stop}");
         }
     }
+}
+
+#[test]
+fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
+    let disk = Simulated::new(1);
+    let settings = Settings { compression: Some(1), ..settings("all.log") };
+    let mut store = open(&disk, &settings);
+    let give = |store: &mut FileStore<Simulated>, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            let topic = [b'a' + (number % 3) as u8];
+            let payload = number.to_string();
+            let payload = payload.as_bytes();
+            store
+                .append(&Message { topic: &topic, payload, time: NOON, origin: 2, number })
+                .unwrap();
+        }
+        store.commit().unwrap();
+    };
+    let read = |records: &mut Records<Simulated>| {
+        let mut found = Vec::new();
+        while let Some(stored) = records.next().unwrap() {
+            assert_eq!(stored.topic, [b'a' + (stored.number % 3) as u8]);
+            assert_eq!((stored.payload, stored.origin), (stored.number.to_string().into(), 2));
+            found.push(stored.number);
+        }
+        found
+    };
+    give(&mut store, 1..10);
+    let mut records = Records::open(disk.clone(), "all.log").unwrap();
+    assert_eq!(read(&mut records), (1..10).collect::<Vec<_>>());
+    give(&mut store, 10..20);
+    assert_eq!(read(&mut records), (10..20).collect::<Vec<_>>());
+    let (files, bytes) = store.usage();
+    let used: usize = disk.files().iter().map(|file| disk.content(file).unwrap().len()).sum();
+    assert_eq!((files, bytes), (1, used as u64));
+    store.rotate().unwrap();
+    while store.upkeep(NOON).unwrap() {}
+    let mut records = Records::open(disk.clone(), "all.log").unwrap();
+    assert_eq!(read(&mut records), (1..20).collect::<Vec<_>>());
+    let verified = verify(&disk, "all.log").unwrap();
+    assert!(verified.is_whole() && verified.closed && verified.messages == 19, "{verified:?}");
+    let used: usize = disk.files().iter().map(|file| disk.content(file).unwrap().len()).sum();
+    // The table of a compressed file is not counted.
+    assert!(store.usage().1.abs_diff(used as u64) < 100, "{:?} {used}", store.usage());
+    let error = Records::open(disk.clone(), "none.log").unwrap_err().to_string();
+    assert!(error.contains("none.log"), "{error}");
 }
