@@ -165,10 +165,20 @@ impl<D: Disk> FileStore<D> {
                 report.damaged.push(damage);
                 self.add_closed(place, &one, known.time, report)
             }
-            End::Open { known, index_end, data_length } => {
+            End::Open { known, index_end, data_length, newlines } => {
                 let at = |error| StoreError::new("cutting", &describe, error);
+                for offset in newlines {
+                    let data = self.disk.open(&path, Access::Write).map_err(at)?;
+                    data.write(offset, b"\n").map_err(at)?;
+                }
                 let torn = cut(&self.disk, &path, &known, index_end, data_length).map_err(at)?;
                 report.torn.extend(torn);
+                // So may the folders be that it made.
+                let mut folder = parent(&path);
+                while !folder.is_empty() {
+                    folder = parent(folder);
+                    self.folders.insert(folder.to_owned());
+                }
                 let period = self.settings.period(known.time);
                 // The process before may have written it, and not synced.
                 self.chains[place].durable = known.durable;
@@ -197,6 +207,8 @@ enum End {
         known: Known,
         index_end: u64,
         data_length: u64,
+        /// Where a newline is missing behind a message that is whole.
+        newlines: Vec<u64>,
     },
 }
 
@@ -255,7 +267,7 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
     // Of what was on disk the data has to be there; of the rest it has to be looked at.
     let mut end = newest.known.clone();
     let mut frames = Frames::new(&index, first);
-    let mut payload = Vec::new();
+    let (mut payload, mut newlines) = (Vec::new(), Vec::new());
     let mut place = first;
     while let Some(bytes) = frames.next()? {
         let Ok(frame) = frame::decode(bytes, salt) else { break };
@@ -275,9 +287,12 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
             if record.sequence > durable {
                 payload.resize(record.length as usize + 1, 0);
                 let read = read_at(&data, record.offset, &mut payload)?;
-                let whole = read == payload.len() && payload.pop() == Some(b'\n');
-                if !whole || crc32c::crc32c(&payload) != record.crc {
+                let newline = payload.pop();
+                if read <= payload.len() || crc32c::crc32c(&payload) != record.crc {
                     break;
+                }
+                if newline != Some(b'\n') {
+                    newlines.push(record.end() - 1);
                 }
             }
         }
@@ -286,7 +301,7 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
         }
         place = frames.place();
     }
-    Ok(End::Open { known: end, index_end: place * FRAME as u64, data_length })
+    Ok(End::Open { known: end, index_end: place * FRAME as u64, data_length, newlines })
 }
 
 /// The number of the first frame that does not follow.

@@ -257,3 +257,21 @@ fn a_message_that_is_known_is_on_disk_before_it_is_acknowledged_again() {
         assert_eq!(found.len(), 1, "seed {seed}");
     }
 }
+
+#[test]
+fn a_folder_that_a_killed_process_made_is_on_disk_when_the_next_one_says_so() {
+    for seed in 0..40 {
+        let disk = Simulated::new(seed);
+        let settings = settings("[date]/[hour]/[topic].log");
+        let (mut store, _) = open(&disk, &settings);
+        store.append(&message(b"a", b"one", NOON)).unwrap();
+        store.commit().unwrap();
+        drop(store);
+        let disk = disk.killed();
+        let (mut store, _) = open(&disk, &settings);
+        store.tick(NOON + 2 * SECOND).unwrap();
+        assert_eq!(store.unsynced_messages(), 0);
+        let (found, _) = read_all(&reader(&disk.restart(), &settings.template, b"a"));
+        assert_eq!(found.len(), 1, "seed {seed}");
+    }
+}
