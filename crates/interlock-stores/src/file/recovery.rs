@@ -165,13 +165,14 @@ impl<D: Disk> FileStore<D> {
                 report.damaged.push(damage);
                 self.add_closed(place, &one, known.time, report)
             }
-            End::Open { known, index_end, data_length, newlines } => {
+            End::Open { known, index_end, data_length, newlines, torn } => {
                 let at = |error| StoreError::new("cutting", &describe, error);
                 for offset in newlines {
                     let data = self.disk.open(&path, Access::Write).map_err(at)?;
                     data.write(offset, b"\n").map_err(at)?;
                 }
-                let torn = cut(&self.disk, &path, &known, index_end, data_length).map_err(at)?;
+                let torn =
+                    cut(&self.disk, &path, &known, index_end, data_length, torn).map_err(at)?;
                 report.torn.extend(torn);
                 // So may the folders be that it made.
                 let mut folder = parent(&path);
@@ -209,6 +210,8 @@ enum End {
         data_length: u64,
         /// Where a newline is missing behind a message that is whole.
         newlines: Vec<u64>,
+        /// Messages of the index that are not whole.
+        torn: u64,
     },
 }
 
@@ -301,7 +304,8 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
         }
         place = frames.place();
     }
-    Ok(End::Open { known: end, index_end: place * FRAME as u64, data_length, newlines })
+    let torn = all.messages.saturating_sub(end.messages);
+    Ok(End::Open { known: end, index_end: place * FRAME as u64, data_length, newlines, torn })
 }
 
 /// The number of the first frame that does not follow.
@@ -323,13 +327,14 @@ fn cut<D: Disk>(
     known: &Known,
     index_end: u64,
     data_length: u64,
+    messages: u64,
 ) -> io::Result<Option<Torn>> {
     let index = disk.open(&(path.to_owned() + INDEX), Access::Read)?;
     if index.length()? > index_end {
         disk.open(&(path.to_owned() + INDEX), Access::Write)?.truncate(index_end)?;
     }
     let bytes = data_length.saturating_sub(known.end);
-    if bytes == 0 {
+    if bytes == 0 && messages == 0 {
         return Ok(None);
     }
     let data = disk.open(path, Access::Write)?;
@@ -353,9 +358,11 @@ fn cut<D: Disk>(
         file.sync()?;
         disk.sync_folder(parent(path))?;
     }
-    data.truncate(known.end)?;
+    if bytes > 0 {
+        data.truncate(known.end)?;
+    }
     let kept = kept.map(|(_, name)| disk.describe(&name));
-    Ok(Some(Torn { file: disk.describe(path), offset: known.end, bytes, kept }))
+    Ok(Some(Torn { file: disk.describe(path), offset: known.end, bytes, messages, kept }))
 }
 
 /// Says at the end of an index that nothing more comes.
@@ -503,7 +510,7 @@ impl<D: Disk> Recovery<'_, D> {
         let file = self.disk.describe(path);
         if torn {
             let kept = aside.into_iter().next();
-            self.report.torn.push(Torn { file, offset: 0, bytes: length, kept });
+            self.report.torn.push(Torn { file, offset: 0, bytes: length, messages: 0, kept });
         } else {
             let why = format!("the head of its index, of {index_length} bytes, cannot be read");
             self.report.damaged.push(Damage { file, why, messages: 0, aside });

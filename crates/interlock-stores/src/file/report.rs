@@ -20,7 +20,9 @@ pub struct Torn {
     /// The place where it was cut, and the number of bytes that went.
     pub offset: u64,
     pub bytes: u64,
-    /// The file that has these bytes now; `None`: they were zeroes.
+    /// Messages of which the index tells, and that were not whole.
+    pub messages: u64,
+    /// The file that has these bytes now; `None`: there were none, or they were zeroes.
     pub kept: Option<String>,
 }
 
@@ -60,11 +62,15 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Torn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Torn { file, offset, bytes, kept } = self;
-        write!(f, "torn tail cut: {file} at byte {offset}, {bytes} bytes, ")?;
+        let Torn { file, offset, bytes, messages, kept } = self;
+        write!(f, "torn tail cut: {file} at byte {offset}, {bytes} bytes")?;
         match kept {
-            Some(kept) => write!(f, "which are in {kept} now")?,
-            None => write!(f, "all of them zero")?,
+            Some(kept) => write!(f, ", which are in {kept} now")?,
+            None if *bytes > 0 => write!(f, ", all of them zero")?,
+            None => {}
+        }
+        if *messages > 0 {
+            write!(f, "; messages that were not whole: {messages}")?;
         }
         write!(f, "; nothing says that any of this was confirmed to be on disk")
     }
