@@ -284,17 +284,20 @@ impl<F: File> Data<F> {
             return Ok(None);
         }
         let mut payload = vec![0; length];
-        let read = match self {
-            Data::Raw(file) => read_at(file, at, &mut payload)?,
-            Data::Packed(unpacked) => match unpacked.read_at(at, &mut payload) {
-                Ok(read) => read,
-                // A frame of zstd that is damaged.
-                Err(error) if error.raw_os_error().is_none() => return Ok(None),
-                Err(error) => return Err(error),
-            },
-            Data::Gone => return Ok(None),
-        };
+        let read = self.read(at, &mut payload)?;
         Ok((read == length && crc32c::crc32c(&payload) == record.crc).then_some(payload))
+    }
+
+    /// Reads what there is at a place, up to the length of `buffer`; of a part that is damaged nothing.
+    pub fn read(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Data::Raw(file) => read_at(file, at, buffer),
+            Data::Packed(unpacked) => match unpacked.read_at(at, buffer) {
+                Err(error) if error.raw_os_error().is_none() => Ok(0),
+                read => read,
+            },
+            Data::Gone => Ok(0),
+        }
     }
 
     /// Bytes of the data, as they were written.

@@ -9,7 +9,7 @@ use crate::file::compress::{COMPRESSED, NEW};
 use crate::file::files::Closed;
 use crate::file::frame::{self, Frame, Mark, FRAME};
 use crate::file::index::{self, Frames, Known, NoIndex, INDEX};
-use crate::file::opened::{moved_data, rotation};
+use crate::file::opened::{moved_data, rotation, Data};
 use crate::file::report::{Damage, Report, Torn};
 use crate::file::segment::Segment;
 use crate::file::settings::Settings;
@@ -208,7 +208,7 @@ enum End {
         known: Known,
         index_end: u64,
         data_length: u64,
-        /// Where a newline is missing behind a message that is whole.
+        /// The places at which a newline is missing behind a message that is whole.
         newlines: Vec<u64>,
         /// Messages of the index that are not whole.
         torn: u64,
@@ -244,20 +244,22 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
     if known.closed {
         return Ok(End::Closed(known));
     }
+    let mut packed = false;
     let data = match disk.open(&newest.path, Access::Read) {
         Ok(data) => data,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if disk.exists(&(newest.path.clone() + COMPRESSED))? {
-                return Ok(End::Closed(all));
+            packed = disk.exists(&(newest.path.clone() + COMPRESSED))?;
+            match packed {
+                // It was given up, and the one behind it never came to the disk.
+                true => disk.open(&(newest.path.clone() + COMPRESSED), Access::Read)?,
+                false if all.durable >= newest.known.next => return Ok(End::Missing(all)),
+                // It was being made, or its name was: nobody was told that it is on disk.
+                false => disk.open(&newest.path, Access::Create)?,
             }
-            if all.durable >= newest.known.next {
-                return Ok(End::Missing(all));
-            }
-            // It was being made, or its name was: nobody was told that it is on disk.
-            disk.open(&newest.path, Access::Create)?
         }
         Err(error) => return Err(error),
     };
+    let mut data = Data::of(data, packed)?;
     let (durable, data_length) = (all.durable, data.length()?);
     let lost = |known: &Known| (all.next - newest.known.head.first).saturating_sub(known.messages);
     if durable >= known.next {
@@ -270,7 +272,7 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
     // Of what was on disk the data has to be there; of the rest it has to be looked at.
     let mut end = newest.known.clone();
     let mut frames = Frames::new(&index, first);
-    let (mut payload, mut newlines) = (Vec::new(), Vec::new());
+    let mut newlines = Vec::new();
     let mut place = first;
     while let Some(bytes) = frames.next()? {
         let Ok(frame) = frame::decode(bytes, salt) else { break };
@@ -288,13 +290,12 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
                 break;
             }
             if record.sequence > durable {
-                payload.resize(record.length as usize + 1, 0);
-                let read = read_at(&data, record.offset, &mut payload)?;
-                let newline = payload.pop();
-                if read <= payload.len() || crc32c::crc32c(&payload) != record.crc {
+                if data.payload(record)?.is_none() {
                     break;
                 }
-                if newline != Some(b'\n') {
+                let mut newline = [0];
+                data.read(record.end() - 1, &mut newline)?;
+                if newline != *b"\n" {
                     newlines.push(record.end() - 1);
                 }
             }
@@ -303,6 +304,9 @@ fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
             break;
         }
         place = frames.place();
+    }
+    if packed {
+        return Ok(End::Closed(end));
     }
     let torn = all.messages.saturating_sub(end.messages);
     Ok(End::Open { known: end, index_end: place * FRAME as u64, data_length, newlines, torn })

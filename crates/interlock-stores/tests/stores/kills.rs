@@ -78,7 +78,8 @@ fn child() {
         if turn % 50 == 49 {
             let read = spool.read(&mut cursor, 4_000).unwrap();
             if let Some(last) = read.last() {
-                let line = format!("forgets {}\n", last.number);
+                // The last line may be cut: another one is behind it.
+                let line = format!("forgets {}\nas said\n", last.number);
                 std::io::stdout().write_all(line.as_bytes()).unwrap();
                 spool.forget(last.place);
                 spool.tick().unwrap();
