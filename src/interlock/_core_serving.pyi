@@ -79,6 +79,9 @@ class HubServer:
     @staticmethod
     def commands() -> list[tuple[str, list[str]]]:
         """Each command's name, as COMMAND INFO takes it, and its categories."""
+    @staticmethod
+    def refused_path(path: str, store: str) -> str | None:
+        """Tells why a path is no template of a store's files; None: it is one."""
     def apply(
         self,
         settings: dict[str, Any],
@@ -106,6 +109,10 @@ class HubServer:
         """The counters, as INFO names them."""
     def tables(self) -> dict[str, dict[str, int]]:
         """The figures of each table, by its name."""
+    def stores(self) -> dict[str, dict[str, int]]:
+        """The figures of each store, by its name."""
+    def rotate(self) -> None:
+        """Stores begin new files, where there are messages in the old ones."""
     def beats(self) -> list[int]:
         """The number of beats that each worker has answered."""
     def pulse(self) -> list[bool]:

@@ -17,6 +17,8 @@ pub enum Pending {
     Listing(Listing),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
+    /// A store has no room for what it publishes: the request is done when it has.
+    Room,
 }
 
 /// A password that the controller looks at, and what comes after it.

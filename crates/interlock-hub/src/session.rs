@@ -140,8 +140,9 @@ impl Session {
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(pending) = state.pending.take() else { return };
-        if matches!(*pending, Pending::Pause) {
+        if matches!(*pending, Pending::Pause | Pending::Room) {
             // The request itself comes now.
+            state.resumed = matches!(*pending, Pending::Room);
             return;
         }
         let before = out.len();
@@ -275,7 +276,11 @@ impl Requests {
         if state.deferred.is_some() {
             return Ok((used, Some(Step::Sync)));
         }
-        if state.pending.is_some() {
+        if let Some(pending) = &state.pending {
+            if matches!(**pending, Pending::Room) {
+                self.ready = Some(used);
+                return Ok((0, Some(Step::Wait)));
+            }
             return Ok((used, Some(Step::Wait)));
         }
         if state.is_silent() && !pushes {
@@ -305,7 +310,9 @@ impl State {
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        core.local.commands += 1;
+        // Counted and shown once.
+        let resumed = std::mem::take(&mut self.resumed);
+        core.local.commands += u64::from(!resumed);
         let resp3 = self.resp3;
         let mut reply = Writer { out, resp3 };
         let refusal = match command {
@@ -322,7 +329,7 @@ impl State {
         }
         let Ok(command) = command else { return false };
         self.card.command.store(command.index(), Relaxed);
-        if core.shared.is_monitored() && !command.has_flag("admin") {
+        if core.shared.is_monitored() && !command.has_flag("admin") && !resumed {
             let line = tracing::monitored(&self.card, command, arguments);
             core.local.chunk.add_trace(&line, core.shared.monitored());
         }
@@ -348,6 +355,9 @@ impl State {
             reply,
             command,
         });
+        if matches!(self.pending.as_deref(), Some(Pending::Room)) {
+            return false;
+        }
         let mut took = 0;
         if stands_for > 0 {
             let after = (core.clock)();

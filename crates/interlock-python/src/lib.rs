@@ -27,6 +27,7 @@ mod gil;
 mod hot;
 mod hub;
 mod hub_settings;
+mod hub_stores;
 mod hub_tables;
 mod journal_copy;
 mod judgement;

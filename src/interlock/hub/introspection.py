@@ -61,11 +61,20 @@ def info(client: Client) -> dict[str, int | float | str]:
 
 def tables(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
     """Return the figures of each state table, by its name, out of those of INFO."""
+    return _figures(info, TABLE)
+
+
+def stores(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
+    """Return the figures of each store, by its name, out of those of INFO."""
+    return _figures(info, STORE)
+
+
+def _figures(info: Mapping[str, int | float | str], head: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for name, value in info.items():
-        if name.startswith(TABLE) and isinstance(value, str):
+        if name.startswith(head) and isinstance(value, str):
             pairs = (pair.partition("=") for pair in value.split(","))
-            found[name.removeprefix(TABLE)] = {
+            found[name.removeprefix(head)] = {
                 figure: int(number) for figure, _, number in pairs if WHOLE.fullmatch(number)
             }
     return found
@@ -141,6 +150,7 @@ BATCH = 512
 """Names in one NUMSUB."""
 
 TABLE = "table_"
+STORE = "store_"
 
 WHOLE = re.compile(r"\d+")
 DECIMAL = re.compile(r"\d+\.\d+", re.ASCII)

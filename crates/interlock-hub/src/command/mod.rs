@@ -152,7 +152,7 @@ pub fn answered(
         Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
         Pending::Queue => queues::answered(answer, state, core, reply),
         Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
-        Pending::Pause => {}
+        Pending::Pause | Pending::Room => {}
     }
 }
 
