@@ -26,23 +26,29 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"name": "a", "path": "out/"}, r"store\[0\]\.path is 'out/'.*it ends with /"),
     ({"name": "a", "path": "../../[topic]/../x"}, r"store\[0\]\.path"),
     ({"name": "a", "path": "[wrong]"}, r"store\[0\]\.path"),
-    ({"name": "a", "path": "x", "kind": "network"}, r"kind is 'network'.*allowed: file, null"),
-    ({"name": "a", "path": "x", "topics": "a"}, r"store\[0\]\.topics is 'a'"),
-    ({"name": "a", "path": "x", "topics": ["\ud800"]}, r"store\[0\]\.topics"),
-    ({"name": "a", "path": "x", "queue": "64XB"}, r"store\[0\]\.queue is '64XB'"),
-    ({"name": "a", "path": "x", "queue": True}, r"store\[0\]\.queue is True"),
-    ({"name": "a", "path": "x", "full": "spool"}, r"full is 'spool'.*allowed: wait, drop"),
-    ({"name": "a", "path": "x", "ack": "upstream"}, r"ack is 'upstream'.*allowed: none, memory"),
-    ({"name": "a", "path": "x", "ack": "disk", "full": "drop"}, r"full is 'drop'.*acknowledged"),
-    ({"name": "a", "path": "x", "ack": "disk", "sync": "no"}, r"sync is 'no'.*always"),
-    ({"name": "a", "path": "x", "rotate": "90s"}, r"store\[0\]\.rotate is '90s'"),
-    ({"name": "a", "path": "x", "rotate": "0MB"}, r"store\[0\]\.rotate"),
-    ({"name": "a", "path": "x", "compress": 20}, r"store\[0\]\.compress is 20"),
-    ({"name": "a", "path": "x", "keep": "30"}, r"store\[0\]\.keep is '30'"),
-    ({"name": "a", "path": "x", "local": "yes"}, r"store\[0\]\.local is 'yes'"),
-    ({"name": "a", "kind": "null", "path": "x"}, r"path is 'x'.*a null store has none"),
+    ({"name": "a", "path": "x.log", "kind": "network"}, r"kind is 'network'.*allowed: file, null"),
+    ({"name": "a", "path": "x.log", "topics": "a"}, r"store\[0\]\.topics is 'a'"),
+    ({"name": "a", "path": "x.log", "topics": ["\ud800"]}, r"store\[0\]\.topics"),
+    ({"name": "a", "path": "x.log", "queue": "64XB"}, r"store\[0\]\.queue is '64XB'"),
+    ({"name": "a", "path": "x.log", "queue": True}, r"store\[0\]\.queue is True"),
+    ({"name": "a", "path": "x.log", "full": "spool"}, r"full is 'spool'.*allowed: wait, drop"),
+    (
+        {"name": "a", "path": "x.log", "ack": "upstream"},
+        r"ack is 'upstream'.*none, memory",
+    ),
+    (
+        {"name": "a", "path": "x.log", "ack": "disk", "full": "drop"},
+        r"full is 'drop'.*be acknow",
+    ),
+    ({"name": "a", "path": "x.log", "ack": "disk", "sync": "no"}, r"sync is 'no'.*always"),
+    ({"name": "a", "path": "x.log", "rotate": "90s"}, r"store\[0\]\.rotate is '90s'"),
+    ({"name": "a", "path": "x.log", "rotate": "0MB"}, r"store\[0\]\.rotate"),
+    ({"name": "a", "path": "x.log", "compress": 20}, r"store\[0\]\.compress is 20"),
+    ({"name": "a", "path": "x.log", "keep": "30"}, r"store\[0\]\.keep is '30'"),
+    ({"name": "a", "path": "x.log", "local": "yes"}, r"store\[0\]\.local is 'yes'"),
+    ({"name": "a", "kind": "null", "path": "x.log"}, r"path is 'x.log'.*a null store has none"),
     ({"name": "a", "kind": "null", "ack": "disk"}, r"ack is 'disk'.*a null store writes"),
-    ({"name": "a", "path": "x", "size": 1}, r"\.size is 'a key that there is not'"),
+    ({"name": "a", "path": "x.log", "size": 1}, r"\.size is 'a key that there is not'"),
 )
 
 
@@ -99,7 +105,7 @@ class Place:
 
     def lines(self, topic: str) -> list[str]:
         """All messages of a topic, rotated files first."""
-        paths = sorted(self.out.glob(f"{topic}-*.log")) + [self.out / f"{topic}.log"]
+        paths = [*sorted(self.out.glob(f"{topic}-*.log")), self.out / f"{topic}.log"]
         return "".join(path.read_text() for path in paths if path.exists()).splitlines()
 
     def wait_for_log(self, hub: HubProcess, text: str) -> str:
@@ -162,8 +168,7 @@ def test_pipelined_publishes_wait_together_and_answers_keep_their_order(place: P
         with socket.create_connection(("127.0.0.1", hub.port)) as raw:
             count = 5000
             requests = b"".join(
-                b"PUBLISH kept %d\r\nECHO %d\r\nPUBLISH other x\r\n" % (n, n)
-                for n in range(count)
+                b"PUBLISH kept %d\r\nECHO %d\r\nPUBLISH other x\r\n" % (n, n) for n in range(count)
             )
             sender = threading.Thread(target=raw.sendall, args=(requests,))
             sender.start()
@@ -182,7 +187,7 @@ def test_the_overview_names_the_stores(place: Place, capsys: pytest.CaptureFixtu
     with hub_process(*place.flags(place.store(ack='"disk"'), null)) as hub:
         with client_of(hub) as client:
             client.call("PUBLISH", "n", "12345")
-        assert main(["hub", "stores", "--hub", f"127.0.0.1:{hub.port}"]) == 0
+        assert main(["hub", "stores", "--url", f"redis://127.0.0.1:{hub.port}"]) == 0
     told = capsys.readouterr().out
     assert "stores: 2" in told
     (line,) = (line for line in told.splitlines() if line.startswith("files"))
@@ -204,13 +209,13 @@ class Publisher(threading.Thread):
         self.acknowledged: list[int] = []
         self._address = f"127.0.0.1:{hub.port}"
         self.moved = threading.Event()
-        self._stop = threading.Event()
+        self._ends = threading.Event()
 
     def run(self) -> None:
         number = 0
         try:
             with Client(self._address, timeout=60) as client:
-                while not self._stop.is_set():
+                while not self._ends.is_set():
                     client.call("PUBLISH", self.topic, f"{self.topic} {number}")
                     self.acknowledged.append(number)
                     number += 1
@@ -219,7 +224,7 @@ class Publisher(threading.Thread):
             pass
 
     def end(self) -> None:
-        self._stop.set()
+        self._ends.set()
         self.join()
 
 
@@ -297,7 +302,7 @@ def test_a_full_queue_drops_where_it_is_told_so(place: Place) -> None:
                 client.call("PUBLISH", "a", str(number))
         found = figures(hub)
         assert found["accepted"] + found["dropped"] == 1000
-        assert found["dropped"] > 900
+        assert found["dropped"] > 800
         (place.out / "no").unlink()
         place.wait_for_log(hub, "it writes again")
         hub.end()
@@ -323,7 +328,9 @@ def test_stores_change_while_the_hub_runs(place: Place) -> None:
             assert (place.out / "more" / "b.log").read_text() == "2\n"
             assert figures(hub)["accepted"] == 2
             # Another path for the first, and the second goes.
-            changed = place.store(topics='["a"]', ack='"disk"', path=f'"{place.out}/new/[topic].log"')
+            changed = place.store(
+                topics='["a"]', ack='"disk"', path=f'"{place.out}/new/[topic].log"'
+            )
             before = place.log.stat().st_size
             place.write(changed)
             hub.process.send_signal(signal.SIGHUP)
@@ -367,4 +374,3 @@ def test_metrics_have_the_stores_as_labels(place: Place) -> None:
     text = metrics.text({}, {}, found)
     assert 'interlock_hub_store_written_total{store="files"} 1\n' in text
     assert 'interlock_hub_store_written_bytes_total{store="files"} 3\n' in text
-

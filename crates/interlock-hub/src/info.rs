@@ -54,7 +54,12 @@ fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 4] {
     let errors = shared.statistics.errors().into_iter();
     let errors =
         errors.map(|(kind, count)| (format!("errorstat_{kind}"), format!("count={count}")));
-    [("Tables", tables.collect()), ("Stores", stores.collect()), (COMMANDS, commands.collect()), ("Errorstats", errors.collect())]
+    [
+        ("Tables", tables.collect()),
+        ("Stores", stores.collect()),
+        (COMMANDS, commands.collect()),
+        ("Errorstats", errors.collect()),
+    ]
 }
 
 /// The figures of each table, by its name. Those that a large one is counted for may be missing in its

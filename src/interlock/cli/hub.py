@@ -61,8 +61,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
         "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
         "clients to read what they are owed; a second signal ends it at once. HUP reads the "
-        "configuration again; USR1 opens the log file anew and begins new files of stores. Exit codes: 0 "
-        "stopped by TERM or INT, 1 it cannot listen or broke, 2 wrong usage or configuration.",
+        "configuration again; USR1 opens the log file anew and begins new files of stores. "
+        "Exit codes: 0 stopped by TERM or INT, 1 it cannot listen or broke, 2 wrong usage or "
+        "configuration.",
     )
     for flag in FLAGS:
         flag.add_to(parser)

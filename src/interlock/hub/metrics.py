@@ -27,8 +27,11 @@ def text(
 ) -> str:
     """Return the body of /metrics: each figure of `info`, which has the names of INFO, and those of
     each table and store."""
-    found = chain(lines(info, draining=draining), labelled("table", TABLE_FIGURES, tables or {}),
-                  labelled("store", STORE_FIGURES, stores or {}))
+    found = chain(
+        lines(info, draining=draining),
+        labelled("table", TABLE_FIGURES, tables or {}),
+        labelled("store", STORE_FIGURES, stores or {}),
+    )
     return "".join(f"{line}\n" for line in found)
 
 

@@ -263,9 +263,9 @@ class Hub:
 
         # Of the native server, not of this: it is asked while it drains too.
         standing = self._standing
-        return HttpServer(host, port, HubPages(
-            lambda: standing.state, server.info, server.tables, server.stores
-        ))
+        return HttpServer(
+            host, port, HubPages(lambda: standing.state, server.info, server.tables, server.stores)
+        )
 
     def __enter__(self) -> Self:
         self.start()

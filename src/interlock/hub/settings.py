@@ -90,6 +90,7 @@ OR_NONE = f"{BYTES}, from 0 (no limit) to {MOST_BYTES}"
 SECONDS = f"a number of seconds from 0 to {YEAR}"
 WHOLE_SECONDS = f"a whole {SECONDS.removeprefix('a ')}"
 
+
 def _stores(value: object) -> tuple[stores.Store, ...]:
     found = stores.STORES.checked(value)
     if len(found) > MOST_STORES:

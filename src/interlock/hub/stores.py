@@ -1,4 +1,4 @@
-"""Stores of a hub, as `[[store]]` tables declare them: what is published to their topics is kept."""
+"""Stores of a hub, as `[[store]]` tables declare them, which keep what is published."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ STORES = ListOf(
             "compress files that are closed",
             0,
         ),
-        Key("keep", _keep, '"30d", "12h", ""', "how long a closed file stays; \"\" for ever", ""),
+        Key("keep", _keep, '"30d", "12h", ""', 'how long a closed file stays; "" for ever', ""),
         Key("keep_bytes", size, BYTES, "bytes of all its files; 0 for any number", 0),
         Key("local", truth, "true, false", "dates and hours in local time, not UTC", False),
     ),

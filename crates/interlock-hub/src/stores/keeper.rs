@@ -64,8 +64,13 @@ impl Keeper {
         loop {
             let now = Instant::now();
             let takes = self.hand.is_empty();
-            let orders =
-                self.store.queue.next(self.until(now), self.end, takes, AT_ONCE, &mut self.hand.batches);
+            let orders = self.store.queue.next(
+                self.until(now),
+                self.end,
+                takes,
+                AT_ONCE,
+                &mut self.hand.batches,
+            );
             self.follow(orders);
             let now = Instant::now();
             if self.again <= now && self.open() {

@@ -79,7 +79,14 @@ impl Offers {
         self.take(wanting, token, topic, payload, now())
     }
 
-    fn take(&mut self, wanting: u64, token: u64, topic: &[u8], payload: &[u8], now: u64) -> Offered {
+    fn take(
+        &mut self,
+        wanting: u64,
+        token: u64,
+        topic: &[u8],
+        payload: &[u8],
+        now: u64,
+    ) -> Offered {
         if payload.len() > LONGEST_PAYLOAD {
             let bytes = payload.len();
             return Offered::Refused(format!(
@@ -97,7 +104,8 @@ impl Offers {
                 // There may have been some just now.
                 has_room = queue.reserve(weight, most);
                 if !has_room {
-                    bits(taken).for_each(|place| self.set.stores[place].store.queue.release(weight));
+                    bits(taken)
+                        .for_each(|place| self.set.stores[place].store.queue.release(weight));
                     self.waiting.push(token);
                     return Offered::Full;
                 }

@@ -129,7 +129,8 @@ impl Queue {
             }
         }
         let mut bytes = 0;
-        while takes && bytes < most {
+        // What waits when the settings change goes with the new ones.
+        while takes && inner.orders.kind.is_none() && bytes < most {
             let Some(batch) = inner.batches.pop_front() else { break };
             bytes += batch.weight();
             batches.push(batch);

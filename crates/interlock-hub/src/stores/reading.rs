@@ -50,10 +50,23 @@ pub struct Asked {
 
 pub enum Question {
     /// Messages between two positions, both included.
-    Range { reader: Reader<Folder>, from: Position, to: Position, count: usize, backward: bool },
-    Length { reader: Reader<Folder> },
+    Range {
+        reader: Reader<Folder>,
+        from: Position,
+        to: Position,
+        count: usize,
+        backward: bool,
+    },
+    Length {
+        reader: Reader<Folder>,
+    },
     /// Messages behind a position, of several topics; waits until then if there are none.
-    Read { topics: Vec<Behind>, count: usize, until: Option<Instant>, waits: bool },
+    Read {
+        topics: Vec<Behind>,
+        count: usize,
+        until: Option<Instant>,
+        waits: bool,
+    },
 }
 
 /// A topic, and the position behind which it is read.

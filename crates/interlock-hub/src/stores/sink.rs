@@ -25,7 +25,11 @@ pub struct InHand {
 
 impl Sink {
     /// Opens the store. What was found there, if it is to be told.
-    pub fn open(name: &str, kind: &StoreKind, now: u64) -> Result<(Sink, Option<Report>), StoreError> {
+    pub fn open(
+        name: &str,
+        kind: &StoreKind,
+        now: u64,
+    ) -> Result<(Sink, Option<Report>), StoreError> {
         let StoreKind::File(settings) = kind else { return Ok((Sink::Null, None)) };
         let disk = Folder::new(settings.template.folder());
         let (store, report) = FileStore::open(disk, told(name, settings), now)?;
