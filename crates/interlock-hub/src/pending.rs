@@ -13,6 +13,8 @@ pub enum Pending {
     },
     /// A function that waits for something to answer.
     Queue,
+    /// XREAD and the like: what a store keeps is read by another thread.
+    Reading,
     /// Its next step.
     Listing(Listing),
     /// CLIENT PAUSE: the request is done when that ends.

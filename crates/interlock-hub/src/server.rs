@@ -137,6 +137,7 @@ impl Server {
             stop.stop();
             let _ = journal.join();
         }
+        self.shared.readings.stop();
         // Their time is their own: what workers have taken is to be written.
         let until = Instant::now().checked_add(patience);
         self.shared.stores.stop(until.unwrap_or_else(|| Instant::now() + LONGEST_DRAIN));

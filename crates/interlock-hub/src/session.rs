@@ -187,6 +187,11 @@ impl Session {
         keeps
     }
 
+    /// Somebody else must hear of its end: who holds a message for it, or looks for some.
+    pub fn waits_for_others(&self) -> bool {
+        matches!(self.state.pending.as_deref(), Some(Pending::Queue | Pending::Reading))
+    }
+
     pub fn waits_for_queue(&self) -> bool {
         matches!(self.state.pending.as_deref(), Some(Pending::Queue))
     }
@@ -204,6 +209,9 @@ impl Session {
         }
         if matches!(self.state.pending.as_deref(), Some(Pending::Pause)) {
             core.shared.pause.forget(core.local.worker, self.state.card.token);
+        }
+        if matches!(self.state.pending.as_deref(), Some(Pending::Reading)) {
+            core.shared.readings.forget(core.local.worker, self.state.card.token);
         }
         core.shared.registry.remove(self.state.card.id);
         core.local.held -= self.state.card.holds() as isize;

@@ -1,7 +1,7 @@
 //! The state that all workers share, and the state that each has for itself, both without sockets.
 
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -37,6 +37,8 @@ pub struct Shared {
     pub queues: Queues,
     pub stores: Stores,
     pub readings: Readings,
+    /// The hub as its stores see it.
+    pub host: OnceLock<Arc<dyn Host>>,
     pub registry: Registry,
     pub mailboxes: Vec<Mailbox>,
     pub beats: Beats,
@@ -146,6 +148,7 @@ impl Shared {
             directory: Directory::default(),
             stores: Stores::default(),
             readings: Readings::default(),
+            host: OnceLock::new(),
             registry: Registry::default(),
             beats: Beats::new(mailboxes.len()),
             held: mailboxes.iter().map(|_| AtomicIsize::new(0)).collect(),
@@ -176,8 +179,8 @@ impl Shared {
     ///
     /// If there is no thread to be had: then all is as it was.
     pub fn apply_stores(self: &Arc<Self>, declared: Vec<StoreSettings>) -> std::io::Result<()> {
-        let host: Arc<dyn Host> = Arc::new(Beside(Arc::downgrade(self)));
-        self.stores.apply(declared, &host)
+        let host = self.host.get_or_init(|| Arc::new(Beside(Arc::downgrade(self))));
+        self.stores.apply(declared, host)
     }
 
     /// From now on these hold. Who may no longer be connected, or subscribed, is disconnected.

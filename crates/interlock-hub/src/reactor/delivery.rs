@@ -147,7 +147,7 @@ impl Worker {
             read: connection.reads(),
             write: connection.output.blocked,
             // What it waits for must not be handed to nobody.
-            farewell: connection.session.waits_for_queue(),
+            farewell: connection.session.waits_for_others(),
         };
         if self.poll.change(connection.socket.as_raw_fd(), token, wants).is_err() {
             self.close(slot);

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use interlock_stores::disk::folder::Folder;
+use interlock_stores::file::Reader;
 use parking_lot::{Mutex, RwLock};
 
 use super::keeper::Keeper;
 use super::queue::End;
-use super::settings::StoreSettings;
+use super::settings::{StoreKind, StoreSettings};
 use super::store::{Host, Store};
 use crate::glob;
 use crate::signals::BlockedSignals;
@@ -137,6 +139,17 @@ impl Stores {
 }
 
 impl StoreSet {
+    /// Returns a reader of a topic, of the first store that keeps it in files.
+    pub fn reader(&self, topic: &[u8]) -> Option<Reader<Folder>> {
+        self.stores.iter().find_map(|kept| match &kept.settings.kind {
+            StoreKind::File(file) if kept.settings.wants(topic) => {
+                let disk = Folder::new(file.template.folder());
+                Some(Reader::new(disk, file.template.clone(), &kept.settings.name, topic))
+            }
+            _ => None,
+        })
+    }
+
     /// A bit for each store that keeps a topic.
     pub fn wanting(&self, topic: &[u8]) -> u64 {
         let wants = self.stores.iter().map(|kept| kept.settings.wants(topic));
