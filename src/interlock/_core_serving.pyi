@@ -142,6 +142,26 @@ class HubTables:
         """Goes on with a table that others have open by this name; false: they have none."""
 
 @final
+class StoreFiles:
+    """Reads messages out of the files of stores, and what comes later when it is asked again.
+    ``path`` is a folder, or a file: its data, packed or not, or its index."""
+
+    def __new__(
+        cls, path: str, topic: bytes | None = None, position: tuple[int, int] = (0, 0)
+    ) -> Self: ...
+    def next(self, most: int) -> list[tuple[int, int, bytes, bytes, int]]:
+        """The next messages, up to so many: position, topic, payload, microseconds since 1970.
+        None: there are none yet. OSError says what cannot be read."""
+    def lost(self) -> int:
+        """The number of messages that could not be read, and were left out by ``next``."""
+    def verify(
+        self,
+    ) -> tuple[list[tuple[str, int, int, list[int], list[int], int, bool]], list[str]]:
+        """Compares each file with its checksums: path, messages that are whole, their bytes, the
+        sequences of those that are not, places of frames that cannot be read, how many messages
+        are missing, whether it is closed. And the indexes whose head cannot be read."""
+
+@final
 class JournalCopy:
     """The data to copy of a hub's journal, out of its folder, whether the hub runs or not. All
     of it is read once: OSError says what is damaged, or that there is no journal."""

@@ -43,6 +43,7 @@ mod queue_operate;
 mod recycle;
 #[cfg(target_os = "linux")]
 mod table;
+mod store_files;
 mod wait;
 mod work;
 
@@ -65,6 +66,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<future::Future>()?;
     module.add_class::<hub::HubServer>()?;
     module.add_class::<hub_tables::HubTables>()?;
+    module.add_class::<store_files::StoreFiles>()?;
     module.add_class::<journal_copy::JournalCopy>()?;
     module.add_class::<engine::Engine>()?;
     module.add("EngineError", module.py().get_type::<engine::EngineError>())?;

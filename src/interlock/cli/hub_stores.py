@@ -6,7 +6,7 @@ import argparse
 import json
 
 from interlock.cli.connection import EXIT_CODES, FLAGS, ask
-from interlock.cli.tables import table
+from interlock.cli.tables import printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client
 
@@ -32,23 +32,32 @@ def run(given: argparse.Namespace) -> int:
 
 def show(client: Client, given: argparse.Namespace) -> int:
     """Ask and print."""
-    found = introspection.stores(introspection.info(client))
+    found = introspection.store_list(client)
     if given.json:
         print(json.dumps(found, ensure_ascii=False))
         return 0
     if found:
-        rows = [
-            (name, *(figures.get(column, 0) for column in COLUMNS),
-             "failing" if figures.get("failing") else "ok")
-            for name, figures in found.items()
-        ]  # fmt: skip
-        print(table(("store", *HEADS, "state"), rows))
+        rows = [[store[column] for column in COLUMNS] for store in found]
+        print(table(list(COLUMNS.values()), rows))
+        for store in found:
+            if store["trouble"]:
+                print(f"{printable(str(store['name']))}: {printable(str(store['trouble']))}")
         print()
     print(f"stores: {len(found):,}")
     return 0
 
 
-COLUMNS = ("accepted", "written", "written_bytes", "in_flight", "in_flight_bytes", "oldest_age_ms",
-           "dropped", "retries")  # fmt: skip
-HEADS = ("accepted", "written", "bytes", "in flight", "bytes in flight", "oldest ms", "dropped",
-         "retries")  # fmt: skip
+COLUMNS = {
+    "name": "store",
+    "kind": "kind",
+    "ack": "ack",
+    "state": "state",
+    "accepted": "accepted",
+    "written": "written",
+    "written_bytes": "bytes",
+    "in_flight": "in flight",
+    "in_flight_bytes": "bytes in flight",
+    "oldest_age_ms": "oldest, ms",
+    "dropped": "dropped",
+    "retries": "retries",
+}

@@ -69,6 +69,22 @@ def stores(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
     return _figures(info, STORE)
 
 
+def store_list(client: Client) -> list[dict[str, int | str]]:
+    """Return each store of a hub: what it was told, whether it writes, and its figures."""
+    reply = client.call("STORE", "LIST")
+    if not isinstance(reply, list) or not all(isinstance(one, dict) for one in reply):
+        raise ProtocolError(f"STORE LIST was answered by {reply!r}")
+    return [
+        {
+            name.decode(): value.decode(errors="backslashreplace")
+            if isinstance(value, bytes)
+            else value
+            for name, value in one.items()
+        }
+        for one in reply
+    ]
+
+
 def _figures(info: Mapping[str, int | float | str], head: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for name, value in info.items():

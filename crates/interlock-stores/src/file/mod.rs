@@ -19,6 +19,7 @@
 //! | [`recovery`] | opening |
 //! | [`reader`] | a topic, forward and backward |
 //! | [`records`] | a file by its path |
+//! | [`survey`] | all that lies in a folder |
 //! | `verify` | all of a file compared with its checksums |
 //!
 //! **On disk.** Data is written, then the index. A record says up to where all was on disk when it was
@@ -41,6 +42,7 @@ mod rotate;
 pub mod segment;
 pub mod settings;
 mod store;
+pub mod survey;
 mod upkeep;
 pub mod verify;
 
@@ -49,4 +51,5 @@ pub use records::Records;
 pub use report::Report;
 pub use settings::{Fsync, Retention, Rotation, Settings};
 pub use store::{Counters, FileStore, Taken, TooLong, LONGEST_PAYLOAD, LONGEST_TOPIC};
+pub use survey::{survey, Survey, Surveyed};
 pub use verify::{verify, Verified};
