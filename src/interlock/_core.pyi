@@ -48,6 +48,7 @@ __all__ = [
     "LeaseBatch",
     "ManualClock",
     "Queue",
+    "StoreFiles",
     "Table",
     "TableExport",
     "TableScan",

@@ -40,7 +40,7 @@ class Store:
     """The level of zstd; 0: closed files stay as they are."""
 
     keep: str
-    """How long a closed file stays; empty: for ever."""
+    """The time that a closed file stays; empty: for ever."""
 
     keep_bytes: int
     """Bytes of all its files; 0: any number."""

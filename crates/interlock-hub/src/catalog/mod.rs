@@ -164,6 +164,7 @@ pub enum Action {
     Xrevrange,
     Xlen,
     Xread,
+    ConsumerGroups,
     StoreList,
 }
 

@@ -55,6 +55,30 @@ pub const DECLARED: &[Command] = &[
         ..READING
     },
     Command {
+        name: "xreadgroup",
+        arity: -7,
+        flags: &["write", "blocking", "movablekeys"],
+        categories: &["@write", "@stream", "@slow", "@blocking"],
+        topics: None,
+        access: Access::Streams,
+        summary: "Refused: topics have no consumer groups",
+        complexity: "O(1)",
+        action: Action::ConsumerGroups,
+        ..READING
+    },
+    Command {
+        name: "xgroup",
+        arity: -2,
+        flags: &[],
+        categories: &["@stream", "@slow"],
+        topics: None,
+        access: Access::None,
+        summary: "Refused: topics have no consumer groups",
+        complexity: "O(1)",
+        action: Action::ConsumerGroups,
+        ..READING
+    },
+    Command {
         name: "store",
         arity: -2,
         categories: &["@slow"],

@@ -334,6 +334,7 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::Xrevrange => streams::reverse,
         Action::Xlen => streams::length,
         Action::Xread => streams::read,
+        Action::ConsumerGroups => streams::groups,
         Action::StoreList => streams::list,
     }
 }

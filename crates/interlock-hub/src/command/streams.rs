@@ -103,6 +103,11 @@ pub fn read(call: &mut Call<'_, '_>) {
     ask(call, Question::Read { topics, count, until, waits: block.is_some() });
 }
 
+/// XREADGROUP, XGROUP: there are none.
+pub fn groups(call: &mut Call<'_, '_>) {
+    call.error(GROUPS);
+}
+
 /// Each store: its name, kind, what it was told, whether it writes, and its figures.
 pub fn list(call: &mut Call<'_, '_>) {
     let set = call.core.shared.stores.current();

@@ -7,7 +7,7 @@
 //! | [`queue`] | what waits for a store's thread, bounded in bytes |
 //! | [`store`] | a store: its queue and its figures |
 //! | [`sink`] | where its thread puts messages |
-//! | [`keeper`] | that thread |
+//! | [`writer`] | that thread |
 //! | [`set`] | all stores: begun, changed, drained |
 //! | [`reading`] | reading what stores keep |
 //! | [`offers`] | what one worker published that stores want |
@@ -17,7 +17,7 @@
 //! those who publish to its topics.
 
 pub mod batch;
-pub mod keeper;
+pub mod writer;
 pub mod offers;
 pub mod queue;
 pub mod reading;

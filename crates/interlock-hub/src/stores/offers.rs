@@ -26,7 +26,7 @@ pub struct Offers {
     waiting: Vec<u64>,
 }
 
-/// What became of a message.
+/// The fate of a message that was offered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
     /// It goes on as if there were no stores.
@@ -37,7 +37,7 @@ pub enum Offered {
     Refused(String),
 }
 
-/// What a connection's answers wait for: that a store is done with all up to a ticket.
+/// A condition of a connection's answers: a store is done with all up to a ticket.
 #[derive(Clone, Debug)]
 pub struct Gate {
     pub store: Arc<Store>,

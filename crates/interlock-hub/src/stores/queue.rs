@@ -44,12 +44,12 @@ pub struct Orders {
     pub end: End,
 }
 
-/// How a store ends.
+/// The way a store ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     #[default]
     No,
-    /// When all that waits is written, and nobody can put anything more.
+    /// Once all that waits is written, and nobody can put anything more.
     Drained,
     /// The same, and nobody can any more; at that moment at the latest.
     Within(Instant),

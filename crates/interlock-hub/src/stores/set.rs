@@ -9,7 +9,7 @@ use interlock_stores::disk::folder::Folder;
 use interlock_stores::file::Reader;
 use parking_lot::{Mutex, RwLock};
 
-use super::keeper::Keeper;
+use super::writer::StoreWriter;
 use super::queue::End;
 use super::settings::{StoreKind, StoreSettings};
 use super::store::{Host, Store};
@@ -71,8 +71,8 @@ impl Stores {
             stores.push(Kept { settings, store });
         }
         for (store, kind) in begun {
-            let keeper = Keeper::new(store.clone(), host.clone(), kind);
-            let handle = match begin(&store, keeper, host.clone()) {
+            let writer = StoreWriter::new(store.clone(), host.clone(), kind);
+            let handle = match begin(&store, writer, host.clone()) {
                 Ok(handle) => handle,
                 Err(error) => {
                     for Thread { store, .. } in threads.iter() {
@@ -166,12 +166,12 @@ impl StoreSettings {
     }
 }
 
-fn begin(store: &Store, keeper: Keeper, host: Arc<dyn Host>) -> std::io::Result<JoinHandle<()>> {
+fn begin(store: &Store, writer: StoreWriter, host: Arc<dyn Host>) -> std::io::Result<JoinHandle<()>> {
     // Signals are for the thread that started the hub.
     let _signals = BlockedSignals::block();
     let name = store.name.clone();
     Builder::new().name(format!("store-{name}")).spawn(move || {
-        let run = AssertUnwindSafe(|| keeper.run());
+        let run = AssertUnwindSafe(|| writer.run());
         if let Err(panic) = catch_unwind(run) {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");

@@ -20,9 +20,7 @@ Message = tuple[int, int, bytes, bytes, int]
 """Position, topic, payload, and microseconds since 1970."""
 
 JSON = Flag("--json", "print JSON, an object a line")
-EXIT_CODES = (
-    "Exit codes: 0 done, 1 not there, damaged or unreadable, 2 wrong usage, 130 Ctrl-C."
-)
+EXIT_CODES = "Exit codes: 0 done, 1 not there, damaged or unreadable, 2 wrong usage, 130 Ctrl-C."
 
 
 def position(text: str) -> tuple[int, int]:
@@ -64,9 +62,7 @@ def declare(
     )
     parser.add_argument("path", metavar="PATH", help="a folder of files, or one of them")
     if topic:
-        parser.add_argument(
-            "topic", metavar="TOPIC", nargs="?", help="only messages of this topic"
-        )
+        parser.add_argument("topic", metavar="TOPIC", nargs="?", help="only messages of this topic")
     for flag in flags:
         flag.add_to(parser)
     parser.set_defaults(run=lambda given: told(run, given))

@@ -12,7 +12,7 @@ use super::settings::StoreKind;
 use super::sink::{InHand, Sink};
 use super::store::{Host, Store};
 
-pub struct Keeper {
+pub struct StoreWriter {
     store: Arc<Store>,
     host: Arc<dyn Host>,
     kind: StoreKind,
@@ -22,7 +22,7 @@ pub struct Keeper {
     taken: u64,
     end: End,
     trouble: Option<Trouble>,
-    /// When it is tried again.
+    /// The moment of the next try.
     again: Instant,
     ticked: Instant,
     /// There is upkeep to do, from then on.
@@ -40,10 +40,10 @@ struct Trouble {
     tries: u64,
 }
 
-impl Keeper {
-    pub fn new(store: Arc<Store>, host: Arc<dyn Host>, kind: StoreKind) -> Keeper {
+impl StoreWriter {
+    pub fn new(store: Arc<Store>, host: Arc<dyn Host>, kind: StoreKind) -> StoreWriter {
         let now = Instant::now();
-        Keeper {
+        StoreWriter {
             store,
             host,
             kind,
