@@ -282,6 +282,47 @@ def test_a_full_disk_holds_up_its_publishers_and_nobody_else(place: Place) -> No
     assert place.lines("kept") == [f"kept {number}" for number in range(len(kept.acknowledged))]
 
 
+def test_what_could_not_be_written_at_the_end_is_counted(place: Place) -> None:
+    place.out.mkdir()
+    (place.out / "no").write_text("in the way")
+    store = place.store(path=f'"{place.out}/no/[topic].log"')
+    with hub_process(*place.flags(store, head="drain = 0.5")) as hub:
+        with client_of(hub) as client:
+            for number in range(10):
+                client.call("PUBLISH", "a", str(number))
+        place.wait_for_log(hub, "store files: ")
+        assert hub.end()[0] == 0
+    assert "store files: 10 messages were not written: " in place.log.read_text()
+
+
+def test_who_waits_for_a_disk_may_leave(place: Place) -> None:
+    place.out.mkdir()
+    (place.out / "no").write_text("in the way")
+    store = place.store(ack='"disk"', path=f'"{place.out}/no/[topic].log"', topics='["a"]')
+    with hub_process(*place.flags(store)) as hub:
+        for number in range(3):
+            with socket.create_connection(("127.0.0.1", hub.port)) as raw:
+                raw.sendall(b"PUBLISH a x\r\n")
+                while figures(hub)["in_flight"] <= number:
+                    pass
+        with client_of(hub) as client:
+            assert client.call("PUBLISH", "other", "x") == 0
+        (place.out / "no").unlink()
+        with client_of(hub) as client:
+            assert client.call("PUBLISH", "a", "y") == 0
+        assert (place.out / "no" / "a.log").read_text() == "x\nx\nx\ny\n"
+
+
+def test_a_subscriber_that_publishes_gets_its_own_copy_and_then_the_answer(place: Place) -> None:
+    with hub_process(*place.flags(place.store(ack='"disk"'))) as hub, client_of(hub) as client:
+        client.subscribe("a")
+        assert client.call("PUBLISH", "a", "x") == 1
+        found = client.message(5)
+        assert found is not None
+        assert found.payload == b"x"
+        assert place.lines("a") == ["x"]
+
+
 def test_a_folder_that_vanishes_is_made_again(place: Place) -> None:
     with hub_process(*place.flags(place.store(ack='"disk"'))) as hub:
         with client_of(hub) as client:

@@ -54,7 +54,7 @@ impl Server {
         if let Some(found) = found {
             shared.events.log(Level::Info, found);
         }
-        shared.apply_stores(shared.settings.stores.clone())?;
+
         let workers: io::Result<Vec<_>> =
             (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
         let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
@@ -63,6 +63,7 @@ impl Server {
         let (unix, none) = (None, Vec::new());
         let mut server =
             Server { shared, addresses, unix, stop, accept, journal, workers: none, running };
+        server.shared.apply_stores(server.shared.settings.stores.clone())?;
         // Signals are for the thread that started the hub.
         let signals = BlockedSignals::block();
         for (index, worker) in workers.into_iter().enumerate() {

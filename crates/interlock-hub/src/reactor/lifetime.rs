@@ -175,6 +175,7 @@ impl Worker {
             let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
             let is_idle =
                 idle > 0 && unheard > idle && !state.is_pushed_to() && state.pending.is_none();
+            let is_idle = is_idle && !connection.is_gated();
             let is_shaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
             let is_unknown = is_shaking || state.user.is_none();
             let is_stranger = login > 0 && is_unknown && now - state.card.created > login;

@@ -79,11 +79,9 @@ impl Worker {
         let poll = Poll::new()?;
         poll.add(shared.mailboxes[worker].event(), MAILBOX)?;
         let live = shared.live();
-        let mut local = Local::new(worker, live);
-        local.offers = Offers::new(shared.stores.current(), worker);
         Ok(Worker {
             shared,
-            local,
+            local: Local::new(worker, live),
             poll,
             slots: Vec::new(),
             free: Vec::new(),
@@ -107,6 +105,7 @@ impl Worker {
 
     /// Until the hub stops.
     pub fn run(mut self) {
+        self.local.offers = Offers::new(self.shared.stores.current(), self.local.worker);
         while !self.stopped {
             let events = self.poll.wait(self.timeout());
             if let Some(flushed) = self.flushed.take() {

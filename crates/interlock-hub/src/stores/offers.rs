@@ -1,5 +1,6 @@
 //! The messages of one worker's turn that stores want.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -10,13 +11,14 @@ use super::batch::{weight, Batch};
 use super::set::StoreSet;
 use super::settings::{Acknowledgement, Full};
 use super::store::Store;
-use std::sync::atomic::Ordering::Relaxed;
 
 pub struct Offers {
     set: Arc<StoreSet>,
     worker: usize,
     /// By topic: a bit for each store that keeps it.
     wanted: HashMap<Box<[u8]>, u64, RandomState>,
+    /// Bytes of these topics.
+    known: usize,
     /// By store: what this turn has for it.
     batches: Vec<Batch>,
     touched: u64,
@@ -57,8 +59,17 @@ impl Offers {
             return None;
         }
         let batches = set.stores.iter().map(|_| Batch::default()).collect();
-        let (wanted, touched, publishers, waiting) = Default::default();
-        Some(Box::new(Offers { set, worker, wanted, batches, touched, publishers, waiting }))
+        let (wanted, known, touched, publishers, waiting) = Default::default();
+        Some(Box::new(Offers {
+            set,
+            worker,
+            wanted,
+            known,
+            batches,
+            touched,
+            publishers,
+            waiting,
+        }))
     }
 
     /// Takes a message for the stores that want it, if all of them have room.
@@ -134,8 +145,10 @@ impl Offers {
 
     #[cold]
     fn learn(&mut self, topic: &[u8]) -> u64 {
-        if self.wanted.len() >= MOST_TOPICS {
-            self.wanted.clear();
+        self.known += topic.len() + OVERHEAD;
+        if self.known > MOST_KNOWN {
+            self.wanted = HashMap::default();
+            self.known = topic.len() + OVERHEAD;
         }
         let wanting = self.set.wanting(topic);
         self.wanted.insert(topic.into(), wanting);
@@ -177,5 +190,6 @@ fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Topics of which it is remembered who keeps them.
-const MOST_TOPICS: usize = 1 << 16;
+/// Bytes of topics of which it is remembered who keeps them, about.
+const MOST_KNOWN: usize = 4 << 20;
+const OVERHEAD: usize = 40;

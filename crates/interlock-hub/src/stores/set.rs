@@ -110,16 +110,16 @@ impl Stores {
     /// messages were not written.
     pub fn stop(&self, until: Instant) -> u64 {
         *self.current.write() = Arc::default();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in &threads {
+        for thread in self.threads.lock().iter() {
             thread.store.queue.order(|orders| orders.end = End::Within(until));
         }
+        // A disk that hangs holds its thread for ever. They are looked at meanwhile.
+        let is_writing = || self.threads.lock().iter().any(|thread| !thread.handle.is_finished());
+        while is_writing() && Instant::now() < until + PATIENCE {
+            std::thread::sleep(LOOK);
+        }
         let mut left = 0;
-        for Thread { store, handle } in threads {
-            // A disk that hangs holds its thread for ever.
-            while !handle.is_finished() && Instant::now() < until + PATIENCE {
-                std::thread::sleep(LOOK);
-            }
+        for Thread { store, handle } in std::mem::take(&mut *self.threads.lock()) {
             if handle.is_finished() {
                 let _ = handle.join();
                 left += store.figures.left.load(std::sync::atomic::Ordering::Relaxed);

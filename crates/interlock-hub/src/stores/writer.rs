@@ -199,6 +199,7 @@ impl StoreWriter {
         }
         self.count();
         if let Some(error) = failed {
+            self.store.figures.errors.fetch_add(1, Relaxed);
             self.say(true, error.to_string());
         }
     }
