@@ -166,7 +166,6 @@ fn read(inbox: &Inbox, host: &dyn Host) {
             }
             (std::mem::take(&mut inner.asked), std::mem::take(&mut inner.gone))
         };
-        blocked.retain(|one| !gone.contains(&(one.worker, one.token)));
         for asked in asked {
             let (worker, token, resp3) = (asked.worker, asked.token, asked.resp3);
             let mut reply = Vec::new();
@@ -180,6 +179,7 @@ fn read(inbox: &Inbox, host: &dyn Host) {
                 Err(failure) => host.answer(worker, token, refused(failure, resp3)),
             }
         }
+        blocked.retain(|one| !gone.contains(&(one.worker, one.token)));
         let now = Instant::now();
         blocked.retain_mut(|one| {
             let mut reply = Vec::new();
