@@ -164,3 +164,101 @@ impl Queue {
         self.inner.lock().batches.front().and_then(Batch::time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{channel, Receiver, Sender};
+    use std::time::Duration;
+
+    use super::super::batch::weight;
+    use super::*;
+
+    /// Takes room for a message as a worker does: who finds none leaves its bit and waits to be told.
+    fn reserved(queue: &Queue, worker: usize, bytes: usize, told: &Receiver<()>) {
+        while !queue.reserve(bytes, MOST) {
+            queue.watch(worker);
+            if queue.reserve(bytes, MOST) {
+                return;
+            }
+            told.recv_timeout(Duration::from_secs(20)).expect("it was forgotten");
+        }
+    }
+
+    fn pass(queue: &Queue, taken: &mut u64, batches: &mut Vec<Batch>, tell: &[Sender<()>]) {
+        *taken += batches.iter().map(|batch| batch.len() as u64).sum::<u64>();
+        let bytes = batches.iter().map(Batch::weight).sum();
+        let told = queue.pass(*taken, bytes);
+        batches.clear();
+        for (worker, tell) in tell.iter().enumerate() {
+            if told >> worker & 1 == 1 {
+                let _ = tell.send(());
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_holds_no_more_than_it_may_and_forgets_nobody_who_waits() {
+        let queue = Queue::default();
+        let (tell, told): (Vec<_>, Vec<_>) = (0..WORKERS).map(|_| channel()).unzip();
+        std::thread::scope(|scope| {
+            for (worker, told) in told.into_iter().enumerate() {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let payload = number.to_be_bytes();
+                        reserved(queue, worker, weight(b"t", &payload), &told);
+                        let mut batch = Batch::default();
+                        batch.push(b"t", &payload, worker as u64);
+                        queue.put(batch);
+                    }
+                });
+            }
+            let (mut next, mut taken, mut batches) = ([0; WORKERS], 0, Vec::new());
+            while taken < WORKERS as u64 * EACH {
+                let until = Instant::now() + Duration::from_secs(20);
+                queue.next(until, End::No, true, 200, &mut batches);
+                assert!(!batches.is_empty() && queue.held() <= MOST);
+                for message in batches.iter().flat_map(Batch::iter) {
+                    let worker = message.time as usize;
+                    assert_eq!(message.payload, u64::to_be_bytes(next[worker]), "in order");
+                    next[worker] += 1;
+                }
+                pass(&queue, &mut taken, &mut batches, &tell);
+                assert!(queue.has_passed(taken) && !queue.has_passed(taken + 1));
+            }
+        });
+        assert_eq!((queue.held(), queue.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn a_message_that_is_longer_than_the_bound_has_room_alone() {
+        let queue = Queue::default();
+        assert!(queue.reserve(MOST * 2, MOST));
+        assert!(!queue.reserve(1, MOST));
+        queue.release(MOST * 2);
+        assert!(queue.reserve(1, MOST) && !queue.reserve(MOST, MOST));
+        assert!(queue.reserve(MOST - 1, MOST));
+    }
+
+    #[test]
+    fn orders_come_though_nothing_is_taken_and_settings_before_what_waits() {
+        let (queue, mut batches) = (Queue::default(), Vec::new());
+        let mut batch = Batch::default();
+        batch.push(b"t", b"x", 0);
+        queue.put(batch);
+        queue.order(|orders| orders.kind = Some(StoreKind::Null));
+        let later = Instant::now() + Duration::from_secs(20);
+        let orders = queue.next(later, End::No, true, 200, &mut batches);
+        assert!(orders.kind.is_some() && batches.is_empty());
+        queue.next(later, End::No, true, 200, &mut batches);
+        assert_eq!(batches.len(), 1);
+        queue.order(|orders| orders.end = End::Drained);
+        assert_eq!(queue.next(later, End::No, false, 200, &mut batches).end, End::Drained);
+        let now = Instant::now();
+        assert_eq!(queue.next(now, End::Drained, false, 200, &mut batches).end, End::Drained);
+    }
+
+    const WORKERS: usize = 3;
+    const EACH: u64 = 20_000;
+    const MOST: usize = 1000;
+}
