@@ -165,6 +165,18 @@ def test_who_may_not_subscribe_may_not_read(out: Path) -> None:
             client.call("STORE", "LIST")
 
 
+def test_who_waits_and_may_no_longer_subscribe_is_disconnected(out: Path) -> None:
+    needs_hub()
+    user = {"name": "default", "subscribe": ["a"], "publish": ["*"]}
+    store = {"name": "files", "path": f"{out}/[topic].log"}
+    with Hub(port=0, user=[user], store=[store]) as hub, Client(hub.url) as client:
+        client._socket.sendall(b"XREAD BLOCK 0 STREAMS a $\r\n")
+        hub.set({"user": [{**user, "subscribe": ["b"]}]})
+        # It had been heard by then, or came too late.
+        with pytest.raises((ConnectionResetError, ReplyError), match=r"NOPERM|closed|reset"):
+            client.call("PING")
+
+
 def test_files_are_printed_without_a_hub(
     stored: Hub, out: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -14,7 +14,9 @@ pub enum Pending {
     /// A function that waits for something to answer.
     Queue,
     /// XREAD and the like: what a store keeps is read by another thread.
-    Reading,
+    Reading {
+        topics: Vec<Box<[u8]>>,
+    },
     /// Its next step.
     Listing(Listing),
     /// CLIENT PAUSE: the request is done when that ends.

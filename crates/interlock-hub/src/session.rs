@@ -183,13 +183,21 @@ impl Session {
             let names = state.names(kind);
             (names.is_empty() || user.may_call(command)) && names.iter().all(|name| may(kind, name))
         }) && (!state.monitors || user.may_call("monitor"));
+        // It reads on only where it may still subscribe.
+        let keeps = keeps
+            && match state.pending.as_deref() {
+                Some(Pending::Reading { topics }) => {
+                    topics.iter().all(|topic| user.subscribe.hold(topic))
+                }
+                _ => true,
+            };
         state.become_user(Some(user), state.logged_in);
         keeps
     }
 
     /// Somebody else must hear of its end: who holds a message for it, or looks for some.
     pub fn waits_for_others(&self) -> bool {
-        matches!(self.state.pending.as_deref(), Some(Pending::Queue | Pending::Reading))
+        matches!(self.state.pending.as_deref(), Some(Pending::Queue | Pending::Reading { .. }))
     }
 
     pub fn waits_for_queue(&self) -> bool {
@@ -210,7 +218,7 @@ impl Session {
         if matches!(self.state.pending.as_deref(), Some(Pending::Pause)) {
             core.shared.pause.forget(core.local.worker, self.state.card.token);
         }
-        if matches!(self.state.pending.as_deref(), Some(Pending::Reading)) {
+        if matches!(self.state.pending.as_deref(), Some(Pending::Reading { .. })) {
             core.shared.readings.forget(core.local.worker, self.state.card.token);
         }
         core.shared.registry.remove(self.state.card.id);

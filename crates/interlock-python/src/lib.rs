@@ -41,9 +41,9 @@ mod nesting;
 mod queue;
 mod queue_operate;
 mod recycle;
+mod store_files;
 #[cfg(target_os = "linux")]
 mod table;
-mod store_files;
 mod wait;
 mod work;
 

@@ -153,7 +153,7 @@ pub fn answered(
     match pending {
         Pending::Login(login) => login::answered(login, answer, state, core, reply),
         Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
-        Pending::Queue | Pending::Reading => queues::answered(answer, state, core, reply),
+        Pending::Queue | Pending::Reading { .. } => queues::answered(answer, state, core, reply),
         Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
         Pending::Pause | Pending::Room => {}
     }

@@ -58,7 +58,9 @@ pub fn read(call: &mut Call<'_, '_>) {
         if word("COUNT") && number.is_some() {
             match number.flatten() {
                 // As in Redis, none is no bound.
-                Some(most) => count = usize::try_from(most).ok().filter(|c| *c > 0).unwrap_or(count),
+                Some(most) => {
+                    count = usize::try_from(most).ok().filter(|c| *c > 0).unwrap_or(count)
+                }
                 None => return call.error("ERR value is not an integer or out of range"),
             }
         } else if word("BLOCK") && number.is_some() {
@@ -156,13 +158,18 @@ fn reader(call: &mut Call<'_, '_>, index: usize) -> Option<Reader<Folder>> {
 
 /// The reply comes when it is read.
 fn ask(call: &mut Call<'_, '_>, question: Question) {
+    let topics = match &question {
+        Question::Read { topics, .. } => {
+            topics.iter().map(|one| one.topic.clone().into()).collect()
+        }
+        Question::Range { .. } | Question::Length { .. } => vec![call.arguments[1].into()],
+    };
     let card = &call.state.card;
-    let asked =
-        Asked { worker: card.worker, token: card.token, resp3: call.reply.resp3, question };
+    let asked = Asked { worker: card.worker, token: card.token, resp3: call.reply.resp3, question };
     let shared = call.core.shared;
     match shared.host.get() {
         Some(host) => match shared.readings.ask(asked, || host.clone()) {
-            Ok(()) => call.state.pending = Some(Box::new(Pending::Reading)),
+            Ok(()) => call.state.pending = Some(Box::new(Pending::Reading { topics })),
             Err(error) => call.error(&format!("ERR there is no thread to read with: {error}")),
         },
         None => call.error("ERR the hub has no stores"),
@@ -213,5 +220,6 @@ fn position(text: &[u8], otherwise: u32) -> Option<Position> {
     Some(Position { ms: ms.parse().ok()?, n })
 }
 
-const GROUPS: &str = "ERR consumer groups are not for topics: each reader keeps its position itself \
+const GROUPS: &str =
+    "ERR consumer groups are not for topics: each reader keeps its position itself \
                       (XREAD), or a keyed queue hands out messages";

@@ -17,7 +17,6 @@
 //! those who publish to its topics.
 
 pub mod batch;
-pub mod writer;
 pub mod offers;
 pub mod queue;
 pub mod reading;
@@ -25,6 +24,7 @@ pub mod set;
 pub mod settings;
 pub mod sink;
 pub mod store;
+pub mod writer;
 
 pub use offers::{Gate, Offered, Offers};
 pub use set::{StoreSet, Stores};

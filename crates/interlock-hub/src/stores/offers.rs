@@ -60,16 +60,7 @@ impl Offers {
         }
         let batches = set.stores.iter().map(|_| Batch::default()).collect();
         let (wanted, known, touched, publishers, waiting) = Default::default();
-        Some(Box::new(Offers {
-            set,
-            worker,
-            wanted,
-            known,
-            batches,
-            touched,
-            publishers,
-            waiting,
-        }))
+        Some(Box::new(Offers { set, worker, wanted, known, batches, touched, publishers, waiting }))
     }
 
     /// Takes a message for the stores that want it, if all of them have room.

@@ -9,10 +9,10 @@ use interlock_stores::disk::folder::Folder;
 use interlock_stores::file::Reader;
 use parking_lot::{Mutex, RwLock};
 
-use super::writer::StoreWriter;
 use super::queue::End;
 use super::settings::{StoreKind, StoreSettings};
 use super::store::{Host, Store};
+use super::writer::StoreWriter;
 use crate::glob;
 use crate::signals::BlockedSignals;
 
@@ -166,7 +166,11 @@ impl StoreSettings {
     }
 }
 
-fn begin(store: &Store, writer: StoreWriter, host: Arc<dyn Host>) -> std::io::Result<JoinHandle<()>> {
+fn begin(
+    store: &Store,
+    writer: StoreWriter,
+    host: Arc<dyn Host>,
+) -> std::io::Result<JoinHandle<()>> {
     // Signals are for the thread that started the hub.
     let _signals = BlockedSignals::block();
     let name = store.name.clone();

@@ -40,7 +40,9 @@ pub fn survey<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreEr
     let mut found = Surveyed::default();
     let place = disk.describe(file.unwrap_or(""));
     match file {
-        None => walk(disk, &mut found).map_err(|error| StoreError::new("listing", &place, error))?,
+        None => {
+            walk(disk, &mut found).map_err(|error| StoreError::new("listing", &place, error))?
+        }
         Some(path) => {
             let path = path.strip_suffix(COMPRESSED).unwrap_or(path);
             let path = path.strip_suffix(INDEX).unwrap_or(path);
