@@ -191,7 +191,7 @@ def test_the_overview_names_the_stores(place: Place, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert "stores: 2" in told
     (line,) = (line for line in told.splitlines() if line.startswith("files"))
-    assert line.split()[1:3] == ["1", "1"]
+    assert line.split()[1:6] == ["file", "disk", "ok", "1", "1"]
 
 
 def test_check_names_the_stores(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

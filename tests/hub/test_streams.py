@@ -202,7 +202,7 @@ def test_damage_is_named(stored: Hub, out: Path, capfdbinary: pytest.CaptureFixt
     content = path.read_bytes()
     path.write_bytes(b"X" + content[1:])
     assert main(["store", "verify", str(path)]) == 1
-    assert b"1 messages are not what was written (first: 0)" in capfdbinary.readouterr().out
+    assert b"1 messages are not what was written (first: 1)" in capfdbinary.readouterr().out
     assert main(["store", "cat", str(out)]) == 1
     told = capfdbinary.readouterr()
     assert (len(told.out.split()), told.err[:30]) == (19, b"interlock: 1 messages cannot b")

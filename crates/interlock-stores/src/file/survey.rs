@@ -116,7 +116,6 @@ fn add<D: Disk>(disk: &D, path: &str, found: &mut Surveyed) -> io::Result<bool> 
 }
 
 /// Reads what [`survey`] finds, one chain after the other, and what comes later when it is asked again.
-#[derive(Debug)]
 pub struct Survey<D: Disk> {
     disk: D,
     file: Option<String>,
@@ -130,7 +129,6 @@ pub struct Survey<D: Disk> {
     lost: u64,
 }
 
-#[derive(Debug)]
 struct Cursor<D: Disk> {
     found: Chain,
     /// The file that is read, or was last.
