@@ -47,7 +47,7 @@ from interlock.hub.stores import STORES
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
 from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
-from scripts.store_words import STORE, STORE_COMMAND, STORE_HEAD
+from scripts.store_words import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
 from scripts.table_words import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -363,14 +363,6 @@ A line `table_NAME` of `INFO`, such as `rows=5,slots=1248`; `Hub.tables()` has t
 16,384 slots that is done when it is asked for; of a larger one on a thread, when somebody asks,
 once a second at most and in no more than a fiftieth of the time: its figures are those of the count
 before, and those that are counted are missing in its first moments.
-
-"""
-
-INFO_STORES = """
-## Of each store
-
-A line `store_NAME` of `INFO`, such as `accepted=5,written=5`; `Hub.stores()` has them as numbers,
-and `/metrics` with the label `store`. They are counted from the store's beginning on.
 
 """
 

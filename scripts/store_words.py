@@ -30,3 +30,11 @@ STORE_COMMAND = """
 
 Looks at files that stores of a hub have written: [its own page](store-cli.md).
 """
+
+INFO_STORES = """
+## Of each store
+
+A line `store_NAME` of `INFO`, such as `accepted=5,written=5`; `Hub.stores()` has them as numbers,
+and `/metrics` with the label `store`. They are counted from the store's beginning on.
+
+"""
