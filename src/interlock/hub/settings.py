@@ -94,7 +94,7 @@ WHOLE_SECONDS = f"a whole {SECONDS.removeprefix('a ')}"
 def _stores(value: object) -> tuple[stores.Store, ...]:
     found = stores.STORES.checked(value)
     if len(found) > MOST_STORES:
-        raise InvalidValue
+        raise InvalidValue("", value, f"a list of up to {MOST_STORES} [[store]] tables")
     return found
 
 
@@ -301,7 +301,7 @@ SETTINGS = (
         live=True, protected=True,
     ),
     Setting(
-        "store", (), _stores, "a list of up to 64 [[store]] tables",
+        "store", (), _stores, "a list of [[store]] tables",
         "where messages are kept, each store those of its topics",
         live=True, protected=True,
     ),
