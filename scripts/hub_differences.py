@@ -13,12 +13,18 @@ Compared byte for byte with Redis 7.0.15 in the tests; nothing else is known to 
 
 # What, the hub, why.
 DIFFERENCES = (
-    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`, `BACKUP`, `TABLE`",
+    ("`LOG`, `CLIENT SLOW`, `CONFIG RELOAD`, `BACKUP`, `TABLE`, `STORE`",
      "has them",
      "Redis has not"),
     ("`CLIENT SETINFO`, `CLIENT NO-TOUCH`",
      "has them",
      "younger than 7.0; clients of today send them"),
+    ("`XRANGE`, `XREVRANGE`, `XREAD`, `XLEN`",
+     "topics that a file [store](../howto/hub-stores.md) keeps; any other is an error",
+     "an entry is a message, with the one field `payload`"),
+    ("`XREADGROUP`, `XGROUP`; `XADD` and other commands on streams",
+     "refuses them; does not have them",
+     "who publishes fills a topic; who shares work has keyed queues"),
     ("`COMMAND DOCS`, `HELP`, summaries",
      "in its own words",
      "they are for people"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,16 +33,21 @@ from interlock.cli import (
 )
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import SHARED
+from interlock.cli.store import GROUPS as STORE_GROUPS
+from interlock.cli.store import subcommand
+from interlock.cli.store.subcommand import JSON as STORE_JSON
 from interlock.cli.table import GROUPS as TABLE_GROUPS
 from interlock.cli.table.subcommand import JSON
 from interlock.hub.client import Client
 from interlock.hub.config import toml
-from interlock.hub.figures import FIGURES, TABLE_FIGURES, metric_name
+from interlock.hub.figures import FIGURES, STORE_FIGURES, TABLE_FIGURES, Figure, metric_name
 from interlock.hub.listed import ListOf
 from interlock.hub.settings import SETTINGS
+from interlock.hub.stores import STORES
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
 from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
+from scripts.store_words import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
 from scripts.table_words import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -115,7 +120,8 @@ HUB_TAIL = """
 A flag goes before the [environment](hub-configuration.md), that before the file.
 Once it listens it prints `interlock hub: ready on ADDRESS, ...`. TERM and INT stop it: it takes no
 more connections, waits up to `drain` seconds until its clients have read what they are owed, and
-closes. A second signal ends it at once. HUP reads the configuration again. In the background, or
+closes. A second signal ends it at once. HUP reads the configuration again; USR1 opens the log file
+anew and begins new files of [stores](../howto/hub-stores.md). In the background, or
 under systemd: [as a service](../howto/hub-systemd.md).
 
 ### Exit codes of the hub
@@ -133,13 +139,14 @@ $ interlock hub --check
 $ interlock hub --print-config --port 0
 ```
 
-## interlock hub info, topics, clients
+## interlock hub info, topics, stores, clients
 
 Ask a hub that runs, or a Redis: [how to use them](../howto/hub-watch.md).
 
 ```text
 interlock hub info [FLAGS]
 interlock hub topics [FLAGS] [GLOB]
+interlock hub stores [FLAGS]
 interlock hub clients [FLAGS]
 ```
 
@@ -380,6 +387,7 @@ def cli() -> str:
         TAIL,
         QUEUES,
         TABLE_COMMAND,
+        STORE_COMMAND,
         HUB,
         table(hub.FLAGS),
         HUB_TAIL,
@@ -407,6 +415,14 @@ def table_cli() -> str:
     shared = (JSON,)
     parts = [TABLE, table(shared), TABLE_HEAD, *subcommands("table", shared, TABLE_GROUPS)]
     return "".join([*parts, TABLE_TAIL])
+
+
+def store_cli() -> str:
+    """Return the page of `interlock store`."""
+    shared = (STORE_JSON,)
+    groups = (*STORE_GROUPS, subcommand)
+    parts = [STORE, table(shared), STORE_HEAD, *subcommands("store", shared, groups)]
+    return "".join(parts).rstrip("\n") + "\n"
 
 
 def subcommands(
@@ -454,7 +470,9 @@ def configuration() -> str:
         cells = [f"`{setting.key}`", f"`{toml(setting.default)}`", cell(setting.allowed)]
         cells += [cell(sentence(setting.help)), f"`{setting.variable}`"]
         lines.append(f"| {' | '.join(cells)} |")
-    return CONFIGURATION + "\n".join(lines) + "\n" + entries(USERS) + entries(TABLES)
+    return (
+        CONFIGURATION + "\n".join(lines) + "\n" + entries(USERS) + entries(TABLES) + entries(STORES)
+    )
 
 
 def entries(of: ListOf[Any]) -> str:
@@ -469,17 +487,23 @@ def entries(of: ListOf[Any]) -> str:
 
 def info() -> str:
     """Return the page of the hub's figures."""
-    of_tables = ["| figure | kind | meaning | metric |", "|---|---|---|---|"]
-    for figure in TABLE_FIGURES:
-        metric = f"`{metric_name(f'table_{figure.name}', figure.kind)}`"
-        cells = [f"`{figure.name}`", figure.kind.value, cell(sentence(figure.help)), metric]
-        of_tables.append(f"| {' | '.join(cells)} |")
     lines = ["| INFO | kind | meaning | metric |", "|---|---|---|---|"]
     for figure in FIGURES:
         metric = f"`{figure.metric}`" if figure.metric else ""
         meaning = cell(sentence(figure.help))
         lines.append(f"| `{figure.name}` | {figure.kind.value} | {meaning} | {metric} |")
-    return INFO + "\n".join(lines) + "\n" + INFO_TABLES + "\n".join(of_tables) + "\n"
+    of_tables, of_stores = labelled("table", TABLE_FIGURES), labelled("store", STORE_FIGURES)
+    return INFO + "\n".join(lines) + "\n" + INFO_TABLES + of_tables + INFO_STORES + of_stores
+
+
+def labelled(label: str, figures: Sequence[Figure]) -> str:
+    """Return the rows of figures that have a label."""
+    lines = ["| figure | kind | meaning | metric |", "|---|---|---|---|"]
+    for figure in figures:
+        metric = f"`{metric_name(f'{label}_{figure.name}', figure.kind)}`"
+        cells = [f"`{figure.name}`", figure.kind.value, cell(sentence(figure.help)), metric]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def commands() -> str:
@@ -495,7 +519,7 @@ def commands() -> str:
 
 
 CLASSES = dict(_core.HubServer.commands())
-OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD", "TABLE"}
+OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD", "TABLE", "STORE"}
 """Commands that Redis has not."""
 
 
@@ -545,6 +569,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "cli.md": cli,
     FOLDER / "queue-cli.md": queue_cli,
     FOLDER / "table-cli.md": table_cli,
+    FOLDER / "store-cli.md": store_cli,
     FOLDER / "hub-configuration.md": configuration,
     FOLDER / "hub-commands.md": commands,
     FOLDER / "hub-info.md": info,

@@ -11,7 +11,14 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
-from interlock._core_serving import Engine, EngineError, HubServer, HubTables, JournalCopy
+from interlock._core_serving import (
+    Engine,
+    EngineError,
+    HubServer,
+    HubTables,
+    JournalCopy,
+    StoreFiles,
+)
 from interlock._core_table import Table, TableExport, TableScan, remove_table
 
 _T = TypeVar("_T")
@@ -41,6 +48,7 @@ __all__ = [
     "LeaseBatch",
     "ManualClock",
     "Queue",
+    "StoreFiles",
     "Table",
     "TableExport",
     "TableScan",

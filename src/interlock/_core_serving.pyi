@@ -79,6 +79,9 @@ class HubServer:
     @staticmethod
     def commands() -> list[tuple[str, list[str]]]:
         """Each command's name, as COMMAND INFO takes it, and its categories."""
+    @staticmethod
+    def refused_path(path: str, store: str) -> str | None:
+        """Tells why a path is no template of a store's files; None: it is one."""
     def apply(
         self,
         settings: dict[str, Any],
@@ -106,6 +109,10 @@ class HubServer:
         """The counters, as INFO names them."""
     def tables(self) -> dict[str, dict[str, int]]:
         """The figures of each table, by its name."""
+    def stores(self) -> dict[str, dict[str, int]]:
+        """The figures of each store, by its name."""
+    def rotate(self) -> None:
+        """Stores begin new files, where there are messages in the old ones."""
     def beats(self) -> list[int]:
         """The number of beats that each worker has answered."""
     def pulse(self) -> list[bool]:
@@ -133,6 +140,26 @@ class HubTables:
         capacity, ``evict`` and ``ttl`` as its maker said."""
     def keep(self, others: HubTables, name: str) -> bool:
         """Goes on with a table that others have open by this name; false: they have none."""
+
+@final
+class StoreFiles:
+    """Reads messages out of the files of stores, and what comes later when it is asked again.
+    ``path`` is a folder, or a file: its data, packed or not, or its index."""
+
+    def __new__(
+        cls, path: str, topic: bytes | None = None, position: tuple[int, int] = (0, 0)
+    ) -> Self: ...
+    def next(self, most: int) -> list[tuple[int, int, bytes, bytes, int]]:
+        """The next messages, up to so many: position, topic, payload, microseconds since 1970.
+        None: there are none yet. OSError says what cannot be read."""
+    def lost(self) -> int:
+        """The number of messages that could not be read, and were left out by ``next``."""
+    def verify(
+        self,
+    ) -> tuple[list[tuple[str, int, int, list[int], list[int], int, bool]], list[str]]:
+        """Compares each file with its checksums: path, messages that are whole, their bytes, the
+        sequences of those that are not, places of frames that cannot be read, how many messages
+        are missing, whether it is closed. And the indexes whose head cannot be read."""
 
 @final
 class JournalCopy:

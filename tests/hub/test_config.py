@@ -51,6 +51,7 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "log.file": ("/x", [1, "\0"]),
     "user": ((), ["a", 1]),
     "table": ((), ["a", 1, [1]]),
+    "store": ((), ["a", 1, [1]]),
 }
 BAD = [(key, value) for key, (_, bad) in VALUES.items() for value in bad]
 

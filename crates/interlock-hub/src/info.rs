@@ -40,17 +40,26 @@ pub fn text(shared: &Shared, now: Time, sections: &[&[u8]]) -> String {
 }
 
 /// Figures whose names are not known before.
-fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 3] {
+fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 4] {
     let tables = tables(shared).into_iter().map(|(name, figures)| {
         let figures = figures.into_iter().map(|(figure, value)| format!("{figure}={value}"));
         (format!("table_{name}"), figures.collect::<Vec<_>>().join(","))
+    });
+    let stores = stores(shared).into_iter().map(|(name, figures)| {
+        let figures = figures.into_iter().map(|(figure, value)| format!("{figure}={value}"));
+        (format!("store_{name}"), figures.collect::<Vec<_>>().join(","))
     });
     let commands = shared.statistics.commands().into_iter();
     let commands = commands.map(|(name, tally)| (format!("cmdstat_{name}"), tally.line()));
     let errors = shared.statistics.errors().into_iter();
     let errors =
         errors.map(|(kind, count)| (format!("errorstat_{kind}"), format!("count={count}")));
-    [("Tables", tables.collect()), (COMMANDS, commands.collect()), ("Errorstats", errors.collect())]
+    [
+        ("Tables", tables.collect()),
+        ("Stores", stores.collect()),
+        (COMMANDS, commands.collect()),
+        ("Errorstats", errors.collect()),
+    ]
 }
 
 /// The figures of each table, by its name. Those that a large one is counted for may be missing in its
@@ -80,6 +89,13 @@ pub fn tables(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {
         (served.name.clone(), figures)
     };
     let mut all: Vec<_> = live.tables.all().iter().map(figures).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The figures of each store, by its name.
+pub fn stores(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {
+    let mut all = shared.stores.told(shared.queues.now());
     all.sort_unstable();
     all
 }

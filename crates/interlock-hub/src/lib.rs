@@ -11,11 +11,12 @@
 //! | [`memory`] | what the kernel counts for this process |
 //! | [`counters`] | what is counted since the start |
 //! | [`journal`] | what of the journal's own crate others need |
-//! | `wake`, `socket` | a descriptor to sleep on; system calls on a socket |
+//! | `wake`, `socket`, `signals` | a descriptor to sleep on; system calls on a socket; signals kept from threads |
 //! | [`catalog`] | what each command takes and who may call it |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`users`] | who may do what |
 //! | [`tables`] | the state tables |
+//! | [`stores`] | the stores of topics |
 //! | [`settings`] | what a hub is told at its start, and anew while it runs |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`denials`] | who was refused what: ACL LOG |
@@ -73,9 +74,11 @@ pub mod server;
 pub mod session;
 pub mod settings;
 pub mod shared;
+mod signals;
 mod socket;
 pub mod state;
 pub mod statistics;
+pub mod stores;
 pub mod tables;
 pub mod time;
 pub mod tls;

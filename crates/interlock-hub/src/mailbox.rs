@@ -26,6 +26,8 @@ pub enum Mail {
     Live(Arc<Live>),
     /// The answer to what the connection with this token asked for.
     Answer(u64, Answer),
+    /// A store has room, or is done with something that a connection waits for.
+    Progress,
     /// Say that this worker is alive.
     Beat,
     /// Answer what has arrived, then take no more.

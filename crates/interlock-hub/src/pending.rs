@@ -13,10 +13,16 @@ pub enum Pending {
     },
     /// A function that waits for something to answer.
     Queue,
+    /// XREAD and the like: what a store keeps is read by another thread.
+    Reading {
+        topics: Vec<Box<[u8]>>,
+    },
     /// Its next step.
     Listing(Listing),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
+    /// A store has no room for what it publishes: the request is done when it has.
+    Room,
 }
 
 /// A password that the controller looks at, and what comes after it.

@@ -20,6 +20,7 @@ use crate::queues::Queues;
 use crate::reactor::worker::Worker;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::signals::BlockedSignals;
 use crate::time::now;
 
 /// A hub that listens and serves until it is stopped or dropped.
@@ -53,6 +54,7 @@ impl Server {
         if let Some(found) = found {
             shared.events.log(Level::Info, found);
         }
+
         let workers: io::Result<Vec<_>> =
             (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
         let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
@@ -61,6 +63,7 @@ impl Server {
         let (unix, none) = (None, Vec::new());
         let mut server =
             Server { shared, addresses, unix, stop, accept, journal, workers: none, running };
+        server.shared.apply_stores(server.shared.settings.stores.clone())?;
         // Signals are for the thread that started the hub.
         let signals = BlockedSignals::block();
         for (index, worker) in workers.into_iter().enumerate() {
@@ -135,6 +138,10 @@ impl Server {
             stop.stop();
             let _ = journal.join();
         }
+        self.shared.readings.stop();
+        // Their time is their own: what workers have taken is to be written.
+        let until = Instant::now().checked_add(patience);
+        self.shared.stores.stop(until.unwrap_or_else(|| Instant::now() + LONGEST_DRAIN));
         self.shared.counters.connections_cut.load(std::sync::atomic::Ordering::Relaxed)
     }
 
@@ -154,6 +161,9 @@ fn queues_of(settings: &Settings) -> io::Result<(Queues, Option<String>)> {
     opened.map(|(queues, found)| (queues, Some(found))).map_err(io::Error::other)
 }
 
+/// For stores, where no end was told.
+const LONGEST_DRAIN: Duration = Duration::from_secs(366 * 86_400);
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop(Duration::ZERO);
@@ -172,31 +182,6 @@ fn contained(shared: &Shared, worker: usize, run: impl FnOnce()) {
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name).spawn(body)
-}
-
-/// While it lives, threads are born with all signals blocked.
-struct BlockedSignals {
-    before: libc::sigset_t,
-}
-
-impl BlockedSignals {
-    fn block() -> Self {
-        // SAFETY: both sets are ours; a zeroed set is a valid one.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            BlockedSignals { before }
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the set was filled by `block`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
-    }
 }
 
 #[cfg(test)]

@@ -140,8 +140,9 @@ impl Session {
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(pending) = state.pending.take() else { return };
-        if matches!(*pending, Pending::Pause) {
+        if matches!(*pending, Pending::Pause | Pending::Room) {
             // The request itself comes now.
+            state.resumed = matches!(*pending, Pending::Room);
             return;
         }
         let before = out.len();
@@ -182,8 +183,21 @@ impl Session {
             let names = state.names(kind);
             (names.is_empty() || user.may_call(command)) && names.iter().all(|name| may(kind, name))
         }) && (!state.monitors || user.may_call("monitor"));
+        // It reads on only where it may still subscribe.
+        let keeps = keeps
+            && match state.pending.as_deref() {
+                Some(Pending::Reading { topics }) => {
+                    topics.iter().all(|topic| user.subscribe.hold(topic))
+                }
+                _ => true,
+            };
         state.become_user(Some(user), state.logged_in);
         keeps
+    }
+
+    /// Somebody else must hear of its end: who holds a message for it, or looks for some.
+    pub fn waits_for_others(&self) -> bool {
+        matches!(self.state.pending.as_deref(), Some(Pending::Queue | Pending::Reading { .. }))
     }
 
     pub fn waits_for_queue(&self) -> bool {
@@ -203,6 +217,9 @@ impl Session {
         }
         if matches!(self.state.pending.as_deref(), Some(Pending::Pause)) {
             core.shared.pause.forget(core.local.worker, self.state.card.token);
+        }
+        if matches!(self.state.pending.as_deref(), Some(Pending::Reading { .. })) {
+            core.shared.readings.forget(core.local.worker, self.state.card.token);
         }
         core.shared.registry.remove(self.state.card.id);
         core.local.held -= self.state.card.holds() as isize;
@@ -275,7 +292,11 @@ impl Requests {
         if state.deferred.is_some() {
             return Ok((used, Some(Step::Sync)));
         }
-        if state.pending.is_some() {
+        if let Some(pending) = &state.pending {
+            if matches!(**pending, Pending::Room) {
+                self.ready = Some(used);
+                return Ok((0, Some(Step::Wait)));
+            }
             return Ok((used, Some(Step::Wait)));
         }
         if state.is_silent() && !pushes {
@@ -305,7 +326,9 @@ impl State {
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        core.local.commands += 1;
+        // Counted and shown once.
+        let resumed = std::mem::take(&mut self.resumed);
+        core.local.commands += u64::from(!resumed);
         let resp3 = self.resp3;
         let mut reply = Writer { out, resp3 };
         let refusal = match command {
@@ -322,7 +345,7 @@ impl State {
         }
         let Ok(command) = command else { return false };
         self.card.command.store(command.index(), Relaxed);
-        if core.shared.is_monitored() && !command.has_flag("admin") {
+        if core.shared.is_monitored() && !command.has_flag("admin") && !resumed {
             let line = tracing::monitored(&self.card, command, arguments);
             core.local.chunk.add_trace(&line, core.shared.monitored());
         }
@@ -348,6 +371,9 @@ impl State {
             reply,
             command,
         });
+        if matches!(self.pending.as_deref(), Some(Pending::Room)) {
+            return false;
+        }
         let mut took = 0;
         if stands_for > 0 {
             let after = (core.clock)();

@@ -8,6 +8,7 @@ use interlock_core::clock::Clock;
 use interlock_engine::Durability;
 use rustls::ServerConfig;
 
+use crate::stores::StoreSettings;
 use crate::tables::Tables;
 use crate::users::Users;
 
@@ -38,6 +39,8 @@ pub struct Settings {
     pub clock: Clock,
     /// Someone takes the server's events and answers what it asks. Without, it does not ask.
     pub controlled: bool,
+    /// Those that there are at first.
+    pub stores: Vec<StoreSettings>,
     pub live: Live,
 }
 
@@ -108,6 +111,7 @@ impl Default for Settings {
             repair: false,
             clock: Clock::System,
             controlled: false,
+            stores: Vec::new(),
             live: Live::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! The state that all workers share, and the state that each has for itself, both without sockets.
 
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -21,6 +21,8 @@ use crate::registry::Registry;
 use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
 use crate::statistics::{Statistics, Tallies};
+use crate::stores::reading::Readings;
+use crate::stores::{Host, Offers, StoreSettings, Stores};
 use crate::tables::Tables;
 use crate::time::Time;
 use crate::topics::{Directory, Subscribers};
@@ -33,6 +35,10 @@ pub struct Shared {
     pub events: Events,
     pub directory: Directory,
     pub queues: Queues,
+    pub stores: Stores,
+    pub readings: Readings,
+    /// The hub as its stores see it.
+    pub host: OnceLock<Arc<dyn Host>>,
     pub registry: Registry,
     pub mailboxes: Vec<Mailbox>,
     pub beats: Beats,
@@ -78,6 +84,8 @@ pub struct Local {
     /// Slots of connections that are shown all commands.
     pub monitors: Vec<u32>,
     pub chunk: Builder,
+    /// The messages of this turn that stores want; `None`: there are no stores.
+    pub offers: Option<Box<Offers>>,
     /// Answers of queues that may be told once the turn is committed.
     pub served: Vec<Served>,
     /// The connections whose replies wait for that, where the hub has a journal.
@@ -138,6 +146,9 @@ impl Shared {
             settings,
             events,
             directory: Directory::default(),
+            stores: Stores::default(),
+            readings: Readings::default(),
+            host: OnceLock::new(),
             registry: Registry::default(),
             beats: Beats::new(mailboxes.len()),
             held: mailboxes.iter().map(|_| AtomicIsize::new(0)).collect(),
@@ -160,6 +171,16 @@ impl Shared {
 
     pub fn live(&self) -> Arc<Live> {
         self.live.read().clone()
+    }
+
+    /// From now on there are these stores; `apply` tells the workers of them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no thread to be had: then all is as it was.
+    pub fn apply_stores(self: &Arc<Self>, declared: Vec<StoreSettings>) -> std::io::Result<()> {
+        let host = self.host.get_or_init(|| Arc::new(Beside(Arc::downgrade(self))));
+        self.stores.apply(declared, host)
     }
 
     /// From now on these hold. Who may no longer be connected, or subscribed, is disconnected.
@@ -365,6 +386,45 @@ impl Shared {
     }
 }
 
+/// The hub as its stores see it, which it outlives or not.
+struct Beside(Weak<Shared>);
+
+impl Host for Beside {
+    fn log(&self, warning: bool, text: String) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.events.log(if warning { Level::Warning } else { Level::Info }, text);
+        }
+    }
+
+    fn progressed(&self, workers: u64) {
+        if let Some(shared) = self.0.upgrade() {
+            bits(workers).for_each(|worker| shared.send(worker, Mail::Progress));
+        }
+    }
+
+    fn written(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.readings.written();
+        }
+    }
+
+    fn answer(&self, worker: usize, token: u64, reply: Vec<u8>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.send(worker, Mail::Answer(token, Answer::Reply(reply)));
+        }
+    }
+
+    fn broke(&self, text: String) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.events.broken(text);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.0.upgrade().map_or(0, |shared| shared.queues.now())
+    }
+}
+
 impl Core<'_> {
     /// A reply was an error; `text` begins with its kind.
     pub fn count_error(&mut self, text: &[u8]) {
@@ -387,6 +447,7 @@ impl Local {
             subscribers,
             monitors,
             chunk,
+            offers: None,
             served,
             callers,
             ranges,

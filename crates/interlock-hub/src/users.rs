@@ -198,6 +198,14 @@ impl User {
                 let topic = arguments.get(1).unwrap_or_default();
                 (!self.publish.hold(topic)).then_some((Reason::Channel, topic))
             }
+            Access::Stream => {
+                let topic = arguments.get(1).unwrap_or_default();
+                (!self.subscribe.hold(topic)).then_some((Reason::Channel, topic))
+            }
+            Access::Streams => {
+                let refused = topics_of(arguments).find(|topic| !self.subscribe.hold(topic));
+                refused.map(|topic| (Reason::Channel, topic))
+            }
             Access::Topics => first_not(1, &|topic| self.subscribe.hold(topic)),
             Access::Patterns => first_not(1, &|pattern| self.subscribe.hold_all_of(pattern)),
             // A key that names no queue is the function's to refuse.
@@ -251,6 +259,15 @@ impl User {
 pub fn named_row(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().take(LONGEST_TABLE + 1).position(|byte| *byte == b':')?;
     Some((&text[..end], &text[end + 1..]))
+}
+
+/// The topics that XREAD names: the first half of what stands behind STREAMS.
+pub fn topics_of<'a>(arguments: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let is_head = |word: &[u8]| word.eq_ignore_ascii_case(b"streams");
+    // A value of COUNT or BLOCK is no such word.
+    let streams = arguments.from(1).position(is_head).map_or(arguments.len(), |at| at + 2);
+    let left = arguments.len() - streams.min(arguments.len());
+    arguments.from(streams).take(left / 2)
 }
 
 /// Bytes of the name of a table, at most.

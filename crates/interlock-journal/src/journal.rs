@@ -144,6 +144,11 @@ impl<S: Storage> Journal<S> {
         }
     }
 
+    /// The disk that it is on: for files beside its own.
+    pub fn storage(&self) -> &S {
+        &self.storage
+    }
+
     /// Tells what is wrong, as puts are refused for it.
     ///
     /// # Errors

@@ -12,12 +12,13 @@
 //! | [`mod@file`] | names and heads of segments and snapshots |
 //! | [`journal`] | appending, group commit, rotation, and what happens when the disk fails or is full |
 //! | [`snapshot`] | writing the state of all queues, so that old segments can go |
+//! | [`cursor`] | reading records again while others are written |
 //! | [`recovery`] | reading it all again: what is whole, what is torn, what is damaged |
 //! | [`mod@copy`] | a copy of it while it is written to |
 //! | [`scan`] | telling a torn tail from damage |
 //! | [`report`] | what a recovery found, in words |
 //!
-//! Imports point one way: `recovery → snapshot, copy, scan → journal → file → record; storage`.
+//! Imports point one way: `recovery → snapshot, copy, cursor, scan → journal → file → record; storage`.
 //!
 //! **What is promised.** A record that was committed with [`Durability::Always`] is there after any
 //! crash. One that was committed otherwise is there after a crash of the process, and after a crash of
@@ -43,6 +44,7 @@
 
 mod condition;
 pub mod copy;
+pub mod cursor;
 pub mod file;
 pub mod journal;
 pub mod record;

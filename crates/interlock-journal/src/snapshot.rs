@@ -50,6 +50,26 @@ impl<S: Storage> Journal<S> {
     pub fn snapshot(&self) -> io::Result<Snapshot<'_, S>> {
         let one = self.snapshotting.lock();
         let floor = self.last();
+        self.snapshot_at(floor, one)
+    }
+
+    /// Forgets all records up to `last`: those behind it stay. For a journal of which nothing is kept but
+    /// its records, as they are delivered; what a snapshot had in it is forgotten too.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails or is full: what was to be forgotten may come back.
+    pub fn forget(&self, last: u64) -> io::Result<Made> {
+        let one = self.snapshotting.lock();
+        // It is the state of no queue at all.
+        self.snapshot_at(last.min(self.last()), one)?.finish()
+    }
+
+    fn snapshot_at<'a>(
+        &'a self,
+        floor: u64,
+        one: MutexGuard<'a, ()>,
+    ) -> io::Result<Snapshot<'a, S>> {
         let salt = self.settings.salt;
         let head = file::Head {
             kind: file::FileKind::Snapshot,

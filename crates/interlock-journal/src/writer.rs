@@ -81,6 +81,19 @@ impl<F: File> Writer<F> {
         self.segments.iter().map(|(number, _)| file::name(FileKind::Segment, *number))
     }
 
+    /// Number of the segment that has a record, and the sequence of the first record behind it. None of
+    /// those that are there may have it.
+    pub fn segment_of(&self, sequence: u64) -> Option<(u64, u64)> {
+        let place = self.segments.iter().rposition(|(_, first)| *first <= sequence)?;
+        let behind = self.segments.get(place + 1).map_or(u64::MAX, |(_, first)| *first);
+        Some((self.segments[place].0, behind))
+    }
+
+    /// Sequence of the first record of the first segment that there is.
+    pub fn first(&self) -> u64 {
+        self.segments.first().map_or(1, |(_, first)| *first)
+    }
+
     /// Returns the place where the next record begins.
     pub fn position(&self) -> u64 {
         self.position

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::hub_settings::{read, read_live};
+use crate::hub_stores;
 use crate::hub_tables::HubTables;
 
 #[pyclass(module = "interlock._core", frozen)]
@@ -45,6 +46,12 @@ impl HubServer {
             .flat_map(|command| [command].into_iter().chain(command.subcommands))
             .map(declared)
             .collect()
+    }
+
+    /// Returns why a path is no template of a store's files; `None`: it is one.
+    #[staticmethod]
+    fn refused_path(path: &str, store: &str) -> Option<String> {
+        hub_stores::refused(path, store)
     }
 
     /// Binds and starts the threads; serves the tables, if there are any.
@@ -104,6 +111,8 @@ impl HubServer {
             if keep_users {
                 live.users = shared.live().users.clone();
             }
+            let stores = hub_stores::read(settings)?;
+            shared.apply_stores(stores).map_err(PyErr::from)?;
             shared.apply(live);
         }
         Ok(())
@@ -162,6 +171,24 @@ impl HubServer {
             }
         }
         Ok(all)
+    }
+
+    /// Returns the figures of each store, by its name.
+    fn stores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        if let Some(shared) = self.shared.get() {
+            for (name, figures) in py.detach(|| info::stores(shared)) {
+                all.set_item(name, figures.into_iter().collect::<HashMap<_, _>>())?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Stores begin new files, where there are messages in the old ones.
+    fn rotate(&self) {
+        if let Some(shared) = self.shared.get() {
+            shared.stores.rotate();
+        }
     }
 
     /// Returns what INFO shows; numbers as numbers.

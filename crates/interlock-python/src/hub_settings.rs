@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::clock::ManualClock;
+use crate::hub_stores;
 
 pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
     let mut settings = Settings { live: read_live(given)?, ..Settings::default() };
@@ -31,6 +32,7 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "clock" => settings.clock = clock_of(&value).map_err(at)?,
             "repair" => settings.repair = value.extract().map_err(at)?,
             "workers" => settings.workers = value.extract().map_err(at)?,
+            "stores" => settings.stores = hub_stores::read(given)?,
             "controlled" => settings.controlled = value.extract().map_err(at)?,
             key if LIVE.contains(&key) => {}
             _ => {

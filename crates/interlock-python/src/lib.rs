@@ -30,6 +30,7 @@ mod gil;
 mod hot;
 mod hub;
 mod hub_settings;
+mod hub_stores;
 mod hub_tables;
 mod journal_copy;
 mod judgement;
@@ -43,6 +44,7 @@ mod nesting;
 mod queue;
 mod queue_operate;
 mod recycle;
+mod store_files;
 #[cfg(target_os = "linux")]
 mod table;
 mod wait;
@@ -74,6 +76,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<future::Future>()?;
     module.add_class::<hub::HubServer>()?;
     module.add_class::<hub_tables::HubTables>()?;
+    module.add_class::<store_files::StoreFiles>()?;
     module.add_class::<journal_copy::JournalCopy>()?;
     module.add_class::<engine::Engine>()?;
     module.add("EngineError", module.py().get_type::<engine::EngineError>())?;

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_topics
+from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_stores, hub_topics
 from interlock.cli.flags import Flag
 from interlock.cli.hub_check import hash_password, open_to
 from interlock.cli.inherited_sockets import sockets
@@ -55,14 +55,15 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "hub",
         help="serve topics and keyed queues over the Redis protocol, or ask a hub that runs",
         usage="interlock hub [FLAG ...]\n"
-        "       interlock hub {info,topics,clients,backup} [FLAG ...]",
+        "       interlock hub {info,topics,stores,clients,backup} [FLAG ...]",
         description="Serve topics (publish and subscribe) and keyed queues over the Redis "
         "protocol, on 127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
         epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
         "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
         "clients to read what they are owed; a second signal ends it at once. HUP reads the "
-        "configuration again; USR1 opens the log file anew. Exit codes: 0 "
-        "stopped by TERM or INT, 1 it cannot listen or broke, 2 wrong usage or configuration.",
+        "configuration again; USR1 opens the log file anew and begins new files of stores. "
+        "Exit codes: 0 stopped by TERM or INT, 1 it cannot listen or broke, 2 wrong usage or "
+        "configuration.",
     )
     for flag in FLAGS:
         flag.add_to(parser)
@@ -71,6 +72,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     hub_info.add_to(questions)
     hub_topics.add_to(questions)
+    hub_stores.add_to(questions)
     hub_clients.add_to(questions)
     hub_backup.add_to(questions)
     parser.set_defaults(run=run)
@@ -153,6 +155,7 @@ def serve(
         while (number := signal.sigwait(AWAITED)) in RETURNING:
             if number == signal.SIGUSR1:
                 log.reopen()
+                hub.rotate()
                 continue
             notifier.reloading()
             reload(hub)

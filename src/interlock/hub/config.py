@@ -86,6 +86,7 @@ class Configuration:
             "tls": self._certificates(),
             "port_speaks_tls": bool(self["tls.cert"]) and port < 0,
             "tls_port": port if port >= 0 else None,
+            "stores": [store.for_server() for store in self["store"]],
             "shown": list(self.shown()),
         }
 

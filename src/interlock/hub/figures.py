@@ -247,4 +247,26 @@ TABLE_FIGURES = (
 )  # fmt: skip
 """Of each table, by a label: a line `table_NAME` of INFO has them as `rows=5,slots=16,...`."""
 
+STORE_FIGURES = (
+    counter("accepted", "store", "accepted", "messages that were taken into the queue"),
+    counter("accepted_bytes", "store", "accepted", "bytes of these", Unit.BYTES),
+    counter("written", "store", "written", "messages that are written"),
+    counter("written_bytes", "store", "written", "bytes of these", Unit.BYTES),
+    gauge("in_flight", "store", "in flight", "messages that are taken and not yet written"),
+    gauge("in_flight_bytes", "store", "in flight",
+          "bytes of the queue that are taken, of what it may hold", Unit.BYTES),
+    gauge("oldest_age_ms", "store", "oldest, ms",
+          "milliseconds since the oldest message in flight was published"),
+    counter("dropped", "store", "dropped", "messages that were left out, for the queue was full"),
+    counter("retries", "store", "retries", "attempts to write that failed and are made again"),
+    counter("errors", "store", "errors", "failures that were logged, each kind once"),
+    counter("unsure", "store", "unsure",
+            "messages that were written, and may be lost, for a sync failed later"),
+    counter("files_begun", "store", "files begun", "files that were begun"),
+    counter("files_compressed", "store", "files compressed", "closed files that were compressed"),
+    counter("files_removed", "store", "files removed", "files that were removed as old"),
+    gauge("failing", "store", "failing", "1 while it cannot write, else 0"),
+)  # fmt: skip
+"""Of each store, by a label: a line `store_NAME` of INFO has them as `accepted=5,written=5,...`."""
+
 BY_NAME = {figure.name: figure for figure in FIGURES}

@@ -61,11 +61,36 @@ def info(client: Client) -> dict[str, int | float | str]:
 
 def tables(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
     """Return the figures of each state table, by its name, out of those of INFO."""
+    return _figures(info, TABLE)
+
+
+def stores(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
+    """Return the figures of each store, by its name, out of those of INFO."""
+    return _figures(info, STORE)
+
+
+def store_list(client: Client) -> list[dict[str, int | str]]:
+    """Return each store of a hub: what it was told, whether it writes, and its figures."""
+    reply = client.call("STORE", "LIST")
+    if not isinstance(reply, list) or not all(isinstance(one, dict) for one in reply):
+        raise ProtocolError(f"STORE LIST was answered by {reply!r}")
+    return [
+        {
+            name.decode(): value.decode(errors="backslashreplace")
+            if isinstance(value, bytes)
+            else value
+            for name, value in one.items()
+        }
+        for one in reply
+    ]
+
+
+def _figures(info: Mapping[str, int | float | str], head: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for name, value in info.items():
-        if name.startswith(TABLE) and isinstance(value, str):
+        if name.startswith(head) and isinstance(value, str):
             pairs = (pair.partition("=") for pair in value.split(","))
-            found[name.removeprefix(TABLE)] = {
+            found[name.removeprefix(head)] = {
                 figure: int(number) for figure, _, number in pairs if WHOLE.fullmatch(number)
             }
     return found
@@ -141,6 +166,7 @@ BATCH = 512
 """Names in one NUMSUB."""
 
 TABLE = "table_"
+STORE = "store_"
 
 WHOLE = re.compile(r"\d+")
 DECIMAL = re.compile(r"\d+\.\d+", re.ASCII)

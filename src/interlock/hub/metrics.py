@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from interlock.hub.figures import FIGURES, PREFIX, TABLE_FIGURES, MetricKind, metric_name
+from interlock.hub.figures import (
+    FIGURES,
+    PREFIX,
+    STORE_FIGURES,
+    TABLE_FIGURES,
+    Figure,
+    MetricKind,
+    metric_name,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -13,12 +21,17 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def text(
     info: Mapping[str, object],
     tables: Mapping[str, Mapping[str, int]] | None = None,
+    stores: Mapping[str, Mapping[str, int]] | None = None,
     *,
     draining: bool = False,
 ) -> str:
     """Return the body of /metrics: each figure of `info`, which has the names of INFO, and those of
-    each table."""
-    found = chain(lines(info, draining=draining), labelled(tables or {}))
+    each table and store."""
+    found = chain(
+        lines(info, draining=draining),
+        labelled("table", TABLE_FIGURES, tables or {}),
+        labelled("store", STORE_FIGURES, stores or {}),
+    )
     return "".join(f"{line}\n" for line in found)
 
 
@@ -44,17 +57,19 @@ def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
             yield f"{metric_name(name)} {value}"
 
 
-def labelled(tables: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield the figures of tables, each with the table's name as its label."""
-    for figure in TABLE_FIGURES:
+def labelled(
+    label: str, figures: Sequence[Figure], all_found: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
+    """Yield the figures of tables or stores, each with its name as the label."""
+    for figure in figures:
         told = [
-            (name, found[figure.name]) for name, found in tables.items() if figure.name in found
+            (name, found[figure.name]) for name, found in all_found.items() if figure.name in found
         ]
         if told:
-            name = metric_name(f"table_{figure.name}", figure.kind)
+            name = metric_name(f"{label}_{figure.name}", figure.kind)
             yield from metric(name, figure.kind.value, figure.help)
-            for table, value in told:
-                yield f'{name}{{table="{escaped(table)}"}} {value}'
+            for one, value in told:
+                yield f'{name}{{{label}="{escaped(one)}"}} {value}'
 
 
 def metric(name: str, kind: str, help: str) -> Iterator[str]:

@@ -20,10 +20,12 @@ class HubPages:
         state: Callable[[], State],
         info: Callable[[], Mapping[str, object]],
         tables: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
+        stores: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
     ) -> None:
         self._state = state
         self._info = info
         self._tables = tables
+        self._stores = stores
 
     def __call__(self, path: str) -> Page | None:
         """Return the page at a path; None if there is none."""
@@ -41,7 +43,8 @@ class HubPages:
     def _metrics(self) -> Page:
         draining = self._state() is State.DRAINING
         return Page(
-            metrics.text(self._info(), self._tables(), draining=draining), metrics.CONTENT_TYPE
+            metrics.text(self._info(), self._tables(), self._stores(), draining=draining),
+            metrics.CONTENT_TYPE,
         )
 
     def _health(self) -> Page:

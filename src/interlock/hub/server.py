@@ -238,6 +238,14 @@ class Hub:
         """
         return self._running().tables()
 
+    def stores(self) -> dict[str, dict[str, int]]:
+        """Return the figures of each store, by its name."""
+        return self._running().stores()
+
+    def rotate(self) -> None:
+        """Begin new files of the stores, where there are messages in the old ones."""
+        self._running().rotate()
+
     def pulse(self) -> list[bool]:
         """Send each worker a beat; return of each whether it has answered the beat before.
 
@@ -255,7 +263,9 @@ class Hub:
 
         # Of the native server, not of this: it is asked while it drains too.
         standing = self._standing
-        return HttpServer(host, port, HubPages(lambda: standing.state, server.info, server.tables))
+        return HttpServer(
+            host, port, HubPages(lambda: standing.state, server.info, server.tables, server.stores)
+        )
 
     def __enter__(self) -> Self:
         self.start()

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.hub import tables, users
+from interlock.hub import stores, tables, users
 from interlock.hub.checks import (
     LONGEST_UNIX_PATH,
     YEAR,
@@ -23,6 +23,7 @@ from interlock.hub.checks import (
     truth,
     whole,
 )
+from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.listed import Entry
 
 
@@ -88,6 +89,16 @@ BYTES = "a whole number of bytes"
 OR_NONE = f"{BYTES}, from 0 (no limit) to {MOST_BYTES}"
 SECONDS = f"a number of seconds from 0 to {YEAR}"
 WHOLE_SECONDS = f"a whole {SECONDS.removeprefix('a ')}"
+
+
+def _stores(value: object) -> tuple[stores.Store, ...]:
+    found = stores.STORES.checked(value)
+    if len(found) > MOST_STORES:
+        raise InvalidValue("", value, f"a list of up to {MOST_STORES} [[store]] tables")
+    return found
+
+
+MOST_STORES = 64
 
 SETTINGS = (
     Setting(
@@ -287,6 +298,11 @@ SETTINGS = (
     Setting(
         "table", (), tables.TABLES.checked, "a list of [[table]] tables",
         "the state tables that are served, each by its name",
+        live=True, protected=True,
+    ),
+    Setting(
+        "store", (), _stores, "a list of [[store]] tables",
+        "where messages are kept, each store those of its topics",
         live=True, protected=True,
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ DEFAULT = "default"
 # What a publisher or subscriber, a producer or consumer needs: nothing that empties a queue or
 # stops others' work.
 ORDINARY = (
-    *("@pubsub", "@queue", "@table", "@connection", "acl|whoami"),
+    *("@pubsub", "@queue", "@table", "@stream", "@connection", "acl|whoami"),
     *("-@operate", "-@admin", "-@dangerous"),
 )
 

@@ -11,6 +11,7 @@ mod functions;
 mod queues;
 mod server;
 mod status;
+mod stores;
 mod tables;
 mod topics;
 
@@ -159,6 +160,12 @@ pub enum Action {
     TableIncr,
     TableCas,
     TablePop,
+    Xrange,
+    Xrevrange,
+    Xlen,
+    Xread,
+    ConsumerGroups,
+    StoreList,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +187,10 @@ pub enum Access {
     TableRow,
     /// To the table that a subcommand's first argument names.
     TableName,
+    /// To subscribe to the first argument.
+    Stream,
+    /// To subscribe to the topics behind STREAMS.
+    Streams,
 }
 
 pub struct Argument {
@@ -193,7 +204,7 @@ pub struct Argument {
 }
 
 /// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 8] = [
+pub static FAMILIES: [&[Command]; 9] = [
     topics::DECLARED,
     queues::DECLARED,
     connection::DECLARED,
@@ -202,6 +213,7 @@ pub static FAMILIES: [&[Command]; 8] = [
     acl::DECLARED,
     status::DECLARED,
     tables::DECLARED,
+    stores::DECLARED,
 ];
 
 /// The reason why there is no such command.

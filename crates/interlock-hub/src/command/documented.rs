@@ -149,6 +149,7 @@ fn key_specification(
     reply.map(3);
     text(reply, &["flags"]);
     let flags: &[&str] = match command.access {
+        Access::Stream => &["RO", "access"],
         Access::Row | Access::Rows if command.has_flag("readonly") => &["RO", "access"],
         Access::Row | Access::Rows => &["RW", "update"],
         _ => &["not_key"],

@@ -12,6 +12,7 @@ mod queues;
 mod server;
 mod slow;
 mod status;
+mod streams;
 mod tables;
 mod topics;
 
@@ -26,6 +27,7 @@ use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::State;
+use crate::users::topics_of;
 
 /// One call of a command.
 pub struct Call<'a, 'b> {
@@ -51,9 +53,10 @@ impl Command {
             | Access::Rows
             | Access::TableRow
             | Access::TableName => None,
-            Access::Publish => arguments.get(1).and_then(glob::topic_refusal),
+            Access::Publish | Access::Stream => arguments.get(1).and_then(glob::topic_refusal),
             Access::Topics => arguments.from(1).find_map(glob::topic_refusal),
             Access::Patterns => arguments.from(1).find_map(glob::refusal),
+            Access::Streams => topics_of(arguments).find_map(glob::topic_refusal),
         }
     }
 
@@ -161,9 +164,9 @@ pub fn answered(
     match pending {
         Pending::Login(login) => login::answered(login, answer, state, core, reply),
         Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
-        Pending::Queue => queues::answered(answer, state, core, reply),
+        Pending::Queue | Pending::Reading { .. } => queues::answered(answer, state, core, reply),
         Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
-        Pending::Pause => {}
+        Pending::Pause | Pending::Room => {}
     }
 }
 
@@ -338,5 +341,11 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::TableIncr => tables::rows::incr,
         Action::TableCas => tables::rows::compare_and_set,
         Action::TablePop => tables::rows::pop,
+        Action::Xrange => streams::range,
+        Action::Xrevrange => streams::reverse,
+        Action::Xlen => streams::length,
+        Action::Xread => streams::read,
+        Action::ConsumerGroups => streams::groups,
+        Action::StoreList => streams::list,
     }
 }

@@ -2,10 +2,15 @@
 
 use super::Call;
 use crate::counters::add;
+use crate::pending::Pending;
 use crate::shared::Core;
+use crate::stores::Offered;
 use crate::topics::SubscriptionKind;
 
 pub fn publish(call: &mut Call<'_, '_>) {
+    if call.core.local.offers.is_some() && !is_offered(call) {
+        return;
+    }
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
     let core = &mut *call.core;
     let mut receivers = i64::from(send(core, SubscriptionKind::Topic, topic, message));
@@ -18,9 +23,30 @@ pub fn publish(call: &mut Call<'_, '_>) {
 }
 
 pub fn spublish(call: &mut Call<'_, '_>) {
+    if call.core.local.offers.is_some() && !is_offered(call) {
+        return;
+    }
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
     let receivers = send(call.core, SubscriptionKind::Shard, topic, message);
     call.state.answer_publish(i64::from(receivers), &mut call.reply);
+}
+
+/// Offers a message to the stores. False: it goes no further, now or at all.
+fn is_offered(call: &mut Call<'_, '_>) -> bool {
+    let (topic, message) = (&call.arguments[1], &call.arguments[2]);
+    let shared = call.core.shared;
+    let Some(offers) = &mut call.core.local.offers else { return true };
+    match offers.offer(call.state.card.token, topic, message, || shared.queues.now()) {
+        Offered::Taken => true,
+        Offered::Full => {
+            call.state.pending = Some(Box::new(Pending::Room));
+            false
+        }
+        Offered::Refused(text) => {
+            call.error(&text);
+            false
+        }
+    }
 }
 
 fn send(core: &mut Core<'_>, kind: SubscriptionKind, topic: &[u8], message: &[u8]) -> u32 {

@@ -87,9 +87,13 @@ impl Worker {
 
     /// One send, of a bounded part: then the next connection has its turn.
     pub(super) fn flush(&mut self, slot: u32, line: Line) {
+        self.hand_over();
         self.commit();
         let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
         connection.dirty = false;
+        if connection.is_gated() {
+            return;
+        }
         match connection.send() {
             Ok(sent) => self.local.sent_bytes += sent as u64,
             Err(error) => return self.broken(slot, &error),
@@ -143,7 +147,7 @@ impl Worker {
             read: connection.reads(),
             write: connection.output.blocked,
             // What it waits for must not be handed to nobody.
-            farewell: connection.session.waits_for_queue(),
+            farewell: connection.session.waits_for_others(),
         };
         if self.poll.change(connection.socket.as_raw_fd(), token, wants).is_err() {
             self.close(slot);
@@ -191,8 +195,13 @@ impl Connection {
         self.session.state.pending.is_some()
     }
 
+    /// Its answers wait for a store.
+    pub(super) fn is_gated(&self) -> bool {
+        !self.gates.is_empty()
+    }
+
     pub(super) fn reads(&self) -> bool {
-        self.closing_since.is_none() && !self.is_waiting()
+        self.closing_since.is_none() && !self.is_waiting() && !self.is_gated()
     }
 
     /// CLIENT SLOW drop: makes room for so many messages of so many bytes, by taking out older ones.

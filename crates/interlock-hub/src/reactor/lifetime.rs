@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::settings::Live;
 use crate::shared::Core;
 use crate::socket;
+use crate::stores::Offers;
 use crate::time::now;
 use crate::time::Time;
 use crate::tls::Tls;
@@ -57,6 +58,7 @@ impl Worker {
             tls,
             session: Session::new(card, slot, &self.local.live.users),
             output: Output::default(),
+            gates: Vec::new(),
             dirty: false,
             closing_since: None,
         }));
@@ -82,6 +84,12 @@ impl Worker {
             }
         }
         self.local.live = live;
+        // What was published before is kept by those that there were.
+        self.hand_over();
+        let waiting = self.local.offers.as_mut().map(|offers| offers.waiting());
+        self.local.offers = Offers::new(self.shared.stores.current(), self.local.worker);
+        // They try again, with those that there are now.
+        self.answer_turns(waiting.unwrap_or_default());
     }
 
     /// Lets a connection go on, for what it asked for is decided.
@@ -106,7 +114,7 @@ impl Worker {
     /// A client of TLS has said that nothing more comes: what it has asked for is done first.
     pub(super) fn close_ended(&mut self, token: u64) {
         let ended = |c: &Connection| c.tls.as_ref().is_some_and(|tls| tls.has_ended());
-        if self.connection(token).is_some_and(|c| ended(c) && !c.is_waiting()) {
+        if self.connection(token).is_some_and(|c| ended(c) && !c.is_waiting() && !c.is_gated()) {
             self.begin_close(token as u32);
         }
     }
@@ -167,6 +175,7 @@ impl Worker {
             let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
             let is_idle =
                 idle > 0 && unheard > idle && !state.is_pushed_to() && state.pending.is_none();
+            let is_idle = is_idle && !connection.is_gated();
             let is_shaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
             let is_unknown = is_shaking || state.user.is_none();
             let is_stranger = login > 0 && is_unknown && now - state.card.created > login;

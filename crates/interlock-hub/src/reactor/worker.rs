@@ -18,6 +18,7 @@ use crate::queues::connection_of;
 use crate::session::{Session, Step};
 use crate::shared::{Core, Local, Shared};
 use crate::socket;
+use crate::stores::{Gate, Offers};
 use crate::time::{now, Time};
 use crate::tls::Tls;
 
@@ -44,6 +45,10 @@ pub struct Worker {
     must_drain: bool,
     /// Of the controller, for connections that wait.
     answers: Vec<(u64, Answer)>,
+    /// Connections whose answers wait for stores.
+    gated: Vec<u64>,
+    /// A store has gone on.
+    progressed: bool,
     pub(super) finishing: bool,
     pub(super) stopped: bool,
 }
@@ -62,6 +67,8 @@ pub(super) struct Connection {
     pub(super) tls: Option<Box<Tls>>,
     pub(super) session: Session,
     pub(super) output: Output,
+    /// Its answers wait for these; nothing more is read meanwhile.
+    pub(super) gates: Vec<Gate>,
     /// Waits in `replies` or `pushes`.
     pub(super) dirty: bool,
     pub(super) closing_since: Option<Time>,
@@ -89,6 +96,8 @@ impl Worker {
             busy: false,
             must_drain: false,
             answers: Vec::new(),
+            gated: Vec::new(),
+            progressed: false,
             finishing: false,
             stopped: false,
         })
@@ -96,6 +105,7 @@ impl Worker {
 
     /// Until the hub stops.
     pub fn run(mut self) {
+        self.local.offers = Offers::new(self.shared.stores.current(), self.local.worker);
         while !self.stopped {
             let events = self.poll.wait(self.timeout());
             if let Some(flushed) = self.flushed.take() {
@@ -143,6 +153,9 @@ impl Worker {
                 }
             }
         }
+        if std::mem::take(&mut self.progressed) {
+            self.go_on();
+        }
         for (token, answer) in std::mem::take(&mut self.answers) {
             self.answered(token, answer);
         }
@@ -156,6 +169,7 @@ impl Worker {
         }
         // Before the answers: who has one finds itself counted.
         self.local.count(&self.shared, self.now);
+        self.hand_over();
         self.commit();
         self.flush_replies();
     }
@@ -184,7 +198,7 @@ impl Worker {
     /// Returns how many ms at most to wait for events; `None`: until there are some.
     fn timeout(&self) -> Option<u32> {
         let mailbox = &self.shared.mailboxes[self.local.worker];
-        let undone = !self.answers.is_empty() || mailbox.is_full();
+        let undone = !self.answers.is_empty() || self.progressed || mailbox.is_full();
         if undone || !self.replies.is_empty() || !self.pushes.is_empty() {
             return Some(0);
         }
@@ -254,7 +268,11 @@ impl Worker {
             Ok(Some(0)) => {
                 // It sends no more, but may read: what waits for the turn's end goes out now or never.
                 self.flush(token as u32, Line::Pushes);
-                self.close(token as u32);
+                if self.connection(token).is_some_and(Connection::is_gated) {
+                    self.begin_close(token as u32);
+                } else {
+                    self.close(token as u32);
+                }
             }
             Err(error) => self.broken(token as u32, &error),
             Ok(Some(count)) => {
@@ -362,6 +380,7 @@ impl Worker {
                     Mail::Accepted(socket, peer) => self.accept(socket, peer),
                     Mail::Kill(card) => self.kill(&card),
                     Mail::Live(live) => self.renew(live),
+                    Mail::Progress => self.progressed = true,
                     Mail::Beat => self.shared.beats.answer(self.local.worker),
                     // Not now: this may be in the middle of a read.
                     Mail::Answer(token, answer) => self.answers.push((token, answer)),
@@ -374,6 +393,66 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Hands over what stores are to keep. Who asked to be answered when it is kept is answered then.
+    #[inline]
+    pub(super) fn hand_over(&mut self) {
+        if self.local.offers.as_ref().is_some_and(|offers| offers.has_any()) {
+            self.hand_over_all();
+        }
+    }
+
+    fn hand_over_all(&mut self) {
+        let Some(offers) = &mut self.local.offers else { return };
+        for (token, mut gates) in offers.hand_over() {
+            for gate in &gates {
+                gate.store.queue.watch(self.local.worker);
+            }
+            gates.retain(|gate| !gate.is_open());
+            let place = &mut self.slots[token as u32 as usize];
+            let is_there = place.generation == (token >> 32) as u32;
+            let Some(connection) = place.connection.as_mut().filter(|_| is_there) else { continue };
+            if gates.is_empty() {
+                continue;
+            }
+            if connection.gates.is_empty() {
+                self.gated.push(token);
+            }
+            connection.gates.append(&mut gates);
+            self.watch(token as u32);
+        }
+    }
+
+    /// Stores have gone on: answers that waited for them are sent, and who waited for room tries again.
+    fn go_on(&mut self) {
+        for token in std::mem::take(&mut self.gated) {
+            let slot = token as u32;
+            let place = &mut self.slots[slot as usize];
+            let is_there = place.generation == (token >> 32) as u32;
+            let Some(connection) = place.connection.as_mut().filter(|_| is_there) else { continue };
+            for gate in &connection.gates {
+                gate.store.queue.watch(self.local.worker);
+            }
+            connection.gates.retain(|gate| !gate.is_open());
+            if connection.is_gated() {
+                self.gated.push(token);
+                continue;
+            }
+            if !connection.dirty && !connection.output.blocked {
+                connection.dirty = true;
+                self.replies.push(slot);
+            }
+            self.watch(slot);
+            self.close_ended(token);
+        }
+        let waiting = self.local.offers.as_mut().map(|offers| offers.waiting());
+        self.answer_turns(waiting.unwrap_or_default());
+    }
+
+    /// These connections try again what they could not do.
+    pub(super) fn answer_turns(&mut self, tokens: Vec<u64>) {
+        self.answers.extend(tokens.into_iter().map(|token| (token, Answer::Turn)));
     }
 
     pub(super) fn connection(&self, token: u64) -> Option<&Connection> {

@@ -11,6 +11,7 @@
 //! | `queues` | queues that only collect what they are told, to be compared |
 //! | `lives` | a journal on a bad disk, through many crashes |
 //! | `copies` | copies made while it is written to |
+//! | `forget` | records that are forgotten, or read while others are written |
 //! | `every_byte` | the last records cut and changed at every byte |
 //! | `refusals` | what is not opened, and what is set aside |
 //! | `room` | a full disk, and a failing one |
@@ -20,6 +21,7 @@
 mod closed;
 mod copies;
 mod every_byte;
+mod forget;
 mod kills;
 mod lives;
 mod queues;

@@ -50,8 +50,8 @@ function _shtab_interlock_using
   test "$_shtab_interlock_cmdpath" = "$argv"
 end
 
-set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' worker hub 'hub info' 'hub topics' 'hub clients' 'hub backup' pub sub
-set -g _shtab_interlock_opts_with_value --after --ca --capacity --concurrency --config --count --drain --drain-timeout --every --exec --file --format --git --journal --key --key-size --keys --lease --limit --log-level --match --on-full --overflow --picture --pid --pool --port --processes --queues --ready-file --seconds --state --stuck --then --to --ttl --unix --unkeyed --url --wait --watch --way --work --workers
+set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' store 'store cat' 'store tail' 'store verify' worker hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub
+set -g _shtab_interlock_opts_with_value --after --ca --capacity --concurrency --config --count --drain --drain-timeout --every --exec --file --format --from --git --journal --key --key-size --keys --lease --limit --lines --log-level --match --on-full --overflow --picture --pid --pool --port --processes --queues --ready-file --seconds --state --stuck --then --to --ttl --unix --unkeyed --url --wait --watch --way --work --workers
 
 complete -c interlock -e
 complete -c interlock -f
@@ -270,6 +270,24 @@ complete -c interlock -n '_shtab_interlock_using table import' -s h -l help -d '
 complete -c interlock -n '_shtab_interlock_using table import' -l json -d 'print JSON'
 complete -c interlock -n '_shtab_interlock_using table import' -l absent -d 'leave rows that are there as they are'
 complete -c interlock -n '_shtab_interlock_using table import; and test $_shtab_interlock_npos -eq 1' -ka "(__fish_complete_path (commandline -ct))" -d 'CSV, JSON lines or an Arrow file; - is standard input (-)'
+complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a store -d 'look at the files that stores of a hub have written'
+complete -c interlock -n '_shtab_interlock_using store' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using store; and test $_shtab_interlock_npos -eq 0' -a cat -d 'print messages'
+complete -c interlock -n '_shtab_interlock_using store cat' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using store cat' -l from -x -d 'the first position, 1526919030474-0, or a time, 2026-11-23T14:00 in UTC'
+complete -c interlock -n '_shtab_interlock_using store cat' -l count -x -d 'so many messages at most'
+complete -c interlock -n '_shtab_interlock_using store cat' -l json -d 'print JSON, an object a line'
+complete -c interlock -n '_shtab_interlock_using store cat; and test $_shtab_interlock_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a folder of files, or one of them'
+complete -c interlock -n '_shtab_interlock_using store; and test $_shtab_interlock_npos -eq 0' -a tail -d 'print the last messages, and those that come'
+complete -c interlock -n '_shtab_interlock_using store tail' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using store tail' -l from -x -d 'the first position, 1526919030474-0, or a time, 2026-11-23T14:00 in UTC'
+complete -c interlock -n '_shtab_interlock_using store tail' -l lines -x -d 'so many of those that there are (10)'
+complete -c interlock -n '_shtab_interlock_using store tail' -l json -d 'print JSON, an object a line'
+complete -c interlock -n '_shtab_interlock_using store tail; and test $_shtab_interlock_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a folder of files, or one of them'
+complete -c interlock -n '_shtab_interlock_using store; and test $_shtab_interlock_npos -eq 0' -a verify -d 'compare files with their checksums'
+complete -c interlock -n '_shtab_interlock_using store verify' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using store verify' -l json -d 'print JSON, an object a line'
+complete -c interlock -n '_shtab_interlock_using store verify; and test $_shtab_interlock_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a folder of files, or one of them'
 complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a worker -d 'handle the messages of an app'"'"'s tasks, or ask what workers are doing'
 complete -c interlock -n '_shtab_interlock_using worker' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using worker' -l url -x -d 'the engine; goes before the app'"'"'s own and before INTERLOCK_URL'
@@ -309,6 +327,11 @@ complete -c interlock -n '_shtab_interlock_using hub topics' -s h -l help -d 'sh
 complete -c interlock -n '_shtab_interlock_using hub topics' -l url -x -d 'the hub to ask: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)'
 complete -c interlock -n '_shtab_interlock_using hub topics' -l ca -xka "(__fish_complete_path (commandline -ct))" -d 'with rediss://, the file of the authority that signed its certificate'
 complete -c interlock -n '_shtab_interlock_using hub topics' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using hub; and test $_shtab_interlock_npos -eq 0' -a stores -d 'the stores of a running hub, and how far each is'
+complete -c interlock -n '_shtab_interlock_using hub stores' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using hub stores' -l url -x -d 'the hub to ask: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)'
+complete -c interlock -n '_shtab_interlock_using hub stores' -l ca -xka "(__fish_complete_path (commandline -ct))" -d 'with rediss://, the file of the authority that signed its certificate'
+complete -c interlock -n '_shtab_interlock_using hub stores' -l json -d 'print JSON'
 complete -c interlock -n '_shtab_interlock_using hub; and test $_shtab_interlock_npos -eq 0' -a clients -d 'who is connected to a running hub'
 complete -c interlock -n '_shtab_interlock_using hub clients' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using hub clients' -l url -x -d 'the hub to ask: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)'

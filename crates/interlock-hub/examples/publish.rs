@@ -1,0 +1,48 @@
+//! Measures the cost of a PUBLISH to a worker beside its system calls: a session that is fed pipelines.
+//! Prints ns a message; `publish ROUNDS` runs so many pipelines only, for a profiler.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use interlock_hub::mailbox::Mailbox;
+use interlock_hub::registry::Card;
+use interlock_hub::session::{Session, Step};
+use interlock_hub::settings::Settings;
+use interlock_hub::shared::{Core, Local, Shared};
+
+/// Messages of a pipeline, and topics that they go round.
+const BATCH: usize = 100;
+const TOPICS: usize = 50;
+
+fn main() {
+    let given = std::env::args().nth(1).and_then(|text| text.parse().ok());
+    if let Some(rounds) = given {
+        return println!("{:.0}", publish(rounds));
+    }
+    let best = (0..7).map(|_| publish(5000)).fold(f64::MAX, f64::min);
+    println!("{best:.0} ns a message");
+}
+
+fn publish(rounds: usize) -> f64 {
+    let mailboxes = vec![Mailbox::new().expect("an eventfd")];
+    let shared = Shared::new(Settings::default(), mailboxes, 0).expect("no journal to open");
+    let mut local = Local::new(0, shared.live());
+    let card = Arc::new(Card::new(1, 0, 1, 0));
+    let mut session = Session::new(card, 1, &shared.live().users);
+    let payload = "p".repeat(64);
+    let one = |number: usize| {
+        let topic = format!("orders.{:03}", number % TOPICS);
+        format!("*3\r\n$7\r\nPUBLISH\r\n$10\r\n{topic}\r\n$64\r\n{payload}\r\n")
+    };
+    let request: String = (0..BATCH).map(one).collect();
+    let (mut out, mut spent) = (Vec::new(), 0);
+    for _ in 0..rounds {
+        out.clear();
+        let begun = Instant::now();
+        let mut core = Core { shared: &shared, local: &mut local, now: 0, clock: || 0 };
+        let step = session.run(request.as_bytes(), &mut 0, &mut core, &mut out);
+        spent += begun.elapsed().as_nanos();
+        assert!(step == Step::Idle && out.len() == BATCH * 4, "{step:?}");
+    }
+    spent as f64 / (rounds * BATCH) as f64
+}

@@ -1,0 +1,264 @@
+//! The queue of a store: bounded in bytes, filled by workers, emptied by the store's thread.
+//!
+//! Room is reserved before a message is taken, so that a publisher that must wait has published nothing
+//! yet. What was handed over gets a ticket; whoever waits for it, or for room, leaves its worker's bit
+//! and looks again when it is told.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::batch::Batch;
+use super::settings::StoreKind;
+
+#[derive(Debug, Default)]
+pub struct Queue {
+    inner: Mutex<Inner>,
+    arrived: Condvar,
+    /// Bytes that are reserved, wait, or are being written.
+    held: AtomicUsize,
+    /// Messages that are as safe as the store makes them: all up to this ticket.
+    passed: AtomicU64,
+    /// A bit for each worker that wants to hear of progress.
+    watchers: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    batches: VecDeque<Batch>,
+    /// Messages that were ever put here: the ticket of the last one.
+    accepted: u64,
+    /// Bytes of their payloads.
+    bytes: u64,
+    orders: Orders,
+}
+
+/// Words for the thread of the store.
+#[derive(Debug, Default)]
+pub struct Orders {
+    /// From now on it is to be of this kind.
+    pub kind: Option<StoreKind>,
+    pub rotate: bool,
+    pub end: End,
+}
+
+/// The way a store ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    #[default]
+    No,
+    /// Once all that waits is written, and nobody can put anything more.
+    Drained,
+    /// The same, and nobody can any more; at that moment at the latest.
+    Within(Instant),
+}
+
+impl Queue {
+    /// Takes so many bytes of at most `most`. A message that is longer alone has room when nothing waits.
+    #[must_use]
+    pub fn reserve(&self, bytes: usize, most: usize) -> bool {
+        let room = |held: usize| {
+            (held == 0 || held.saturating_add(bytes) <= most).then(|| held.saturating_add(bytes))
+        };
+        self.held.fetch_update(SeqCst, SeqCst, room).is_ok()
+    }
+
+    pub fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, SeqCst);
+    }
+
+    /// Hands over messages for which room is reserved; returns their ticket.
+    pub fn put(&self, batch: Batch) -> u64 {
+        let mut inner = self.inner.lock();
+        inner.accepted += batch.len() as u64;
+        inner.bytes += batch.payload();
+        let wakes = inner.batches.is_empty();
+        inner.batches.push_back(batch);
+        let ticket = inner.accepted;
+        drop(inner);
+        if wakes {
+            self.arrived.notify_one();
+        }
+        ticket
+    }
+
+    /// Returns whether everything up to a ticket is safe.
+    pub fn has_passed(&self, ticket: u64) -> bool {
+        self.passed.load(SeqCst) >= ticket
+    }
+
+    /// The worker is told of the next progress. It looks again behind this: there may have been some.
+    pub fn watch(&self, worker: usize) {
+        self.watchers.fetch_or(1 << worker, SeqCst);
+    }
+
+    /// The thread's: all up to a ticket is done, and these bytes are free. Which workers are to be told.
+    #[must_use]
+    pub fn pass(&self, ticket: u64, bytes: usize) -> u64 {
+        self.passed.store(ticket, SeqCst);
+        self.release(bytes);
+        self.watchers.swap(0, SeqCst)
+    }
+
+    pub fn order(&self, order: impl FnOnce(&mut Orders)) {
+        order(&mut self.inner.lock().orders);
+        self.arrived.notify_one();
+    }
+
+    /// The thread's: waits until there are messages or orders that it does not know, or until then.
+    /// Messages are taken only if it `takes`, and about as many bytes as `most`.
+    pub fn next(
+        &self,
+        until: Instant,
+        known: End,
+        takes: bool,
+        most: usize,
+        batches: &mut Vec<Batch>,
+    ) -> Orders {
+        let mut inner = self.inner.lock();
+        loop {
+            let has_messages = takes && !inner.batches.is_empty();
+            let ordered = inner.orders.kind.is_some() || inner.orders.rotate;
+            if has_messages || ordered || inner.orders.end != known {
+                break;
+            }
+            if self.arrived.wait_until(&mut inner, until).timed_out() {
+                break;
+            }
+        }
+        let mut bytes = 0;
+        // What waits when the settings change goes with the new ones.
+        while takes && inner.orders.kind.is_none() && bytes < most {
+            let Some(batch) = inner.batches.pop_front() else { break };
+            bytes += batch.weight();
+            batches.push(batch);
+        }
+        let end = inner.orders.end;
+        Orders { end, ..std::mem::replace(&mut inner.orders, Orders { end, ..Orders::default() }) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.inner.lock().batches.is_empty()
+    }
+
+    /// Bytes that are reserved, wait, or are being written.
+    pub fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    /// Messages that were ever put here, and bytes of their payloads.
+    pub fn accepted(&self) -> (u64, u64) {
+        let inner = self.inner.lock();
+        (inner.accepted, inner.bytes)
+    }
+
+    /// The ticket up to which all is safe.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(SeqCst)
+    }
+
+    /// µs since 1970 of the oldest message that nobody has taken yet.
+    pub fn oldest(&self) -> Option<u64> {
+        self.inner.lock().batches.front().and_then(Batch::time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{channel, Receiver, Sender};
+    use std::time::Duration;
+
+    use super::super::batch::weight;
+    use super::*;
+
+    /// Takes room for a message as a worker does: who finds none leaves its bit and waits to be told.
+    fn reserved(queue: &Queue, worker: usize, bytes: usize, told: &Receiver<()>) {
+        while !queue.reserve(bytes, MOST) {
+            queue.watch(worker);
+            if queue.reserve(bytes, MOST) {
+                return;
+            }
+            told.recv_timeout(Duration::from_secs(20)).expect("it was forgotten");
+        }
+    }
+
+    fn pass(queue: &Queue, taken: &mut u64, batches: &mut Vec<Batch>, tell: &[Sender<()>]) {
+        *taken += batches.iter().map(|batch| batch.len() as u64).sum::<u64>();
+        let bytes = batches.iter().map(Batch::weight).sum();
+        let told = queue.pass(*taken, bytes);
+        batches.clear();
+        for (worker, tell) in tell.iter().enumerate() {
+            if told >> worker & 1 == 1 {
+                let _ = tell.send(());
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_holds_no_more_than_it_may_and_forgets_nobody_who_waits() {
+        let queue = Queue::default();
+        let (tell, told): (Vec<_>, Vec<_>) = (0..WORKERS).map(|_| channel()).unzip();
+        std::thread::scope(|scope| {
+            for (worker, told) in told.into_iter().enumerate() {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let payload = number.to_be_bytes();
+                        reserved(queue, worker, weight(b"t", &payload), &told);
+                        let mut batch = Batch::default();
+                        batch.push(b"t", &payload, worker as u64);
+                        queue.put(batch);
+                    }
+                });
+            }
+            let (mut next, mut taken, mut batches) = ([0; WORKERS], 0, Vec::new());
+            while taken < WORKERS as u64 * EACH {
+                let until = Instant::now() + Duration::from_secs(20);
+                queue.next(until, End::No, true, 200, &mut batches);
+                assert!(!batches.is_empty() && queue.held() <= MOST);
+                for message in batches.iter().flat_map(Batch::iter) {
+                    let worker = message.time as usize;
+                    assert_eq!(message.payload, u64::to_be_bytes(next[worker]), "in order");
+                    next[worker] += 1;
+                }
+                pass(&queue, &mut taken, &mut batches, &tell);
+                assert!(queue.has_passed(taken) && !queue.has_passed(taken + 1));
+            }
+        });
+        assert_eq!((queue.held(), queue.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn a_message_that_is_longer_than_the_bound_has_room_alone() {
+        let queue = Queue::default();
+        assert!(queue.reserve(MOST * 2, MOST));
+        assert!(!queue.reserve(1, MOST));
+        queue.release(MOST * 2);
+        assert!(queue.reserve(1, MOST) && !queue.reserve(MOST, MOST));
+        assert!(queue.reserve(MOST - 1, MOST));
+    }
+
+    #[test]
+    fn orders_come_though_nothing_is_taken_and_settings_before_what_waits() {
+        let (queue, mut batches) = (Queue::default(), Vec::new());
+        let mut batch = Batch::default();
+        batch.push(b"t", b"x", 0);
+        queue.put(batch);
+        queue.order(|orders| orders.kind = Some(StoreKind::Null));
+        let later = Instant::now() + Duration::from_secs(20);
+        let orders = queue.next(later, End::No, true, 200, &mut batches);
+        assert!(orders.kind.is_some() && batches.is_empty());
+        queue.next(later, End::No, true, 200, &mut batches);
+        assert_eq!(batches.len(), 1);
+        queue.order(|orders| orders.end = End::Drained);
+        assert_eq!(queue.next(later, End::No, false, 200, &mut batches).end, End::Drained);
+        let now = Instant::now();
+        assert_eq!(queue.next(now, End::Drained, false, 200, &mut batches).end, End::Drained);
+    }
+
+    const WORKERS: usize = 3;
+    const EACH: u64 = 20_000;
+    const MOST: usize = 1000;
+}

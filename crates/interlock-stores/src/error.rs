@@ -1,0 +1,64 @@
+//! An error of a store: where, what the system said, and what to do.
+
+use std::fmt;
+use std::io;
+
+/// The reason why messages were not written, or are not known to be on disk. They stay with the store,
+/// which tries again when it is told to.
+#[derive(Debug)]
+pub struct StoreError {
+    /// The work that failed, and the path it was about: "writing /var/log/hub/a.log".
+    pub doing: String,
+    pub error: io::Error,
+}
+
+impl StoreError {
+    pub fn new(doing: &str, place: &str, error: io::Error) -> Self {
+        StoreError { doing: format!("{doing} {place}"), error }
+    }
+
+    pub fn kind(&self) -> io::ErrorKind {
+        self.error.kind()
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StoreError { doing, error } = self;
+        write!(f, "{doing}: {error}; {}", advice(error))
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Returns what an operator can do.
+pub fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room on that disk: what waits is kept, and written then"
+        }
+        io::ErrorKind::NotFound => {
+            "a folder is gone: it is made again where that is allowed, and what waits is written then"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "let the user of this process write there: what waits is kept, and written then"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "mount that file system for writing: what waits is kept, and written then"
+        }
+        io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {
+            "another process has it: stop that one, or give the stores names or folders of their own"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            "move what is in the way of that path: what waits is kept, and written then"
+        }
+        _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
+            "allow this process more open files (ulimit -n), or the stores fewer: what waits is kept"
+        }
+        _ => "look at that disk: what waits is kept, and tried again",
+    }
+}

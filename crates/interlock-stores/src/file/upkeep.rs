@@ -1,0 +1,246 @@
+//! The work beside writing: what falls due each second, compression, retention, and the end.
+
+use std::io;
+
+use crate::disk::{parent, Access, Disk};
+use crate::error::StoreError;
+use crate::file::compress::{Compression, COMPRESSED};
+use crate::file::files::Closed;
+use crate::file::index::{self, INDEX};
+use crate::file::settings::Fsync;
+use crate::file::store::FileStore;
+
+const SECOND: u64 = 1_000_000;
+
+impl<D: Disk> FileStore<D> {
+    /// To be called each second: what was written is synced where the policy says so, and the files of a
+    /// period that is over are closed.
+    ///
+    /// # Errors
+    ///
+    /// The first one of those that came; the rest is done.
+    pub fn tick(&mut self, now: u64) -> Result<(), StoreError> {
+        let mut failed = None;
+        // A clock that was set back must not stop it.
+        let due = now.abs_diff(self.synced) >= SECOND;
+        if due && self.settings.fsync != Fsync::Never {
+            self.synced = now;
+            self.sync_all(&mut failed);
+        }
+        // A clock that was set back ends no period: the next message is of the latest time of all.
+        let now = now.max(self.time);
+        let period = self.settings.period(now);
+        if std::mem::replace(&mut self.period, period) != period {
+            for place in 0..self.chains.len() {
+                let segment = self.chains[place].segment.as_ref();
+                if segment.is_some_and(|one| one.messages > 0 && one.period != period) {
+                    if let Err(error) = self.close_segment(place) {
+                        failed.get_or_insert(error);
+                    }
+                }
+            }
+        }
+        if self.settings.retention.age.is_some() && now.abs_diff(self.aged) >= 60 * SECOND {
+            self.aged = now;
+            self.close_old(now, &mut failed);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Closes files that nobody writes to and that are as old as those that go.
+    fn close_old(&mut self, now: u64, failed: &mut Option<StoreError>) {
+        let age = self.settings.retention.age.unwrap_or(u64::MAX);
+        for place in 0..self.chains.len() {
+            let chain = &self.chains[place];
+            let filled = chain.segment.as_ref().is_some_and(|segment| segment.messages > 0);
+            if filled && chain.kept.time.saturating_add(age) <= now {
+                if let Err(error) = self.close_segment(place) {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    /// Brings everything to the disk.
+    fn sync_all(&mut self, failed: &mut Option<StoreError>) {
+        for place in std::mem::take(&mut self.unsynced) {
+            let chain = &self.chains[place];
+            if chain.segment.as_ref().is_some_and(|segment| segment.dirty) {
+                if let Err(error) = self.sync(place) {
+                    // What cannot be opened now may be later.
+                    if self.chains[place].segment.is_some() {
+                        self.unsynced.push(place);
+                        failed.get_or_insert(error);
+                        continue;
+                    }
+                    failed.get_or_insert(error);
+                }
+                // Said by the next tick, if nothing comes in between.
+                self.unsynced.push(place);
+                continue;
+            }
+            self.chains[place].unsynced = false;
+            let chain = &mut self.chains[place];
+            let mark = |end| chain.kept.mark(end);
+            if let Some(segment) = &mut chain.segment {
+                let marked = segment.marked || segment.messages == 0;
+                if !marked && segment.handles.is_some() && segment.is_there(&self.disk) {
+                    // Without it the file is as good: a fault of the disk shows with the next message.
+                    let _ = segment.write_mark(mark(segment.data_end));
+                }
+            }
+        }
+    }
+
+    /// Does a piece of the work that waits: compresses a slice of a closed file, or removes one that has to
+    /// go. Returns whether there is more.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be done now: to be called again later.
+    pub fn upkeep(&mut self, now: u64) -> Result<bool, StoreError> {
+        if let Some(closed) = self.oldest(now) {
+            return self.retire(closed).map(|()| true);
+        }
+        let Some(level) = self.settings.compression else { return Ok(false) };
+        let mut compression = match self.compression.take() {
+            Some(compression) => compression,
+            None => {
+                let Some(closed) = self.files.to_compress() else { return Ok(false) };
+                match Compression::begin(&self.disk, closed.clone()) {
+                    Ok(Some(compression)) => compression,
+                    Ok(None) => {
+                        self.files.compressed(&closed, 0);
+                        return Ok(true);
+                    }
+                    Err(error) => {
+                        self.files.add(closed);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        match self.files.again(&compression.closed) {
+            Some(closed) if closed.path == compression.closed.path => {}
+            // It went, or has another name: what has the old one may be written to.
+            now => {
+                compression.abandon(&self.disk);
+                now.into_iter().for_each(|closed| self.files.add(closed));
+                return Ok(true);
+            }
+        }
+        match compression.step(&self.disk, level) {
+            Ok(None) => self.compression = Some(compression),
+            Ok(Some(saved)) => {
+                self.files.compressed(&compression.closed, saved);
+                self.counters.compressed += 1;
+            }
+            Err(error) => {
+                let closed = compression.abandon(&self.disk);
+                self.files.add(closed);
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The file that has to go first. Those that are written to stay.
+    fn oldest(&self, now: u64) -> Option<Closed> {
+        let retention = self.settings.retention;
+        if retention.age.is_none() && retention.bytes.is_none() {
+            return None;
+        }
+        let mut others = 0;
+        if retention.bytes.is_some() {
+            let segments = self.chains.iter().filter_map(|chain| chain.segment.as_ref());
+            others = segments.map(|segment| segment.data_end + segment.index_end).sum();
+        }
+        self.files.to_go(retention, now, others)
+    }
+
+    /// Returns whether a file's name is still its own.
+    fn is_still(&self, closed: &Closed) -> bool {
+        let file = self.disk.open(&(closed.path.clone() + INDEX), Access::Read);
+        match file.and_then(|file| index::read_head(&file)) {
+            Ok(Ok(known)) => {
+                let topic = known.head.by_topic.then(|| &known.topics[0]);
+                known.head.number == closed.number
+                    && known.store == self.settings.name.as_bytes()
+                    && topic == self.chains[closed.chain].topic.as_ref()
+            }
+            // What is left of it may go.
+            _ => true,
+        }
+    }
+
+    fn retire(&mut self, closed: Closed) -> Result<(), StoreError> {
+        // The last numbers of origins stand in the newest file of a chain: that has to be on disk, and
+        // another one.
+        let chain = &self.chains[closed.chain];
+        if chain.segment.is_none() {
+            let time = self.time.max(closed.time);
+            let period = self.settings.period(time);
+            self.begin(closed.chain, time, period)?;
+        }
+        if self.chains[closed.chain].segment.as_ref().is_some_and(|segment| segment.dirty) {
+            self.sync(closed.chain)?;
+        }
+        // Its name may be another one now.
+        let closed = self.files.again(&closed).unwrap_or(closed);
+        if !self.is_still(&closed) {
+            // Another one has that name: nobody knows better than its index.
+            self.files.remove(&closed);
+            return Ok(());
+        }
+        for ending in ["", COMPRESSED, INDEX] {
+            let path = format!("{}{ending}", closed.path);
+            match self.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::new("removing", &self.disk.describe(&path), error));
+                }
+                _ => {}
+            }
+        }
+        let folder = parent(&closed.path);
+        match self.disk.sync_folder(folder) {
+            // Or one that is newer might go, and this one be there again after a crash.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::new("syncing", &self.disk.describe(folder), error));
+            }
+            _ => {}
+        }
+        self.files.remove(&closed);
+        self.counters.removed += 1;
+        Ok(())
+    }
+
+    /// Brings everything to the disk and says so in the indexes, before the store is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The first one that came; the rest is done.
+    pub fn close(mut self) -> Result<(), StoreError> {
+        let mut failed = self.commit().err();
+        for place in 0..self.chains.len() {
+            let dirty = self.chains[place].segment.as_ref().is_some_and(|segment| segment.dirty);
+            if dirty {
+                if let Err(error) = self.sync(place) {
+                    failed.get_or_insert(error);
+                }
+            }
+            let chain = &mut self.chains[place];
+            if let Some(segment) = &mut chain.segment {
+                let marked = segment.marked || segment.messages == 0;
+                if !marked && matches!(segment.open(&self.disk), Ok(true)) {
+                    let mark = chain.kept.mark(segment.data_end);
+                    if segment.is_there(&self.disk) && segment.write_mark(mark).is_ok() {
+                        // A mark that is lost says nothing, and nothing is wrong without it.
+                        let _ = segment.sync();
+                    }
+                }
+                segment.handles = None;
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,527 @@
+//! The spool: messages that wait to be delivered, on a journal, which forgets those that are.
+//!
+//! A message of no origin gets that of the spool, which is random and for life, and a number above all that
+//! the spool ever gave: whoever receives it twice knows it by these. What is forgotten may come back after
+//! a crash; what is not forgotten is lost by none.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `origin` | the origin, and a number above which none was given |
+//! | `*.damaged-N` | what a repair set aside; what is whole in it was taken over |
+//! | all others | the journal's |
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+
+use interlock_journal::file::{number, FileKind, Head, HEAD};
+use interlock_journal::record::{self, RecordKind};
+use interlock_journal::storage::{read_all, File, Fill, Storage};
+use interlock_journal::{
+    cursor, Entry, Journal, JournalError, JournalSettings, OpenError, Record, Repair, Replay,
+};
+
+pub use interlock_journal::Durability;
+
+use crate::message::Message;
+
+/// A spool that is open. Appending and forgetting are of one thread.
+pub struct Spool<S: Storage> {
+    journal: Journal<S>,
+    settings: Settings,
+    origin: u128,
+    /// The number that was given last.
+    number: u64,
+    /// Up to which place everything is delivered, and up to which that is on disk.
+    forgotten: u64,
+    persisted: u64,
+    sizes: Sizes,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Most bytes of messages that wait, with what is kept of each beside its payload.
+    pub bytes: u64,
+    /// Bytes of a segment, of which those go that are delivered whole.
+    pub segment: u64,
+    /// Begins the checksums; a random number.
+    pub salt: u32,
+}
+
+impl Settings {
+    pub fn new(bytes: u64) -> Self {
+        let segment = (bytes / 16).clamp(1 << 20, 64 << 20);
+        Settings { bytes, segment, salt: JournalSettings::default().salt }
+    }
+}
+
+/// A message of the spool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spooled {
+    /// Its place, by which it is forgotten; those of later messages are greater.
+    pub place: u64,
+    pub topic: Vec<u8>,
+    pub payload: Vec<u8>,
+    /// µs since 1970.
+    pub time: u64,
+    pub origin: u128,
+    pub number: u64,
+}
+
+/// The reason why a message was not taken, or is not on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpoolError {
+    /// So many bytes wait, and no more may.
+    Full {
+        bytes: u64,
+        most: u64,
+    },
+    Journal(JournalError),
+}
+
+impl fmt::Display for SpoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpoolError::Full { bytes, most } => write!(
+                f,
+                "the spool is full: {bytes} bytes wait to be delivered; allowed: {most}; nothing of it \
+                 is lost, and it takes more once some are delivered"
+            ),
+            SpoolError::Journal(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SpoolError {}
+
+impl From<JournalError> for SpoolError {
+    fn from(error: JournalError) -> Self {
+        SpoolError::Journal(error)
+    }
+}
+
+/// The findings when a spool was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub journal: interlock_journal::Report,
+    /// Messages that wait.
+    pub messages: u64,
+    /// Messages that were taken over from behind damage, and those that are lost, as far as it is known.
+    pub saved: u64,
+    pub lost: u64,
+    /// The new names of what was damaged.
+    pub aside: Vec<String>,
+    /// True if the file of the origin could not be read: it has another one now.
+    pub renamed: bool,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} messages wait; {}", self.messages, self.journal)?;
+        if !self.aside.is_empty() {
+            write!(
+                f,
+                "\n{} messages from behind the damage were taken over, {} are lost; set aside: {}",
+                self.saved,
+                self.lost,
+                self.aside.join(", ")
+            )?;
+        }
+        if self.renamed {
+            write!(f, "\nthe file `origin` could not be read: messages have another origin now")?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of messages, in blocks of some: exact enough for a bound.
+#[derive(Debug, Default)]
+struct Sizes {
+    /// The last place of each block, messages and bytes in it.
+    blocks: VecDeque<(u64, u64, u64)>,
+    messages: u64,
+    bytes: u64,
+}
+
+const BLOCK: u64 = 64;
+
+impl Sizes {
+    fn add(&mut self, place: u64, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+        match self.blocks.back_mut() {
+            Some((last, messages, of)) if *messages < BLOCK => {
+                (*last, *messages, *of) = (place, *messages + 1, *of + bytes);
+            }
+            _ => self.blocks.push_back((place, 1, bytes)),
+        }
+    }
+
+    fn forget(&mut self, place: u64) {
+        while let Some(&(last, messages, bytes)) = self.blocks.front() {
+            if last > place {
+                return;
+            }
+            self.messages -= messages;
+            self.bytes -= bytes;
+            self.blocks.pop_front();
+        }
+    }
+}
+
+/// Bytes that a message takes.
+fn size(message: &Message<'_>) -> u64 {
+    (record::padded(4 * 4 + 24 + message.topic.len() + message.payload.len())) as u64
+}
+
+impl<S: Storage> Spool<S> {
+    /// Opens a spool: `now` in µs since 1970, and `fresh`, a random number, is its origin if it has none.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it, if the disk fails, or if a later version wrote it. What is damaged is
+    /// no error: what is whole is taken over, the rest set aside, and the report has it.
+    pub fn open(
+        storage: S,
+        settings: Settings,
+        now: u64,
+        fresh: u128,
+    ) -> Result<(Self, Report), OpenError> {
+        let describe = storage.describe("");
+        let disk =
+            |doing: &str, error| OpenError::Disk { doing: format!("{doing} {describe}"), error };
+        let lasting = JournalSettings {
+            segment: settings.segment,
+            fill: Fill::Reserved,
+            longest: 1 << 30,
+            salt: settings.salt,
+        };
+        let mut found = Waiting::default();
+        let (journal, report) =
+            interlock_journal::open(storage, lasting, Repair::SetAside, &mut found)?;
+        let mut report = Report { journal: report, ..Report::default() };
+        let (known, renamed) =
+            read_origin(journal.storage()).map_err(|error| disk("reading the origin in", error))?;
+        report.renamed = renamed;
+        let (origin, number) = known.unwrap_or((fresh.max(1), 0));
+        // More than any life gives, so that no number is given twice whatever became of the last ones.
+        let number = now.max(number.saturating_add(1 << 36));
+        write_origin(journal.storage(), origin, number)
+            .map_err(|error| disk("writing the origin in", error))?;
+        let sizes = found.sizes;
+        let forgotten = found.first.map_or(report.journal.last, |first| first - 1);
+        let persisted = forgotten;
+        let mut spool = Spool { journal, settings, origin, number, forgotten, persisted, sizes };
+        spool.save(&mut report)?;
+        report.messages = spool.sizes.messages;
+        Ok((spool, report))
+    }
+
+    /// The origin of messages that have none.
+    pub fn origin(&self) -> u128 {
+        self.origin
+    }
+
+    /// Messages that wait, and their bytes; a few may be delivered already.
+    pub fn waiting(&self) -> (u64, u64) {
+        (self.sizes.messages, self.sizes.bytes)
+    }
+
+    /// Takes a message; returns its place. It is written by the next [`commit`](Self::commit).
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for it, in the bound or on the disk: it was not taken.
+    pub fn append(&mut self, message: &Message<'_>) -> Result<u64, SpoolError> {
+        let (bytes, most) = (size(message), self.settings.bytes);
+        if self.sizes.bytes.saturating_add(bytes) > most && self.sizes.messages > 0 {
+            return Err(SpoolError::Full { bytes: self.sizes.bytes, most });
+        }
+        self.journal.accepts(Some(bytes))?;
+        let (origin, number) = match message.origin {
+            0 => (self.origin, self.number + 1),
+            origin => (origin, message.number),
+        };
+        let place = self.put(&Message { origin, number, ..*message })?;
+        if message.origin == 0 {
+            self.number = number;
+        }
+        Ok(place)
+    }
+
+    fn put(&mut self, message: &Message<'_>) -> Result<u64, JournalError> {
+        let Message { topic, payload, time, origin, number } = *message;
+        let (origin, number) = (origin.to_le_bytes(), number.to_le_bytes());
+        let entry = Entry { queue: 0, time, function: MESSAGE };
+        let place = self.journal.append(entry, [topic, payload, &origin[..], &number[..]])?;
+        self.sizes.add(place, size(message));
+        Ok(place)
+    }
+
+    /// Writes what was taken; returns when it is as safe as `durability` says.
+    ///
+    /// # Errors
+    ///
+    /// If it is not. With [`JournalError::Full`] it is kept, and written once there is room.
+    pub fn commit(&self, durability: Durability) -> Result<(), SpoolError> {
+        Ok(self.journal.commit(self.journal.last(), durability)?)
+    }
+
+    /// A cursor before the first message that is not forgotten.
+    pub fn cursor(&self) -> Cursor<S> {
+        Cursor(cursor::Cursor::new(self.forgotten + 1))
+    }
+
+    /// Reads the next messages that were committed: at least one, if there is any, and no more than
+    /// `most` bytes of payloads beside it.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails. It can be asked again.
+    pub fn read(&self, cursor: &mut Cursor<S>, most: usize) -> io::Result<Vec<Spooled>> {
+        let (mut read, mut bytes) = (Vec::new(), 0);
+        cursor.0.skip_to(self.forgotten + 1);
+        self.journal.read(&mut cursor.0, |record| {
+            let Some(spooled) = spooled(record) else { return true };
+            if !read.is_empty() && bytes + spooled.payload.len() > most {
+                return false;
+            }
+            bytes += spooled.payload.len();
+            read.push(spooled);
+            true
+        })?;
+        Ok(read)
+    }
+
+    /// All messages up to this place are delivered. After a crash some may come again.
+    pub fn forget(&mut self, place: u64) {
+        self.forgotten = self.forgotten.max(place.min(self.journal.last()));
+        self.sizes.forget(self.forgotten);
+    }
+
+    /// To be called each second: what was written is synced, and segments that are delivered go.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails, or is full: it is tried again.
+    pub fn tick(&mut self) -> Result<(), SpoolError> {
+        let ticked = self.journal.tick();
+        // Not for a few messages: it is a sync, and most of a segment stays.
+        let all = self.sizes.messages == 0 && self.forgotten > self.persisted;
+        if all || (self.journal.has_old_segments() && self.forgotten > self.persisted) {
+            self.persist()?;
+        }
+        if self.journal.wants_segment() {
+            self.journal.prepare()?;
+        }
+        Ok(ticked?)
+    }
+
+    fn persist(&mut self) -> Result<(), SpoolError> {
+        let made = self.journal.forget(self.forgotten);
+        made.map_err(|error| JournalError::Short(error.to_string().into()))?;
+        self.persisted = self.forgotten;
+        Ok(())
+    }
+
+    /// Writes and syncs everything.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit).
+    pub fn close(mut self) -> Result<(), SpoolError> {
+        let persisted = if self.forgotten > self.persisted { self.persist() } else { Ok(()) };
+        self.journal.close()?;
+        persisted
+    }
+
+    /// Takes over what is whole in files that a repair set aside, this time or before.
+    fn save(&mut self, report: &mut Report) -> Result<(), OpenError> {
+        let storage = self.journal.storage();
+        let describe = storage.describe("");
+        let disk = |error| OpenError::Disk { doing: format!("repairing {describe}"), error };
+        let names = storage.names().map_err(disk)?;
+        let segment = |name: &&String| {
+            let (segment, _) = name.split_once(".aside-")?;
+            number(segment, FileKind::Segment).map(|number| (number, (*name).clone()))
+        };
+        let mut files: Vec<(u64, String)> =
+            names.iter().filter_map(|name| segment(&name)).collect();
+        files.sort();
+        let others =
+            names.iter().filter(|name| name.contains(".aside-") && segment(name).is_none());
+        let others: Vec<String> = others.cloned().collect();
+        if files.is_empty() && others.is_empty() {
+            return Ok(());
+        }
+        // What is before the damage is in the journal still; after a repair that was cut short it is not
+        // known how far that went, and some come twice.
+        let kept = report.journal.aside.as_ref().map_or(0, |_| report.journal.last);
+        let mut contents = Vec::new();
+        for (number, name) in &files {
+            let mut bytes = Vec::new();
+            storage.open(name).and_then(|file| read_all(&file, &mut bytes)).map_err(disk)?;
+            contents.push((*number, bytes));
+        }
+        let (mut taken, mut highest) = (Vec::new(), kept);
+        let salts = self.salts(&contents);
+        for (_, bytes) in &contents {
+            for_each(bytes, &salts, |record| {
+                highest = highest.max(record.sequence);
+                let fresh = record.sequence > kept && record.kind == RecordKind::Call;
+                taken.extend(spooled(record).filter(|_| fresh));
+            });
+        }
+        taken.sort_by_key(|one| one.place);
+        taken.dedup_by_key(|one| one.place);
+        for one in &taken {
+            let Spooled { topic, payload, time, origin, number, .. } = one;
+            let (origin, number, time) = (*origin, *number, *time);
+            let put = self.put(&Message { topic, payload, time, origin, number });
+            put.map_err(|error| disk(io::Error::other(error)))?;
+        }
+        self.commit(Durability::Always).map_err(|error| disk(io::Error::other(error)))?;
+        let storage = self.journal.storage();
+        for name in files.iter().map(|(_, name)| name).chain(&others) {
+            let to = name.replace(".aside-", ".damaged-");
+            let mut free = to.clone();
+            let mut n = 0;
+            while names.contains(&free) {
+                n += 1;
+                free = format!("{to}-{n}");
+            }
+            storage.rename(name, &free).map_err(disk)?;
+            report.aside.push(storage.describe(&free));
+        }
+        report.saved = taken.len() as u64;
+        report.lost = (highest - kept).saturating_sub(report.saved);
+        Ok(())
+    }
+
+    /// The numbers that checksums begin with in any of these.
+    fn salts(&self, contents: &[(u64, Vec<u8>)]) -> Vec<u32> {
+        let storage = self.journal.storage();
+        let mut salts = vec![self.settings.salt];
+        let head = |bytes: &[u8], number| Head::decode(bytes, FileKind::Segment, number).ok();
+        for (number, bytes) in contents {
+            salts.extend(head(bytes, *number).map(|head| head.salt));
+        }
+        for name in storage.names().unwrap_or_default() {
+            let Some(number) = number(&name, FileKind::Segment) else { continue };
+            let mut bytes = [0; HEAD];
+            let read = storage.open(&name).and_then(|file| file.read(0, &mut bytes));
+            if read.is_ok() {
+                salts.extend(head(&bytes, number).map(|head| head.salt));
+            }
+        }
+        salts.sort_unstable();
+        salts.dedup();
+        salts
+    }
+}
+
+/// A place in a spool, from which it is read.
+pub struct Cursor<S: Storage>(cursor::Cursor<S::File>);
+
+impl<S: Storage> Cursor<S> {
+    /// Behind this place, up to which all was delivered.
+    pub fn behind(place: u64) -> Self {
+        Cursor(cursor::Cursor::new(place + 1))
+    }
+}
+
+/// Gives all records of a segment that are whole, wherever they begin.
+fn for_each(bytes: &[u8], salts: &[u32], mut take: impl FnMut(&Record<'_>)) {
+    let mut at = HEAD;
+    'place: while at < bytes.len() {
+        let here = &bytes[at..];
+        // Zeroes are most of a segment that is not full.
+        if here.len() >= record::HEAD && record::sequence_of(here).is_some_and(|n| n > 0) {
+            for &salt in salts {
+                if let Ok((record, length)) = record::decode(here, salt) {
+                    take(&record);
+                    at += length;
+                    continue 'place;
+                }
+            }
+        }
+        at += record::ALIGN;
+    }
+}
+
+/// The function of a record that is a message.
+const MESSAGE: u8 = 1;
+
+fn spooled(record: &Record<'_>) -> Option<Spooled> {
+    if record.kind != RecordKind::Call || record.function != MESSAGE {
+        return None;
+    }
+    let mut arguments = record.arguments();
+    let (topic, payload) = (arguments.next()?, arguments.next()?);
+    let origin = u128::from_le_bytes(arguments.next()?.try_into().ok()?);
+    let number = u64::from_le_bytes(arguments.next()?.try_into().ok()?);
+    Some(Spooled {
+        place: record.sequence,
+        topic: topic.to_vec(),
+        payload: payload.to_vec(),
+        time: record.time,
+        origin,
+        number,
+    })
+}
+
+/// The messages that wait when a spool is opened: only how much, for it is read later.
+#[derive(Debug, Default)]
+struct Waiting {
+    sizes: Sizes,
+    first: Option<u64>,
+}
+
+impl Replay for Waiting {
+    fn snapshot(&mut self, _: u32, _: &[u8]) -> Result<(), String> {
+        Err("a spool has no queues".into())
+    }
+
+    fn call(&mut self, record: &Record<'_>) -> Result<(), String> {
+        if record.function != MESSAGE || record.arguments().count() != 4 {
+            return Err("it is no message of a spool".into());
+        }
+        self.first.get_or_insert(record.sequence);
+        self.sizes.add(record.sequence, record::padded(record.body.len()) as u64);
+        Ok(())
+    }
+}
+
+const ORIGIN: &str = "origin";
+const ORIGIN_NEW: &str = "origin.new";
+const MAGIC: &[u8; 8] = b"ILORIGIN";
+
+/// Returns the origin and the number that are kept, and whether there is something that cannot be read.
+fn read_origin(storage: &impl Storage) -> io::Result<(Option<(u128, u64)>, bool)> {
+    let mut bytes = Vec::new();
+    match storage.open(ORIGIN).and_then(|file| read_all(&file, &mut bytes)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, false)),
+        Err(error) => return Err(error),
+    }
+    let whole = bytes.len() == 36
+        && bytes[..8] == *MAGIC
+        && crc32c::crc32c(&bytes[..32]).to_le_bytes() == bytes[32..];
+    if !whole {
+        return Ok((None, true));
+    }
+    let origin = u128::from_le_bytes(bytes[8..24].try_into().expect("16"));
+    let number = u64::from_le_bytes(bytes[24..32].try_into().expect("8"));
+    Ok((Some((origin, number)), false))
+}
+
+fn write_origin(storage: &impl Storage, origin: u128, number: u64) -> io::Result<()> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(origin.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    let file = storage.create(ORIGIN_NEW, 0, Fill::Reserved)?;
+    file.write(0, &bytes)?;
+    file.sync()?;
+    storage.rename(ORIGIN_NEW, ORIGIN)
+}

@@ -1,0 +1,63 @@
+"""`interlock hub stores`: the stores of a running hub, and how far each is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from interlock.cli.connection import EXIT_CODES, FLAGS, ask
+from interlock.cli.tables import printable, table
+from interlock.hub import introspection
+from interlock.hub.client import Client
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "stores",
+        help="the stores of a running hub, and how far each is",
+        description="Print the stores, how many messages each has accepted, written and left out, "
+        "what waits in its queue, and whether it can write.",
+        epilog=EXIT_CODES,
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the table."""
+    return ask(given, lambda client: show(client, given))
+
+
+def show(client: Client, given: argparse.Namespace) -> int:
+    """Ask and print."""
+    found = introspection.store_list(client)
+    if given.json:
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    if found:
+        rows = [[store[column] for column in COLUMNS] for store in found]
+        print(table(list(COLUMNS.values()), rows))
+        for store in found:
+            if store["trouble"]:
+                print(f"{printable(str(store['name']))}: {printable(str(store['trouble']))}")
+        print()
+    print(f"stores: {len(found):,}")
+    return 0
+
+
+COLUMNS = {
+    "name": "store",
+    "kind": "kind",
+    "ack": "ack",
+    "state": "state",
+    "accepted": "accepted",
+    "written": "written",
+    "written_bytes": "bytes",
+    "in_flight": "in flight",
+    "in_flight_bytes": "bytes in flight",
+    "oldest_age_ms": "oldest, ms",
+    "dropped": "dropped",
+    "retries": "retries",
+}

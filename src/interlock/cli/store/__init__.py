@@ -1,0 +1,26 @@
+"""`interlock store SUBCOMMAND`: look at the files that stores of a hub have written.
+
+A module a subcommand.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from interlock.cli.store import cat, tail, verify
+
+GROUPS = (cat, tail, verify)
+"""In the order of `--help`."""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "store",
+        help="look at the files that stores of a hub have written",
+        description="Look at the files that stores of a hub have written, whether one runs or "
+        "not. A PATH is a folder, or one file in it.",
+    )
+    questions = parser.add_subparsers(prog="interlock store", metavar="COMMAND", required=True)
+    for group in GROUPS:
+        group.add_to(questions)

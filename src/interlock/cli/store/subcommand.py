@@ -1,0 +1,145 @@
+"""The common part of the subcommands of `interlock store`: flags, the files, messages."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import datetime as dt
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+
+if TYPE_CHECKING:
+    from interlock import _core
+
+Message = tuple[int, int, bytes, bytes, int]
+"""Position, topic, payload, and microseconds since 1970."""
+
+JSON = Flag("--json", "print JSON, an object a line")
+EXIT_CODES = "Exit codes: 0 done, 1 not there, damaged or unreadable, 2 wrong usage, 130 Ctrl-C."
+
+
+def position(text: str) -> tuple[int, int]:
+    """Parse a position, `1526919030474-0`, or a time in ISO 8601, in UTC if it says nothing."""
+    if found := re.fullmatch(r"([0-9]{1,19})(?:-([0-9]{1,9}))?", text, re.ASCII):
+        ms, n = int(found[1]), int(found[2] or 0)
+        if ms < 2**63:
+            return ms, n
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}; allowed: a position such as 1526919030474-0, or a time such as "
+            "2026-11-23T14:00"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return max(0, round(moment.timestamp() * 1000)), 0
+
+
+FROM = Flag("--from", "the first position, 1526919030474-0, or a time, 2026-11-23T14:00 in UTC",
+            "POSITION", position, default=(0, 0))  # fmt: skip
+
+
+def declare(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    flags: Sequence[Flag],
+    *,
+    about: str,
+    topic: bool = True,
+) -> None:
+    """Declare a subcommand: its line of help, its flags, whether it takes a topic."""
+    described = f"{text[:1].upper()}{text[1:]}. {about}"
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=described, epilog=EXIT_CODES
+    )
+    parser.add_argument("path", metavar="PATH", help="a folder of files, or one of them")
+    if topic:
+        parser.add_argument("topic", metavar="TOPIC", nargs="?", help="only messages of this topic")
+    for flag in flags:
+        flag.add_to(parser)
+    parser.set_defaults(run=lambda given: told(run, given))
+
+
+def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    """Run a subcommand; a file that cannot be read is told in a line."""
+    try:
+        return run(given)
+    except BrokenPipeError:  # standard output's reader went away
+        raise
+    except OSError as error:
+        print(f"interlock: {error.strerror or error}", file=sys.stderr, flush=True)
+        return BROKEN
+
+
+def files(given: argparse.Namespace) -> _core.StoreFiles:
+    """Return the files that a command names."""
+    # Here, for what it needs takes a moment to load.
+    from interlock import _core
+
+    topic = getattr(given, "topic", None)
+    name = None if topic is None else topic.encode(errors="surrogateescape")
+    return _core.StoreFiles(given.path, name, getattr(given, "from", (0, 0)))
+
+
+def messages(found: _core.StoreFiles) -> Iterator[Message]:
+    """Yield the messages that there are by now."""
+    while some := found.next(1000):
+        yield from some
+
+
+def write(some: Iterable[Message], *, as_json: bool) -> None:
+    """Print messages, a line each."""
+    out = sys.stdout.buffer
+    for message in some:
+        out.write(line(message) if as_json else message[3] + b"\n")
+    out.flush()
+
+
+def line(message: Message) -> bytes:
+    """Return a message as an object of JSON, with a newline."""
+    ms, n, topic, payload, time = message
+    record = {
+        "position": f"{ms}-{n}",
+        "time": moment(time),
+        "topic": text_of(topic),
+        "payload": text_of(payload),
+    }
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+def moment(time: int) -> str:
+    """Return microseconds since 1970 in ISO 8601, in UTC."""
+    try:
+        return (EPOCH + dt.timedelta(microseconds=time)).isoformat(timespec="microseconds")
+    except OverflowError:
+        return dt.datetime.max.replace(tzinfo=dt.UTC).isoformat()
+
+
+def text_of(value: bytes) -> str | dict[str, str]:
+    """Return bytes as they stand in JSON: what is no UTF-8 as an object with base64."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def left_out(found: _core.StoreFiles) -> int:
+    """Tell how many messages could not be read; return the exit code."""
+    lost = found.lost()
+    if not lost:
+        return 0
+    text = f"{lost} messages cannot be read and are left out; `interlock store verify` names them"
+    print(f"interlock: {text}", file=sys.stderr, flush=True)
+    return BROKEN
+
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+BROKEN = 1
