@@ -16,6 +16,8 @@
 //! | `store` | taking messages, and writing them |
 //! | `rotate`, `upkeep` | the step to the next file; what falls due |
 //! | [`opened`] | a file that is read |
+//! | `walk` | the files of a store in its folder |
+//! | `ending` | where the newest of a chain ends |
 //! | [`recovery`] | opening |
 //! | [`reader`] | a topic, forward and backward |
 //! | [`records`] | a file by its path |
@@ -30,6 +32,7 @@
 
 pub mod chain;
 pub mod compress;
+mod ending;
 pub mod files;
 pub mod frame;
 pub mod index;
@@ -45,6 +48,7 @@ mod store;
 pub mod survey;
 mod upkeep;
 pub mod verify;
+mod walk;
 
 pub use reader::{Backward, Forward, Lost, Reader};
 pub use records::Records;

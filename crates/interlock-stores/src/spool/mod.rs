@@ -10,20 +10,26 @@
 //! | `*.damaged-N` | what a repair set aside; what is whole in it was taken over |
 //! | all others | the journal's |
 
-use std::collections::VecDeque;
+mod origin;
+mod repair;
+mod report;
+mod sizes;
+
 use std::fmt;
 use std::io;
 
-use interlock_journal::file::{number, FileKind, Head, HEAD};
 use interlock_journal::record::{self, RecordKind};
-use interlock_journal::storage::{read_all, File, Fill, Storage};
+use interlock_journal::storage::{Fill, Storage};
 use interlock_journal::{
     cursor, Entry, Journal, JournalError, JournalSettings, OpenError, Record, Repair, Replay,
 };
 
 pub use interlock_journal::Durability;
+pub use report::Report;
 
 use crate::message::Message;
+use origin::{read_origin, write_origin};
+use sizes::Sizes;
 
 /// A spool that is open. Appending and forgetting are of one thread.
 pub struct Spool<S: Storage> {
@@ -97,75 +103,6 @@ impl std::error::Error for SpoolError {}
 impl From<JournalError> for SpoolError {
     fn from(error: JournalError) -> Self {
         SpoolError::Journal(error)
-    }
-}
-
-/// The findings when a spool was opened.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    pub journal: interlock_journal::Report,
-    /// Messages that wait.
-    pub messages: u64,
-    /// Messages that were taken over from behind damage, and those that are lost, as far as it is known.
-    pub saved: u64,
-    pub lost: u64,
-    /// The new names of what was damaged.
-    pub aside: Vec<String>,
-    /// True if the file of the origin could not be read: it has another one now.
-    pub renamed: bool,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} messages wait; {}", self.messages, self.journal)?;
-        if !self.aside.is_empty() {
-            write!(
-                f,
-                "\n{} messages from behind the damage were taken over, {} are lost; set aside: {}",
-                self.saved,
-                self.lost,
-                self.aside.join(", ")
-            )?;
-        }
-        if self.renamed {
-            write!(f, "\nthe file `origin` could not be read: messages have another origin now")?;
-        }
-        Ok(())
-    }
-}
-
-/// Bytes of messages, in blocks of some: exact enough for a bound.
-#[derive(Debug, Default)]
-struct Sizes {
-    /// The last place of each block, messages and bytes in it.
-    blocks: VecDeque<(u64, u64, u64)>,
-    messages: u64,
-    bytes: u64,
-}
-
-const BLOCK: u64 = 64;
-
-impl Sizes {
-    fn add(&mut self, place: u64, bytes: u64) {
-        self.messages += 1;
-        self.bytes += bytes;
-        match self.blocks.back_mut() {
-            Some((last, messages, of)) if *messages < BLOCK => {
-                (*last, *messages, *of) = (place, *messages + 1, *of + bytes);
-            }
-            _ => self.blocks.push_back((place, 1, bytes)),
-        }
-    }
-
-    fn forget(&mut self, place: u64) {
-        while let Some(&(last, messages, bytes)) = self.blocks.front() {
-            if last > place {
-                return;
-            }
-            self.messages -= messages;
-            self.bytes -= bytes;
-            self.blocks.pop_front();
-        }
     }
 }
 
@@ -334,90 +271,6 @@ impl<S: Storage> Spool<S> {
         self.journal.close()?;
         persisted
     }
-
-    /// Takes over what is whole in files that a repair set aside, this time or before.
-    fn save(&mut self, report: &mut Report) -> Result<(), OpenError> {
-        let storage = self.journal.storage();
-        let describe = storage.describe("");
-        let disk = |error| OpenError::Disk { doing: format!("repairing {describe}"), error };
-        let names = storage.names().map_err(disk)?;
-        let segment = |name: &&String| {
-            let (segment, _) = name.split_once(".aside-")?;
-            number(segment, FileKind::Segment).map(|number| (number, (*name).clone()))
-        };
-        let mut files: Vec<(u64, String)> =
-            names.iter().filter_map(|name| segment(&name)).collect();
-        files.sort();
-        let others =
-            names.iter().filter(|name| name.contains(".aside-") && segment(name).is_none());
-        let others: Vec<String> = others.cloned().collect();
-        if files.is_empty() && others.is_empty() {
-            return Ok(());
-        }
-        // What is before the damage is in the journal still; after a repair that was cut short it is not
-        // known how far that went, and some come twice.
-        let kept = report.journal.aside.as_ref().map_or(0, |_| report.journal.last);
-        let mut contents = Vec::new();
-        for (number, name) in &files {
-            let mut bytes = Vec::new();
-            storage.open(name).and_then(|file| read_all(&file, &mut bytes)).map_err(disk)?;
-            contents.push((*number, bytes));
-        }
-        let (mut taken, mut highest) = (Vec::new(), kept);
-        let salts = self.salts(&contents);
-        for (_, bytes) in &contents {
-            for_each(bytes, &salts, |record| {
-                highest = highest.max(record.sequence);
-                let fresh = record.sequence > kept && record.kind == RecordKind::Call;
-                taken.extend(spooled(record).filter(|_| fresh));
-            });
-        }
-        taken.sort_by_key(|one| one.place);
-        taken.dedup_by_key(|one| one.place);
-        for one in &taken {
-            let Spooled { topic, payload, time, origin, number, .. } = one;
-            let (origin, number, time) = (*origin, *number, *time);
-            let put = self.put(&Message { topic, payload, time, origin, number });
-            put.map_err(|error| disk(io::Error::other(error)))?;
-        }
-        self.commit(Durability::Always).map_err(|error| disk(io::Error::other(error)))?;
-        let storage = self.journal.storage();
-        for name in files.iter().map(|(_, name)| name).chain(&others) {
-            let to = name.replace(".aside-", ".damaged-");
-            let mut free = to.clone();
-            let mut n = 0;
-            while names.contains(&free) {
-                n += 1;
-                free = format!("{to}-{n}");
-            }
-            storage.rename(name, &free).map_err(disk)?;
-            report.aside.push(storage.describe(&free));
-        }
-        report.saved = taken.len() as u64;
-        report.lost = (highest - kept).saturating_sub(report.saved);
-        Ok(())
-    }
-
-    /// The numbers that checksums begin with in any of these.
-    fn salts(&self, contents: &[(u64, Vec<u8>)]) -> Vec<u32> {
-        let storage = self.journal.storage();
-        let mut salts = vec![self.settings.salt];
-        let head = |bytes: &[u8], number| Head::decode(bytes, FileKind::Segment, number).ok();
-        for (number, bytes) in contents {
-            salts.extend(head(bytes, *number).map(|head| head.salt));
-        }
-        for name in storage.names().unwrap_or_default() {
-            let Some(number) = number(&name, FileKind::Segment) else { continue };
-            let mut bytes = [0; HEAD];
-            let read = storage.open(&name).and_then(|file| file.read(0, &mut bytes));
-            if read.is_ok() {
-                salts.extend(head(&bytes, number).map(|head| head.salt));
-            }
-        }
-        salts.sort_unstable();
-        salts.dedup();
-        salts
-    }
 }
 
 /// A place in a spool, from which it is read.
@@ -427,25 +280,6 @@ impl<S: Storage> Cursor<S> {
     /// Behind this place, up to which all was delivered.
     pub fn behind(place: u64) -> Self {
         Cursor(cursor::Cursor::new(place + 1))
-    }
-}
-
-/// Gives all records of a segment that are whole, wherever they begin.
-fn for_each(bytes: &[u8], salts: &[u32], mut take: impl FnMut(&Record<'_>)) {
-    let mut at = HEAD;
-    'place: while at < bytes.len() {
-        let here = &bytes[at..];
-        // Zeroes are most of a segment that is not full.
-        if here.len() >= record::HEAD && record::sequence_of(here).is_some_and(|n| n > 0) {
-            for &salt in salts {
-                if let Ok((record, length)) = record::decode(here, salt) {
-                    take(&record);
-                    at += length;
-                    continue 'place;
-                }
-            }
-        }
-        at += record::ALIGN;
     }
 }
 
@@ -490,38 +324,4 @@ impl Replay for Waiting {
         self.sizes.add(record.sequence, record::padded(record.body.len()) as u64);
         Ok(())
     }
-}
-
-const ORIGIN: &str = "origin";
-const ORIGIN_NEW: &str = "origin.new";
-const MAGIC: &[u8; 8] = b"ILORIGIN";
-
-/// Returns the origin and the number that are kept, and whether there is something that cannot be read.
-fn read_origin(storage: &impl Storage) -> io::Result<(Option<(u128, u64)>, bool)> {
-    let mut bytes = Vec::new();
-    match storage.open(ORIGIN).and_then(|file| read_all(&file, &mut bytes)) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, false)),
-        Err(error) => return Err(error),
-    }
-    let whole = bytes.len() == 36
-        && bytes[..8] == *MAGIC
-        && crc32c::crc32c(&bytes[..32]).to_le_bytes() == bytes[32..];
-    if !whole {
-        return Ok((None, true));
-    }
-    let origin = u128::from_le_bytes(bytes[8..24].try_into().expect("16"));
-    let number = u64::from_le_bytes(bytes[24..32].try_into().expect("8"));
-    Ok((Some((origin, number)), false))
-}
-
-fn write_origin(storage: &impl Storage, origin: u128, number: u64) -> io::Result<()> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend(origin.to_le_bytes());
-    bytes.extend(number.to_le_bytes());
-    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
-    let file = storage.create(ORIGIN_NEW, 0, Fill::Reserved)?;
-    file.write(0, &bytes)?;
-    file.sync()?;
-    storage.rename(ORIGIN_NEW, ORIGIN)
 }
