@@ -10,11 +10,17 @@ pub struct StoreError {
     /// The work that failed, and the path it was about: "writing /var/log/hub/a.log".
     pub doing: String,
     pub error: io::Error,
+    /// The thing to do, where the error alone does not tell it.
+    pub advice: Option<String>,
 }
 
 impl StoreError {
     pub fn new(doing: &str, place: &str, error: io::Error) -> Self {
-        StoreError { doing: format!("{doing} {place}"), error }
+        StoreError { doing: format!("{doing} {place}"), error, advice: None }
+    }
+
+    pub fn advised(doing: &str, place: &str, error: io::Error, advice: &str) -> Self {
+        StoreError { advice: Some(advice.into()), ..StoreError::new(doing, place, error) }
     }
 
     pub fn kind(&self) -> io::ErrorKind {
@@ -24,8 +30,8 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StoreError { doing, error } = self;
-        write!(f, "{doing}: {error}; {}", advice(error))
+        let StoreError { doing, error, advice: told } = self;
+        write!(f, "{doing}: {error}; {}", told.as_deref().unwrap_or_else(|| advice(error)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stores: what is published is kept, in files that people read, or in a spool until it is delivered.
 //!
-//! Nothing here knows a socket, a hub or a scheduler, and nothing reads a clock: time is an argument, the
-//! disk is a trait.
+//! Nothing here knows a hub or a scheduler. But for `network`, which is a client of one, nothing knows a
+//! socket or reads a clock: time is an argument, the disk is a trait.
 //!
 //! Imports point one way: a module imports only modules that stand above it in this table.
 //!
@@ -15,6 +15,7 @@
 //! | [`disk`] | folders and files; the real disk, and one that fails as a seed says |
 //! | `file` | the file store |
 //! | [`spool`] | messages that wait to be delivered |
+//! | `network` | the client that delivers them to another hub, or to a Redis |
 //!
 //! **What is promised.** A message whose commit returned under [`file::Fsync::Always`] is there after any
 //! crash, once, in the order of its topic; under the others it is there after a crash of the process, and
@@ -30,6 +31,7 @@ pub mod error;
 pub mod file;
 pub mod message;
 pub mod name;
+pub mod network;
 pub mod spool;
 pub mod template;
 
