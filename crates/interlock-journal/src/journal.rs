@@ -342,6 +342,15 @@ impl<S: Storage> Journal<S> {
         prepared
     }
 
+    /// Tells whether what was written is where a restart looks for it: the folder was not removed or moved.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Failed`] if it was.
+    pub fn check_place(&self) -> Result<(), JournalError> {
+        self.check_name(&self.writer.lock())
+    }
+
     /// A folder that was removed or moved is written to as before, for ever, and found by no restart.
     fn check_name(&self, writer: &Writer<S::File>) -> Result<(), JournalError> {
         let name = writer.name();

@@ -8,6 +8,7 @@ allowed.
 from __future__ import annotations
 
 import ipaddress
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from interlock import _core
-from interlock.hub import buffer_limits, listed, tables
+from interlock.hub import buffer_limits, listed, store_lanes, tables
 from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.settings import BY_KEY, SETTINGS, Setting
 from interlock.hub.users import EVERYBODY, User, ask_password
@@ -86,7 +87,7 @@ class Configuration:
             "tls": self._certificates(),
             "port_speaks_tls": bool(self["tls.cert"]) and port < 0,
             "tls_port": port if port >= 0 else None,
-            "stores": [store.for_server() for store in self["store"]],
+            "stores": self._stores(),
             "shown": list(self.shown()),
         }
 
@@ -155,6 +156,14 @@ class Configuration:
         return replace(
             new, values=MappingProxyType(values), origins=MappingProxyType(origins)
         ), fixed
+
+    def _stores(self) -> list[dict[str, Any]]:
+        root = store_lanes.spool_root(self["queues.journal"], os.environ)
+        try:
+            return store_lanes.for_server(self["store"], root)
+        except InvalidValue as wrong:
+            found = Raw(wrong.value, self.origins["store"])
+            raise ConfigError((fault(f"store{wrong.place}", found, wrong.allowed),)) from None
 
     def _certificates(self) -> tuple[bytes, bytes, bytes | None] | None:
         if not self["tls.cert"]:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.hub import stores, tables, users
+from interlock.hub import store_lanes, stores, tables, users
 from interlock.hub.checks import (
     LONGEST_UNIX_PATH,
     YEAR,
@@ -92,7 +92,7 @@ WHOLE_SECONDS = f"a whole {SECONDS.removeprefix('a ')}"
 
 
 def _stores(value: object) -> tuple[stores.Store, ...]:
-    found = stores.STORES.checked(value)
+    found = store_lanes.checked(value)
     if len(found) > MOST_STORES:
         raise InvalidValue("", value, f"a list of up to {MOST_STORES} [[store]] tables")
     return found
@@ -302,7 +302,7 @@ SETTINGS = (
     ),
     Setting(
         "store", (), _stores, "a list of [[store]] tables",
-        "where messages are kept, each store those of its topics",
+        "where messages are kept or passed on, each store those of its topics",
         live=True, protected=True,
     ),
 )  # fmt: skip

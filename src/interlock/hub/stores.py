@@ -1,15 +1,15 @@
-"""Stores of a hub, as `[[store]]` tables declare them, which keep what is published."""
+"""Stores of a hub, as `[[store]]` tables declare them, which keep what is published or pass it on."""
 
 from __future__ import annotations
 
-import re
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from interlock import _core
-from interlock.hub.checks import file, one_of, truth, whole
+from interlock.hub import store_values as check
+from interlock.hub import url
+from interlock.hub.checks import file, one_of, truth
 from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.listed import WORDS, Key, ListOf, words
 
@@ -20,17 +20,34 @@ class Store:
 
     name: str
     kind: str
-    topics: tuple[str, ...]
-    """Globs of the topics it keeps."""
+    topics: tuple[str, ...] | None
+    """Globs of the topics it keeps. None, until all stores are known: all of them, or none where
+    another store has this one."""
 
     exclude: tuple[str, ...]
     """Globs of those among them that it does not."""
+
+    stores: tuple[str, ...]
+    """Names of the stores that it puts messages into."""
 
     queue: int
     """Bytes that may wait to be written."""
 
     full: str
     ack: str
+    upstream: str
+    ca: str
+    cert: str
+    key: str
+    password_file: str
+    protocol: str
+    timeout: float
+    spool: str
+    """The folder of its spool; empty: one that is found for it."""
+
+    spool_bytes: int
+    """Bytes that may wait in it."""
+
     path: str
     rotate: str
     """Empty: only as the path asks for."""
@@ -49,130 +66,39 @@ class Store:
 
     def table(self) -> dict[str, object]:
         """Return it as a `[[store]]` table that would give it."""
-        table = asdict(self)
-        if self.kind != "file":
-            for name in OF_FILE:
-                del table[name]
-        return table
-
-    def for_server(self) -> dict[str, Any]:
-        """Return what the native server is given."""
-        rotate_bytes, rotate_minutes = rotation(self.rotate)
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "topics": [topic.encode() for topic in self.topics],
-            "exclude": [topic.encode() for topic in self.exclude],
-            "queue": self.queue,
-            "full": self.full,
-            "ack": self.ack,
-            "path": self.path,
-            "host": socket.gethostname(),
-            "local": self.local,
-            "rotate_bytes": rotate_bytes,
-            "rotate_minutes": rotate_minutes,
-            "sync": self.sync,
-            "compress": self.compress or None,
-            "keep": duration(self.keep) * 1_000_000 if self.keep else None,
-            "keep_bytes": self.keep_bytes or None,
-        }
+        return {name: value for name, value in asdict(self).items() if name in KEYS[self.kind]}
 
     def describe(self) -> str:
         """Return a line for people."""
         where = f" in {self.path}" if self.path else ""
+        if self.upstream:
+            where = f" to {url.parse(self.upstream)} by {self.protocol}"
+        if self.stores:
+            where = f" of {', '.join(self.stores)}"
+        topics = f": {' '.join(self.topics)}" if self.topics else ""
         without = f" without {' '.join(self.exclude)}" if self.exclude else ""
-        return f"store {self.name}: {self.kind}{where}: {' '.join(self.topics)}{without}"
-
-
-def size(value: object) -> int:
-    """Return a number of bytes: 67108864, or "64MB"."""
-    if isinstance(value, bool):
-        raise InvalidValue
-    if isinstance(value, str):
-        found = SIZE.fullmatch(value)
-        if found is None:
-            raise InvalidValue
-        value = int(found[1]) * UNITS[found[2]]
-    if not isinstance(value, int) or not 0 <= value <= MOST_BYTES:
-        raise InvalidValue
-    return value
-
-
-def duration(text: str) -> int:
-    """Return the seconds of a text such as "30d"."""
-    found = DURATION.fullmatch(text)
-    if found is None:
-        raise InvalidValue
-    return int(found[1]) * SECONDS[found[2]]
-
-
-def rotation(text: str) -> tuple[int | None, int | None]:
-    """Return the bytes and the minutes after which a file is closed; None: not for that."""
-    if text in PERIODS:
-        return None, PERIODS[text]
-    if DURATION.fullmatch(text):
-        seconds = duration(text)
-        if seconds % 60 or not 60 <= seconds <= 86400:
-            raise InvalidValue
-        return None, seconds // 60
-    bytes_ = size(text)
-    if bytes_ == 0:
-        raise InvalidValue
-    return bytes_, None
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", value):
-        raise InvalidValue
-    if len(value) > LONGEST_NAME:
-        raise InvalidValue
-    return value
-
-
-def _globs(value: object) -> tuple[str, ...]:
-    globs = words(value)
-    for glob in globs:
-        try:
-            if len(glob.encode()) > LONGEST_GLOB:
-                raise InvalidValue
-        except UnicodeEncodeError:
-            raise InvalidValue from None
-    return globs
-
-
-def _rotate(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidValue
-    rotation(value)
-    return value
-
-
-def _compress(value: object) -> int:
-    if isinstance(value, bool):
-        return LEVEL if value else 0
-    return whole(0, 19)(value)
-
-
-def _keep(value: object) -> str:
-    if not isinstance(value, str) or (value and not 0 < duration(value) <= 100 * 366 * 86400):
-        raise InvalidValue
-    return value
+        return f"store {self.name}: {self.kind}{where}{topics}{without}"
 
 
 def _made(values: Mapping[str, Any], given: frozenset[str]) -> Store:
     kind = values["kind"]
-    if kind != "file":
-        for name in OF_FILE:
-            if name in given:
-                raise InvalidValue(f".{name}", values[name], f"no {name}: a {kind} store has none")
-        if values["ack"] == "disk":
-            raise InvalidValue(".ack", "disk", f"none, memory: a {kind} store writes nothing")
-    else:
+    for name in values:
+        if name in given and name not in KEYS[kind]:
+            raise InvalidValue(f".{name}", _shown(name, values), f"no {name}: {WHY_NOT[kind]}")
+    if kind == "file":
         if not values["path"]:
             raise InvalidValue(".path", "missing", PATH)
         refused = _core.HubServer.refused_path(values["path"], values["name"])
         if refused is not None:
             raise InvalidValue(".path", values["path"], f"{PATH} ({refused})")
+    if kind == "network":
+        _check_network(values)
+    if kind in ("multiple", "priority", "buffer"):
+        _check_children(values)
+    if kind != "file" and values["full"] == "spool":
+        raise InvalidValue(".full", "spool", f"wait, drop: {SPOOLED.get(kind, 'it is for files')}")
+    if kind == "null" and values["ack"] == "disk":
+        raise InvalidValue(".ack", "disk", "none, memory: a null store writes nothing")
     if values["ack"] == "disk" and "sync" in given and values["sync"] != "always":
         raise InvalidValue(".sync", values["sync"], 'always, where ack is "disk"')
     if values["ack"] != "none" and values["full"] == "drop":
@@ -184,51 +110,150 @@ def _made(values: Mapping[str, Any], given: frozenset[str]) -> Store:
     return Store(**values)
 
 
-LONGEST_NAME = 64
-LONGEST_GLOB = 1024
-LEVEL = 3
-MOST_BYTES = 2**50
-UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
-SIZE = re.compile(r"([0-9]{1,15})(B|KB|MB|GB|TB)")
-SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
-DURATION = re.compile(r"([0-9]{1,9})(s|min|h|d)")
-PERIODS: dict[str, int | None] = {"": None, "hour": 60, "day": 1440}
+def _check_network(values: Mapping[str, Any]) -> None:
+    if not values["upstream"]:
+        raise InvalidValue(".upstream", "missing", url.ALLOWED)
+    place = url.parse(values["upstream"])
+    for name in ("ca", "cert", "key"):
+        if values[name] and not place.tls:
+            raise InvalidValue(f".{name}", values[name], '"" without rediss://')
+    if bool(values["cert"]) != bool(values["key"]):
+        raise InvalidValue(".key", values["key"], "the path of a file, beside cert")
+    if values["password_file"] and place.password is not None:
+        allowed = '"" where the address has a password'
+        raise InvalidValue(".password_file", values["password_file"], allowed)
+
+
+def _check_children(values: Mapping[str, Any]) -> None:
+    stores, kind = values["stores"], values["kind"]
+    if not stores:
+        raise InvalidValue(".stores", list(stores), "a list of names of other stores")
+    if len(set(stores)) < len(stores):
+        raise InvalidValue(".stores", list(stores), "each store once")
+    if kind == "buffer" and len(stores) > 1:
+        raise InvalidValue(".stores", list(stores), "the name of one other store")
+
+
+def _shown(name: str, values: Mapping[str, Any]) -> object:
+    value = values[name]
+    if name == "upstream":
+        return url.without_password(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+OF_ALL = ("name", "kind", "topics", "exclude")
+OF_LANE = ("queue", "full", "ack")
+OF_SPOOL = ("spool", "spool_bytes")
 OF_FILE = ("path", "rotate", "sync", "compress", "keep", "keep_bytes", "local")
+OF_NETWORK = ("upstream", "ca", "cert", "key", "password_file", "protocol", "timeout")
+KEYS = {
+    "file": (*OF_ALL, *OF_LANE, *OF_SPOOL, *OF_FILE),
+    "null": (*OF_ALL, *OF_LANE),
+    "network": (*OF_ALL, *OF_LANE, *OF_SPOOL, *OF_NETWORK, "sync"),
+    "multiple": (*OF_ALL, "stores"),
+    "priority": (*OF_ALL, *OF_LANE, *OF_SPOOL, "stores", "sync"),
+    "buffer": (*OF_ALL, *OF_LANE, *OF_SPOOL, "stores", "sync"),
+}
+WHY_NOT = {
+    "file": "a file store has none",
+    "null": "a null store has none",
+    "network": "a network store has none",
+    "multiple": "a multiple store has none, each of its stores has its own",
+    "priority": "a priority store has none, its stores do",
+    "buffer": "a buffer store has none",
+}
+SPOOLED = {
+    "network": "a network store has a spool always, this is for when that is full",
+    "buffer": "a buffer store is a spool, this is for when that is full",
+}
 PATH = "the path of a file such as out/[topic]/[date].log"
 BYTES = 'a number of bytes, or a text such as "64MB"'
+FILE = "the path of a file"
 
 STORES = ListOf(
     "store",
     (
         Key(
             "name",
-            _name,
-            f"a text of up to {LONGEST_NAME} letters, digits, `.`, `_` and `-`, no dot first",
-            "its name, by which its files know it",
+            check.name,
+            f"a text of up to {check.LONGEST_NAME} letters, digits, `.`, `_` and `-`, no dot first",
+            "its name, by which its files and other stores know it",
             required=True,
         ),
-        Key("kind", one_of("file", "null"), "file, null", "where it puts messages", "file"),
-        Key("topics", _globs, WORDS, "globs of the topics it keeps", ("*",)),
-        Key("exclude", _globs, WORDS, "globs of those among them that it does not keep", ()),
-        Key("queue", size, BYTES, "bytes that may wait to be written", 64 * 2**20),
+        Key("kind", one_of(*KEYS), ", ".join(KEYS), "where it puts messages", "file"),
+        Key(
+            "topics",
+            check.globs,
+            WORDS,
+            "globs of the topics it keeps; without it all, or none where another store has this one",
+        ),
+        Key("exclude", check.globs, WORDS, "globs of those among them that it does not keep", ()),
+        Key(
+            "stores",
+            words,
+            WORDS,
+            "names of other stores: multiple puts each message into all of them, priority into the "
+            "first that works, buffer keeps for its one what that cannot take yet",
+            (),
+        ),
+        Key("queue", check.size, BYTES, "bytes that may wait to be written", 64 * 2**20),
         Key(
             "full",
-            one_of("wait", "drop"),
-            "wait, drop",
-            "when the queue is full, the publisher waits, or the message is left out and counted",
+            one_of("wait", "drop", "spool"),
+            "wait, drop, spool",
+            "when the queue is full, the publisher waits, or the message is left out and counted; "
+            "spool: a file store keeps in a spool what it cannot write yet",
             "wait",
         ),
         Key(
             "ack",
-            one_of("none", "memory", "disk"),
-            "none, memory, disk",
-            "when a PUBLISH is answered: at once, once it is in the queue, or once it is on disk",
+            one_of("none", "memory", "disk", "upstream"),
+            "none, memory, disk, upstream",
+            "when a PUBLISH is answered: at once, once it is in the queue, once it is on disk, or once "
+            "the upstream has acknowledged it",
             "none",
         ),
+        Key(
+            "upstream",
+            check.upstream,
+            url.ALLOWED,
+            "the server that messages are sent to",
+            "",
+        ),
+        Key("ca", file, FILE, 'a PEM file with the authority of its certificate; "" for those that '
+            "this machine trusts", ""),
+        Key("cert", file, FILE, "a PEM file with a certificate to show there", ""),
+        Key("key", file, FILE, "a PEM file with its key", ""),
+        Key("password_file", file, FILE, "a file with the password for there, on a line", ""),
+        Key(
+            "protocol",
+            one_of("relay", "publish", "xadd"),
+            "relay, publish, xadd",
+            "how: relay to another hub, each message once; publish or xadd to a Redis or Valkey, at "
+            "least once",
+            "relay",
+        ),
+        Key(
+            "timeout",
+            check.timeout,
+            "a number of seconds above 0, up to 3600",
+            "how long it may take to connect, and to acknowledge anything",
+            10.0,
+        ),
+        Key(
+            "spool",
+            file,
+            "the path of a folder",
+            'the folder where what is not delivered waits; "" for one below the journal\'s, or else in '
+            "the state folder of the service or user",
+            "",
+        ),
+        Key("spool_bytes", check.at_least(2**20), f"{BYTES}, at least 1MB",
+            "bytes that may wait there; when it is full, the queue fills", 2**30),
         Key("path", file, PATH, "where messages go; [topic], [date], [hour] and so on differ", ""),
         Key(
             "rotate",
-            _rotate,
+            check.rotate,
             '"64MB", "10min", "hour", "day"',
             "when a file is closed and the next begun, beside what the path asks for",
             "",
@@ -237,20 +262,20 @@ STORES = ListOf(
             "sync",
             one_of("always", "everysec", "no"),
             "always, everysec, no",
-            "when what was written is brought to the disk",
+            "when what was written, to files or the spool, is brought to the disk",
             "everysec",
         ),
         Key(
             "compress",
-            _compress,
+            check.compress,
             "true, false, or a level of zstd from 0 (none) to 19",
             "compress files that are closed",
             0,
         ),
-        Key("keep", _keep, '"30d", "12h", ""', 'how long a closed file stays; "" for ever', ""),
-        Key("keep_bytes", size, BYTES, "bytes of all its files; 0 for any number", 0),
+        Key("keep", check.keep, '"30d", "12h", ""', 'how long a closed file stays; "" for ever', ""),
+        Key("keep_bytes", check.size, BYTES, "bytes of all its files; 0 for any number", 0),
         Key("local", truth, "true, false", "dates and hours in local time, not UTC", False),
     ),
     _made,
     Store,
-)
+)  # fmt: skip

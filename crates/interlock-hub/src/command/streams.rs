@@ -117,21 +117,23 @@ pub fn list(call: &mut Call<'_, '_>) {
     call.reply.array(figures.len());
     for (name, figures) in figures {
         let kept = set.stores.iter().find(|kept| kept.settings.name == name);
-        let kind = kept.map_or("", |kept| kept.settings.kind.name());
+        let kind = kept.map_or("", |kept| &*kept.settings.word);
         let ack = kept.map_or("", |kept| kept.settings.acknowledges.name());
-        let trouble = kept.and_then(|kept| kept.store.figures.trouble.lock().clone());
+        let upstreams = kept.map_or_else(Vec::new, |kept| kept.settings.upstreams());
+        let trouble = kept.and_then(|kept| kept.store.figures.trouble());
         let state = match (kept, &trouble) {
             (None, _) => "draining",
             (Some(_), Some(_)) => "failing",
             (Some(_), None) => "ok",
         };
-        call.reply.map(6 + figures.len());
+        call.reply.map(7 + figures.len());
         for (key, text) in [
             ("name", &*name),
             ("kind", kind),
             ("ack", ack),
             ("state", state),
             ("trouble", trouble.as_deref().unwrap_or_default()),
+            ("upstream", &upstreams.join(" ")),
         ] {
             call.reply.bulk(key.as_bytes());
             call.reply.bulk(text.as_bytes());

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use interlock_stores::file::LONGEST_PAYLOAD;
 
 use super::batch::{weight, Batch};
-use super::set::StoreSet;
+use super::set::{Kept, StoreSet};
 use super::settings::{Acknowledgement, Full};
 use super::store::Store;
 
@@ -44,11 +44,18 @@ pub enum Offered {
 pub struct Gate {
     pub store: Arc<Store>,
     pub ticket: u64,
+    /// It waits until they are delivered upstream, and not only written.
+    pub upstream: bool,
 }
 
 impl Gate {
     pub fn is_open(&self) -> bool {
-        self.store.queue.has_passed(self.ticket)
+        let queue = &self.store.queue;
+        if self.upstream {
+            queue.has_delivered(self.ticket)
+        } else {
+            queue.has_passed(self.ticket)
+        }
     }
 }
 
@@ -114,7 +121,7 @@ impl Offers {
             }
             if has_room {
                 taken |= 1 << place;
-                if kept.settings.acknowledges == Acknowledgement::Disk {
+                if kept.settings.acknowledges >= Acknowledgement::Disk {
                     acknowledged |= 1 << place;
                 }
             } else {
@@ -160,8 +167,9 @@ impl Offers {
             tickets[place] = self.set.stores[place].store.queue.put(batch);
         }
         let gate = |place: usize| {
-            let store = self.set.stores[place].store.clone();
-            Gate { store, ticket: tickets[place] }
+            let Kept { settings, store } = &self.set.stores[place];
+            let upstream = settings.acknowledges == Acknowledgement::Upstream;
+            Gate { store: store.clone(), ticket: tickets[place], upstream }
         };
         let publishers = std::mem::take(&mut self.publishers).into_iter();
         publishers.map(|(token, stores)| (token, bits(stores).map(gate).collect())).collect()

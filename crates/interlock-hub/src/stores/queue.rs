@@ -21,6 +21,8 @@ pub struct Queue {
     held: AtomicUsize,
     /// Messages that are as safe as the store makes them: all up to this ticket.
     passed: AtomicU64,
+    /// Messages that were delivered upstream: all up to this ticket.
+    delivered: AtomicU64,
     /// A bit for each worker that wants to hear of progress.
     watchers: AtomicU64,
 }
@@ -33,6 +35,8 @@ struct Inner {
     /// Bytes of their payloads.
     bytes: u64,
     orders: Orders,
+    /// The thread has ended, or will: nobody takes anything any more.
+    ended: bool,
 }
 
 /// Words for the thread of the store.
@@ -41,6 +45,8 @@ pub struct Orders {
     /// From now on it is to be of this kind.
     pub kind: Option<StoreKind>,
     pub rotate: bool,
+    /// What failed is to be tried at once, or something has changed that it waits for.
+    pub again: bool,
     pub end: End,
 }
 
@@ -89,6 +95,18 @@ impl Queue {
         self.passed.load(SeqCst) >= ticket
     }
 
+    /// Returns whether everything up to a ticket is delivered upstream.
+    pub fn has_delivered(&self, ticket: u64) -> bool {
+        self.delivered.load(SeqCst) >= ticket
+    }
+
+    /// All up to a ticket is delivered. Which workers are to be told.
+    #[must_use]
+    pub fn deliver(&self, ticket: u64) -> u64 {
+        self.delivered.fetch_max(ticket, SeqCst);
+        self.watchers.swap(0, SeqCst)
+    }
+
     /// The worker is told of the next progress. It looks again behind this: there may have been some.
     pub fn watch(&self, worker: usize) {
         self.watchers.fetch_or(1 << worker, SeqCst);
@@ -107,6 +125,25 @@ impl Queue {
         self.arrived.notify_one();
     }
 
+    /// The thread's: it ends, unless it is to go on. False: it is.
+    #[must_use]
+    pub fn end(&self, known: End) -> bool {
+        let mut inner = self.inner.lock();
+        inner.ended = inner.orders.end == known;
+        inner.ended
+    }
+
+    /// Lets a store that was to end go on, as this kind. False: it has ended.
+    #[must_use]
+    pub fn revive(&self, kind: StoreKind) -> bool {
+        let mut inner = self.inner.lock();
+        if !inner.ended {
+            (inner.orders.end, inner.orders.kind) = (End::No, Some(kind));
+            self.arrived.notify_one();
+        }
+        !inner.ended
+    }
+
     /// The thread's: waits until there are messages or orders that it does not know, or until then.
     /// Messages are taken only if it `takes`, and about as many bytes as `most`.
     pub fn next(
@@ -120,7 +157,8 @@ impl Queue {
         let mut inner = self.inner.lock();
         loop {
             let has_messages = takes && !inner.batches.is_empty();
-            let ordered = inner.orders.kind.is_some() || inner.orders.rotate;
+            let Orders { kind, rotate, again, .. } = &inner.orders;
+            let ordered = kind.is_some() || *rotate || *again;
             if has_messages || ordered || inner.orders.end != known {
                 break;
             }

@@ -1,8 +1,7 @@
 //! All stores of a hub: how they begin, change and end.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use interlock_stores::disk::folder::Folder;
@@ -10,11 +9,11 @@ use interlock_stores::file::Reader;
 use parking_lot::{Mutex, RwLock};
 
 use super::queue::End;
-use super::settings::{StoreKind, StoreSettings};
+use super::settings::StoreSettings;
 use super::store::{Host, Store};
+use super::thread::begin;
 use super::writer::StoreWriter;
 use crate::glob;
-use crate::signals::BlockedSignals;
 
 /// The stores that there are.
 #[derive(Default)]
@@ -62,17 +61,18 @@ impl Stores {
             let known = before.stores.iter().find(|kept| kept.settings.name == settings.name);
             let store = match known {
                 Some(kept) => kept.store.clone(),
-                None => {
+                None => revived(&threads, &settings).unwrap_or_else(|| {
                     let store = Store::new(&settings.name);
                     begun.push((store.clone(), settings.kind.clone()));
                     store
-                }
+                }),
             };
             stores.push(Kept { settings, store });
         }
         for (store, kind) in begun {
             let writer = StoreWriter::new(store.clone(), host.clone(), kind);
-            let handle = match begin(&store, writer, host.clone()) {
+            let name = format!("store-{}", store.name);
+            let handle = match begin(name, host.clone(), move || writer.run()) {
                 Ok(handle) => handle,
                 Err(error) => {
                     for Thread { store, .. } in threads.iter() {
@@ -141,12 +141,11 @@ impl Stores {
 impl StoreSet {
     /// Returns a reader of a topic, of the first store that keeps it in files.
     pub fn reader(&self, topic: &[u8]) -> Option<Reader<Folder>> {
-        self.stores.iter().find_map(|kept| match &kept.settings.kind {
-            StoreKind::File(file) if kept.settings.wants(topic) => {
-                let disk = Folder::new(file.template.folder());
-                Some(Reader::new(disk, file.template.clone(), &kept.settings.name, topic))
-            }
-            _ => None,
+        let mut wanting = self.stores.iter().filter(|kept| kept.settings.wants(topic));
+        wanting.find_map(|kept| {
+            let (name, file) = kept.settings.kind.files(&kept.settings.name)?;
+            let disk = Folder::new(file.template.folder());
+            Some(Reader::new(disk, file.template.clone(), name, topic))
         })
     }
 
@@ -157,31 +156,20 @@ impl StoreSet {
     }
 }
 
+/// Returns the store of this name that was to end, if it goes on instead.
+fn revived(threads: &[Thread], settings: &StoreSettings) -> Option<Arc<Store>> {
+    let mut ending = threads.iter().map(|thread| &thread.store);
+    let store = ending.find(|store| store.name == settings.name)?.clone();
+    store.queue.revive(settings.kind.clone()).then_some(store)
+}
+
 impl StoreSettings {
     pub fn wants(&self, topic: &[u8]) -> bool {
         let any = |globs: &[Vec<u8>]| {
             globs.iter().any(|pattern| pattern == b"*" || glob::matches(pattern, topic))
         };
-        any(&self.topics) && !any(&self.exclude)
+        self.filters.iter().any(|filter| any(&filter.topics) && !any(&filter.exclude))
     }
-}
-
-fn begin(
-    store: &Store,
-    writer: StoreWriter,
-    host: Arc<dyn Host>,
-) -> std::io::Result<JoinHandle<()>> {
-    // Signals are for the thread that started the hub.
-    let _signals = BlockedSignals::block();
-    let name = store.name.clone();
-    Builder::new().name(format!("store-{name}")).spawn(move || {
-        let run = AssertUnwindSafe(|| writer.run());
-        if let Err(panic) = catch_unwind(run) {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-            host.broke(format!("store {name} has ended by a fault of the hub: {text}"));
-        }
-    })
 }
 
 const LOOK: Duration = Duration::from_millis(2);

@@ -1,151 +1,80 @@
-//! The place where a store's thread puts messages: a file store, or nowhere.
+//! The place where a thread puts messages.
 
-use std::collections::HashSet;
-
-use interlock_stores::disk::folder::Folder;
-use interlock_stores::file::{self, Counters, FileStore, Report, Taken};
+use interlock_stores::file::Counters;
 use interlock_stores::StoreError;
 
-use super::batch::Batch;
-use super::settings::{FileSettings, StoreKind};
+use super::hand::{Left, Load};
+use super::queue::End;
+use super::settings::StoreKind;
 
-pub enum Sink {
-    File(Box<FileStore<Folder>>),
-    Null,
-}
-
-/// Messages that the thread has taken and that are not all written.
-#[derive(Debug, Default)]
-pub struct InHand {
-    pub batches: Vec<Batch>,
-    /// By message: the file store's ticket of it; `None`: it needs nothing more.
-    tickets: Vec<Option<u64>>,
-    appended: bool,
-}
-
-impl Sink {
-    /// Opens the store. What was found there, if it is to be told.
-    pub fn open(
-        name: &str,
-        kind: &StoreKind,
-        now: u64,
-    ) -> Result<(Sink, Option<Report>), StoreError> {
-        let StoreKind::File(settings) = kind else { return Ok((Sink::Null, None)) };
-        let disk = Folder::new(settings.template.folder());
-        let (store, report) = FileStore::open(disk, told(name, settings), now)?;
-        Ok((Sink::File(Box::new(store)), Some(report)))
+/// One thread's. What it was given it keeps until it is written or withdrawn: after an error it is given
+/// the same again, or asked to give it back.
+pub trait Sink: Send {
+    /// Does beforehand what the first write would do.
+    fn open(&mut self) -> Result<(), StoreError> {
+        Ok(())
     }
 
-    /// Writes what is in hand; all of it is as safe as the store makes it when this returns.
-    pub fn write(&mut self, hand: &mut InHand) -> Result<(), StoreError> {
-        let Sink::File(store) = self else { return Ok(()) };
-        if !hand.appended {
-            let again = !hand.tickets.is_empty();
-            let messages = hand.batches.iter().flat_map(Batch::iter);
-            for (place, message) in messages.enumerate() {
-                if again && hand.tickets[place].is_none() {
-                    continue;
-                }
-                let ticket = match store.append(&message) {
-                    Ok(Taken::Waits(ticket)) => Some(ticket),
-                    // Longer ones are refused before they are taken.
-                    Ok(Taken::Known) | Err(_) => None,
-                };
-                if again {
-                    hand.tickets[place] = ticket;
-                } else {
-                    hand.tickets.push(ticket);
-                }
-            }
-            hand.appended = true;
-        }
-        store.commit()
-    }
+    /// Puts what is left; all of it is as safe as the sink makes it when this returns, and done.
+    fn write(&mut self, load: &Load, left: &mut Left) -> Result<(), StoreError>;
 
-    /// Takes back what is in hand and not written, before the store is closed.
-    pub fn withdraw(&mut self, hand: &mut InHand) {
-        let Sink::File(store) = self else { return };
-        if std::mem::take(&mut hand.appended) {
-            let left: HashSet<u64> = store.withdraw().into_iter().collect();
-            for ticket in &mut hand.tickets {
-                *ticket = ticket.filter(|ticket| left.contains(ticket));
-            }
-        }
-    }
+    /// Gives back what could not be written; what was, is done.
+    fn withdraw(&mut self, load: &Load, left: &mut Left);
 
-    /// To be called each second.
-    pub fn tick(&mut self, now: u64) -> Result<(), StoreError> {
-        match self {
-            Sink::File(store) => store.tick(now),
-            Sink::Null => Ok(()),
-        }
+    /// To be called each second; `now` in µs since 1970.
+    fn tick(&mut self, _now: u64) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Does a piece of what can wait; returns whether there is more.
-    pub fn upkeep(&mut self, now: u64) -> Result<bool, StoreError> {
-        match self {
-            Sink::File(store) => store.upkeep(now),
-            Sink::Null => Ok(false),
-        }
+    fn upkeep(&mut self, _now: u64) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
-    pub fn rotate(&mut self) -> Result<(), StoreError> {
-        match self {
-            Sink::File(store) => store.rotate(),
-            Sink::Null => Ok(()),
-        }
+    fn rotate(&mut self) -> Result<(), StoreError> {
+        Ok(())
     }
 
-    pub fn close(self) -> Result<(), StoreError> {
-        match self {
-            Sink::File(store) => store.close(),
-            Sink::Null => Ok(()),
-        }
+    /// All up to this ticket of the queue has been written.
+    fn reached(&mut self, _ticket: u64) {}
+
+    /// Takes over what it is to be from now on. False: it cannot, and is to be closed.
+    fn turn(&mut self, _kind: &StoreKind) -> bool {
+        false
     }
 
-    pub fn counters(&self) -> Counters {
-        match self {
-            Sink::File(store) => store.counters(),
-            Sink::Null => Counters::default(),
-        }
-    }
-}
-
-impl InHand {
-    pub fn is_empty(&self) -> bool {
-        self.batches.is_empty()
+    /// It has nothing more to do, and another one is to stand in its place.
+    fn is_past(&self) -> bool {
+        false
     }
 
-    pub fn messages(&self) -> u64 {
-        self.batches.iter().map(|batch| batch.len() as u64).sum()
+    /// The number of messages that it has taken, and that are not where they belong.
+    fn waiting(&self) -> u64 {
+        0
     }
 
-    pub fn weight(&self) -> usize {
-        self.batches.iter().map(Batch::weight).sum()
-    }
+    /// Hears how the store ends, before it is closed.
+    fn end(&mut self, _end: End) {}
 
-    pub fn payload(&self) -> u64 {
-        self.batches.iter().map(Batch::payload).sum()
-    }
+    fn close(self: Box<Self>) -> Result<(), StoreError>;
 
-    /// All of it is written.
-    pub fn clear(&mut self) {
-        self.batches.clear();
-        self.tickets.clear();
-        self.appended = false;
-    }
-
-    /// Messages of it that are not written.
-    pub fn left(&self) -> u64 {
-        if self.tickets.is_empty() {
-            return self.messages();
-        }
-        self.tickets.iter().flatten().count() as u64
+    fn counters(&self) -> Counters {
+        Counters::default()
     }
 }
 
-fn told(name: &str, settings: &FileSettings) -> file::Settings {
-    let FileSettings { template, fsync, rotation, retention, compression } = settings.clone();
-    let settings = file::Settings::new(name, template);
-    file::Settings { fsync, rotation, retention, compression, ..settings }
+/// Nowhere.
+pub struct NullSink;
+
+impl Sink for NullSink {
+    fn write(&mut self, _load: &Load, left: &mut Left) -> Result<(), StoreError> {
+        left.all_done();
+        Ok(())
+    }
+
+    fn withdraw(&mut self, _load: &Load, _left: &mut Left) {}
+
+    fn close(self: Box<Self>) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

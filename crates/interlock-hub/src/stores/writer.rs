@@ -7,17 +7,23 @@ use std::time::{Duration, Instant};
 use interlock_stores::file::Counters;
 use interlock_stores::StoreError;
 
+use super::batch::Batch;
+use super::hand::{Left, Load};
 use super::queue::{End, Orders};
 use super::settings::StoreKind;
-use super::sink::{InHand, Sink};
-use super::store::{Host, Store};
+use super::sink::Sink;
+use super::store::{Host, Store, Surroundings};
+use super::tree::build;
+use super::trouble::Trouble;
 
 pub struct StoreWriter {
     store: Arc<Store>,
-    host: Arc<dyn Host>,
+    around: Surroundings,
     kind: StoreKind,
-    sink: Option<Sink>,
-    hand: InHand,
+    sink: Box<dyn Sink>,
+    is_open: bool,
+    load: Load,
+    left: Left,
     /// The ticket of the last message that was taken.
     taken: u64,
     end: End,
@@ -31,24 +37,19 @@ pub struct StoreWriter {
     counters: Counters,
 }
 
-/// It does not write.
-struct Trouble {
-    since: Instant,
-    said: Instant,
-    text: String,
-    pause: Duration,
-    tries: u64,
-}
-
 impl StoreWriter {
     pub fn new(store: Arc<Store>, host: Arc<dyn Host>, kind: StoreKind) -> StoreWriter {
         let now = Instant::now();
+        let around = Surroundings::new(&store, host);
+        let sink = build(&store.name, &kind, 0, &around);
         StoreWriter {
             store,
-            host,
+            around,
             kind,
-            sink: None,
-            hand: InHand::default(),
+            sink,
+            is_open: false,
+            load: Load::default(),
+            left: Left::default(),
             taken: 0,
             end: End::No,
             trouble: None,
@@ -59,25 +60,27 @@ impl StoreWriter {
         }
     }
 
-    /// Until the store ends. Returns how many messages were not written.
-    pub fn run(mut self) -> u64 {
+    /// Until the store ends.
+    pub fn run(mut self) {
+        let mut batches: Vec<Batch> = Vec::new();
         loop {
             let now = Instant::now();
-            let takes = self.hand.is_empty();
-            let orders = self.store.queue.next(
-                self.until(now),
-                self.end,
-                takes,
-                AT_ONCE,
-                &mut self.hand.batches,
-            );
+            let takes = self.load.is_empty() && !self.sink.is_past();
+            let until = self.until(now);
+            let orders = self.store.queue.next(until, self.end, takes, AT_ONCE, &mut batches);
+            if !batches.is_empty() {
+                self.load = Load::Published(std::mem::take(&mut batches));
+            }
             self.follow(orders);
+            if self.load.is_empty() && self.sink.is_past() {
+                self.renew();
+            }
             let now = Instant::now();
             if self.again <= now && self.open() {
                 self.write();
                 self.care(now);
             }
-            if self.is_over() {
+            if self.is_over() && self.store.queue.end(self.end) {
                 return self.close();
             }
         }
@@ -86,13 +89,18 @@ impl StoreWriter {
     /// Returns when there is something to do though nothing comes.
     fn until(&self, now: Instant) -> Instant {
         let mut until = now + TICK;
-        if self.trouble.is_some() || !self.hand.is_empty() || self.sink.is_none() {
+        if self.sink.is_past() {
+            return now;
+        }
+        if self.trouble.is_some() || !self.load.is_empty() || !self.is_open {
             until = until.min(self.again);
         } else if let Some(upkeep) = self.upkeep {
             until = until.min(upkeep);
         }
         match self.end {
             End::No => until,
+            // What is delivered is told, but for the last moment of all.
+            End::Drained if self.sink.waiting() > 0 => until,
             // Who may still put something tells nobody when it cannot any more.
             End::Drained => until.min(now + LOOK),
             End::Within(moment) => until.min(moment),
@@ -102,74 +110,74 @@ impl StoreWriter {
     fn follow(&mut self, orders: Orders) {
         if orders.end != self.end {
             self.end = orders.end;
+            self.sink.end(self.end);
             // One try more, whatever failed before.
             self.again = Instant::now();
         }
         if let Some(kind) = orders.kind {
-            if let Some(mut sink) = self.sink.take() {
+            self.kind = kind;
+            if !self.sink.turn(&self.kind) {
                 // What can be written where it was meant for is; the rest goes with the new settings.
-                let _ = sink.write(&mut self.hand);
-                sink.withdraw(&mut self.hand);
-                if let Err(error) = sink.close() {
-                    self.say(true, format!("closing: {error}"));
-                }
+                let _ = self.sink.write(&self.load, &mut self.left);
+                self.renew();
             }
-            (self.kind, self.counters) = (kind, Counters::default());
+            self.again = Instant::now();
+        }
+        if orders.again {
             self.again = Instant::now();
         }
         if orders.rotate {
-            if let Some(Err(error)) = self.sink.as_mut().map(Sink::rotate) {
-                self.say(true, format!("rotating: {error}"));
+            if let Err(error) = self.sink.rotate() {
+                self.around.say(true, &format!("rotating: {error}"));
             }
         }
+    }
+
+    /// Puts a new sink in the place of the one that there is, which gives back what it has not written.
+    fn renew(&mut self) {
+        let next = build(&self.store.name, &self.kind, 0, &self.around);
+        let mut sink = std::mem::replace(&mut self.sink, next);
+        sink.withdraw(&self.load, &mut self.left);
+        if let Err(error) = sink.close() {
+            self.around.say(true, &format!("closing: {error}"));
+        }
+        (self.is_open, self.counters) = (false, Counters::default());
     }
 
     /// Returns whether it is open.
     fn open(&mut self) -> bool {
-        if self.sink.is_some() {
-            return true;
-        }
-        match Sink::open(&self.store.name, &self.kind, self.host.now()) {
-            Ok((sink, report)) => {
-                if let Some(report) = report {
-                    // A line of the log.
-                    let text = report.to_string().replace('\n', "; ");
-                    self.say(!report.is_clean(), format!("open: {text}"));
-                }
-                self.sink = Some(sink);
-                true
-            }
-            Err(error) => {
-                self.failed(&error);
-                false
+        if !self.is_open {
+            match self.sink.open() {
+                Ok(()) => self.is_open = true,
+                Err(error) => self.failed(&error),
             }
         }
+        self.is_open
     }
 
     fn write(&mut self) {
-        let Some(sink) = &mut self.sink else { return };
-        if self.hand.is_empty() {
+        if self.load.is_empty() {
             if self.trouble.is_some() {
                 self.recovered();
             }
             return;
         }
-        let first = self.hand.batches.first().and_then(|batch| batch.time()).unwrap_or(0);
-        self.store.figures.writing.store(first, Relaxed);
-        match sink.write(&mut self.hand) {
+        let figures = &self.store.figures;
+        figures.writing.store(self.load.time().unwrap_or(0), Relaxed);
+        match self.sink.write(&self.load, &mut self.left) {
             Ok(()) => {
-                let figures = &self.store.figures;
-                self.taken += self.hand.messages();
-                figures.written.fetch_add(self.hand.messages(), Relaxed);
-                figures.written_bytes.fetch_add(self.hand.payload(), Relaxed);
+                let messages = self.load.len() as u64;
+                self.taken += messages;
+                figures.written.fetch_add(messages, Relaxed);
+                figures.written_bytes.fetch_add(self.load.payload(), Relaxed);
                 figures.writing.store(0, Relaxed);
-                let weight = self.hand.weight();
-                self.hand.clear();
-                let workers = self.store.queue.pass(self.taken, weight);
+                self.sink.reached(self.taken);
+                let workers = self.store.queue.pass(self.taken, self.load.weight());
+                (self.load, self.left) = (Load::default(), Left::default());
                 if workers != 0 {
-                    self.host.progressed(workers);
+                    self.around.host.progressed(workers);
                 }
-                self.host.written();
+                self.around.host.written();
                 self.recovered();
             }
             Err(error) => self.failed(&error),
@@ -179,16 +187,15 @@ impl StoreWriter {
 
     /// Upkeep: each second what falls due, and pieces of what can wait.
     fn care(&mut self, now: Instant) {
-        let Some(sink) = &mut self.sink else { return };
-        let time = self.host.now();
+        let time = self.around.host.now();
         let mut failed = None;
         if now.duration_since(self.ticked) >= TICK {
             self.ticked = now;
-            failed = sink.tick(time).err();
+            failed = self.sink.tick(time).err();
             self.upkeep.get_or_insert(now);
         }
         if self.upkeep.is_some_and(|moment| moment <= now) {
-            self.upkeep = match sink.upkeep(time) {
+            self.upkeep = match self.sink.upkeep(time) {
                 Ok(true) => Some(now),
                 Ok(false) => None,
                 Err(error) => {
@@ -200,98 +207,66 @@ impl StoreWriter {
         self.count();
         if let Some(error) = failed {
             self.store.figures.errors.fetch_add(1, Relaxed);
-            self.say(true, error.to_string());
+            self.around.say(true, &error.to_string());
         }
     }
 
-    /// Tells what the file store has counted.
+    /// Tells what file stores have counted.
     fn count(&mut self) {
-        let Some(sink) = &self.sink else { return };
-        let (now, before) = (sink.counters(), self.counters);
-        let figures = &self.store.figures;
-        for (figure, now, before) in [
-            (&figures.files_begun, now.begun, before.begun),
-            (&figures.files_compressed, now.compressed, before.compressed),
-            (&figures.files_removed, now.removed, before.removed),
-            (&figures.unsure, now.unsure, before.unsure),
-        ] {
-            figure.fetch_add(now.saturating_sub(before), Relaxed);
-        }
-        self.counters = now;
+        self.store.figures.count(self.sink.counters(), &mut self.counters);
     }
 
     fn failed(&mut self, error: &StoreError) {
-        let (now, text) = (Instant::now(), error.to_string());
+        let text = error.to_string();
+        let failed = Trouble::failed(&mut self.trouble, &text, Instant::now());
+        self.again = failed.again;
         let figures = &self.store.figures;
         figures.retries.fetch_add(1, Relaxed);
-        let trouble = self.trouble.get_or_insert_with(|| Trouble {
-            since: now,
-            said: now,
-            text: String::new(),
-            pause: FIRST_PAUSE,
-            tries: 0,
-        });
-        trouble.tries += 1;
-        self.again = now + trouble.pause;
-        trouble.pause = (trouble.pause * 2).min(LONGEST_PAUSE);
-        if trouble.text != text || now.duration_since(trouble.said) >= REPEATED {
-            if trouble.text != text {
-                figures.errors.fetch_add(1, Relaxed);
-            }
-            (trouble.said, trouble.text) = (now, text.clone());
-            *figures.trouble.lock() = Some(text.clone());
-            self.say(true, text);
+        figures.errors.fetch_add(u64::from(failed.is_new), Relaxed);
+        *figures.trouble.lock() = Some(text.clone());
+        if failed.is_said {
+            self.around.say(true, &text);
         }
     }
 
     fn recovered(&mut self) {
         if let Some(trouble) = self.trouble.take() {
             *self.store.figures.trouble.lock() = None;
-            let seconds = trouble.since.elapsed().as_secs_f64();
-            let tries = trouble.tries;
-            self.say(false, format!("it writes again, after {seconds:.1} s and {tries} tries"));
+            self.around.say(false, &format!("it writes again, {}", trouble.over()));
         }
     }
 
     fn is_over(&self) -> bool {
-        let is_empty = || self.hand.is_empty() && self.store.queue.is_empty();
+        let is_empty = || self.load.is_empty() && self.store.queue.is_empty();
+        let is_delivered = || self.sink.waiting() == 0;
         match self.end {
             End::No => false,
             // This thread has it, and the hub's list of those that leave.
-            End::Drained => is_empty() && Arc::strong_count(&self.store) <= 2,
+            End::Drained => is_empty() && is_delivered() && Arc::strong_count(&self.store) <= 2,
             End::Within(moment) => {
+                let now = Instant::now();
                 // It was tried once since the order came.
                 let most = if self.trouble.is_some() { moment } else { moment + GRACE };
-                is_empty() || Instant::now() >= most
+                is_empty() && (is_delivered() || now >= moment) || now >= most
             }
         }
     }
 
-    fn close(mut self) -> u64 {
-        let figures = &self.store.figures;
-        let mut left = 0;
-        if let Some(mut sink) = self.sink.take() {
-            sink.withdraw(&mut self.hand);
-            left = self.hand.left();
-            if let Err(error) = sink.close() {
-                self.say(true, format!("closing: {error}"));
-            }
-        } else {
-            left += self.hand.left();
+    fn close(mut self) {
+        self.sink.withdraw(&self.load, &mut self.left);
+        let mut left = self.left.count(&self.load);
+        if let Err(error) = self.sink.close() {
+            self.around.say(true, &format!("closing: {error}"));
         }
-        let waits = self.store.queue.accepted().0.saturating_sub(self.taken + self.hand.messages());
-        left += waits;
+        let messages = self.load.len() as u64;
+        left += self.store.queue.accepted().0.saturating_sub(self.taken + messages);
+        let figures = &self.store.figures;
         figures.left.store(left, Relaxed);
         if left > 0 {
             let why = figures.trouble.lock().clone();
             let why = why.unwrap_or_else(|| "the time to drain was over".into());
-            self.say(true, format!("{left} messages were not written: {why}"));
+            self.around.say(true, &format!("{left} messages were not written: {why}"));
         }
-        left
-    }
-
-    fn say(&self, warning: bool, text: String) {
-        self.host.log(warning, format!("store {}: {text}", self.store.name));
     }
 }
 
@@ -302,9 +277,5 @@ const TICK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// After upkeep that failed.
 const LATER: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Between two lines about the same failure.
-const REPEATED: Duration = Duration::from_secs(60);
 /// For what is being written when the time to drain is over.
 const GRACE: Duration = Duration::from_secs(1);

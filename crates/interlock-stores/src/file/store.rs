@@ -103,6 +103,25 @@ pub struct Counters {
     pub failures: u64,
 }
 
+impl Counters {
+    /// Those of two stores together.
+    #[must_use]
+    pub fn and(self, other: Counters) -> Counters {
+        Counters {
+            messages: self.messages + other.messages,
+            bytes: self.bytes + other.bytes,
+            known: self.known + other.known,
+            begun: self.begun + other.begun,
+            closed: self.closed + other.closed,
+            compressed: self.compressed + other.compressed,
+            removed: self.removed + other.removed,
+            given_up: self.given_up + other.given_up,
+            unsure: self.unsure + other.unsure,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
 impl<D: Disk> FileStore<D> {
     pub(super) fn new(disk: D, settings: Settings, lock: D::Lock, now: u64) -> Self {
         let period = settings.period(now);

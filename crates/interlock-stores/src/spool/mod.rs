@@ -27,6 +27,7 @@ use interlock_journal::{
 pub use interlock_journal::Durability;
 pub use report::Report;
 
+use crate::error::StoreError;
 use crate::message::Message;
 use origin::{read_origin, write_origin};
 use sizes::Sizes;
@@ -88,17 +89,32 @@ pub enum SpoolError {
 impl fmt::Display for SpoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SpoolError::Full { bytes, most } => write!(
-                f,
-                "the spool is full: {bytes} bytes wait to be delivered; allowed: {most}; nothing of it \
-                 is lost, and it takes more once some are delivered"
-            ),
+            SpoolError::Full { bytes, most } => {
+                write!(f, "the spool is full: {bytes} bytes wait to be delivered; allowed: {most}")
+            }
             SpoolError::Journal(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for SpoolError {}
+
+impl SpoolError {
+    /// The error of a store that was doing something to the spool in this folder.
+    pub fn at(self, doing: &str, folder: &str) -> StoreError {
+        let error = match self {
+            full @ SpoolError::Full { .. } => {
+                let advice = "nothing is lost: it takes more once some are delivered";
+                return StoreError::advised(doing, folder, io::Error::other(full), advice);
+            }
+            SpoolError::Journal(error @ (JournalError::Full(_) | JournalError::Short(_))) => {
+                io::Error::new(io::ErrorKind::StorageFull, error)
+            }
+            SpoolError::Journal(error) => io::Error::other(error),
+        };
+        StoreError::new(doing, folder, error)
+    }
+}
 
 impl From<JournalError> for SpoolError {
     fn from(error: JournalError) -> Self {
@@ -175,15 +191,18 @@ impl<S: Storage> Spool<S> {
             return Err(SpoolError::Full { bytes: self.sizes.bytes, most });
         }
         self.journal.accepts(Some(bytes))?;
-        let (origin, number) = match message.origin {
-            0 => (self.origin, self.number + 1),
-            origin => (origin, message.number),
-        };
-        let place = self.put(&Message { origin, number, ..*message })?;
-        if message.origin == 0 {
-            self.number = number;
+        let numbered = self.numbered(message);
+        Ok(self.put(&numbered)?)
+    }
+
+    /// Gives a message the origin and the next number of the spool, unless it has some: for whoever may
+    /// have to append it twice.
+    pub fn numbered<'a>(&mut self, message: &Message<'a>) -> Message<'a> {
+        if message.origin != 0 {
+            return *message;
         }
-        Ok(place)
+        self.number += 1;
+        Message { origin: self.origin, number: self.number, ..*message }
     }
 
     fn put(&mut self, message: &Message<'_>) -> Result<u64, JournalError> {
@@ -199,9 +218,16 @@ impl<S: Storage> Spool<S> {
     ///
     /// # Errors
     ///
-    /// If it is not. With [`JournalError::Full`] it is kept, and written once there is room.
+    /// If it is not. With [`JournalError::Full`] it is kept, and written once there is room. A folder that
+    /// was removed is [`JournalError::Failed`]: the spool is to be opened anew.
     pub fn commit(&self, durability: Durability) -> Result<(), SpoolError> {
-        Ok(self.journal.commit(self.journal.last(), durability)?)
+        self.journal.commit(self.journal.last(), durability)?;
+        Ok(self.journal.check_place()?)
+    }
+
+    /// The place up to which everything is delivered.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// A cursor before the first message that is not forgotten.

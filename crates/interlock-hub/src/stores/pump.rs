@@ -1,0 +1,262 @@
+//! The thread that takes messages out of a spool and delivers them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_stores::file::Counters;
+use interlock_stores::StoreError;
+
+use super::hand::{Left, Load};
+use super::queue::End;
+use super::settings::{Child, StoreKind};
+use super::sink::Sink;
+use super::spooling::{Orders, Read, Reading, Spooling};
+use super::store::Surroundings;
+use super::trouble::Trouble;
+
+/// Makes a sink of what was declared.
+pub type Build = fn(&str, &StoreKind, u128, &Surroundings) -> Box<dyn Sink>;
+
+pub struct Pump {
+    spool: Arc<Spooling>,
+    around: Surroundings,
+    child: Child,
+    build: Build,
+    /// The origin of the spool.
+    sender: u128,
+    sink: Box<dyn Sink>,
+    reading: Option<Reading>,
+    load: Load,
+    left: Left,
+    /// So many messages at the beginning of the load are forgotten.
+    forgotten: usize,
+    trouble: Option<Trouble>,
+    /// The moment of the next try.
+    again: Instant,
+    ticked: Instant,
+    /// There is upkeep to do, from then on.
+    upkeep: Option<Instant>,
+    counters: Counters,
+}
+
+impl Pump {
+    pub fn new(
+        spool: Arc<Spooling>,
+        around: Surroundings,
+        child: Child,
+        build: Build,
+        sender: u128,
+    ) -> Pump {
+        let now = Instant::now();
+        let sink = build(&child.name, &child.kind, sender, &around);
+        Pump {
+            spool,
+            around,
+            child,
+            build,
+            sender,
+            sink,
+            reading: None,
+            load: Load::default(),
+            left: Left::default(),
+            forgotten: 0,
+            trouble: None,
+            again: now,
+            ticked: now,
+            upkeep: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Until it is told to end.
+    pub fn run(mut self) {
+        if let Err(error) = self.sink.open() {
+            self.failed(&error);
+        }
+        loop {
+            let orders = self.spool.next(self.until(), self.load.is_empty());
+            let ends = orders.end;
+            self.follow(orders);
+            if self.again <= Instant::now() {
+                self.deliver();
+            }
+            self.care();
+            if ends {
+                return self.close();
+            }
+        }
+    }
+
+    fn until(&self) -> Instant {
+        let until = Instant::now() + TICK;
+        if self.trouble.is_some() || !self.load.is_empty() {
+            return until.min(self.again);
+        }
+        until.min(self.upkeep.unwrap_or(until))
+    }
+
+    fn follow(&mut self, orders: Orders) {
+        if let Some(child) = orders.child {
+            self.sink.withdraw(&self.load, &mut self.left);
+            self.forget();
+            self.child = child;
+            let next = (self.build)(&self.child.name, &self.child.kind, self.sender, &self.around);
+            let before = std::mem::replace(&mut self.sink, next);
+            self.end(before);
+            // What is left goes to the new one.
+            self.counters = Counters::default();
+            self.again = Instant::now();
+            if let Err(error) = self.sink.open() {
+                self.failed(&error);
+                self.again = Instant::now();
+            }
+        }
+        if orders.rotate {
+            if let Err(error) = self.sink.rotate() {
+                self.around.say(true, &format!("rotating: {error}"));
+            }
+        }
+    }
+
+    /// Takes what there is, and delivers it.
+    fn deliver(&mut self) {
+        loop {
+            if self.load.is_empty() && !self.read() {
+                return;
+            }
+            let written = self.sink.write(&self.load, &mut self.left);
+            self.around.figures(|figures| {
+                figures.count(self.sink.counters(), &mut self.counters);
+            });
+            self.forget();
+            match written {
+                Ok(()) => {
+                    self.drop_load();
+                    self.around.host.written();
+                    self.recovered();
+                }
+                Err(error) => return self.failed(&error),
+            }
+            // Orders and upkeep have their turn between two.
+            if self.ticked.elapsed() >= TICK || self.spool.has_orders() {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether there is something.
+    fn read(&mut self) -> bool {
+        match self.spool.read(&mut self.reading, AT_ONCE) {
+            Read::Messages(messages) => {
+                self.load = Load::Spooled(messages);
+                let oldest = self.load.time().unwrap_or(0);
+                self.spool.level.oldest.store(oldest, Relaxed);
+                true
+            }
+            Read::Nothing => {
+                self.spool.level.oldest.store(0, Relaxed);
+                // There is nothing to be tried.
+                self.recovered();
+                false
+            }
+            Read::Failed(error) => {
+                self.failed(&StoreError::new("reading the spool of", &self.around.name, error));
+                false
+            }
+            Read::Closed => false,
+        }
+    }
+
+    /// Forgets what was delivered from the beginning on.
+    fn forget(&mut self) {
+        let Load::Spooled(messages) = &self.load else { return };
+        let leading = self.left.leading(&self.load);
+        let more = leading.saturating_sub(self.forgotten);
+        let Some(reading) = self.reading.as_ref().filter(|_| more > 0) else { return };
+        self.around.figures(|figures| {
+            figures.replayed.fetch_add(more as u64, Relaxed);
+        });
+        self.forgotten = leading;
+        if !self.spool.forget(reading, messages[leading - 1].place, more as u64) {
+            // It was opened anew: all that is there still is read again.
+            self.sink.withdraw(&self.load, &mut self.left);
+            self.drop_load();
+        }
+    }
+
+    fn drop_load(&mut self) {
+        self.load = Load::default();
+        self.left = Left::default();
+        self.forgotten = 0;
+    }
+
+    fn care(&mut self) {
+        let now = Instant::now();
+        let time = self.around.host.now();
+        let mut failed = None;
+        if now.duration_since(self.ticked) >= TICK {
+            self.ticked = now;
+            failed = self.sink.tick(time).err();
+            self.upkeep.get_or_insert(now);
+        }
+        if self.upkeep.is_some_and(|moment| moment <= now) {
+            self.upkeep = match self.sink.upkeep(time) {
+                Ok(true) => Some(now),
+                Ok(false) => None,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    Some(now + LATER)
+                }
+            };
+        }
+        if let Some(error) = failed {
+            self.around.figures(|figures| {
+                figures.errors.fetch_add(1, Relaxed);
+            });
+            self.around.say(true, &error.to_string());
+        }
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        let text = error.to_string();
+        let failed = Trouble::failed(&mut self.trouble, &text, Instant::now());
+        self.again = failed.again;
+        self.around.figures(|figures| {
+            figures.retries.fetch_add(1, Relaxed);
+            figures.errors.fetch_add(u64::from(failed.is_new), Relaxed);
+            *figures.undelivered.lock() = Some(text.clone());
+        });
+        if failed.is_said {
+            self.around.say(true, &text);
+        }
+    }
+
+    fn recovered(&mut self) {
+        if let Some(trouble) = self.trouble.take() {
+            self.around.figures(|figures| *figures.undelivered.lock() = None);
+            self.around.say(false, &format!("it delivers again, {}", trouble.over()));
+        }
+    }
+
+    fn end(&self, mut sink: Box<dyn Sink>) {
+        sink.end(End::Drained);
+        if let Err(error) = sink.close() {
+            self.around.say(true, &format!("closing: {error}"));
+        }
+    }
+
+    fn close(mut self) {
+        self.sink.withdraw(&self.load, &mut self.left);
+        self.forget();
+        let nothing = (self.build)("", &StoreKind::Null, 0, &self.around);
+        let sink = std::mem::replace(&mut self.sink, nothing);
+        self.end(sink);
+    }
+}
+
+/// Bytes of payloads that are taken at once, about.
+const AT_ONCE: usize = 1 << 20;
+const TICK: Duration = Duration::from_secs(1);
+/// After upkeep that failed.
+const LATER: Duration = Duration::from_secs(10);
