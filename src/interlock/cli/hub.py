@@ -17,7 +17,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.hub_check import hash_password, open_to
 from interlock.cli.inherited_sockets import sockets
 from interlock.cli.pidfile import PidFile, Taken
-from interlock.hub import config
+from interlock.hub import agent, config
 from interlock.hub.heartbeat import Heartbeat
 from interlock.hub.log import Log
 from interlock.hub.settings import BY_KEY
@@ -34,6 +34,10 @@ FLAGS = (
     Flag("--unix", "listen on this unix socket as well", "PATH"),
     Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
     Flag("--journal", "make keyed queues durable, with a journal in this folder", "FOLDER"),
+    Flag("--upstream", "be an agent: send what is published on to the hub there, and keep it in a "
+         "spool until that has it; again for another", "HOST:PORT", many=True),
+    Flag("--upstreams", "of several the first that works (priority, the default), or each of them "
+         "(multiple)", choices=("priority", "multiple")),
     Flag("--hash-password", "ask for a password (or read a line of standard input), print its hash "
          "for the passwords of a [[user]], and end"),
     Flag("--daemon", "go to the background once it is ready, or say why it could not start"),
@@ -87,6 +91,12 @@ def run(given: argparse.Namespace) -> int:
         for flag, key in SET.items()
         if (text := getattr(given, flag)) is not None
     }
+    if given.upstream:
+        flags["store"] = config.Raw(
+            agent.stores(given.upstream, given.upstreams), "flag --upstream"
+        )
+    elif given.upstreams:
+        return _refuse("--upstreams is for several --upstream")
     try:
         checked = config.read(given.config, environment=os.environ, given=flags)
     except config.ConfigError as error:

@@ -35,6 +35,7 @@ def open_to(checked: Configuration) -> str:
         lines.append(f"http {where} is open to {reach(checked['http.host'])}: figures, no messages")
     lines += [served.describe() for served in checked["table"]]
     lines += [store.describe() for store in checked["store"]]
+    lines += [f"store {name}: its spool is in {folder}" for name, folder in checked.spools()]
     for user in users:
         who = "everybody" if user.is_open else f"user {user.name}"
         lines.append(f"{who} {user.describe()}")

@@ -40,6 +40,10 @@ def show(client: Client, given: argparse.Namespace) -> int:
         rows = [[store[column] for column in COLUMNS] for store in found]
         print(table(list(COLUMNS.values()), rows))
         for store in found:
+            if store.get("upstream"):
+                is_there = store["connected"] == store["upstreams"]
+                state = "connected" if is_there else f"connected with {store['connected']}"
+                print(f"{printable(str(store['name']))}: to {store['upstream']}, {state}")
             if store["trouble"]:
                 print(f"{printable(str(store['name']))}: {printable(str(store['trouble']))}")
         print()
@@ -57,6 +61,8 @@ COLUMNS = {
     "written_bytes": "bytes",
     "in_flight": "in flight",
     "in_flight_bytes": "bytes in flight",
+    "spooled": "spooled",
+    "replayed": "replayed",
     "oldest_age_ms": "oldest, ms",
     "dropped": "dropped",
     "retries": "retries",

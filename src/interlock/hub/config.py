@@ -157,10 +157,16 @@ class Configuration:
             new, values=MappingProxyType(values), origins=MappingProxyType(origins)
         ), fixed
 
+    def spools(self) -> list[tuple[str, str]]:
+        """Return the name of each store that has a spool, and the folder of that."""
+        return list(store_lanes.spools(self._stores()))
+
+    def _spool_root(self) -> Path | None:
+        return store_lanes.spool_root(self["queues.journal"], os.environ)
+
     def _stores(self) -> list[dict[str, Any]]:
-        root = store_lanes.spool_root(self["queues.journal"], os.environ)
         try:
-            return store_lanes.for_server(self["store"], root)
+            return store_lanes.for_server(self["store"], self._spool_root())
         except InvalidValue as wrong:
             found = Raw(wrong.value, self.origins["store"])
             raise ConfigError((fault(f"store{wrong.place}", found, wrong.allowed),)) from None

@@ -1,7 +1,7 @@
 """Stores that stand for themselves, each with those below it: what the native server is given.
 
-A store that another one names is reached through that one alone. One that nobody names has topics; a
-`multiple` among these is no more than its stores, each of which gets its topics.
+A store that another one names is reached through that one alone. One that nobody names has topics;
+a `multiple` among these is no more than its stores, each of which gets its topics.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def _check_lanes(
         for store in _below(lane.store, named):
             place = f"[{places[store.name]}]"
             if parents[store.name] > 1:
-                allowed = f"a name in the stores of one alone: it is below {lane.store.name}, and others"
+                allowed = (
+                    f"a name in the stores of one alone: it is below {lane.store.name}, and others"
+                )
                 raise InvalidValue(f"{place}.name", store.name, allowed)
             inner[store.name] = lane.store.name
             for key, default in LANE_DEFAULTS.items():
@@ -170,8 +172,8 @@ def _has_network(store: Store, named: Mapping[str, Store]) -> bool:
 def for_server(stores: Sequence[Store], root: Path | None) -> list[dict[str, Any]]:
     """Return what the native server is given; `root` is the folder of spools that have no other.
 
-    Raises InvalidValue, its place with the index of the store, where a file cannot be read, or there
-    is no folder for a spool.
+    Raises InvalidValue, its place with the index of the store, where a file cannot be read, or
+    there is no folder for a spool.
     """
     named = {store.name: store for store in stores}
     places = {store.name: index for index, store in enumerate(stores)}
@@ -190,7 +192,9 @@ def for_server(stores: Sequence[Store], root: Path | None) -> list[dict[str, Any
         if spooled:
             if not store.spool and root is None:
                 place = f"[{places[store.name]}].spool"
-                raise InvalidValue(place, "missing", "the path of a folder: there is no home folder")
+                raise InvalidValue(
+                    place, "missing", "the path of a folder: there is no home folder"
+                )
             folder = store.spool or str((root or Path()) / store.name)
             sync = "always" if synced else store.sync
             given["spool"] = {"folder": folder, "bytes": store.spool_bytes, "sync": sync}
@@ -209,6 +213,14 @@ def for_server(stores: Sequence[Store], root: Path | None) -> list[dict[str, Any
         }
         for lane in lanes(stores)
     ]
+
+
+def spools(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the folder of each spool among what the native server is given."""
+    for node in nodes:
+        if "spool" in node:
+            yield node["name"], node["spool"]["folder"]
+        yield from spools(node.get("children", ()))
 
 
 def _file(store: Store, synced: bool) -> dict[str, Any]:
@@ -246,7 +258,9 @@ def _network(store: Store, place: str) -> dict[str, Any]:
             allowed = "a file with a password on a line"
             raise InvalidValue(f"{place}.password_file", store.password_file, allowed)
     return {
-        "address": f"unix:{address.path}" if address.path else url.shown(address.host, address.port),
+        "address": f"unix:{address.path}"
+        if address.path
+        else url.shown(address.host, address.port),
         "shown": str(address),
         "tls": address.host if address.tls else None,
         "ca": read("ca", ca),

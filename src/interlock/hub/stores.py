@@ -1,4 +1,4 @@
-"""Stores of a hub, as `[[store]]` tables declare them, which keep what is published or pass it on."""
+"""Stores of a hub, as `[[store]]` tables declare them, which keep messages or pass them on."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ STORES = ListOf(
             "topics",
             check.globs,
             WORDS,
-            "globs of the topics it keeps; without it all, or none where another store has this one",
+            "globs of the topics it keeps; without it all of them, or none if another store has it",
         ),
         Key("exclude", check.globs, WORDS, "globs of those among them that it does not keep", ()),
         Key(
@@ -209,8 +209,8 @@ STORES = ListOf(
             "ack",
             one_of("none", "memory", "disk", "upstream"),
             "none, memory, disk, upstream",
-            "when a PUBLISH is answered: at once, once it is in the queue, once it is on disk, or once "
-            "the upstream has acknowledged it",
+            "when a PUBLISH is answered: at once, once it is in the queue, once it is on disk, or "
+            "once the upstream has acknowledged it",
             "none",
         ),
         Key(
@@ -229,8 +229,8 @@ STORES = ListOf(
             "protocol",
             one_of("relay", "publish", "xadd"),
             "relay, publish, xadd",
-            "how: relay to another hub, each message once; publish or xadd to a Redis or Valkey, at "
-            "least once",
+            "how: relay to another hub, each message once; publish or xadd to a Redis or Valkey, "
+            "at least once",
             "relay",
         ),
         Key(
@@ -244,8 +244,8 @@ STORES = ListOf(
             "spool",
             file,
             "the path of a folder",
-            'the folder where what is not delivered waits; "" for one below the journal\'s, or else in '
-            "the state folder of the service or user",
+            'the folder where what is not delivered waits; "" for one below the journal\'s, or '
+            "else in the state folder of the service or user",
             "",
         ),
         Key("spool_bytes", check.at_least(2**20), f"{BYTES}, at least 1MB",
@@ -272,7 +272,8 @@ STORES = ListOf(
             "compress files that are closed",
             0,
         ),
-        Key("keep", check.keep, '"30d", "12h", ""', 'how long a closed file stays; "" for ever', ""),
+        Key("keep", check.keep, '"30d", "12h", ""', 'how long a closed file stays; "" for ever',
+            ""),
         Key("keep_bytes", check.size, BYTES, "bytes of all its files; 0 for any number", 0),
         Key("local", truth, "true, false", "dates and hours in local time, not UTC", False),
     ),

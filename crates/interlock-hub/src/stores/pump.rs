@@ -149,7 +149,8 @@ impl Pump {
     fn read(&mut self) -> bool {
         match self.spool.read(&mut self.reading, AT_ONCE) {
             Read::Messages(messages) => {
-                self.load = Load::Spooled(messages);
+                (self.load, self.left) = (Load::Spooled(messages), Left::default());
+                self.forgotten = 0;
                 let oldest = self.load.time().unwrap_or(0);
                 self.spool.level.oldest.store(oldest, Relaxed);
                 true

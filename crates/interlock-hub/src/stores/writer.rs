@@ -70,6 +70,7 @@ impl StoreWriter {
             let orders = self.store.queue.next(until, self.end, takes, AT_ONCE, &mut batches);
             if !batches.is_empty() {
                 self.load = Load::Published(std::mem::take(&mut batches));
+                self.left = Left::default();
             }
             self.follow(orders);
             if self.load.is_empty() && self.sink.is_past() {
@@ -118,7 +119,9 @@ impl StoreWriter {
             self.kind = kind;
             if !self.sink.turn(&self.kind) {
                 // What can be written where it was meant for is; the rest goes with the new settings.
-                let _ = self.sink.write(&self.load, &mut self.left);
+                if !self.load.is_empty() {
+                    let _ = self.sink.write(&self.load, &mut self.left);
+                }
                 self.renew();
             }
             self.again = Instant::now();

@@ -86,7 +86,7 @@ fn a_full_spool_says_so_and_loses_nothing() {
     let (mut spool, _) = Spool::open(disk.clone(), few, 1, 77).unwrap();
     let refused = (0..).find_map(|n: u8| spool.append(&message(b"t", &[n; 30])).err()).unwrap();
     assert!(matches!(refused, SpoolError::Full { most: 1_000, .. }), "{refused}");
-    assert!(refused.to_string().contains("nothing of it is lost"), "{refused}");
+    assert!(refused.to_string().contains("972 bytes wait to be delivered"), "{refused}");
     spool.commit(Durability::Always).unwrap();
     let found = all(&spool);
     assert_eq!(spool.waiting().0, found.len() as u64);
