@@ -41,6 +41,10 @@ counters! {
     messages_delivered,
     /// Left out for subscribers that asked for it by CLIENT SLOW drop.
     messages_dropped,
+    /// Messages of other hubs, those that came again, and those that had gone around in a circle.
+    messages_relayed,
+    messages_relayed_again,
+    relay_circles,
     /// Closed over their soft or hard limit.
     client_output_buffer_limit_disconnections,
     /// Closed over the limit of an unfinished request.

@@ -27,6 +27,7 @@
 //! | [`chunk`] | what one worker published in one turn |
 //! | [`mailbox`] | the way of a message between workers |
 //! | [`queues`] | the keyed queues |
+//! | [`relays`] | who brings messages of other hubs, and which have come before |
 //! | [`beat`] | whether the workers are alive |
 //! | [`shared`] | what all workers share, and what each has for itself |
 //! | [`info`] | counters and figures as INFO shows them |
@@ -69,6 +70,7 @@ pub mod pending;
 pub mod queues;
 pub mod reactor;
 pub mod registry;
+pub mod relays;
 pub mod resp;
 pub mod server;
 pub mod session;

@@ -21,6 +21,8 @@ pub enum Pending {
     Listing(Listing),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
+    /// RELAY OPEN: the connection before has to end first.
+    Relay,
     /// A store has no room for what it publishes: the request is done when it has.
     Room,
 }

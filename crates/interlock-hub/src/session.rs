@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::catalog::{self, Command, Unknown};
+use crate::catalog::{self, Action, Command, Unknown};
 use crate::command::{self, Call};
 use crate::counters::add;
 use crate::events::{Answer, Level};
@@ -13,7 +13,7 @@ use crate::registry::{Card, Part};
 use crate::resp::parse::{Limits, Parsed, Parser, ProtocolError};
 use crate::resp::write::Writer;
 use crate::shared::Core;
-use crate::state::State;
+use crate::state::{Relaying, State};
 use crate::statistics::SAMPLED;
 use crate::topics::SubscriptionKind;
 use crate::tracing;
@@ -197,7 +197,10 @@ impl Session {
 
     /// Somebody else must hear of its end: who holds a message for it, or looks for some.
     pub fn waits_for_others(&self) -> bool {
-        matches!(self.state.pending.as_deref(), Some(Pending::Queue | Pending::Reading { .. }))
+        matches!(
+            self.state.pending.as_deref(),
+            Some(Pending::Queue | Pending::Reading { .. } | Pending::Relay)
+        )
     }
 
     pub fn waits_for_queue(&self) -> bool {
@@ -212,6 +215,7 @@ impl Session {
             }
         }
         self.state.stop_monitoring(core);
+        command::relay::close(&mut self.state, core);
         if self.waits_for_queue() {
             core.shared.queues.engine.forget(ticket(core.local.worker, self.state.card.token));
         }
@@ -339,6 +343,9 @@ impl State {
             core.count_error(&text);
             if let Ok(command) = command {
                 core.local.tallies.of(command).rejected += 1;
+                if command.action == Action::Relay {
+                    self.relaying = self.relaying.map(Relaying::refused);
+                }
             }
             reply.error(&text);
             return false;

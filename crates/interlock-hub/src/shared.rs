@@ -18,6 +18,7 @@ use crate::mailbox::{Mail, Mailbox, Peer};
 use crate::pause::Pause;
 use crate::queues::Queues;
 use crate::registry::Registry;
+use crate::relays::Relays;
 use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
 use crate::statistics::{Statistics, Tallies};
@@ -37,6 +38,7 @@ pub struct Shared {
     pub queues: Queues,
     pub stores: Stores,
     pub readings: Readings,
+    pub relays: Relays,
     /// The hub as its stores see it.
     pub host: OnceLock<Arc<dyn Host>>,
     pub registry: Registry,
@@ -86,6 +88,9 @@ pub struct Local {
     pub chunk: Builder,
     /// The messages of this turn that stores want; `None`: there are no stores.
     pub offers: Option<Box<Offers>>,
+    /// Senders, and ids of the connections that brought their messages and do so no more. They may be
+    /// followed by others once the turn is handed on.
+    pub released: Vec<(u128, u64)>,
     /// Answers of queues that may be told once the turn is committed.
     pub served: Vec<Served>,
     /// The connections whose replies wait for that, where the hub has a journal.
@@ -148,6 +153,7 @@ impl Shared {
             directory: Directory::default(),
             stores: Stores::default(),
             readings: Readings::default(),
+            relays: Relays::default(),
             host: OnceLock::new(),
             registry: Registry::default(),
             beats: Beats::new(mailboxes.len()),
@@ -437,7 +443,7 @@ impl Core<'_> {
 impl Local {
     pub fn new(worker: usize, live: Arc<Live>) -> Self {
         let (subscribers, monitors, chunk) = Default::default();
-        let (served, callers, ranges) = Default::default();
+        let (served, callers, ranges, released) = Default::default();
         let (commands, published, delivered, dropped) = Default::default();
         let (tallies, looked, errors) = Default::default();
         let (received_bytes, sent_bytes) = Default::default();
@@ -448,6 +454,7 @@ impl Local {
             monitors,
             chunk,
             offers: None,
+            released,
             served,
             callers,
             ranges,

@@ -36,6 +36,8 @@ pub struct State {
     /// The copy of the journal that BACKUP reads: its files are open until it ends, though the journal
     /// may need them no more.
     pub backup: Option<Box<Copy<File>>>,
+    /// It brings messages of another hub.
+    pub relaying: Option<Relaying>,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     pub deferred: Option<i64>,
     /// Each with its number, for they are given up in the order in which they were taken.
@@ -54,10 +56,42 @@ pub enum Silent {
     Off,
 }
 
+/// The sender whose messages a connection brings.
+#[derive(Clone, Copy, Debug)]
+pub struct Relaying {
+    pub sender: u128,
+    /// A message was refused: none behind it is taken.
+    pub is_refused: bool,
+    /// The origin of the last message, and how it is known here.
+    last: (u128, Option<u128>),
+}
+
+impl Relaying {
+    pub fn of(sender: u128) -> Self {
+        Relaying { sender, is_refused: false, last: (0, None) }
+    }
+
+    pub fn refused(self) -> Self {
+        Relaying { is_refused: true, ..self }
+    }
+
+    /// Returns how an origin is known; it is mostly that of the message before.
+    pub fn known_as(
+        &mut self,
+        origin: u128,
+        known: impl FnOnce(u128, u128) -> Option<u128>,
+    ) -> Option<u128> {
+        if self.last.0 != origin {
+            self.last = (origin, known(self.sender, origin));
+        }
+        self.last.1
+    }
+}
+
 impl State {
     pub fn new(card: Arc<Card>, slot: u32, users: &Users) -> Self {
         let (resp3, silent, drops, closing) = Default::default();
-        let (deferred, subscriptions, pending, backup) = Default::default();
+        let (deferred, subscriptions, pending, backup, relaying) = Default::default();
         let mut state = State {
             card,
             slot,
@@ -71,6 +105,7 @@ impl State {
             pending,
             resumed: false,
             backup,
+            relaying,
             deferred,
             subscriptions,
             subscribed: 0,

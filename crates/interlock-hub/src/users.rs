@@ -198,6 +198,10 @@ impl User {
                 let topic = arguments.get(1).unwrap_or_default();
                 (!self.publish.hold(topic)).then_some((Reason::Channel, topic))
             }
+            Access::Relay => {
+                let topic = arguments.get(4).filter(|topic| !self.publish.hold(topic));
+                topic.map(|topic| (Reason::Channel, topic))
+            }
             Access::Stream => {
                 let topic = arguments.get(1).unwrap_or_default();
                 (!self.subscribe.hold(topic)).then_some((Reason::Channel, topic))

@@ -50,6 +50,7 @@ pub struct Command {
 pub enum Action {
     Publish,
     Spublish,
+    Relay,
     Subscribe,
     Psubscribe,
     Unsubscribe,
@@ -173,6 +174,8 @@ pub enum Access {
     None,
     /// To publish to the first argument.
     Publish,
+    /// To publish to the fourth argument, if there is one.
+    Relay,
     /// To subscribe to each argument.
     Topics,
     /// To subscribe to all topics that match one of the arguments.

@@ -41,6 +41,40 @@ pub const DECLARED: &[Command] = &[
         ..COMMAND
     },
     Command {
+        name: "relay",
+        arity: -3,
+        flags: &["pubsub", "loading", "stale", "fast"],
+        categories: &["@pubsub", "@fast"],
+        summary: "A message of another hub, once; answered when stores have it",
+        since: "1.0.0",
+        group: "pubsub",
+        complexity: "O(N+M)",
+        arguments: &[Argument {
+            name: "what",
+            kind: "oneof",
+            arguments: &[
+                Argument { name: "sender", kind: "string", token: "OPEN", ..ARGUMENT },
+                Argument {
+                    name: "relayed",
+                    kind: "block",
+                    arguments: &[
+                        Argument { name: "origin", kind: "string", ..ARGUMENT },
+                        Argument { name: "number", kind: "integer", ..ARGUMENT },
+                        Argument { name: "time", kind: "integer", ..ARGUMENT },
+                        Argument { name: "channel", kind: "string", ..ARGUMENT },
+                        Argument { name: "message", kind: "string", ..ARGUMENT },
+                    ],
+                    ..ARGUMENT
+                },
+            ],
+            ..ARGUMENT
+        }],
+        access: Access::Relay,
+        timed: false,
+        action: Action::Relay,
+        ..COMMAND
+    },
+    Command {
         name: "log",
         arity: 3,
         flags: &["pubsub", "loading", "stale", "fast"],

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Call;
+use super::{relay, Call};
 use crate::resp::parse::integer;
 use crate::state::Silent;
 use crate::topics::SubscriptionKind;
@@ -63,6 +63,7 @@ pub fn reset(call: &mut Call<'_, '_>) {
         }
     }
     call.state.stop_monitoring(call.core);
+    relay::close(call.state, call.core);
     let state = &mut *call.state;
     state.resp3 = false;
     state.silent = Silent::No;

@@ -9,6 +9,7 @@ mod control;
 mod documented;
 mod login;
 mod queues;
+pub mod relay;
 mod server;
 mod slow;
 mod status;
@@ -54,6 +55,7 @@ impl Command {
             | Access::TableRow
             | Access::TableName => None,
             Access::Publish | Access::Stream => arguments.get(1).and_then(glob::topic_refusal),
+            Access::Relay => arguments.get(4).and_then(glob::topic_refusal),
             Access::Topics => arguments.from(1).find_map(glob::topic_refusal),
             Access::Patterns => arguments.from(1).find_map(glob::refusal),
             Access::Streams => topics_of(arguments).find_map(glob::topic_refusal),
@@ -166,6 +168,7 @@ pub fn answered(
         Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
         Pending::Queue | Pending::Reading { .. } => queues::answered(answer, state, core, reply),
         Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
+        Pending::Relay => relay::answered(answer, state, core, reply),
         Pending::Pause | Pending::Room => {}
     }
 }
@@ -232,6 +235,7 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
     match action {
         Action::Publish => topics::publish,
         Action::Spublish => topics::spublish,
+        Action::Relay => relay::relay,
         Action::Subscribe => topics::subscribe,
         Action::Psubscribe => topics::psubscribe,
         Action::Unsubscribe => topics::unsubscribe,

@@ -4,6 +4,7 @@ use super::Call;
 use crate::counters::add;
 use crate::pending::Pending;
 use crate::shared::Core;
+use crate::state::State;
 use crate::stores::Offered;
 use crate::topics::SubscriptionKind;
 
@@ -12,14 +13,20 @@ pub fn publish(call: &mut Call<'_, '_>) {
         return;
     }
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
-    let core = &mut *call.core;
+    let receivers = fan_out(call.core, topic, message);
+    call.state.answer_publish(receivers, &mut call.reply);
+}
+
+/// Sends a message to all who are subscribed to its topic; returns how many they are.
+#[inline]
+pub fn fan_out(core: &mut Core<'_>, topic: &[u8], message: &[u8]) -> i64 {
     let mut receivers = i64::from(send(core, SubscriptionKind::Topic, topic, message));
     let chunk = &mut core.local.chunk;
     core.shared.directory.matching(topic, |pattern, interest| {
         receivers += i64::from(interest.receivers);
         chunk.add(SubscriptionKind::Pattern, pattern, topic, message, interest);
     });
-    call.state.answer_publish(receivers, &mut call.reply);
+    receivers
 }
 
 pub fn spublish(call: &mut Call<'_, '_>) {
@@ -36,16 +43,26 @@ fn is_offered(call: &mut Call<'_, '_>) -> bool {
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
     let shared = call.core.shared;
     let Some(offers) = &mut call.core.local.offers else { return true };
-    match offers.offer(call.state.card.token, topic, message, || shared.queues.now()) {
-        Offered::Taken => true,
-        Offered::Full => {
-            call.state.pending = Some(Box::new(Pending::Room));
-            false
-        }
-        Offered::Refused(text) => {
+    let offered = offers.offer(call.state.card.token, topic, message, || shared.queues.now());
+    match stand(call.state, offered) {
+        Ok(goes_on) => goes_on,
+        Err(text) => {
             call.error(&text);
             false
         }
+    }
+}
+
+/// Returns whether a message that was offered goes on; where it has to wait, so does its connection. An
+/// error is why no store can ever take it.
+pub fn stand(state: &mut State, offered: Offered) -> Result<bool, String> {
+    match offered {
+        Offered::Taken => Ok(true),
+        Offered::Full => {
+            state.pending = Some(Box::new(Pending::Room));
+            Ok(false)
+        }
+        Offered::Refused(text) => Err(text),
     }
 }
 

@@ -117,6 +117,7 @@ impl Worker {
             self.local.count(&self.shared, self.now);
             self.shared.clients_hold(self.local.worker, self.local.held);
             self.tick();
+            self.release();
             if self.finishing && self.free.len() == self.slots.len() {
                 return;
             }
@@ -260,8 +261,20 @@ impl Worker {
         if !self.connection(token).is_some_and(Connection::reads) {
             return;
         }
+        // What other hubs send waits for stores together: the more it is at once, the less it waits.
+        for _ in 0..RELAYED {
+            if !self.read_once(token) || !self.connection(token).is_some_and(Connection::relays) {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether it got something, and there may be more.
+    fn read_once(&mut self, token: u64) -> bool {
         let place = &mut self.slots[token as u32 as usize];
-        let Some(connection) = place.connection.as_mut() else { return };
+        let Some(connection) = place.connection.as_mut() else { return false };
+        let is_encrypted = connection.tls.is_some();
+        let mut more = false;
         let mut buffer = std::mem::take(&mut self.buffer);
         match connection.receive(&mut buffer) {
             Ok(None) => self.answer(token as u32),
@@ -283,9 +296,11 @@ impl Worker {
                 }
                 self.feed(token, &buffer[..count]);
                 self.close_ended(token);
+                more = is_encrypted || count == buffer.len();
             }
         }
         self.buffer = buffer;
+        more
     }
 
     pub(super) fn feed(&mut self, token: u64, fresh: &[u8]) {
@@ -450,6 +465,16 @@ impl Worker {
         self.answer_turns(waiting.unwrap_or_default());
     }
 
+    /// Senders whose connections have ended, and all they brought is handed on: others may go on for them.
+    fn release(&mut self) {
+        for (sender, id) in std::mem::take(&mut self.local.released) {
+            if let Some(next) = self.shared.relays.release(sender, id) {
+                let answer = Answer::Reply(Vec::new());
+                self.shared.send(next.worker, Mail::Answer(next.token, answer));
+            }
+        }
+    }
+
     /// These connections try again what they could not do.
     pub(super) fn answer_turns(&mut self, tokens: Vec<u64>) {
         self.answers.extend(tokens.into_iter().map(|token| (token, Answer::Turn)));
@@ -462,6 +487,11 @@ impl Worker {
 }
 
 impl Connection {
+    /// It brings messages of another hub, and may go on.
+    fn relays(&self) -> bool {
+        self.session.state.relaying.is_some() && self.reads()
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let fd = self.socket.as_raw_fd();
         match &mut self.tls {
@@ -494,6 +524,8 @@ const MAILBOX: u64 = u64::MAX;
 /// Bytes read per connection and turn.
 const READ: usize = 64 << 10;
 const REPLY: usize = 1024;
+/// Reads in one turn of a connection that relays.
+const RELAYED: usize = 16;
 /// ms after which a worker with connections looks after them, though nothing came.
 const TICK: u32 = 1000;
 const SPARE: usize = 64;

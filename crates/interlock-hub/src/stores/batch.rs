@@ -7,6 +7,8 @@ pub struct Batch {
     /// Topics and payloads, one behind the other.
     bytes: Vec<u8>,
     messages: Vec<Entry>,
+    /// Of those that another hub gave a number: the place among the messages, origin and number.
+    relayed: Vec<(u32, u128, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,13 @@ impl Batch {
         });
     }
 
+    /// A message of another hub.
+    pub fn push_relayed(&mut self, message: &Message<'_>) {
+        let Message { topic, payload, time, origin, number } = *message;
+        self.relayed.push((self.messages.len() as u32, origin, number));
+        self.push(topic, payload, time);
+    }
+
     pub fn len(&self) -> usize {
         self.messages.len()
     }
@@ -38,7 +47,7 @@ impl Batch {
 
     /// Bytes that it counts for in the bound of a queue.
     pub fn weight(&self) -> usize {
-        self.bytes.len() + self.messages.len() * OVERHEAD
+        self.bytes.len() + self.messages.len() * OVERHEAD + self.relayed.len() * RELAYED
     }
 
     /// Bytes of the payloads.
@@ -52,20 +61,24 @@ impl Batch {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
-        let mut at = 0;
-        self.messages.iter().map(move |one| {
+        let (mut at, mut relayed) = (0, self.relayed.iter().peekable());
+        self.messages.iter().zip(0..).map(move |(one, place)| {
             let topic = &self.bytes[at..at + one.topic as usize];
             at += topic.len();
             let payload = &self.bytes[at..at + one.payload as usize];
             at += payload.len();
-            Message { topic, payload, time: one.time, origin: 0, number: 0 }
+            let named = relayed.next_if(|(of, ..)| *of == place);
+            let (origin, number) = named.map_or((0, 0), |(_, origin, number)| (*origin, *number));
+            Message { topic, payload, time: one.time, origin, number }
         })
     }
 }
 
 /// Returns the bytes that one message counts for.
-pub fn weight(topic: &[u8], payload: &[u8]) -> usize {
-    topic.len() + payload.len() + OVERHEAD
+pub fn weight(message: &Message<'_>) -> usize {
+    let named = if message.origin == 0 { 0 } else { RELAYED };
+    message.topic.len() + message.payload.len() + OVERHEAD + named
 }
 
 const OVERHEAD: usize = std::mem::size_of::<Entry>();
+const RELAYED: usize = std::mem::size_of::<(u32, u128, u64)>();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use interlock_stores::file::LONGEST_PAYLOAD;
+use interlock_stores::Message;
 
 use super::batch::{weight, Batch};
 use super::set::{Kept, StoreSet};
@@ -85,24 +86,32 @@ impl Offers {
         if wanting == 0 {
             return Offered::Taken;
         }
-        self.take(wanting, token, topic, payload, now())
+        let message = Message { topic, payload, time: now(), origin: 0, number: 0 };
+        self.take(wanting, token, &message)
     }
 
-    fn take(
-        &mut self,
-        wanting: u64,
-        token: u64,
-        topic: &[u8],
-        payload: &[u8],
-        now: u64,
-    ) -> Offered {
+    /// The same of a message of another hub, which forgets it when it is answered: so it is answered when
+    /// all stores that took it have written it, whatever they promise to publishers.
+    pub fn relay(&mut self, token: u64, message: &Message<'_>) -> Offered {
+        let wanting = match self.wanted.get(message.topic) {
+            Some(wanting) => *wanting,
+            None => self.learn(message.topic),
+        };
+        if wanting == 0 {
+            return Offered::Taken;
+        }
+        self.take(wanting, token, message)
+    }
+
+    fn take(&mut self, wanting: u64, token: u64, message: &Message<'_>) -> Offered {
+        let Message { topic, payload, time, origin, .. } = *message;
         if payload.len() > LONGEST_PAYLOAD {
             let bytes = payload.len();
             return Offered::Refused(format!(
                 "ERR a store keeps messages of up to {LONGEST_PAYLOAD} bytes, this one has {bytes}"
             ));
         }
-        let weight = weight(topic, payload);
+        let weight = weight(message);
         let (mut taken, mut acknowledged) = (0, 0);
         for place in bits(wanting) {
             let kept = &self.set.stores[place];
@@ -121,7 +130,7 @@ impl Offers {
             }
             if has_room {
                 taken |= 1 << place;
-                if kept.settings.acknowledges >= Acknowledgement::Disk {
+                if kept.settings.acknowledges >= Acknowledgement::Disk || origin != 0 {
                     acknowledged |= 1 << place;
                 }
             } else {
@@ -129,7 +138,11 @@ impl Offers {
             }
         }
         for place in bits(taken) {
-            self.batches[place].push(topic, payload, now);
+            if origin == 0 {
+                self.batches[place].push(topic, payload, time);
+            } else {
+                self.batches[place].push_relayed(message);
+            }
         }
         self.touched |= taken;
         if acknowledged != 0 {

@@ -208,6 +208,8 @@ mod tests {
     use std::sync::mpsc::{channel, Receiver, Sender};
     use std::time::Duration;
 
+    use interlock_stores::Message;
+
     use super::super::batch::weight;
     use super::*;
 
@@ -244,7 +246,16 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..EACH {
                         let payload = number.to_be_bytes();
-                        reserved(queue, worker, weight(b"t", &payload), &told);
+                        reserved(
+                            queue,
+                            worker,
+                            weight(&Message {
+                                topic: b"t",
+                                payload: &payload,
+                                ..Message::default()
+                            }),
+                            &told,
+                        );
                         let mut batch = Batch::default();
                         batch.push(b"t", &payload, worker as u64);
                         queue.put(batch);

@@ -1,0 +1,198 @@
+//! Messages of other hubs: who brings them, and which have come before.
+//!
+//! A sender, which is another hub's spool, has one connection at a time: what the one before still has
+//! under way is handed on before the next one is let in. So what subscribers get is in order.
+
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use ring::digest;
+
+use crate::registry::Card;
+
+#[derive(Default)]
+pub struct Relays {
+    senders: Mutex<HashMap<u128, Sender, RandomState>>,
+    /// The last number of each origin that went to subscribers.
+    numbers: [Mutex<Numbers>; STRIPES],
+}
+
+struct Sender {
+    /// The connection that brings its messages.
+    card: Arc<Card>,
+    /// The connection that is to follow it.
+    next: Option<Arc<Card>>,
+}
+
+/// The place of a connection among those of its sender.
+pub enum Opened {
+    Now,
+    /// Once this one has ended; and another that waited for that is to wait no more.
+    Behind {
+        holder: Arc<Card>,
+        superseded: Option<Arc<Card>>,
+    },
+}
+
+impl Relays {
+    /// A connection wants to bring a sender's messages.
+    pub fn open(&self, sender: u128, card: &Arc<Card>, is_gone: impl Fn(&Card) -> bool) -> Opened {
+        let mut senders = self.senders.lock();
+        let Some(known) = senders.get_mut(&sender) else {
+            senders.insert(sender, Sender { card: card.clone(), next: None });
+            return Opened::Now;
+        };
+        if known.card.id == card.id {
+            return Opened::Now;
+        }
+        let superseded = known.next.take().filter(|next| next.id != card.id);
+        if is_gone(&known.card) {
+            known.card = card.clone();
+            known.next = superseded;
+            return Opened::Now;
+        }
+        known.next = Some(card.clone());
+        Opened::Behind { holder: known.card.clone(), superseded }
+    }
+
+    /// All that a connection brought is handed on. Returns the one that may bring more.
+    pub fn release(&self, sender: u128, id: u64) -> Option<Arc<Card>> {
+        let mut senders = self.senders.lock();
+        let known = senders.get_mut(&sender)?;
+        if known.card.id != id {
+            known.next.take_if(|next| next.id == id);
+            return None;
+        }
+        match known.next.take() {
+            Some(next) => {
+                known.card = next.clone();
+                Some(next)
+            }
+            None => {
+                senders.remove(&sender);
+                None
+            }
+        }
+    }
+
+    /// Returns whether subscribers have had no message of this origin with this number or a later one.
+    pub fn is_new(&self, origin: u128, number: u64) -> bool {
+        self.numbers[(origin >> 64) as usize % STRIPES].lock().pass(origin, number)
+    }
+
+    /// Senders that are connected.
+    pub fn len(&self) -> usize {
+        self.senders.lock().len()
+    }
+}
+
+/// Numbers of the origins that were heard of last: those of two generations.
+#[derive(Default)]
+struct Numbers {
+    young: HashMap<u128, u64, RandomState>,
+    old: HashMap<u128, u64, RandomState>,
+}
+
+impl Numbers {
+    fn pass(&mut self, origin: u128, number: u64) -> bool {
+        if let Some(last) = self.young.get_mut(&origin) {
+            let is_new = number > *last;
+            *last = number.max(*last);
+            return is_new;
+        }
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let last = self.old.remove(&origin);
+        self.young.insert(origin, last.map_or(number, |last| last.max(number)));
+        last.is_none_or(|last| number > last)
+    }
+}
+
+/// Returns the origin under which a message is known here: by the sender that brought it, for two senders
+/// may bring messages of one origin in any order. `None`: it has been through so many hubs that they must
+/// stand in a circle.
+///
+/// The last byte counts hubs.
+pub fn known_as(sender: u128, origin: u128) -> Option<u128> {
+    if sender == origin {
+        return Some(origin & !HOPS | 1);
+    }
+    let hops = origin & HOPS;
+    if hops >= MOST_HUBS {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&sender.to_be_bytes());
+    bytes[16..].copy_from_slice(&origin.to_be_bytes());
+    let mixed = digest::digest(&digest::SHA256, &bytes);
+    let mut first = [0; 16];
+    first.copy_from_slice(&mixed.as_ref()[..16]);
+    Some(u128::from_be_bytes(first) & !HOPS | (hops + 1))
+}
+
+const HOPS: u128 = 0xff;
+const MOST_HUBS: u128 = 16;
+const STRIPES: usize = 16;
+/// Origins of a generation, in each stripe.
+const GENERATION: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(id: u64) -> Arc<Card> {
+        Arc::new(Card::new(id, 0, id, 0))
+    }
+
+    fn is_open(opened: &Opened) -> bool {
+        matches!(opened, Opened::Now)
+    }
+
+    #[test]
+    fn a_sender_has_one_connection_and_the_last_that_came_follows_it() {
+        let relays = Relays::default();
+        let cards: Vec<_> = (0..4).map(card).collect();
+        let open = |place: usize| relays.open(7, &cards[place], |_| false);
+        assert!(is_open(&open(0)) && is_open(&open(0)));
+        assert!(is_open(&relays.open(8, &cards[3], |_| false)));
+        let Opened::Behind { holder, superseded } = open(1) else { panic!("two at a time") };
+        assert_eq!((holder.id, superseded.is_none()), (0, true));
+        let Opened::Behind { holder, superseded } = open(2) else { panic!("two at a time") };
+        assert_eq!((holder.id, superseded.map(|card| card.id)), (0, Some(1)));
+        assert!(relays.release(7, 1).is_none(), "it waits no more");
+        assert_eq!(relays.release(7, 0).map(|card| card.id), Some(2));
+        assert!(relays.release(7, 0).is_none());
+        assert!(!is_open(&open(1)));
+        assert!(relays.release(7, 1).is_none() && relays.release(7, 2).is_none());
+        assert_eq!(relays.len(), 1);
+        assert!(is_open(&relays.open(8, &cards[1], |card| card.id == 3)), "its worker is gone");
+    }
+
+    #[test]
+    fn a_number_is_new_once_and_origins_that_come_often_are_remembered() {
+        let mut numbers = Numbers::default();
+        assert!(numbers.pass(1, 5) && !numbers.pass(1, 5) && !numbers.pass(1, 4));
+        for origin in 10..10 + 3 * GENERATION as u128 {
+            assert!(numbers.pass(origin, 1));
+            assert!(!numbers.pass(1, 5), "{origin}");
+            assert!(numbers.young.len() + numbers.old.len() <= 2 * GENERATION);
+        }
+        assert!(numbers.pass(1, 6));
+    }
+
+    #[test]
+    fn messages_of_one_origin_that_come_by_two_ways_are_told_apart_and_circles_end() {
+        let known = known_as(0xa00, 0xa07).unwrap();
+        assert_eq!(known_as(0xa77, 0xa77), Some(0xa01));
+        assert_ne!(known_as(0xb00, 0xa07).unwrap(), known);
+        assert_eq!(known_as(0xa00, 0xa07).unwrap() & HOPS, 8);
+        let (mut origin, mut hubs) = (known_as(3, 3).unwrap(), 1);
+        while let Some(next) = known_as(4, origin) {
+            (origin, hubs) = (next, hubs + 1);
+        }
+        assert_eq!(hubs, 16);
+    }
+}
