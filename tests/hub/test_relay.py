@@ -365,6 +365,7 @@ def test_a_sender_that_floods_may_be_ended_in_the_middle(server: Server) -> None
     with hub_process(*server.flags(server.store(ack='"disk"'))) as hub:
         raw = Raw(hub, A)
         assert raw.line() == b"+OK\r\n"
+
         def flood() -> None:
             try:
                 for number in range(1, 200_000):
