@@ -278,7 +278,7 @@ def test_of_connections_that_follow_each_other_the_last_remains_in_order(server:
                 assert raw.line() == b"+OK\r\n"
                 left[0] += 1
             olds.append(raw)
-        seen = []
+        seen: list[str] = []
         while len(seen) < count:
             message = reader.message(20)
             assert message is not None
