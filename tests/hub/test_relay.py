@@ -113,6 +113,7 @@ WRONG = (
     (("RELAY", A, "1", "1", "t"), "wrong number"),
     (("RELAY", A, "1", "1", "t", "x", "y"), "wrong number"),
     (("RELAY", "x", "1", "1", "t", "x"), "32 hexadecimal"),
+    (("RELAY", "f" * 32, "1", "1", "t", "x"), "count hubs"),
     (("RELAY", A, "0", "1", "t", "x"), "a number of a message"),
     (("RELAY", A, "-1", "1", "t", "x"), "a number of a message"),
     (("RELAY", A, "+1", "1", "t", "x"), "a number of a message"),

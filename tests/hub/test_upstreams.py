@@ -100,7 +100,7 @@ def test_subscribers_of_a_redis_get_what_an_agent_was_given(
     ):
         reader.subscribe("t")
         publish(hub, range(1000))
-        seen = []
+        seen: list[str] = []
         while len(seen) < 1000:
             message = reader.message(20)
             assert message is not None, peer
@@ -134,10 +134,10 @@ def test_a_redis_that_was_killed_has_each_message_at_least_once_and_in_order(
     assert isinstance(found, list)
     fields = [dict(zip(entry[1][::2], entry[1][1::2], strict=True)) for entry in found]
     assert {frozenset(one) for one in fields} == {
-        frozenset((b"message", b"time", b"origin", b"number"))
+        frozenset((b"payload", b"time", b"origin", b"number"))
     }
     # By these a reader knows what came twice.
-    once = {(one[b"origin"], one[b"number"]): one[b"message"] for one in fields}
+    once = {(one[b"origin"], one[b"number"]): one[b"payload"] for one in fields}
     expected = [
         *range(10),
         *(n for life in (1, 2, 3) for n in range(life * 1000, life * 1000 + 500)),

@@ -41,7 +41,7 @@ counters! {
     messages_delivered,
     /// Left out for subscribers that asked for it by CLIENT SLOW drop.
     messages_dropped,
-    /// Messages of other hubs, those that came again, and those that had gone around in a circle.
+    /// Messages of other hubs, those that came again, and those that had been here before.
     messages_relayed,
     messages_relayed_again,
     relay_circles,

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-use parking_lot::Mutex;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::{Mutex, RwLock};
 use ring::digest;
 
 use crate::registry::Card;
@@ -17,6 +17,21 @@ pub struct Relays {
     senders: Mutex<HashMap<u128, Sender, RandomState>>,
     /// The last number of each origin that went to subscribers.
     numbers: [Mutex<Numbers>; STRIPES],
+    /// The origins of this hub's own spools.
+    own: RwLock<Vec<u128>>,
+    /// The origins that other hubs will know as theirs what this one passes on to them.
+    passed: Mutex<Passed>,
+}
+
+/// The way on which a message came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is known here under this origin.
+    Known(u128),
+    /// From this hub, and back.
+    Back,
+    /// Through so many hubs that they must stand in a circle.
+    Around,
 }
 
 struct Sender {
@@ -82,6 +97,28 @@ impl Relays {
         self.numbers[(origin >> 64) as usize % STRIPES].lock().pass(origin, number)
     }
 
+    /// This hub passes messages on, and numbers its own under this origin.
+    pub fn sends_as(&self, origin: u128) {
+        let mut own = self.own.write();
+        if !own.contains(&origin) {
+            own.push(origin);
+        }
+    }
+
+    /// The way on which messages of an origin come that a sender brings.
+    pub fn way(&self, sender: u128, origin: u128) -> Way {
+        let own = self.own.read();
+        if own.iter().any(|own| own & !HOPS == origin & !HOPS) || self.passed.lock().has(origin) {
+            return Way::Back;
+        }
+        let Some(known) = known_as(sender, origin) else { return Way::Around };
+        if !own.is_empty() {
+            let mut passed = self.passed.lock();
+            own.iter().filter_map(|own| known_as(*own, known)).for_each(|next| passed.add(next));
+        }
+        Way::Known(known)
+    }
+
     /// Senders that are connected.
     pub fn len(&self) -> usize {
         self.senders.lock().len()
@@ -111,12 +148,32 @@ impl Numbers {
     }
 }
 
+/// Origins without their last bytes, of two generations.
+#[derive(Default)]
+struct Passed {
+    young: HashSet<u128, RandomState>,
+    old: HashSet<u128, RandomState>,
+}
+
+impl Passed {
+    fn has(&self, origin: u128) -> bool {
+        self.young.contains(&(origin & !HOPS)) || self.old.contains(&(origin & !HOPS))
+    }
+
+    fn add(&mut self, origin: u128) {
+        if self.young.len() >= GENERATION * STRIPES {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(origin & !HOPS);
+    }
+}
+
 /// Returns the origin under which a message is known here: by the sender that brought it, for two senders
 /// may bring messages of one origin in any order. `None`: it has been through so many hubs that they must
 /// stand in a circle.
 ///
-/// The last byte counts hubs.
-pub fn known_as(sender: u128, origin: u128) -> Option<u128> {
+/// The last byte counts hubs: 0 of a spool's own.
+fn known_as(sender: u128, origin: u128) -> Option<u128> {
     if sender == origin {
         return Some(origin & !HOPS | 1);
     }
@@ -131,6 +188,11 @@ pub fn known_as(sender: u128, origin: u128) -> Option<u128> {
     let mut first = [0; 16];
     first.copy_from_slice(&mixed.as_ref()[..16]);
     Some(u128::from_be_bytes(first) & !HOPS | (hops + 1))
+}
+
+/// Returns whether the last byte of an origin is a number of hubs.
+pub fn counts_hubs(sender: u128, origin: u128) -> bool {
+    sender == origin || origin & HOPS <= MOST_HUBS
 }
 
 const HOPS: u128 = 0xff;
@@ -184,6 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn what_this_hub_passed_on_is_known_when_it_comes_back() {
+        let (here, there) = (Relays::default(), Relays::default());
+        let (own, other, agent) = (0xa00, 0xb00, 0xc00);
+        here.sends_as(own);
+        there.sends_as(other);
+        let Way::Known(first) = there.way(own, own) else { panic!("it is new there") };
+        assert_eq!(here.way(other, first), Way::Back);
+        // So is what another has given it.
+        let Way::Known(taken) = here.way(agent, agent) else { panic!("it is new here") };
+        let Way::Known(second) = there.way(own, taken) else { panic!("it is new there") };
+        assert_eq!(here.way(other, second), Way::Back);
+        assert_eq!(here.way(agent, agent), Way::Known(taken));
+        assert!(matches!(here.way(other, other), Way::Known(_)));
+    }
+
+    #[test]
     fn messages_of_one_origin_that_come_by_two_ways_are_told_apart_and_circles_end() {
         let known = known_as(0xa00, 0xa07).unwrap();
         assert_eq!(known_as(0xa77, 0xa77), Some(0xa01));
@@ -194,5 +272,7 @@ mod tests {
             (origin, hubs) = (next, hubs + 1);
         }
         assert_eq!(hubs, 16);
+        assert_eq!(Relays::default().way(4, origin), Way::Around);
+        assert!(counts_hubs(3, origin) && counts_hubs(0x77, 0x77) && !counts_hubs(3, 0x77));
     }
 }

@@ -420,6 +420,12 @@ impl Host for Beside {
         }
     }
 
+    fn sends_as(&self, origin: u128) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.relays.sends_as(origin);
+        }
+    }
+
     fn broke(&self, text: String) {
         if let Some(shared) = self.0.upgrade() {
             shared.events.broken(text);

@@ -10,6 +10,7 @@ use interlock_journal::copy::Copy;
 
 use crate::pending::Pending;
 use crate::registry::{Card, Part};
+use crate::relays::{Relays, Way};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::topics::{weight, Name, SubscriptionKind};
@@ -62,29 +63,29 @@ pub struct Relaying {
     pub sender: u128,
     /// A message was refused: none behind it is taken.
     pub is_refused: bool,
-    /// The origin of the last message, and how it is known here.
-    last: (u128, Option<u128>),
+    /// The origin of the last message, and the way on which it came.
+    last: Option<(u128, Way)>,
 }
 
 impl Relaying {
     pub fn of(sender: u128) -> Self {
-        Relaying { sender, is_refused: false, last: (0, None) }
+        Relaying { sender, is_refused: false, last: None }
     }
 
     pub fn refused(self) -> Self {
         Relaying { is_refused: true, ..self }
     }
 
-    /// Returns how an origin is known; it is mostly that of the message before.
-    pub fn known_as(
-        &mut self,
-        origin: u128,
-        known: impl FnOnce(u128, u128) -> Option<u128>,
-    ) -> Option<u128> {
-        if self.last.0 != origin {
-            self.last = (origin, known(self.sender, origin));
+    /// Returns the way of an origin; it is mostly that of the message before.
+    pub fn way(&mut self, origin: u128, relays: &Relays) -> Way {
+        match self.last {
+            Some((last, way)) if last == origin => way,
+            _ => {
+                let way = relays.way(self.sender, origin);
+                self.last = Some((origin, way));
+                way
+            }
         }
-        self.last.1
     }
 }
 

@@ -8,7 +8,7 @@ use crate::counters::add;
 use crate::events::{Answer, Level};
 use crate::mailbox::Mail;
 use crate::pending::Pending;
-use crate::relays::{known_as, Opened};
+use crate::relays::{counts_hubs, Opened, Way};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::{Relaying, State};
@@ -89,20 +89,22 @@ fn carry(call: &mut Call<'_, '_>) -> Result<(), String> {
         .ok_or("ERR RELAY takes a number of a message: from 1 to 18446744073709551615")?;
     let time = decimal(&arguments[3])
         .ok_or("ERR RELAY takes a time: microseconds since 1970, up to 18446744073709551615")?;
+    if !counts_hubs(relaying.sender, origin) {
+        return Err("ERR the last two digits of an origin count hubs, from 00 to 10".into());
+    }
     let (topic, payload) = (&arguments[4], &arguments[5]);
-    let known = relaying.known_as(origin, known_as);
     let shared = call.core.shared;
-    let Some(known) = known else {
-        // It went around, and its publisher was answered long ago.
-        add(&shared.counters.relay_circles, 1);
-        shared.events.log(
-            Level::Warning,
-            "a message was left out: it came through 16 hubs, so they relay in a circle; exclude its topic \
-             from a store of one of them"
-                .into(),
-        );
-        call.reply.simple("OK");
-        return Ok(());
+    let known = match relaying.way(origin, &shared.relays) {
+        Way::Known(known) => known,
+        way => {
+            // It was here, and its publisher was answered long ago.
+            add(&shared.counters.relay_circles, 1);
+            if way == Way::Around {
+                shared.events.log(Level::Warning, AROUND.into());
+            }
+            call.reply.simple("OK");
+            return Ok(());
+        }
     };
     if let Some(offers) = &mut call.core.local.offers {
         // A clock that is ahead there must not set this hub's time.
@@ -135,4 +137,7 @@ fn decimal(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok().filter(|_| is_whole)?.parse().ok()
 }
 
+const AROUND: &str =
+    "a message was left out: it came through 16 hubs, so they relay in a circle; exclude \
+                      its topic from a store of one of them";
 const SUPERSEDED: &str = "ERR the sender has opened another connection";

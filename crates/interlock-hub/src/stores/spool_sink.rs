@@ -95,6 +95,8 @@ impl SpoolSink {
             .map_err(|_| failed(std::io::Error::other("the system has no random numbers")))?;
         let settings = Settings::new(self.settings.bytes);
         let now = self.around.host.now();
+        // The last byte counts the hubs that a message has come through.
+        fresh[0] = 0;
         let (spool, report) = Spool::open(disk, settings, now, u128::from_le_bytes(fresh))
             .map_err(|error| open_error(error, &folder))?;
         let is_whole = report.journal.aside.is_none() && report.aside.is_empty();
@@ -118,6 +120,7 @@ impl SpoolSink {
             _ => 0,
         };
         self.tell(&report, &shown);
+        self.around.host.sends_as(spool.origin());
         self.spool.opened(spool, delivered);
         Ok(())
     }

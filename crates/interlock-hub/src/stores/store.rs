@@ -78,6 +78,8 @@ pub trait Host: Send + Sync {
     fn answer(&self, worker: usize, token: u64, reply: Vec<u8>);
     /// The store's thread has ended by a fault of its own.
     fn broke(&self, text: String);
+    /// A spool begins to number messages for others under this origin.
+    fn sends_as(&self, origin: u128);
     /// µs since 1970.
     fn now(&self) -> u64;
 }

@@ -94,6 +94,11 @@ fn meaning(protocol: Protocol, text: &str) -> (io::ErrorKind, &'static str) {
                       waits is kept";
         return (io::ErrorKind::InvalidData, advice);
     }
+    if said("ERR Protocol error") {
+        let advice =
+            "a message is longer than it takes: raise frame_limit there; what waits is kept";
+        return (io::ErrorKind::InvalidInput, advice);
+    }
     if ["OOM", "MISCONF", "LOADING", "BUSY", "MASTERDOWN"].into_iter().any(said) {
         let advice = "it takes nothing at this time: what waits is kept, and sent then";
         return (io::ErrorKind::ResourceBusy, advice);

@@ -30,7 +30,7 @@ pub enum Protocol {
     Relay,
     /// PUBLISH: whoever is subscribed gets it, at least once.
     Publish,
-    /// XADD: a stream for each topic, with the fields `message`, `time`, `origin` and `number`.
+    /// XADD: a stream for each topic, with the fields `payload`, `time`, `origin` and `number`.
     Xadd,
 }
 

@@ -29,7 +29,7 @@ pub fn carry(bytes: &mut Vec<u8>, protocol: Protocol, message: &Message<'_>) {
         _ => request(
             bytes,
             &[
-                b"XADD", topic, b"*", b"message", payload, b"time", time, b"origin", origin,
+                b"XADD", topic, b"*", b"payload", payload, b"time", time, b"origin", origin,
                 b"number", number,
             ],
         ),

@@ -129,6 +129,7 @@ fn size(message: &Message<'_>) -> u64 {
 
 impl<S: Storage> Spool<S> {
     /// Opens a spool: `now` in µs since 1970, and `fresh`, a random number, is its origin if it has none.
+    /// Hubs count in the last byte of an origin, so that is 0.
     ///
     /// # Errors
     ///
