@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
 import threading
@@ -303,6 +304,8 @@ def test_a_full_store_holds_up_the_reply_and_nothing_is_lost(server: Server) -> 
             raw.send(*relay(number, f"m{number}"))
         while int(info(hub)["store_files"].split("in_flight=")[1].split(",")[0]) == 0:
             pass
+        # It is taken, and not answered before it is written.
+        assert select.select([raw.socket], [], [], 0.3)[0] == []
         # Somebody else is not held up, and a wait does not hold a later connection off.
         with Client(address(hub)) as client:
             client.call("RELAY", "OPEN", B)

@@ -120,7 +120,7 @@ impl Relays {
     }
 
     /// Senders that are connected.
-    pub fn len(&self) -> usize {
+    pub fn connected(&self) -> usize {
         self.senders.lock().len()
     }
 }
@@ -229,7 +229,7 @@ mod tests {
         assert!(relays.release(7, 0).is_none());
         assert!(!is_open(&open(1)));
         assert!(relays.release(7, 1).is_none() && relays.release(7, 2).is_none());
-        assert_eq!(relays.len(), 1);
+        assert_eq!(relays.connected(), 1);
         assert!(is_open(&relays.open(8, &cards[1], |card| card.id == 3)), "its worker is gone");
     }
 

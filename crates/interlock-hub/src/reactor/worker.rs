@@ -525,7 +525,7 @@ const MAILBOX: u64 = u64::MAX;
 const READ: usize = 64 << 10;
 const REPLY: usize = 1024;
 /// Reads in one turn of a connection that relays.
-const RELAYED: usize = 16;
+const RELAYED: usize = 8;
 /// ms after which a worker with connections looks after them, though nothing came.
 const TICK: u32 = 1000;
 const SPARE: usize = 64;
