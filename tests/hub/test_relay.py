@@ -266,7 +266,7 @@ def test_a_sender_has_one_connection_the_last_one(server: Server) -> None:
 def test_of_connections_that_follow_each_other_the_last_remains_in_order(server: Server) -> None:
     """Many connections of one sender, each with what is not acknowledged, some cut in the middle:
     a subscriber has all in order and none twice, and so has the file."""
-    count, left = 20_000, [1]
+    count, left = 8_000, [1]
     with hub_process(*server.flags(server.store())) as hub, Client(address(hub)) as reader:
         reader.subscribe("t")
         olds: list[Raw] = []
