@@ -41,9 +41,8 @@ def show(client: Client, given: argparse.Namespace) -> int:
         print(table(list(COLUMNS.values()), rows))
         for store in found:
             if store.get("upstream"):
-                is_there = store["connected"] == store["upstreams"]
-                state = "connected" if is_there else f"connected with {store['connected']}"
-                print(f"{printable(str(store['name']))}: to {store['upstream']}, {state}")
+                state = f"connected: {store['connected']} of {store['upstreams']}"
+                print(f"{printable(str(store['name']))}: to {store['upstream']}; {state}")
             if store["trouble"]:
                 print(f"{printable(str(store['name']))}: {printable(str(store['trouble']))}")
         print()

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from interlock import _core
-from interlock.hub import buffer_limits, listed, store_lanes, tables
+from interlock.hub import buffer_limits, listed, store_lanes, tables, url
 from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.settings import BY_KEY, SETTINGS, Setting
 from interlock.hub.users import EVERYBODY, User, ask_password
@@ -321,6 +321,11 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
     http = ipaddress.ip_address(values["http.host"])
     if values["http.port"] >= 0 and not http.is_loopback and not values["unprotected"]:
         yield wrong("http.host", "a loopback address, or any with unprotected = true")
+    for index, store in enumerate(values["store"]):
+        if is_itself(store.upstream, values):
+            # It would send to itself what it was sent, for ever.
+            shown = Raw(store.upstream, origins["store"])
+            yield fault(f"store[{index}].upstream", shown, "another server than this hub")
     for name in CLASSES:
         soft, hard = values[f"limits.{name}.soft"], values[f"limits.{name}.hard"]
         if hard and soft > hard:
@@ -332,6 +337,22 @@ def is_guarded(values: Mapping[str, Any]) -> bool:
     users = values["user"] or (EVERYBODY,)
     asks_certificate = values["tls.client_ca"] and values["tls.port"] < 0
     return ask_password(users) or bool(asks_certificate)
+
+
+def is_itself(upstream: str, values: Mapping[str, Any]) -> bool:
+    """Return whether an address is plainly the hub's own."""
+    if not upstream:
+        return False
+    place = url.parse(upstream)
+    if place.path:
+        return bool(place.path == values["unix"])
+    if not values["host"] or place.port not in (values["port"], values["tls.port"]):
+        return False
+    try:
+        there = ipaddress.ip_address(place.host)
+    except ValueError:
+        return place.host == "localhost"
+    return there.is_loopback or there == ipaddress.ip_address(values["host"])
 
 
 def faulty(setting: Setting, found: Raw, wrong: InvalidValue) -> str:

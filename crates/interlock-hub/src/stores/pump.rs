@@ -10,10 +10,10 @@ use interlock_stores::StoreError;
 use super::hand::{Left, Load};
 use super::queue::End;
 use super::settings::{Child, StoreKind};
-use super::sink::Sink;
+use super::sink::{NullSink, Sink};
 use super::spooling::{Orders, Read, Reading, Spooling};
 use super::store::Surroundings;
-use super::trouble::Trouble;
+use super::trouble::{Failed, Trouble};
 
 /// Makes a sink of what was declared.
 pub type Build = fn(&str, &StoreKind, u128, &Surroundings) -> Box<dyn Sink>;
@@ -32,6 +32,8 @@ pub struct Pump {
     /// So many messages at the beginning of the load are forgotten.
     forgotten: usize,
     trouble: Option<Trouble>,
+    /// Of upkeep.
+    untidy: Option<Trouble>,
     /// The moment of the next try.
     again: Instant,
     ticked: Instant,
@@ -62,6 +64,7 @@ impl Pump {
             left: Left::default(),
             forgotten: 0,
             trouble: None,
+            untidy: None,
             again: now,
             ticked: now,
             upkeep: None,
@@ -101,9 +104,10 @@ impl Pump {
             self.sink.withdraw(&self.load, &mut self.left);
             self.forget();
             self.child = child;
-            let next = (self.build)(&self.child.name, &self.child.kind, self.sender, &self.around);
-            let before = std::mem::replace(&mut self.sink, next);
+            // First this one: it may have what the next one wants.
+            let before = std::mem::replace(&mut self.sink, Box::new(NullSink));
             self.end(before);
+            self.sink = (self.build)(&self.child.name, &self.child.kind, self.sender, &self.around);
             // What is left goes to the new one.
             self.counters = Counters::default();
             self.again = Instant::now();
@@ -196,7 +200,8 @@ impl Pump {
         let now = Instant::now();
         let time = self.around.host.now();
         let mut failed = None;
-        if now.duration_since(self.ticked) >= TICK {
+        let ticked = now.duration_since(self.ticked) >= TICK;
+        if ticked {
             self.ticked = now;
             failed = self.sink.tick(time).err();
             self.upkeep.get_or_insert(now);
@@ -212,10 +217,17 @@ impl Pump {
             };
         }
         if let Some(error) = failed {
+            let text = error.to_string();
+            let Failed { is_new, is_said, .. } = Trouble::failed(&mut self.untidy, &text, now);
             self.around.figures(|figures| {
-                figures.errors.fetch_add(1, Relaxed);
+                figures.errors.fetch_add(u64::from(is_new), Relaxed);
             });
-            self.around.say(true, &error.to_string());
+            // What cannot be written either was said already.
+            if is_said && self.trouble.is_none() {
+                self.around.say(true, &text);
+            }
+        } else if ticked {
+            self.untidy = None;
         }
     }
 
@@ -228,7 +240,8 @@ impl Pump {
             figures.errors.fetch_add(u64::from(failed.is_new), Relaxed);
             *figures.undelivered.lock() = Some(text.clone());
         });
-        if failed.is_said {
+        // What was told to stop is no failure.
+        if failed.is_said && !self.spool.has_orders() {
             self.around.say(true, &text);
         }
     }
@@ -250,8 +263,7 @@ impl Pump {
     fn close(mut self) {
         self.sink.withdraw(&self.load, &mut self.left);
         self.forget();
-        let nothing = (self.build)("", &StoreKind::Null, 0, &self.around);
-        let sink = std::mem::replace(&mut self.sink, nothing);
+        let sink = std::mem::replace(&mut self.sink, Box::new(NullSink));
         self.end(sink);
     }
 }

@@ -39,6 +39,8 @@ pub struct SpoolSink {
     before: Option<(u128, u64)>,
     /// The store is to be another: once all is delivered, this one ends.
     is_leaving: bool,
+    /// The store is no more.
+    is_removed: bool,
 }
 
 impl SpoolSink {
@@ -60,6 +62,7 @@ impl SpoolSink {
             last: 0,
             before: None,
             is_leaving: false,
+            is_removed: false,
         }
     }
 
@@ -132,11 +135,13 @@ impl SpoolSink {
             figures.lost.fetch_add(report.lost, Relaxed);
             figures.aside.fetch_add(report.aside.len() as u64, Relaxed);
         });
-        if is_damaged || report.messages > 0 {
-            // A line of the log.
-            let text = report.to_string().replace('\n', "; ");
-            self.around.say(is_damaged, &format!("spool {shown}: {text}"));
-        }
+        // A line of the log.
+        let text = match (is_damaged, report.messages) {
+            (true, _) => report.to_string().replace('\n', "; "),
+            (false, 0) => return,
+            (false, messages) => format!("{messages} messages wait"),
+        };
+        self.around.say(is_damaged, &format!("spool {shown}: {text}"));
     }
 
     fn begin_pump(&mut self) -> Result<(), StoreError> {
@@ -234,8 +239,9 @@ impl Sink for SpoolSink {
     fn tick(&mut self, _now: u64) -> Result<(), StoreError> {
         if self.spool.is_unreadable() {
             self.give_up();
-            return self.open_spool();
         }
+        // What waits is to be delivered, though nothing comes.
+        self.open()?;
         match self.spool.change(Spool::tick) {
             Some(Err(error)) => Err(self.failed("keeping the spool", error)),
             Some(Ok(())) | None => Ok(()),
@@ -266,8 +272,12 @@ impl Sink for SpoolSink {
         };
         if child != self.child {
             self.child = child.clone();
+            // What waits for the server before need not end first.
+            self.around.figures(Figures::stop_links);
             self.spool.order(|orders| orders.child = Some(child));
         }
+        self.is_removed = false;
+        self.spool.set_ending(self.is_leaving);
         if self.is_leaving && self.waiting() > 0 {
             let text = format!(
                 "{} messages wait in {}: they are delivered first, and the new settings hold then",
@@ -288,10 +298,11 @@ impl Sink for SpoolSink {
     }
 
     fn end(&mut self, end: End) {
+        self.spool.set_ending(end != End::No || self.is_leaving);
+        self.is_removed |= end == End::Drained;
         if let (End::Drained, true) = (end, self.waiting() > 0) {
             let text = format!(
-                "it is no more, and {} messages wait in {}: they are delivered as long as this hub runs, \
-                 and stay there then",
+                "it is no more, and {} messages wait in {}: they are delivered while this hub runs",
                 self.waiting(),
                 self.settings.folder.display()
             );
@@ -315,10 +326,12 @@ impl Sink for SpoolSink {
         let waiting = self.waiting();
         let folder = self.settings.folder.display().to_string();
         if waiting > 0 {
-            let text = format!(
-                "{waiting} messages stay spooled in {folder}: the next start delivers them"
-            );
-            self.around.say(true, &text);
+            let then = if self.is_removed || self.is_leaving {
+                "a store that has this folder as its spool delivers them"
+            } else {
+                "the next start delivers them"
+            };
+            self.around.say(true, &format!("{waiting} messages stay spooled in {folder}: {then}"));
         }
         match self.spool.closed() {
             Some(spool) => spool.close().map_err(|error| error.at("closing the spool", &folder)),
@@ -328,12 +341,12 @@ impl Sink for SpoolSink {
 }
 
 fn open_error(error: OpenError, folder: &Path) -> StoreError {
-    let kind = match &error {
-        OpenError::Locked(_) => std::io::ErrorKind::ResourceBusy,
-        OpenError::Disk { error, .. } => error.kind(),
-        _ => std::io::ErrorKind::InvalidData,
+    let (kind, text) = match error {
+        OpenError::Locked(_) => (std::io::ErrorKind::ResourceBusy, "it is open already".into()),
+        OpenError::Disk { doing, error } => (error.kind(), format!("{doing}: {error}")),
+        error => (std::io::ErrorKind::InvalidData, error.to_string()),
     };
-    let error = std::io::Error::new(kind, error.to_string());
+    let error = std::io::Error::new(kind, text);
     StoreError::new("opening the spool", &folder.display().to_string(), error)
 }
 

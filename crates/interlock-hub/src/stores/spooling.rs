@@ -22,6 +22,8 @@ pub struct Spooling {
     unreadable: AtomicBool,
     /// Whoever puts messages into it waits for room.
     full: AtomicBool,
+    /// It is to end once nothing waits in it.
+    ending: AtomicBool,
     around: Surroundings,
 }
 
@@ -71,8 +73,8 @@ impl Spooling {
     pub fn new(around: Surroundings) -> Arc<Spooling> {
         let level = Arc::new(Level::default());
         around.figures(|figures| figures.add_level(&level));
-        let (open, inner, arrived, unreadable, full) = Default::default();
-        Arc::new(Spooling { open, inner, arrived, level, unreadable, full, around })
+        let (open, inner, arrived, unreadable, full, ending) = Default::default();
+        Arc::new(Spooling { open, inner, arrived, level, unreadable, full, ending, around })
     }
 
     pub fn is_open(&self) -> bool {
@@ -172,6 +174,11 @@ impl Spooling {
         self.full.store(true, Relaxed);
     }
 
+    /// Whoever puts messages into it is to be told once nothing waits in it, or not.
+    pub fn set_ending(&self, ending: bool) {
+        self.ending.store(ending, Relaxed);
+    }
+
     /// All up to this place is delivered, which are so many more messages. False: it was opened anew
     /// meanwhile, and they come again.
     pub fn forget(&self, reading: &Reading, place: u64, messages: u64) -> bool {
@@ -215,7 +222,8 @@ impl Spooling {
             inner.marks.pop_front();
             reached = Some(ticket);
         }
-        let wakes = self.level.messages.load(Relaxed) == 0 || self.full.swap(false, Relaxed);
+        let is_past = self.ending.load(Relaxed) && self.level.messages.load(Relaxed) == 0;
+        let wakes = self.full.swap(false, Relaxed) || is_past;
         self.around.with(|store| {
             if let Some(ticket) = reached {
                 let workers = store.queue.deliver(ticket);

@@ -11,10 +11,10 @@ use super::batch::Batch;
 use super::hand::{Left, Load};
 use super::queue::{End, Orders};
 use super::settings::StoreKind;
-use super::sink::Sink;
+use super::sink::{NullSink, Sink};
 use super::store::{Host, Store, Surroundings};
 use super::tree::build;
-use super::trouble::Trouble;
+use super::trouble::{Failed, Trouble};
 
 pub struct StoreWriter {
     store: Arc<Store>,
@@ -28,6 +28,8 @@ pub struct StoreWriter {
     taken: u64,
     end: End,
     trouble: Option<Trouble>,
+    /// Of upkeep.
+    untidy: Option<Trouble>,
     /// The moment of the next try.
     again: Instant,
     ticked: Instant,
@@ -53,6 +55,7 @@ impl StoreWriter {
             taken: 0,
             end: End::No,
             trouble: None,
+            untidy: None,
             again: now,
             ticked: now,
             upkeep: None,
@@ -138,12 +141,13 @@ impl StoreWriter {
 
     /// Puts a new sink in the place of the one that there is, which gives back what it has not written.
     fn renew(&mut self) {
-        let next = build(&self.store.name, &self.kind, 0, &self.around);
-        let mut sink = std::mem::replace(&mut self.sink, next);
+        let mut sink = std::mem::replace(&mut self.sink, Box::new(NullSink));
         sink.withdraw(&self.load, &mut self.left);
         if let Err(error) = sink.close() {
             self.around.say(true, &format!("closing: {error}"));
         }
+        // Not before: the other may have what this one wants.
+        self.sink = build(&self.store.name, &self.kind, 0, &self.around);
         (self.is_open, self.counters) = (false, Counters::default());
     }
 
@@ -192,7 +196,8 @@ impl StoreWriter {
     fn care(&mut self, now: Instant) {
         let time = self.around.host.now();
         let mut failed = None;
-        if now.duration_since(self.ticked) >= TICK {
+        let ticked = now.duration_since(self.ticked) >= TICK;
+        if ticked {
             self.ticked = now;
             failed = self.sink.tick(time).err();
             self.upkeep.get_or_insert(now);
@@ -209,8 +214,15 @@ impl StoreWriter {
         }
         self.count();
         if let Some(error) = failed {
-            self.store.figures.errors.fetch_add(1, Relaxed);
-            self.around.say(true, &error.to_string());
+            let text = error.to_string();
+            let Failed { is_new, is_said, .. } = Trouble::failed(&mut self.untidy, &text, now);
+            self.store.figures.errors.fetch_add(u64::from(is_new), Relaxed);
+            // What cannot be written either was said already.
+            if is_said && self.trouble.is_none() {
+                self.around.say(true, &text);
+            }
+        } else if ticked {
+            self.untidy = None;
         }
     }
 
