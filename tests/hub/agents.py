@@ -42,7 +42,12 @@ class Place:
 
     def spooled(self, port: int, name: str = "up", **more: str) -> str:
         """The same, with a spool in this folder, and answers once a message is in that."""
-        more = {"ack": '"disk"', "spool": f'"{self.folder}/spool-{name}"', **more}
+        more = {
+            "ack": '"disk"',
+            "spool_bytes": '"16MB"',
+            "spool": f'"{self.folder}/spool-{name}"',
+            **more,
+        }
         return self.network(port, name, **more)
 
     def logged(self, text: str, begin: int = 0) -> list[str]:
@@ -90,11 +95,12 @@ def figures(hub: HubProcess, name: str = "up") -> dict[str, int]:
         return introspection.stores(introspection.info(client))[name]
 
 
-def wait_until_delivered(hub: HubProcess, name: str = "up") -> dict[str, int]:
-    """Wait until nothing is in flight or spooled."""
+def wait_until_delivered(hub: HubProcess, name: str = "up", replayed: int = 0) -> dict[str, int]:
+    """Wait until nothing is in flight or spooled, and so many were delivered."""
     while True:
         found = figures(hub, name)
-        if found["in_flight"] == 0 and found["spooled"] == 0:
+        waiting = found["in_flight"] or found["spooled"]
+        if not waiting and found["replayed"] >= replayed:
             return found
 
 

@@ -66,12 +66,13 @@ def test_what_an_agent_has_answered_survives_it(place: Place) -> None:
     (line,) = place.logged("stay spooled")
     assert f"store up: 70 messages stay spooled in {place.folder}/spool-up: the next start" in line
     with upstream(place.folder, port) as (_, out), hub_process(*flags) as agent:
-        wait_until_delivered(agent)
+        wait_until_delivered(agent, replayed=70)
         assert kept(out, "a") == list(range(70))
         # What is delivered is forgotten.
         agent.end()
         with hub_process(*flags) as again:
-            assert figures(again)["spooled"] == 0
+            publish(again, "a", range(70, 71))
+            assert wait_until_delivered(again)["replayed"] == 1
 
 
 def test_who_asks_for_it_is_answered_once_upstream_has_it(place: Place) -> None:

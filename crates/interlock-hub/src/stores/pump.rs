@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_stores::file::Counters;
+use interlock_stores::spool::Spool;
 use interlock_stores::StoreError;
 
 use super::hand::{Left, Load};
@@ -107,6 +108,8 @@ impl Pump {
             // First this one: it may have what the next one wants.
             let before = std::mem::replace(&mut self.sink, Box::new(NullSink));
             self.end(before);
+            // A spool that was made anew is another sender.
+            self.sender = self.spool.look(Spool::origin).unwrap_or(self.sender);
             self.sink = (self.build)(&self.child.name, &self.child.kind, self.sender, &self.around);
             // What is left goes to the new one.
             self.counters = Counters::default();

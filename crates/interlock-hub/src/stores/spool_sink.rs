@@ -103,6 +103,7 @@ impl SpoolSink {
         let (spool, report) = Spool::open(disk, settings, now, u128::from_le_bytes(fresh))
             .map_err(|error| open_error(error, &folder))?;
         let is_whole = report.journal.aside.is_none() && report.aside.is_empty();
+        let is_other = self.before.is_some_and(|(origin, _)| origin != spool.origin());
         let delivered = match self.before.take() {
             // After a repair places are others.
             Some((origin, delivered)) if origin == spool.origin() && is_whole => delivered,
@@ -125,6 +126,10 @@ impl SpoolSink {
         self.tell(&report, &shown);
         self.around.host.sends_as(spool.origin());
         self.spool.opened(spool, delivered);
+        if is_other {
+            let child = self.child.clone();
+            self.spool.order(|orders| orders.child = Some(child));
+        }
         Ok(())
     }
 
