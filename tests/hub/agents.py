@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,11 +83,11 @@ def client_of(hub: HubProcess) -> Client:
     return Client(f"127.0.0.1:{hub.port}", timeout=60)
 
 
-def publish(hub: HubProcess, topic: str, numbers: range) -> None:
-    """Publish numbers, each once the one before is answered."""
+def publish(hub: HubProcess, topic: str, messages: Iterable[object]) -> None:
+    """Publish messages, each once the one before is answered."""
     with client_of(hub) as client:
-        for number in numbers:
-            client.call("PUBLISH", topic, str(number))
+        for message in messages:
+            client.call("PUBLISH", topic, str(message))
 
 
 def figures(hub: HubProcess, name: str = "up") -> dict[str, int]:

@@ -105,14 +105,8 @@ impl Pump {
             self.sink.withdraw(&self.load, &mut self.left);
             self.forget();
             self.child = child;
-            // First this one: it may have what the next one wants.
-            let before = std::mem::replace(&mut self.sink, Box::new(NullSink));
-            self.end(before);
-            // A spool that was made anew is another sender.
-            self.sender = self.spool.look(Spool::origin).unwrap_or(self.sender);
-            self.sink = (self.build)(&self.child.name, &self.child.kind, self.sender, &self.around);
             // What is left goes to the new one.
-            self.counters = Counters::default();
+            self.renew();
             self.again = Instant::now();
             if let Err(error) = self.sink.open() {
                 self.failed(&error);
@@ -158,6 +152,7 @@ impl Pump {
             Read::Messages(messages) => {
                 (self.load, self.left) = (Load::Spooled(messages), Left::default());
                 self.forgotten = 0;
+                self.look_at_sender();
                 let oldest = self.load.time().unwrap_or(0);
                 self.spool.level.oldest.store(oldest, Relaxed);
                 true
@@ -174,6 +169,24 @@ impl Pump {
             }
             Read::Closed => false,
         }
+    }
+
+    /// A spool that was made anew is another sender.
+    fn look_at_sender(&mut self) {
+        let sender = self.spool.look(Spool::origin).unwrap_or(self.sender);
+        if sender != self.sender {
+            self.sender = sender;
+            self.renew();
+        }
+    }
+
+    /// Puts a new sink in the place of the one that there is, which has nothing in hand.
+    fn renew(&mut self) {
+        // First this one: it may have what the next one wants.
+        let before = std::mem::replace(&mut self.sink, Box::new(NullSink));
+        self.end(before);
+        self.sink = (self.build)(&self.child.name, &self.child.kind, self.sender, &self.around);
+        self.counters = Counters::default();
     }
 
     /// Forgets what was delivered from the beginning on.

@@ -83,6 +83,8 @@ impl SpoolSink {
     fn give_up(&mut self) {
         if let Some(spool) = self.spool.closed() {
             self.before = Some((spool.origin(), spool.forgotten()));
+            // Those come again.
+            self.spool.level.messages.fetch_sub(self.appended as u64, Relaxed);
         }
         self.appended = 0;
     }
@@ -103,7 +105,6 @@ impl SpoolSink {
         let (spool, report) = Spool::open(disk, settings, now, u128::from_le_bytes(fresh))
             .map_err(|error| open_error(error, &folder))?;
         let is_whole = report.journal.aside.is_none() && report.aside.is_empty();
-        let is_other = self.before.is_some_and(|(origin, _)| origin != spool.origin());
         let delivered = match self.before.take() {
             // After a repair places are others.
             Some((origin, delivered)) if origin == spool.origin() && is_whole => delivered,
@@ -114,8 +115,8 @@ impl SpoolSink {
                 });
                 if gone > 0 {
                     let text = format!(
-                        "the spool in {shown} was removed: the {gone} messages that waited in it are \
-                         lost; it is made anew"
+                        "the spool in {shown} was removed, and {gone} messages that waited in it are lost, but \
+                         for those under way; it is made anew"
                     );
                     self.around.say(true, &text);
                 }
@@ -126,10 +127,6 @@ impl SpoolSink {
         self.tell(&report, &shown);
         self.around.host.sends_as(spool.origin());
         self.spool.opened(spool, delivered);
-        if is_other {
-            let child = self.child.clone();
-            self.spool.order(|orders| orders.child = Some(child));
-        }
         Ok(())
     }
 

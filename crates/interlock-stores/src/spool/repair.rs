@@ -3,7 +3,7 @@
 use std::io;
 
 use interlock_journal::file::{number, FileKind, Head, HEAD};
-use interlock_journal::record::{self, RecordKind};
+use interlock_journal::record;
 use interlock_journal::storage::{read_all, File, Storage};
 use interlock_journal::{Durability, OpenError, Record};
 
@@ -40,13 +40,18 @@ impl<S: Storage> Spool<S> {
             storage.open(name).and_then(|file| read_all(&file, &mut bytes)).map_err(disk)?;
             contents.push((*number, bytes));
         }
-        let (mut taken, mut highest) = (Vec::new(), kept);
+        let (mut taken, mut marks, mut highest) = (Vec::new(), Vec::new(), kept);
         let salts = self.salts(&contents);
         for (_, bytes) in &contents {
             for_each(bytes, &salts, |record| {
                 highest = highest.max(record.sequence);
-                let fresh = record.sequence > kept && record.kind == RecordKind::Call;
-                taken.extend(spooled(record).filter(|_| fresh));
+                if record.sequence > kept {
+                    match spooled(record) {
+                        Some(message) => taken.push(message),
+                        // The journal's own.
+                        None => marks.push(record.sequence),
+                    }
+                }
             });
         }
         taken.sort_by_key(|one| one.place);
@@ -71,7 +76,9 @@ impl<S: Storage> Spool<S> {
             report.aside.push(storage.describe(&free));
         }
         report.saved = taken.len() as u64;
-        report.lost = (highest - kept).saturating_sub(report.saved);
+        marks.sort_unstable();
+        marks.dedup();
+        report.lost = (highest - kept).saturating_sub(report.saved + marks.len() as u64);
         Ok(())
     }
 
