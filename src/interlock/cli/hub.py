@@ -35,7 +35,8 @@ FLAGS = (
     Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
     Flag("--journal", "make keyed queues durable, with a journal in this folder", "FOLDER"),
     Flag("--upstream", "be an agent: send what is published on to the hub there, and keep it in a "
-         "spool until that has it; again for another", "HOST:PORT", many=True),
+         "spool until that has it (in place of [[store]] tables); again for another", "HOST:PORT",
+         many=True),
     Flag("--upstreams", "of several the first that works (priority, the default), or each of them "
          "(multiple)", choices=("priority", "multiple")),
     Flag("--hash-password", "ask for a password (or read a line of standard input), print its hash "

@@ -71,8 +71,8 @@ impl Stores {
         }
         for (store, kind) in begun {
             let writer = StoreWriter::new(store.clone(), host.clone(), kind);
-            let name = format!("store-{}", store.name);
-            let handle = match begin(name, host.clone(), move || writer.run()) {
+            let told = format!("store {}", store.name);
+            let handle = match begin(told, host.clone(), move || writer.run()) {
                 Ok(handle) => handle,
                 Err(error) => {
                     for Thread { store, .. } in threads.iter() {

@@ -150,8 +150,8 @@ impl SpoolSink {
         let sender = self.spool.look(Spool::origin).unwrap_or(0);
         let (spool, around) = (self.spool.clone(), self.around.clone());
         let pump = Pump::new(spool, around, self.child.clone(), self.build, sender);
-        let (name, host) = (format!("pump-{}", self.around.name), self.around.host.clone());
-        let begun = begin(name, host, move || pump.run());
+        let told = format!("pump of store {}", self.around.name);
+        let begun = begin(told, self.around.host.clone(), move || pump.run());
         let failed = |error| StoreError::new("beginning the thread of", &self.around.name, error);
         self.pump = Some(begun.map_err(failed)?);
         Ok(())

@@ -76,7 +76,7 @@ impl StoreWriter {
                 self.left = Left::default();
             }
             self.follow(orders);
-            if self.load.is_empty() && self.sink.is_past() {
+            if self.sink.is_past() {
                 self.renew();
             }
             let now = Instant::now();
