@@ -53,7 +53,7 @@ fn serve(mut socket: TcpStream, mut act: impl FnMut(&[Vec<u8>]) -> Act) -> Vec<V
         while let Some((request, length)) = parse(&bytes[at..]) {
             at += length;
             let done = match &request[0][..] {
-                b"CLIENT" => Act::Say("-ERR no names here\r\n"),
+                b"CLIENT" => Act::Say("-NOPERM no names here\r\n"),
                 _ => act(&request),
             };
             requests.push(request);
@@ -363,6 +363,19 @@ fn what_is_no_upstream_is_told_from_one() {
     drop(listener);
     let error = self::upstream(&free, Protocol::Relay).deliver(messages(0, 1)).unwrap_err().error;
     assert!(error.to_string().contains("start the upstream"), "{error}");
+}
+
+#[test]
+fn an_upstream_that_takes_no_more_connections_is_heard() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let full = spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(b"-ERR max number of clients reached\r\n").unwrap();
+    });
+    let error = upstream(&address, Protocol::Relay).deliver(messages(0, 1)).unwrap_err().error;
+    assert!(error.to_string().contains("max number of clients"), "{error}");
+    full.join().unwrap();
 }
 
 #[test]

@@ -184,8 +184,8 @@ impl Upstream {
                 exchanged.map_err(|error| broken(settings, CONNECTING, error))?;
             };
             match reply {
-                // A name is a courtesy.
-                Reply::Refused(text) if step.is_needed => {
+                // A name is a courtesy; but the first reply may be a farewell.
+                Reply::Refused(text) if step.is_needed || !is_about_names(&text) => {
                     return Err(refused(settings, step.doing, &text));
                 }
                 _ => {}
@@ -203,6 +203,11 @@ impl fmt::Debug for Upstream {
         let mut told = f.debug_struct("Upstream");
         told.field("settings", settings).field("counters", counters).finish_non_exhaustive()
     }
+}
+
+/// Returns whether a refusal is of the request for a name, and not of the connection.
+fn is_about_names(text: &str) -> bool {
+    ["NOPERM", "NOAUTH"].iter().any(|code| text.starts_with(code)) || text.contains("nknown")
 }
 
 /// A request that a connection begins with.
