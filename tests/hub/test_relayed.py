@@ -90,9 +90,14 @@ def test_a_hub_in_between_passes_on_each_message_once_though_it_is_killed(hubs: 
     assert hubs.lines("far") == numbers(0, 3000)
 
 
-def test_an_agent_that_turns_from_one_hub_to_another_loses_nothing(hubs: Hubs) -> None:
+def test_an_agent_that_turns_from_one_hub_to_another_loses_nothing(
+    hubs: Hubs, tmp_path: Path
+) -> None:
     """Both pass on to a third, and the first, which was away, comes last with the earlier part."""
-    both = 'name = "one"\nkind = "priority"\nstores = ["to-left", "to-right"]\nack = "disk"'
+    both = (
+        'name = "one"\nkind = "priority"\nstores = ["to-left", "to-right"]\nack = "disk"\n'
+        f'spool = "{tmp_path}/near-to-one"'
+    )
     left, right = (
         "\n".join(
             line
