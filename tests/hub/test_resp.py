@@ -67,6 +67,26 @@ def test_any_cut_of_the_stream_gives_the_same() -> None:
         assert found == [reply for _, reply in chosen]
 
 
+def test_a_long_reply_is_looked_through_once() -> None:
+    count, packets = 2_000, 500
+    data = b"*2\r\n%%1\r\n+a\r\n:1\r\n*%d\r\n" % count + b"*1\r\n:7\r\n" * count
+    looked = 0
+
+    class Counting(Reader):
+        def _line(self) -> bytes:
+            nonlocal looked
+            looked += 1
+            return super()._line()
+
+    reader, size = Counting(), -(-len(data) // packets)
+    for at in range(0, len(data), size):
+        assert reader.next() is INCOMPLETE
+        reader.feed(data[at : at + size])
+    assert reader.next() == [{"a": 1}, [[7]] * count]
+    # Each line once, and the one that a packet ends in once more.
+    assert looked < 2 * count + 2 * packets
+
+
 def test_an_error_is_given_and_knows_its_code() -> None:
     reader = Reader()
     reader.feed(b"-NOAUTH no\r\n!7\r\nERR bad\r\n")

@@ -60,16 +60,24 @@ def encoded(word: Word) -> bytes:
 
 
 class Reader:
-    """Cuts the stream into replies."""
+    """Cuts the stream into replies.
+
+    What was read of a reply stays read: one of a million elements comes in a thousand packets, and
+    is not looked through from its beginning at each.
+    """
 
     def __init__(self, longest: int = 512 << 20, deepest: int = 32) -> None:
         self._buffer = bytearray()
         self._at = 0
-        # Where the first incomplete reply is known not to end: half of a long string must not be
+        # Where the first incomplete piece is known not to end: half of a long string must not be
         # looked through at each packet.
         self._needed = 0
         self._longest = longest
         self._deepest = deepest
+        # Those that have begun and lack elements, each in the one before it.
+        self._open: list[_Aggregate] = []
+        # Attributes since the last piece that is none.
+        self._attributes = 0
 
     def feed(self, data: bytes) -> None:
         """Take what arrived."""
@@ -80,22 +88,48 @@ class Reader:
         if len(self._buffer) < self._needed:
             return INCOMPLETE
         self._at = 0
-        try:
-            reply = self._reply(0)
-        except _NeedMore as more:
-            self._needed = more.length
-            return INCOMPLETE
-        del self._buffer[: self._at]
-        self._needed = 0
-        return reply
+        while True:
+            begun = self._at
+            try:
+                reply = self._placed(self._piece())
+            except _NeedMore as more:
+                self._needed = more.length - begun
+                del self._buffer[:begun]
+                return INCOMPLETE
+            if reply is not INCOMPLETE:
+                self._needed = 0
+                del self._buffer[: self._at]
+                return reply
 
-    def _reply(self, depth: int) -> object:
-        if depth > self._deepest:
-            raise ProtocolError(f"a reply is nested more than {self._deepest} deep")
+    def _placed(self, piece: object) -> object:
+        """Put a piece where it belongs; return the reply that is complete now, or INCOMPLETE."""
+        if isinstance(piece, _Aggregate):
+            self._open.append(piece)
+            if len(self._open) + self._attributes > self._deepest:
+                raise ProtocolError(f"a reply is nested more than {self._deepest} deep")
+        elif not self._open:
+            self._attributes = 0
+            return piece
+        else:
+            self._open[-1].elements.append(piece)
+        while len(self._open[-1].elements) == self._open[-1].count:
+            whole = self._open.pop()
+            if whole.kind == b"|":
+                # Attributes are about the reply that follows, which is what was asked for.
+                self._attributes += 1
+                break
+            if not self._open:
+                self._attributes = 0
+                return whole.value()
+            self._open[-1].elements.append(whole.value())
+        return INCOMPLETE
+
+    def _piece(self) -> object:
+        """Read a reply that has no elements, or the head of one that has."""
         line = self._line()
         kind, rest = line[:1], line[1:]
         if kind in AGGREGATES:
-            return self._aggregate(kind, self._number(rest), depth)
+            return self._aggregate(kind, self._number(rest))
         if kind in (b"$", b"!", b"="):
             return self._string(kind, self._number(rest))
         if kind == b"+":
@@ -115,21 +149,13 @@ class Reader:
                 pass
         raise ProtocolError(f"a reply begins with {line[:40]!r}")
 
-    def _aggregate(self, kind: bytes, count: int, depth: int) -> object:
+    def _aggregate(self, kind: bytes, count: int) -> object:
         if count == -1 and kind == b"*":
             return None
         # Each element has three bytes at least, so no count can make us wait for ever unseen.
         if not 0 <= count <= self._longest:
             raise ProtocolError(f"a reply has {count} elements")
-        if kind in (b"%", b"|"):
-            pairs = {}
-            for _ in range(count):
-                key = self._reply(depth + 1)
-                pairs[key if isinstance(key, HASHABLE) else repr(key)] = self._reply(depth + 1)
-            # Attributes are about the reply that follows, which is what was asked for.
-            return self._reply(depth + 1) if kind == b"|" else pairs
-        elements = [self._reply(depth + 1) for _ in range(count)]
-        return Push(elements) if kind == b">" else elements
+        return _Aggregate(kind, count * 2 if kind in (b"%", b"|") else count)
 
     def _string(self, kind: bytes, length: int) -> object:
         if length == -1 and kind == b"$":
@@ -162,6 +188,25 @@ class Reader:
         if not text.removeprefix(b"-").isdigit() or len(text) > LONGEST_NUMBER:
             raise ProtocolError(f"a reply has {text[:40]!r} where a number belongs")
         return int(text)
+
+
+class _Aggregate:
+    """A reply with elements, of which some may be still to come."""
+
+    __slots__ = ("count", "elements", "kind")
+
+    def __init__(self, kind: bytes, count: int) -> None:
+        self.kind = kind
+        self.count = count
+        self.elements: list[object] = []
+
+    def value(self) -> object:
+        """Return what it stands for, now that it has all its elements."""
+        if self.kind == b"%":
+            keys, values = self.elements[::2], self.elements[1::2]
+            keys = [key if isinstance(key, HASHABLE) else repr(key) for key in keys]
+            return dict(zip(keys, values, strict=True))
+        return Push(self.elements) if self.kind == b">" else self.elements
 
 
 class _NeedMore(Exception):
