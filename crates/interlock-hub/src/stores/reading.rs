@@ -1,7 +1,7 @@
 //! Reading what stores keep: XRANGE, XREAD, XLEN. A thread does it, for a disk may take its time; who
 //! waits for messages that are not there yet waits here.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -143,50 +143,166 @@ impl Readings {
 }
 
 fn read(inbox: &Inbox, host: &dyn Host) {
-    let mut blocked: Vec<Blocked> = Vec::new();
+    let mut waiting = Waiting::default();
     loop {
-        let (asked, gone) = {
+        let (asked, gone, written) = {
             let mut inner = inbox.inner.lock();
-            loop {
+            let written = loop {
                 if inner.ended {
                     return;
                 }
-                let soonest = blocked.iter().filter_map(|one| one.until).min();
+                let soonest = waiting.soonest();
                 let is_due = soonest.is_some_and(|until| until <= Instant::now());
                 let written = std::mem::take(&mut inner.written);
                 if is_due || written || !inner.asked.is_empty() || !inner.gone.is_empty() {
-                    break;
+                    break written;
                 }
                 // What is read beside the writer may be seen a moment late.
-                let most = Instant::now() + if blocked.is_empty() { IDLE } else { LOOK };
+                let most = Instant::now() + if waiting.is_empty() { IDLE } else { LOOK };
                 let until = soonest.map_or(most, |soonest| soonest.min(most));
-                if inbox.arrived.wait_until(&mut inner, until).timed_out() && !blocked.is_empty() {
-                    break;
+                if inbox.arrived.wait_until(&mut inner, until).timed_out() && !waiting.is_empty() {
+                    break true;
                 }
-            }
-            (std::mem::take(&mut inner.asked), std::mem::take(&mut inner.gone))
+            };
+            (std::mem::take(&mut inner.asked), std::mem::take(&mut inner.gone), written)
         };
         for asked in asked {
             let (worker, token, resp3) = (asked.worker, asked.token, asked.resp3);
             let mut reply = Vec::new();
-            match answer(asked, &mut reply) {
-                Ok(None) => host.answer(worker, token, reply),
-                Ok(Some(waits)) => {
-                    // From now on it is told what is written; what was until now is looked for once more.
-                    inbox.blocked.store(true, SeqCst);
-                    blocked.push(waits);
-                }
+            // From now on it is told what is written: before it is looked for what there is.
+            let waits = matches!(asked.question, Question::Read { waits: true, .. });
+            if waits {
+                inbox.blocked.store(true, SeqCst);
+            }
+            match answer(asked, &mut waiting, &mut reply) {
+                Ok(true) => host.answer(worker, token, reply),
+                Ok(false) => {}
                 Err(failure) => host.answer(worker, token, refused(failure, resp3)),
             }
         }
-        blocked.retain(|one| !gone.contains(&(one.worker, one.token)));
-        let now = Instant::now();
-        blocked.retain_mut(|one| {
+        waiting.forget(&gone);
+        waiting.topics.retain(|_, watched| watched.waiting > 0);
+        if written {
+            waiting.look(host);
+        }
+        waiting.end_due(host);
+        inbox.blocked.store(!waiting.is_empty(), SeqCst);
+    }
+}
+
+/// Those who wait for messages, and what they wait for. However many wait for a topic, it is looked at
+/// once, and only where it has grown is each of them looked after.
+#[derive(Default)]
+struct Waiting {
+    all: Vec<Blocked>,
+    topics: HashMap<Vec<u8>, Watched>,
+}
+
+/// A topic that somebody waits for.
+struct Watched {
+    reader: Reader<Folder>,
+    /// Stands at the end.
+    messages: Forward<Folder>,
+    waiting: usize,
+    has_grown: bool,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn soonest(&self) -> Option<Instant> {
+        self.all.iter().filter_map(|one| one.until).min()
+    }
+
+    /// Watches a topic from now on: what comes behind this is seen.
+    fn watch(&mut self, topic: &[u8], reader: &Reader<Folder>) -> Result<(), Failure> {
+        if !self.topics.contains_key(topic) {
+            let end = reader.backward(Position::LAST)?.next()?;
+            let end = end.map_or(Position::FIRST, |last| last.position.next());
+            let (reader, messages) = (reader.clone(), reader.forward(end));
+            let watched = Watched { reader, messages, waiting: 0, has_grown: false };
+            self.topics.insert(topic.into(), watched);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, blocked: Blocked) {
+        for (topic, _) in &blocked.topics {
+            if let Some(watched) = self.topics.get_mut(topic) {
+                watched.waiting += 1;
+            }
+        }
+        self.all.push(blocked);
+    }
+
+    fn leave(topics: &mut HashMap<Vec<u8>, Watched>, blocked: &Blocked) {
+        for (topic, _) in &blocked.topics {
+            if let Some(watched) = topics.get_mut(topic) {
+                watched.waiting -= 1;
+            }
+        }
+    }
+
+    fn forget(&mut self, gone: &[(usize, u64)]) {
+        if gone.is_empty() {
+            return;
+        }
+        let gone: HashSet<_> = gone.iter().copied().collect();
+        self.keep(|one, _| !gone.contains(&(one.worker, one.token)));
+    }
+
+    fn keep(&mut self, mut keeps: impl FnMut(&mut Blocked, &HashMap<Vec<u8>, Watched>) -> bool) {
+        let topics = &mut self.topics;
+        self.all.retain_mut(|one| {
+            let keeps = keeps(one, topics);
+            if !keeps {
+                Waiting::leave(topics, one);
+            }
+            keeps
+        });
+    }
+
+    /// Answers those for whom there is something now.
+    fn look(&mut self, host: &dyn Host) {
+        let mut some = false;
+        for watched in self.topics.values_mut() {
+            watched.has_grown = watched.look();
+            some |= watched.has_grown;
+        }
+        if !some {
+            return;
+        }
+        self.keep(|one, topics| {
+            let has_grown =
+                |topic| topics.get(topic).is_none_or(|watched: &Watched| watched.has_grown);
+            if !one.topics.iter().any(|(topic, _)| has_grown(topic)) {
+                return true;
+            }
             let mut reply = Vec::new();
-            let found = one.look(&mut reply);
-            let is_over = one.until.is_some_and(|until| until <= now);
-            match found {
-                Ok(false) if !is_over => return true,
+            match one.look(&mut reply) {
+                Ok(false) => return true,
+                Ok(true) => {}
+                Err(failure) => reply = refused(failure, one.resp3),
+            }
+            host.answer(one.worker, one.token, reply);
+            false
+        });
+    }
+
+    /// Answers those whose time is over.
+    fn end_due(&mut self, host: &dyn Host) {
+        let now = Instant::now();
+        if self.soonest().is_none_or(|soonest| soonest > now) {
+            return;
+        }
+        self.keep(|one, _| {
+            if one.until.is_none_or(|until| until > now) {
+                return true;
+            }
+            let mut reply = Vec::new();
+            match one.look(&mut reply) {
                 Ok(false) => nothing(&mut reply, one.resp3),
                 Ok(true) => {}
                 Err(failure) => reply = refused(failure, one.resp3),
@@ -194,18 +310,39 @@ fn read(inbox: &Inbox, host: &dyn Host) {
             host.answer(one.worker, one.token, reply);
             false
         });
-        inbox.blocked.store(!blocked.is_empty(), SeqCst);
     }
 }
 
-/// Answers a question, or returns it to wait.
-fn answer(asked: Asked, out: &mut Vec<u8>) -> Result<Option<Blocked>, Failure> {
+impl Watched {
+    /// Goes to the end; returns whether there was anything on the way.
+    fn look(&mut self) -> bool {
+        let mut has_grown = false;
+        loop {
+            match self.messages.next() {
+                Ok(None) => return has_grown,
+                Ok(Some(_)) => has_grown = true,
+                // Each who waits is told by its own look; this one begins anew.
+                Err(_) => {
+                    if let Ok(Some(last)) =
+                        self.reader.backward(Position::LAST).and_then(|mut all| all.next())
+                    {
+                        self.messages = self.reader.forward(last.position.next());
+                    }
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+/// Answers a question, or has it wait: false.
+fn answer(asked: Asked, waiting: &mut Waiting, out: &mut Vec<u8>) -> Result<bool, Failure> {
     let Asked { worker, token, resp3, question } = asked;
     match question {
         Question::Length { reader } => {
             let length = reader.len()?;
             Writer { out, resp3 }.integer(length as i64);
-            Ok(None)
+            Ok(true)
         }
         Question::Range { reader, from, to, count, backward } => {
             let found = if backward {
@@ -216,27 +353,32 @@ fn answer(asked: Asked, out: &mut Vec<u8>) -> Result<Option<Blocked>, Failure> {
                 collected(count, || Ok(messages.next()?.filter(|one| one.position <= to)))?
             };
             entries(&found, &mut Writer { out, resp3 });
-            Ok(None)
+            Ok(true)
         }
         Question::Read { topics, count, until, waits } => {
-            let mut all = Vec::new();
+            let mut begun = Vec::new();
             for Behind { topic, reader, position } in topics {
+                // Watched before it is looked for what there is: nothing can come between the two.
+                if waits {
+                    waiting.watch(&topic, &reader)?;
+                }
                 let position = match position {
                     Some(position) => Some(position),
                     None => reader.backward(Position::LAST)?.next()?.map(|last| last.position),
                 };
                 let from = position.map_or(Position::FIRST, Position::next);
-                all.push((topic, reader.forward(from)));
+                begun.push((topic, reader.forward(from)));
             }
-            let mut waiting = Blocked { worker, token, resp3, topics: all, count, until };
-            if waiting.look(out)? {
-                return Ok(None);
+            let mut blocked = Blocked { worker, token, resp3, topics: begun, count, until };
+            let found = blocked.look(out)?;
+            if !found && waits {
+                waiting.add(blocked);
+                return Ok(false);
             }
-            if waits {
-                return Ok(Some(waiting));
+            if !found {
+                nothing(out, resp3);
             }
-            nothing(out, resp3);
-            Ok(None)
+            Ok(true)
         }
     }
 }
