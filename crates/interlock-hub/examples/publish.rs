@@ -1,5 +1,6 @@
 //! Measures the cost of a PUBLISH to a worker beside its system calls: a session that is fed pipelines.
-//! Prints ns a message; `publish ROUNDS` runs so many pipelines only, for a profiler.
+//! Prints ns a message; `publish ROUNDS SUBSCRIBERS` runs so many pipelines only, for a profiler, to topics
+//! of so many subscribers each.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,29 +10,35 @@ use interlock_hub::registry::Card;
 use interlock_hub::session::{Session, Step};
 use interlock_hub::settings::Settings;
 use interlock_hub::shared::{Core, Local, Shared};
+use interlock_hub::topics::{Name, SubscriptionKind};
 
 /// Messages of a pipeline, and topics that they go round.
 const BATCH: usize = 100;
 const TOPICS: usize = 50;
 
 fn main() {
-    let given = std::env::args().nth(1).and_then(|text| text.parse().ok());
-    if let Some(rounds) = given {
-        return println!("{:.0}", publish(rounds));
+    let given: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
+    if let [rounds, ref subscribers @ ..] = given[..] {
+        return println!("{:.0}", publish(rounds, subscribers.first().copied().unwrap_or(0)));
     }
-    let best = (0..7).map(|_| publish(5000)).fold(f64::MAX, f64::min);
+    let best = (0..7).map(|_| publish(5000, 0)).fold(f64::MAX, f64::min);
     println!("{best:.0} ns a message");
 }
 
-fn publish(rounds: usize) -> f64 {
+fn publish(rounds: usize, subscribers: usize) -> f64 {
     let mailboxes = vec![Mailbox::new().expect("an eventfd")];
     let shared = Shared::new(Settings::default(), mailboxes, 0).expect("no journal to open");
     let mut local = Local::new(0, shared.live());
     let card = Arc::new(Card::new(1, 0, 1, 0));
     let mut session = Session::new(card, 1, &shared.live().users);
+    let topic = |number: usize| format!("orders.{:03}", number % TOPICS);
+    for number in 0..TOPICS * subscribers {
+        let name = Name::from(topic(number).as_bytes());
+        shared.directory.join(SubscriptionKind::Topic, &name, 0);
+    }
     let payload = "p".repeat(64);
     let one = |number: usize| {
-        let topic = format!("orders.{:03}", number % TOPICS);
+        let topic = topic(number);
         format!("*3\r\n$7\r\nPUBLISH\r\n$10\r\n{topic}\r\n$64\r\n{payload}\r\n")
     };
     let request: String = (0..BATCH).map(one).collect();
@@ -42,7 +49,9 @@ fn publish(rounds: usize) -> f64 {
         let mut core = Core { shared: &shared, local: &mut local, now: 0, clock: || 0 };
         let step = session.run(request.as_bytes(), &mut 0, &mut core, &mut out);
         spent += begun.elapsed().as_nanos();
-        assert!(step == Step::Idle && out.len() == BATCH * 4, "{step:?}");
+        let answers = BATCH * format!(":{subscribers}\r\n").len();
+        assert!(step == Step::Idle && out.len() == answers, "{step:?}");
+        drop(local.chunk.take());
     }
     spent as f64 / (rounds * BATCH) as f64
 }

@@ -26,8 +26,8 @@ struct Requests {
     stored: Vec<u8>,
     /// The place up to which `stored` is done with.
     at: usize,
-    /// A complete request that waits for `Step::Sync`: its length.
-    ready: Option<usize>,
+    /// A complete request that waits for `Step::Sync` or for room: its length, and whether it was begun before.
+    ready: Option<(usize, bool)>,
 }
 
 pub struct Session {
@@ -142,7 +142,6 @@ impl Session {
         let Some(pending) = state.pending.take() else { return };
         if matches!(*pending, Pending::Pause | Pending::Room) {
             // The request itself comes now.
-            state.resumed = matches!(*pending, Pending::Room);
             return;
         }
         let before = out.len();
@@ -250,10 +249,10 @@ impl Requests {
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(usize, Option<Step>), ()> {
-        let used = match self.ready.take() {
-            Some(used) => used,
+        let (used, resumed) = match self.ready.take() {
+            Some(ready) => ready,
             None => match self.parse(bytes, limits, core) {
-                Ok(Parsed::Request(used)) => used,
+                Ok(Parsed::Request(used)) => (used, false),
                 Ok(Parsed::Incomplete) => return Err(()),
                 Err(refusal) => {
                     add(&core.shared.counters.protocol_errors, 1);
@@ -281,24 +280,26 @@ impl Requests {
         if command.is_ok_and(|command| core.shared.pause.holds(command))
             && core.shared.pause.wait(core.local.worker, state.card.token)
         {
-            self.ready = Some(used);
+            self.ready = Some((used, resumed));
             state.pending = Some(Box::new(Pending::Pause));
             return Ok((0, Some(Step::Wait)));
         }
         // Who subscribes now must not receive what was published before.
         let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
         if reaches_subscribers && !core.local.chunk.is_empty() {
-            self.ready = Some(used);
+            self.ready = Some((used, resumed));
             return Ok((0, Some(Step::Sync)));
         }
         let before = out.len();
-        let pushes = state.execute(command, arguments, core, out);
+        let pushes = state.execute(command, arguments, resumed, core, out);
         if state.deferred.is_some() {
             return Ok((used, Some(Step::Sync)));
         }
         if let Some(pending) = &state.pending {
             if matches!(**pending, Pending::Room) {
-                self.ready = Some(used);
+                // Counted when it is done.
+                core.local.commands -= 1;
+                self.ready = Some((used, true));
                 return Ok((0, Some(Step::Wait)));
             }
             return Ok((used, Some(Step::Wait)));
@@ -322,17 +323,17 @@ impl Requests {
 }
 
 impl State {
-    /// Executes a command; returns whether its replies come although CLIENT REPLY is off.
+    /// Executes a command; returns whether its replies come although CLIENT REPLY is off. `resumed`: it was
+    /// begun before, waited for room, and has been shown to who monitors.
     fn execute(
         &mut self,
         command: Result<&'static Command, Unknown>,
         arguments: crate::resp::parse::Arguments<'_>,
+        resumed: bool,
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        // Counted and shown once.
-        let resumed = std::mem::take(&mut self.resumed);
-        core.local.commands += u64::from(!resumed);
+        core.local.commands += 1;
         let resp3 = self.resp3;
         let mut reply = Writer { out, resp3 };
         let refusal = match command {

@@ -32,8 +32,6 @@ pub struct State {
     pub logged_in: bool,
     /// The call that is not answered yet: nothing more is read until it is.
     pub pending: Option<Box<Pending>>,
-    /// The request that comes now was begun before, and waited for room.
-    pub resumed: bool,
     /// The copy of the journal that BACKUP reads: its files are open until it ends, though the journal
     /// may need them no more.
     pub backup: Option<Box<Copy<File>>>,
@@ -104,7 +102,6 @@ impl State {
             user: None,
             logged_in: false,
             pending,
-            resumed: false,
             backup,
             relaying,
             deferred,
