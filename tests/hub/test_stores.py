@@ -231,6 +231,21 @@ def test_what_could_not_be_written_at_the_end_is_counted(place: Place) -> None:
     assert "store files: 10 messages were not written: " in place.log.read_text()
 
 
+def test_a_pipe_in_the_place_of_a_file_holds_up_nobody(place: Place) -> None:
+    place.out.mkdir()
+    in_the_way = place.out / "a.log"
+    os.mkfifo(in_the_way)
+    with hub_process(*place.flags(place.store(ack='"disk"'))) as hub:
+        publisher = Publisher(hub, "a")
+        publisher.start()
+        assert "it is no plain file; move what is in the way" in place.wait_for_log(hub, "WARNING")
+        in_the_way.unlink()
+        publisher.moved.wait(20)
+        publisher.end()
+        assert_kept(place, publisher)
+        assert hub.end()[0] == 0
+
+
 def test_who_waits_for_a_disk_may_leave(place: Place) -> None:
     place.out.mkdir()
     (place.out / "no").write_text("in the way")

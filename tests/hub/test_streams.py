@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,24 @@ def test_a_reader_waits_for_the_next_message_of_any_of_its_topics(stored: Hub) -
             ((name, entries),) = reply.items()
             assert name == topic.encode()
             assert entries[0][1] == [b"payload", b"next"]
+
+
+def test_hundreds_may_wait_for_the_same_topics(stored: Hub) -> None:
+    # The topics are looked at for all of them together: one by one, nobody would be heard in this time.
+    topics = [f"a{number}" for number in range(10)]
+    request = b" ".join(
+        [b"XREAD BLOCK 0 STREAMS", " ".join(topics).encode(), b" ".join([b"0"] * len(topics))]
+    )
+    port = int(stored.url.rpartition(":")[2])
+    with ExitStack() as stack:
+        waiting = []
+        for _ in range(300):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            one.sendall(request + b"\r\n")
+            waiting.append(one)
+        fill(stored, 1, topics[5])
+        for one in waiting:
+            assert one.recv(100).startswith(b"*1\r\n*2\r\n$2\r\na5\r\n")
 
 
 def test_a_reader_that_waits_in_vain_is_told_so(stored: Hub) -> None:

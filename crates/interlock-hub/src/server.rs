@@ -141,7 +141,11 @@ impl Server {
         self.shared.readings.stop();
         // Their time is their own: what workers have taken is to be written.
         let until = Instant::now().checked_add(patience);
-        self.shared.stores.stop(until.unwrap_or_else(|| Instant::now() + LONGEST_DRAIN));
+        let until = until.unwrap_or_else(|| Instant::now() + LONGEST_DRAIN);
+        for (name, left) in self.shared.stores.stop(until) {
+            let text = format!("store {name}: {left} messages were not written: its disk hangs");
+            self.shared.events.log(Level::Warning, text);
+        }
         self.shared.counters.connections_cut.load(std::sync::atomic::Ordering::Relaxed)
     }
 

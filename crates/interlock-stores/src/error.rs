@@ -59,8 +59,14 @@ pub fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {
             "another process has it: stop that one, or give the stores names or folders of their own"
         }
-        io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+        io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::AlreadyExists => {
             "move what is in the way of that path: what waits is kept, and written then"
+        }
+        _ if [Some(libc::ELOOP), Some(libc::ENXIO)].contains(&error.raw_os_error()) => {
+            "put a plain file or nothing in that place: a store follows no link and fills no pipe"
         }
         _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
             "allow this process more open files (ulimit -n), or the stores fewer: what waits is kept"

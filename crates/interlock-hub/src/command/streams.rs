@@ -121,9 +121,12 @@ pub fn list(call: &mut Call<'_, '_>) {
         let ack = kept.map_or("", |kept| kept.settings.acknowledges.name());
         let upstreams = kept.map_or_else(Vec::new, |kept| kept.settings.upstreams());
         let trouble = kept.and_then(|kept| kept.store.figures.trouble());
+        let is_old = |(name, age): &(&str, u64)| *name == "oldest_age_ms" && *age >= LONG;
         let state = match (kept, &trouble) {
             (None, _) => "draining",
             (Some(_), Some(_)) => "failing",
+            // It does not keep up, or hangs in a call of the system and cannot say so.
+            (Some(_), None) if figures.iter().any(is_old) => "behind",
             (Some(_), None) => "ok",
         };
         call.reply.map(7 + figures.len());
@@ -222,6 +225,8 @@ fn position(text: &[u8], otherwise: u32) -> Option<Position> {
     Some(Position { ms: ms.parse().ok()?, n })
 }
 
+/// Milliseconds that a message waits in a store that keeps up, at most.
+const LONG: u64 = 10_000;
 const GROUPS: &str =
     "ERR consumer groups are not for topics: each reader keeps its position itself \
                       (XREAD), or a keyed queue hands out messages";

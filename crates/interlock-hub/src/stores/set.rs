@@ -106,9 +106,9 @@ impl Stores {
         }
     }
 
-    /// Writes out what waits, until that moment, and ends. Nobody puts anything any more. Returns how many
-    /// messages were not written.
-    pub fn stop(&self, until: Instant) -> u64 {
+    /// Writes out what waits, until that moment, and ends. Nobody puts anything any more. Returns the stores
+    /// that hang in a call of the system, and how many messages each had still; the others say so themselves.
+    pub fn stop(&self, until: Instant) -> Vec<(String, u64)> {
         *self.current.write() = Arc::default();
         for thread in self.threads.lock().iter() {
             thread.store.queue.order(|orders| orders.end = End::Within(until));
@@ -118,16 +118,16 @@ impl Stores {
         while is_writing() && Instant::now() < until + PATIENCE {
             std::thread::sleep(LOOK);
         }
-        let mut left = 0;
+        let mut hanging = Vec::new();
         for Thread { store, handle } in std::mem::take(&mut *self.threads.lock()) {
             if handle.is_finished() {
                 let _ = handle.join();
-                left += store.figures.left.load(std::sync::atomic::Ordering::Relaxed);
             } else {
-                left += store.queue.accepted().0.saturating_sub(store.queue.passed());
+                let left = store.queue.accepted().0.saturating_sub(store.queue.passed());
+                hanging.push((store.name.clone(), left));
             }
         }
-        left
+        hanging
     }
 
     /// The figures of each store by its name, those that are being drained among them.

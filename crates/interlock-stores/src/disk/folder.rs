@@ -39,6 +39,18 @@ impl Folder {
     }
 }
 
+/// Returns a file that is no pipe and no device: a pipe in its place would hold up the store for ever.
+fn plain(file: fs::File) -> io::Result<fs::File> {
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+    }
+    Ok(file)
+}
+
+/// Of opening a pipe; for a plain file it means nothing.
+const WITHOUT_WAITING: i32 = libc::O_NONBLOCK;
+
 impl Disk for Folder {
     type File = fs::File;
     type Lock = Locked;
@@ -46,7 +58,7 @@ impl Disk for Folder {
     fn lock(&self, path: &str) -> io::Result<Option<Locked>> {
         let mut options = fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o640);
-        let file = options.open(self.path(path))?;
+        let file = plain(options.custom_flags(WITHOUT_WAITING).open(self.path(path))?)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Locked(file))),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -57,13 +69,14 @@ impl Disk for Folder {
     fn open(&self, path: &str, access: Access) -> io::Result<fs::File> {
         let mut options = fs::OpenOptions::new();
         // No link leads elsewhere: whoever may write in the folder could have files overwritten by it.
-        let options = options.read(true).mode(0o640).custom_flags(libc::O_NOFOLLOW);
+        let options = options.read(true).mode(0o640);
+        let options = options.custom_flags(libc::O_NOFOLLOW | WITHOUT_WAITING);
         let options = match access {
             Access::Read => options,
             Access::Write => options.write(true),
             Access::Create => options.write(true).create_new(true),
         };
-        options.open(self.path(path))
+        plain(options.open(self.path(path))?)
     }
 
     fn make_folder(&self, path: &str) -> io::Result<Vec<String>> {

@@ -321,7 +321,7 @@ impl<D: Disk> FileStore<D> {
             self.give_up(place);
             gone += 1;
             if gone > 1 {
-                let error = std::io::ErrorKind::NotFound.into();
+                let error = std::io::Error::from_raw_os_error(libc::ENOENT);
                 let place = self.disk.describe("");
                 return Err(StoreError::new("writing to", &place, error));
             }
@@ -474,13 +474,13 @@ impl<D: Disk> FileStore<D> {
         let segment = self.chains[place].segment.as_ref().expect("just seen");
         let (path, fresh) = (segment.path.clone(), segment.fresh);
         let synced = match there && segment.is_there(&self.disk) {
-            false => Err(std::io::ErrorKind::NotFound.into()),
+            false => Err(std::io::Error::from_raw_os_error(libc::ENOENT)),
             true => segment.sync().and_then(|()| self.sync_names(&path, fresh)),
         };
         let segment = self.chains[place].segment.as_mut().expect("just seen");
         let synced = synced.and_then(|()| match segment.is_there(&self.disk) {
             true => Ok(()),
-            false => Err(std::io::ErrorKind::NotFound.into()),
+            false => Err(std::io::Error::from_raw_os_error(libc::ENOENT)),
         });
         match synced {
             Ok(()) => {
