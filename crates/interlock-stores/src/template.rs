@@ -155,6 +155,20 @@ impl Template {
         self.parts.len()
     }
 
+    /// Returns the name of a topic's folder, so many folders down, if there is but one.
+    pub fn only(&self, depth: usize, topic: Option<&[u8]>) -> Option<String> {
+        let part = self.parts.get(depth).filter(|_| depth + 1 < self.parts.len())?;
+        let mut name = String::new();
+        for piece in part {
+            match (piece, topic) {
+                (Piece::Text(text), _) => name.push_str(text),
+                (Piece::Topic, Some(topic)) => name.push_str(&name::encode(topic)),
+                _ => return None,
+            }
+        }
+        Some(name)
+    }
+
     /// Returns whether what has this name, so many folders down, may hold what is of `topic`; `None` is
     /// any topic. Of a file only the beginning is looked at, for things are added to its name.
     pub fn may_hold(&self, depth: usize, name: &str, topic: Option<&[u8]>) -> bool {
@@ -292,6 +306,8 @@ mod tests {
         }
         let template = parse("out/[topic]/[date].log").unwrap();
         assert!(!template.may_hold(0, "a.c", Some(b"a.b")));
+        assert_eq!(template.only(0, Some(b"a.b")).as_deref(), Some("a.b"));
+        assert_eq!(template.only(0, None), None);
         assert!(!template.may_hold(0, "a.b2", Some(b"a.b")));
         assert!(!template.may_hold(1, "today.log", Some(b"a.b")));
         assert!(!template.may_hold(2, "x", Some(b"a.b")));

@@ -48,6 +48,11 @@ fn list_once<D: Disk>(
     let by_topic = template.by_topic();
     let (mut found, mut open) = (Vec::new(), vec![(String::new(), 0)]);
     while let Some((folder, depth)) = open.pop() {
+        // Beside it there may be the folders of a hundred thousand topics.
+        if let Some(only) = template.only(depth, by_topic.then_some(topic)) {
+            open.push((join(&folder, &only), depth + 1));
+            continue;
+        }
         let entries = match disk.list(&folder) {
             Ok(entries) => entries,
             // Nothing was ever stored, or somebody removed it just now.

@@ -9,7 +9,8 @@ use crate::file::files::Closed;
 use crate::file::frame::{Head, FRAME};
 use crate::file::index::{self, Known, INDEX};
 use crate::file::segment::Segment;
-use crate::file::store::FileStore;
+use crate::file::store::{Due, FileStore};
+use crate::file::upkeep::AT_ONCE;
 use crate::template::Template;
 
 impl<D: Disk> FileStore<D> {
@@ -17,18 +18,24 @@ impl<D: Disk> FileStore<D> {
     ///
     /// # Errors
     ///
-    /// If one cannot be closed; the others are.
+    /// If one cannot be closed; the others are. Of very many, some are closed by [`Self::upkeep`].
     pub fn rotate(&mut self) -> Result<(), StoreError> {
         let mut failed = None;
-        for place in 0..self.chains.len() {
-            let filled = |segment: &Segment<D::File>| segment.messages > 0;
-            if self.chains[place].segment.as_ref().is_some_and(filled) {
-                if let Err(error) = self.close_segment(place) {
-                    failed.get_or_insert(error);
-                }
+        self.end(|_, _| true);
+        self.work(AT_ONCE, &mut failed);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Files with messages in them that are such take no more, and are to be closed.
+    pub(super) fn end(&mut self, is_such: impl Fn(&Segment<D::File>, u64) -> bool) {
+        for (place, chain) in self.chains.iter_mut().enumerate() {
+            let last = chain.kept.time;
+            let Some(segment) = &mut chain.segment else { continue };
+            if segment.messages > 0 && !segment.ended && is_such(segment, last) {
+                segment.ended = true;
+                self.due.push_back(Due::Close(place));
             }
         }
-        failed.map_or(Ok(()), Err)
     }
 
     /// Closes the file of a chain: all of it is on disk then, and it is never written to again.

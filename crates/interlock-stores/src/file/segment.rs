@@ -30,6 +30,8 @@ pub struct Segment<F> {
     pub dirty: bool,
     /// The index says that all is on disk.
     pub marked: bool,
+    /// It takes no more messages, and is to be closed.
+    pub ended: bool,
     /// Behind its end there may be what was written in vain.
     tainted: bool,
 }
@@ -78,6 +80,7 @@ impl<F: File> Segment<F> {
             fresh: true,
             dirty: true,
             marked: false,
+            ended: false,
             tainted: false,
         }
     }
@@ -138,6 +141,7 @@ impl<F: File> Segment<F> {
             fresh: true,
             dirty: true,
             marked: false,
+            ended: false,
             tainted: false,
         })
     }

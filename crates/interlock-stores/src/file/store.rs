@@ -1,6 +1,6 @@
 //! The file store: messages are taken, written together, and kept as its settings say.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::disk::{parent, Disk};
 use crate::error::StoreError;
@@ -32,6 +32,8 @@ pub struct FileStore<D: Disk> {
     /// Chains with messages that wait, and those of which something may not be on disk.
     listed: Vec<usize>,
     pub(super) unsynced: Vec<usize>,
+    /// Work that is due, and done piece by piece: thousands of files must not hold up the next message.
+    pub(super) due: VecDeque<Due>,
     /// Chains of which files are open.
     pub(super) open: Vec<usize>,
     pub(super) uses: u64,
@@ -52,6 +54,14 @@ pub struct FileStore<D: Disk> {
     known_period: Option<(u64, (i64, i64))>,
     pub(super) counters: Counters,
     pub(super) _lock: D::Lock,
+}
+
+/// Work of a chain that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Sync(usize),
+    /// Its file has ended.
+    Close(usize),
 }
 
 /// The outcome for a message that was given to the store.
@@ -133,6 +143,7 @@ impl<D: Disk> FileStore<D> {
             shared: None,
             listed: Vec::new(),
             unsynced: Vec::new(),
+            due: VecDeque::new(),
             open: Vec::new(),
             uses: 0,
             folders: HashSet::new(),
@@ -235,7 +246,11 @@ impl<D: Disk> FileStore<D> {
             let chain = &self.chains[*place];
             chain.kept.sequence.saturating_sub(chain.durable)
         };
-        self.unsynced.iter().map(of).sum()
+        let due = self.due.iter().filter_map(|due| match due {
+            Due::Sync(place) => Some(place),
+            Due::Close(_) => None,
+        });
+        self.unsynced.iter().chain(due).map(of).sum()
     }
 
     /// Writes all messages that wait. When it returns they are as safe as the fsync policy says.
@@ -334,6 +349,7 @@ impl<D: Disk> FileStore<D> {
         let Some(segment) = &self.chains[place].segment else { return false };
         let most = self.settings.rotation.size.unwrap_or(u64::MAX);
         segment.period == period
+            && !segment.ended
             && (segment.messages == 0 || segment.data_end.saturating_add(bytes) <= most)
     }
 

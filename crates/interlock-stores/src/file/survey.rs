@@ -1,6 +1,7 @@
 //! All that lies in a folder, whatever store wrote it and by whatever template: for those who look at
 //! files without a configuration.
 
+use std::collections::HashMap;
 use std::io;
 
 use crate::disk::{join, Access, Disk};
@@ -30,6 +31,9 @@ pub struct Chain {
     pub files: Vec<Listed>,
 }
 
+/// The place of each chain among those that were found, by its store and topic.
+type Places = HashMap<(Vec<u8>, Option<Vec<u8>>), usize>;
+
 /// Finds the files below a folder; `file`: only this one, by the path of its data, packed or not, or of
 /// its index.
 ///
@@ -37,16 +41,15 @@ pub struct Chain {
 ///
 /// If the disk fails, or that file is not there or has no index.
 pub fn survey<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreError> {
-    let mut found = Surveyed::default();
+    let (mut found, mut places) = (Surveyed::default(), Places::new());
     let place = disk.describe(file.unwrap_or(""));
     match file {
-        None => {
-            walk(disk, &mut found).map_err(|error| StoreError::new("listing", &place, error))?
-        }
+        None => walk(disk, &mut found, &mut places)
+            .map_err(|error| StoreError::new("listing", &place, error))?,
         Some(path) => {
             let path = path.strip_suffix(COMPRESSED).unwrap_or(path);
             let path = path.strip_suffix(INDEX).unwrap_or(path);
-            let is_there = add(disk, path, &mut found);
+            let is_there = add(disk, path, &mut found, &mut places);
             match is_there.map_err(|error| StoreError::new("reading", &place, error))? {
                 true => {}
                 false => {
@@ -71,7 +74,7 @@ pub fn survey<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreEr
     Ok(found)
 }
 
-fn walk<D: Disk>(disk: &D, found: &mut Surveyed) -> io::Result<()> {
+fn walk<D: Disk>(disk: &D, found: &mut Surveyed, places: &mut Places) -> io::Result<()> {
     let mut open = vec![(String::new(), 0)];
     while let Some((folder, depth)) = open.pop() {
         let entries = match disk.list(&folder) {
@@ -85,7 +88,7 @@ fn walk<D: Disk>(disk: &D, found: &mut Surveyed) -> io::Result<()> {
             if entry.is_folder && depth < DEEPEST {
                 open.push((path, depth + 1));
             } else if let Some(path) = path.strip_suffix(INDEX) {
-                match add(disk, path, found) {
+                match add(disk, path, found, places) {
                     Ok(true) => {}
                     Ok(false) => found.unreadable.push(disk.describe(&format!("{path}{INDEX}"))),
                     // It got another name just now, or was removed.
@@ -99,19 +102,23 @@ fn walk<D: Disk>(disk: &D, found: &mut Surveyed) -> io::Result<()> {
 }
 
 /// Adds a file by its index; false: that is none.
-fn add<D: Disk>(disk: &D, path: &str, found: &mut Surveyed) -> io::Result<bool> {
+fn add<D: Disk>(
+    disk: &D,
+    path: &str,
+    found: &mut Surveyed,
+    places: &mut Places,
+) -> io::Result<bool> {
     let file = disk.open(&format!("{path}{INDEX}"), Access::Read)?;
     let Ok(mut known) = index::read_head(&file)? else { return Ok(false) };
     let by_topic = known.head.by_topic && !known.topics.is_empty();
     let topic = by_topic.then(|| known.topics.swap_remove(0));
     let listed = Listed { path: path.to_owned(), head: known.head, limit: u64::MAX };
-    let same = |one: &&mut Chain| one.store == known.store && one.topic == topic;
-    match found.chains.iter_mut().find(same) {
-        Some(chain) => chain.files.push(listed),
-        None => {
-            found.chains.push(Chain { store: known.store, topic, files: vec![listed] });
-        }
-    }
+    let place = *places.entry((known.store, topic)).or_insert_with_key(|(store, topic)| {
+        let (store, topic) = (store.clone(), topic.clone());
+        found.chains.push(Chain { store, topic, files: Vec::new() });
+        found.chains.len() - 1
+    });
+    found.chains[place].files.push(listed);
     Ok(true)
 }
 

@@ -8,13 +8,16 @@ use crate::file::compress::{Compression, COMPRESSED};
 use crate::file::files::Closed;
 use crate::file::index::{self, INDEX};
 use crate::file::settings::Fsync;
-use crate::file::store::FileStore;
+use crate::file::store::{Due, FileStore};
 
 const SECOND: u64 = 1_000_000;
+/// Files that a tick syncs or closes, and those of a piece of upkeep: each may cost the disk milliseconds.
+pub(super) const AT_ONCE: usize = 64;
+const PIECE: usize = 8;
 
 impl<D: Disk> FileStore<D> {
     /// To be called each second: what was written is synced where the policy says so, and the files of a
-    /// period that is over are closed.
+    /// period that is over are closed. Of very many, some are left to [`Self::upkeep`].
     ///
     /// # Errors
     ///
@@ -25,80 +28,80 @@ impl<D: Disk> FileStore<D> {
         let due = now.abs_diff(self.synced) >= SECOND;
         if due && self.settings.fsync != Fsync::Never {
             self.synced = now;
-            self.sync_all(&mut failed);
+            self.due.extend(std::mem::take(&mut self.unsynced).into_iter().map(Due::Sync));
         }
         // A clock that was set back ends no period: the next message is of the latest time of all.
         let now = now.max(self.time);
         let period = self.settings.period(now);
         if std::mem::replace(&mut self.period, period) != period {
-            for place in 0..self.chains.len() {
-                let segment = self.chains[place].segment.as_ref();
-                if segment.is_some_and(|one| one.messages > 0 && one.period != period) {
-                    if let Err(error) = self.close_segment(place) {
-                        failed.get_or_insert(error);
-                    }
-                }
-            }
+            self.end(|segment, _| segment.period != period);
         }
         if self.settings.retention.age.is_some() && now.abs_diff(self.aged) >= 60 * SECOND {
             self.aged = now;
-            self.close_old(now, &mut failed);
+            // Nobody writes to them, and they are as old as those that go.
+            let age = self.settings.retention.age.unwrap_or(u64::MAX);
+            self.end(|_, last| last.saturating_add(age) <= now);
         }
+        self.work(AT_ONCE, &mut failed);
         failed.map_or(Ok(()), Err)
     }
 
-    /// Closes files that nobody writes to and that are as old as those that go.
-    fn close_old(&mut self, now: u64, failed: &mut Option<StoreError>) {
-        let age = self.settings.retention.age.unwrap_or(u64::MAX);
-        for place in 0..self.chains.len() {
-            let chain = &self.chains[place];
-            let filled = chain.segment.as_ref().is_some_and(|segment| segment.messages > 0);
-            if filled && chain.kept.time.saturating_add(age) <= now {
-                if let Err(error) = self.close_segment(place) {
-                    failed.get_or_insert(error);
-                }
-            }
-        }
-    }
-
-    /// Brings everything to the disk.
-    fn sync_all(&mut self, failed: &mut Option<StoreError>) {
-        for place in std::mem::take(&mut self.unsynced) {
-            let chain = &self.chains[place];
-            if chain.segment.as_ref().is_some_and(|segment| segment.dirty) {
-                if let Err(error) = self.sync(place) {
-                    // What cannot be opened now may be later.
-                    if self.chains[place].segment.is_some() {
-                        self.unsynced.push(place);
-                        failed.get_or_insert(error);
-                        continue;
+    /// Does so much of what is due.
+    pub(super) fn work(&mut self, most: usize, failed: &mut Option<StoreError>) {
+        // What fails is due again with the next tick.
+        for _ in 0..most.min(self.due.len()) {
+            let done = match self.due.pop_front() {
+                Some(Due::Sync(place)) => self.sync_or_mark(place),
+                Some(Due::Close(place)) => {
+                    let has_ended =
+                        self.chains[place].segment.as_ref().is_some_and(|one| one.ended);
+                    if has_ended {
+                        self.close_segment(place)
+                    } else {
+                        Ok(())
                     }
-                    failed.get_or_insert(error);
                 }
-                // Said by the next tick, if nothing comes in between.
-                self.unsynced.push(place);
-                continue;
-            }
-            self.chains[place].unsynced = false;
-            let chain = &mut self.chains[place];
-            let mark = |end| chain.kept.mark(end);
-            if let Some(segment) = &mut chain.segment {
-                let marked = segment.marked || segment.messages == 0;
-                if !marked && segment.handles.is_some() && segment.is_there(&self.disk) {
-                    // Without it the file is as good: a fault of the disk shows with the next message.
-                    let _ = segment.write_mark(mark(segment.data_end));
-                }
+                None => return,
+            };
+            if let Err(error) = done {
+                failed.get_or_insert(error);
             }
         }
     }
 
-    /// Does a piece of the work that waits: compresses a slice of a closed file, or removes one that has to
+    /// Brings what is written of a chain to the disk; where nothing came since it was, the index says so.
+    fn sync_or_mark(&mut self, place: usize) -> Result<(), StoreError> {
+        let chain = &self.chains[place];
+        if chain.segment.as_ref().is_some_and(|segment| segment.dirty) {
+            // Said by the next tick, if nothing comes in between; and what cannot be opened now may be then.
+            self.unsynced.push(place);
+            return self.sync(place);
+        }
+        self.chains[place].unsynced = false;
+        let chain = &mut self.chains[place];
+        let mark = |end| chain.kept.mark(end);
+        if let Some(segment) = &mut chain.segment {
+            let marked = segment.marked || segment.messages == 0;
+            if !marked && segment.handles.is_some() && segment.is_there(&self.disk) {
+                // Without it the file is as good: a fault of the disk shows with the next message.
+                let _ = segment.write_mark(mark(segment.data_end));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a piece of the work that waits: syncs or closes some files, compresses a slice of a closed file, or removes one that has to
     /// go. Returns whether there is more.
     ///
     /// # Errors
     ///
     /// If it cannot be done now: to be called again later.
     pub fn upkeep(&mut self, now: u64) -> Result<bool, StoreError> {
+        if !self.due.is_empty() {
+            let mut failed = None;
+            self.work(PIECE, &mut failed);
+            return failed.map_or(Ok(true), Err);
+        }
         if let Some(closed) = self.oldest(now) {
             return self.retire(closed).map(|()| true);
         }
