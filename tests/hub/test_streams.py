@@ -108,7 +108,7 @@ def test_a_reader_waits_for_the_next_message_of_any_of_its_topics(stored: Hub) -
 
 
 def test_hundreds_may_wait_for_the_same_topics(stored: Hub) -> None:
-    # The topics are looked at for all of them together: one by one, nobody would be heard in this time.
+    # The topics are looked at for all of them together: one by one, nobody would be heard in time.
     topics = [f"a{number}" for number in range(10)]
     request = b" ".join(
         [b"XREAD BLOCK 0 STREAMS", " ".join(topics).encode(), b" ".join([b"0"] * len(topics))]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_stores, hub_topics
 from interlock.cli.flags import Flag
 from interlock.cli.hub_check import hash_password, open_to
+from interlock.cli.hub_kids import convert_kids
 from interlock.cli.inherited_sockets import sockets
 from interlock.cli.pidfile import PidFile, Taken
 from interlock.hub import agent, config
@@ -44,6 +45,8 @@ FLAGS = (
     Flag("--daemon", "go to the background once it is ready, or say why it could not start"),
     Flag("--pid", "write the number of the process to this file; one of a living hub is refused",
          "FILE"),
+    Flag("--convert-kids", "print a configuration of kids, the log collector, as one of the hub, "
+         "say what has no counterpart, and end", "FILE"),
     Flag("--check", "read the configuration, say what would be open to whom, and end"),
     Flag("--print-config", "print every key with its value, where that came from, and what it "
          "does, as a file that would give it, and end"),
@@ -87,6 +90,8 @@ def run(given: argparse.Namespace) -> int:
     """Serve until a signal; or only check or print the configuration."""
     if given.hash_password:
         return hash_password()
+    if given.convert_kids is not None:
+        return convert_kids(given.convert_kids)
     flags = {
         key: config.Raw(BY_KEY[key].parse(text), f"flag --{flag}")
         for flag, key in SET.items()

@@ -9,8 +9,7 @@ use crate::file::files::Closed;
 use crate::file::frame::{Head, FRAME};
 use crate::file::index::{self, Known, INDEX};
 use crate::file::segment::Segment;
-use crate::file::store::{Due, FileStore};
-use crate::file::upkeep::AT_ONCE;
+use crate::file::store::{Due, FileStore, AT_ONCE};
 use crate::template::Template;
 
 impl<D: Disk> FileStore<D> {

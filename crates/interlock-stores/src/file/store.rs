@@ -56,6 +56,9 @@ pub struct FileStore<D: Disk> {
     pub(super) _lock: D::Lock,
 }
 
+/// Files that a tick syncs or closes, and no more: the rest in pieces, between messages.
+pub(super) const AT_ONCE: usize = 64;
+
 /// Work of a chain that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {

@@ -8,11 +8,10 @@ use crate::file::compress::{Compression, COMPRESSED};
 use crate::file::files::Closed;
 use crate::file::index::{self, INDEX};
 use crate::file::settings::Fsync;
-use crate::file::store::{Due, FileStore};
+use crate::file::store::{Due, FileStore, AT_ONCE};
 
 const SECOND: u64 = 1_000_000;
-/// Files that a tick syncs or closes, and those of a piece of upkeep: each may cost the disk milliseconds.
-pub(super) const AT_ONCE: usize = 64;
+/// Files that a piece of upkeep syncs or closes: each may cost the disk milliseconds.
 const PIECE: usize = 8;
 
 impl<D: Disk> FileStore<D> {

@@ -379,3 +379,32 @@ fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
     let error = Records::open(disk.clone(), "none.log").unwrap_err().to_string();
     assert!(error.contains("none.log"), "{error}");
 }
+
+#[test]
+fn very_many_files_are_brought_to_the_disk_in_pieces_and_messages_go_on_between() {
+    let disk = Simulated::new(5);
+    let mut store = open(&disk, &settings("x/[topic].log"));
+    const TOPICS: usize = 300;
+    for topic in 0..TOPICS {
+        store.append(&message(format!("t{topic}").as_bytes(), b"x", NOON)).unwrap();
+    }
+    store.commit().unwrap();
+    assert_eq!(store.unsynced_messages(), TOPICS as u64);
+    store.tick(NOON + 2 * SECOND).unwrap();
+    let left = store.unsynced_messages();
+    assert!(0 < left && left < TOPICS as u64, "{left}");
+    let mut pieces = 0;
+    while store.upkeep(NOON + 2 * SECOND).unwrap() {
+        pieces += 1;
+    }
+    assert!(pieces > 10);
+    assert_eq!(store.unsynced_messages(), 0);
+    // The next message of each goes to another file, though most are not closed yet.
+    store.rotate().unwrap();
+    assert!((1..TOPICS as u64).contains(&store.counters().closed));
+    store.append(&message(b"t299", b"y", NOON)).unwrap();
+    store.commit().unwrap();
+    assert_eq!(disk.content("t299.log").unwrap(), b"y\n");
+    while store.upkeep(NOON + 3 * SECOND).unwrap() {}
+    assert_eq!(store.counters().closed, TOPICS as u64);
+}

@@ -51,7 +51,7 @@ function _shtab_interlock_using
 end
 
 set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' store 'store cat' 'store tail' 'store verify' worker hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub
-set -g _shtab_interlock_opts_with_value --after --ca --capacity --concurrency --config --count --drain --drain-timeout --every --exec --file --format --from --git --journal --key --key-size --keys --lease --limit --lines --log-level --match --on-full --overflow --picture --pid --pool --port --processes --queues --ready-file --seconds --state --stuck --then --to --ttl --unix --unkeyed --url --wait --watch --way --work --workers
+set -g _shtab_interlock_opts_with_value --after --ca --capacity --concurrency --config --convert-kids --count --drain --drain-timeout --every --exec --file --format --from --git --journal --key --key-size --keys --lease --limit --lines --log-level --match --on-full --overflow --picture --pid --pool --port --processes --queues --ready-file --seconds --state --stuck --then --to --ttl --unix --unkeyed --upstream --upstreams --url --wait --watch --way --work --workers
 
 complete -c interlock -e
 complete -c interlock -f
@@ -311,9 +311,12 @@ complete -c interlock -n '_shtab_interlock_using hub' -l port -x -d 'the TCP por
 complete -c interlock -n '_shtab_interlock_using hub' -l unix -xka "(__fish_complete_path (commandline -ct))" -d 'listen on this unix socket as well'
 complete -c interlock -n '_shtab_interlock_using hub' -l workers -x -d 'how many threads serve connections (one a core, at most 4)'
 complete -c interlock -n '_shtab_interlock_using hub' -l journal -xka "(__fish_complete_directories)" -d 'make keyed queues durable, with a journal in this folder'
+complete -c interlock -n '_shtab_interlock_using hub' -l upstream -x -d 'be an agent: send what is published on to the hub there, and keep it in a spool until that has it; again for another'
+complete -c interlock -n '_shtab_interlock_using hub' -l upstreams -xka "priority multiple" -d 'of several the first that works (priority, the default), or each of them (multiple)'
 complete -c interlock -n '_shtab_interlock_using hub' -l hash-password -d 'ask for a password (or read a line of standard input), print its hash for the passwords of a [[user]], and end'
 complete -c interlock -n '_shtab_interlock_using hub' -l daemon -d 'go to the background once it is ready, or say why it could not start'
 complete -c interlock -n '_shtab_interlock_using hub' -l pid -xka "(__fish_complete_path (commandline -ct))" -d 'write the number of the process to this file; one of a living hub is refused'
+complete -c interlock -n '_shtab_interlock_using hub' -l convert-kids -xka "(__fish_complete_path (commandline -ct))" -d 'print a configuration of kids, the log collector, as one of the hub, say what has no counterpart, and end'
 complete -c interlock -n '_shtab_interlock_using hub' -l check -d 'read the configuration, say what would be open to whom, and end'
 complete -c interlock -n '_shtab_interlock_using hub' -l print-config -d 'print every key with its value, where that came from, and what it does, as a file that would give it, and end'
 complete -c interlock -n '_shtab_interlock_using hub; and test $_shtab_interlock_npos -eq 0' -a info -d 'the figures of a running hub'
