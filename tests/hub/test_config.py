@@ -19,6 +19,7 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "unix": ("/run/hub", ["x" * 108, "a\0b", 3]),
     "unix_mode": ("0660", ["rw", "9", "66", 660, None]),
     "unprotected": (True, [1, "true"]),
+    "ignore_case_topics": (True, [1, "true"]),
     "workers": (3, [-1, 65, True, "2"]),
     "maxclients": (1, [0, 1000001]),
     "max_per_address": (7, [-1]),

@@ -78,6 +78,7 @@ NOTED = (
     ("nlimit networkstore 1gb 1gb 1s;", "line 1: nlimit networkstore has no counterpart"),
     ("listen { port 1; }", "it listens on all addresses without a password"),
     ("listen { host a.example; port 1; }", "listen: a.example is a name"),
+    ("ignore_case on;", "ignore_case_topics: kids compared patterns so"),
     ("speed 9;", "line 1: kids passed over speed"),
     ("store network { host a; port 1; }", 'line 1, store network: while .* protocol = "publish"'),
     ("store network { socket /x; }", "not the socket /x"),

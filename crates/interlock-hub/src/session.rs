@@ -10,14 +10,14 @@ use crate::events::{Answer, Level};
 use crate::pending::Pending;
 use crate::queues::ticket;
 use crate::registry::{Card, Part};
-use crate::resp::parse::{Limits, Parsed, Parser, ProtocolError};
+use crate::resp::parse::{Limits, Lowered, Parsed, Parser, ProtocolError};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::{Relaying, State};
 use crate::statistics::SAMPLED;
 use crate::topics::SubscriptionKind;
 use crate::tracing;
-use crate::users::Users;
+use crate::users::{topic_places, Users};
 
 #[derive(Default)]
 struct Requests {
@@ -271,6 +271,14 @@ impl Requests {
             return Ok((used, None));
         }
         let command = catalog::find(arguments);
+        let lowered = match command {
+            Ok(command) if core.shared.settings.ignore_case_topics => {
+                let places = topic_places(command, arguments);
+                (!places.is_empty()).then(|| arguments.lowered(places))
+            }
+            _ => None,
+        };
+        let arguments = lowered.as_ref().map_or(arguments, Lowered::arguments);
         if command.is_err() && command::is_http(&arguments[0]) {
             add(&core.shared.counters.http_disconnections, 1);
             let text = format!("disconnected: it speaks HTTP: {}", state.card.who());

@@ -29,6 +29,9 @@ pub struct Settings {
     pub inherited: Vec<i32>,
     /// 0: as many as there are cores, at most four.
     pub workers: usize,
+    /// Topics and patterns are put into lower case wherever a client names one. Those of users and stores
+    /// are so already.
+    pub ignore_case_topics: bool,
     /// The folder of the journal; `None`: no queue is durable.
     pub journal: Option<PathBuf>,
     /// Of queues that declare nothing else, where there is a journal.
@@ -106,6 +109,7 @@ impl Default for Settings {
             unix_mode: None,
             inherited: Vec::new(),
             workers: 0,
+            ignore_case_topics: false,
             journal: None,
             durability: Durability::Always,
             repair: false,

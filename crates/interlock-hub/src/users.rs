@@ -5,6 +5,7 @@
 //! the controller's; here is only remembered, by a keyed hash, which passwords were found right, so that
 //! clients who come again need no second look.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -265,13 +266,38 @@ pub fn named_row(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// The topics that XREAD names: the first half of what stands behind STREAMS.
+/// The topics that XREAD names.
 pub fn topics_of<'a>(arguments: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let places = streams_of(arguments);
+    arguments.from(places.start).take(places.len())
+}
+
+/// The places of all topics and patterns of a command.
+pub fn topic_places(command: &Command, arguments: Arguments<'_>) -> Range<usize> {
+    let end = arguments.len();
+    match command.access {
+        Access::Publish | Access::Stream => 1..2,
+        Access::Relay => 4..5,
+        Access::Topics | Access::Patterns => 1..end,
+        Access::Streams => streams_of(arguments),
+        // Those that anybody may call for any topic.
+        _ => match command.name {
+            "unsubscribe" | "punsubscribe" | "sunsubscribe" => 1..end,
+            "pubsub|channels" | "pubsub|numsub" | "pubsub|shardchannels" | "pubsub|shardnumsub" => {
+                2..end
+            }
+            _ => 0..0,
+        },
+    }
+}
+
+/// The places of the topics that XREAD names: the first half of what stands behind STREAMS.
+fn streams_of(arguments: Arguments<'_>) -> Range<usize> {
     let is_head = |word: &[u8]| word.eq_ignore_ascii_case(b"streams");
     // A value of COUNT or BLOCK is no such word.
     let streams = arguments.from(1).position(is_head).map_or(arguments.len(), |at| at + 2);
     let left = arguments.len() - streams.min(arguments.len());
-    arguments.from(streams).take(left / 2)
+    streams..streams + left / 2
 }
 
 /// Bytes of the name of a table, at most.

@@ -31,6 +31,9 @@ pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Settings> {
             "durability" => settings.durability = durability(&value).map_err(at)?,
             "clock" => settings.clock = clock_of(&value).map_err(at)?,
             "repair" => settings.repair = value.extract().map_err(at)?,
+            "ignore_case_topics" => {
+                settings.ignore_case_topics = value.extract().map_err(at)?;
+            }
             "workers" => settings.workers = value.extract().map_err(at)?,
             "stores" => settings.stores = hub_stores::read(given)?,
             "controlled" => settings.controlled = value.extract().map_err(at)?,

@@ -83,7 +83,7 @@ class Configuration:
             "journal": self["queues.journal"] or None,
             "durability": self["queues.durability"],
             "repair": self["queues.repair"],
-            "users": [user.for_server() for user in self.users()],
+            "users": [self._cased(user).for_server() for user in self.users()],
             "tls": self._certificates(),
             "port_speaks_tls": bool(self["tls.cert"]) and port < 0,
             "tls_port": port if port >= 0 else None,
@@ -164,9 +164,20 @@ class Configuration:
     def _spool_root(self) -> Path | None:
         return store_lanes.spool_root(self["queues.journal"], os.environ)
 
+    def _cased(self, user: User) -> User:
+        if not self["ignore_case_topics"]:
+            return user
+        return replace(user, publish=lower(user.publish), subscribe=lower(user.subscribe))
+
     def _stores(self) -> list[dict[str, Any]]:
+        stores = self["store"]
+        if self["ignore_case_topics"]:
+            stores = [
+                replace(store, topics=lower(store.topics), exclude=lower(store.exclude))
+                for store in stores
+            ]
         try:
-            return store_lanes.for_server(self["store"], self._spool_root())
+            return store_lanes.for_server(stores, self._spool_root())
         except InvalidValue as wrong:
             found = Raw(wrong.value, self.origins["store"])
             raise ConfigError((fault(f"store{wrong.place}", found, wrong.allowed),)) from None
@@ -332,6 +343,11 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
             yield wrong(f"limits.{name}.soft", f"at most limits.{name}.hard, which is {hard}")
 
 
+def lower(globs: tuple[str, ...] | None) -> Any:
+    """Return globs as they are where topics ignore case: that of ASCII, as the hub does it."""
+    return globs and tuple(glob.encode().lower().decode() for glob in globs)
+
+
 def is_guarded(values: Mapping[str, Any]) -> bool:
     """Return whether a client of the hub's address must still show something to be let in."""
     users = values["user"] or (EVERYBODY,)
@@ -398,7 +414,7 @@ TLS_FILES = ("tls.cert", "tls.key", "tls.client_ca")
 # What the native server has under the same name.
 FOR_SERVER = (
     *("host", "port", "unix", "workers", "maxclients", "max_per_address", "query_limit"),
-    *("frame_limit", "idle_timeout", "login_timeout"),
+    *("frame_limit", "idle_timeout", "login_timeout", "ignore_case_topics"),
 )
 GUARDED = (
     "a loopback address; any other with users of whom each has a password, or with tls.client_ca, "

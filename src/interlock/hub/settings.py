@@ -130,6 +130,10 @@ SETTINGS = (
         "how many threads serve connections; 0 takes one for each core, at most 4",
     ),
     Setting(
+        "ignore_case_topics", False, truth, "true, false",
+        "topics and patterns, those of users and stores too, are put into lower case (ASCII)",
+    ),
+    Setting(
         "maxclients", 10000, whole(1, 1000000), "a whole number from 1 to 1000000",
         "how many connections may be open; one more is refused with an error",
         live=True, redis="maxclients",

@@ -4,7 +4,7 @@
 //! once, and it stores no byte of an array request: its arguments are ranges of the buffer that
 //! holds the request. The buffer handed in must begin with the request's first byte each time.
 
-use std::ops::Index;
+use std::ops::{Index, Range};
 
 use super::inline;
 
@@ -46,6 +46,19 @@ pub enum Parsed {
     /// This many bytes were a request; `Parser::arguments` has it. It may be empty.
     Request(usize),
     Incomplete,
+}
+
+/// Arguments of which some were put into lower case.
+#[derive(Debug)]
+pub struct Lowered {
+    bytes: Vec<u8>,
+    ranges: Vec<(u32, u32)>,
+}
+
+impl Lowered {
+    pub fn arguments(&self) -> Arguments<'_> {
+        Arguments { bytes: &self.bytes, ranges: &self.ranges }
+    }
 }
 
 /// The arguments of one request, the command's name first.
@@ -261,6 +274,20 @@ impl<'a> Arguments<'a> {
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let &(start, end) = self.ranges.get(index)?;
         Some(&self.bytes[start as usize..end as usize])
+    }
+
+    /// Returns them with those of the given places in lower case.
+    pub fn lowered(&self, places: Range<usize>) -> Lowered {
+        let mut lowered = Lowered { bytes: Vec::new(), ranges: Vec::with_capacity(self.len()) };
+        for (place, argument) in self.from(0).enumerate() {
+            let start = lowered.bytes.len();
+            lowered.bytes.extend_from_slice(argument);
+            if places.contains(&place) {
+                lowered.bytes[start..].make_ascii_lowercase();
+            }
+            lowered.ranges.push((start as u32, lowered.bytes.len() as u32));
+        }
+        lowered
     }
 
     /// Those behind the first so many, as all there are.

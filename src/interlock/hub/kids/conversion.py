@@ -103,9 +103,10 @@ def _settings(kids: Block, lines: _Lines, notes: list[str]) -> None:
     if clients.isdigit() and int(clients):
         lines.put("max_per_address", min(int(clients), 1_000_000))
     if kids.get("ignore_case") == "on":
+        lines.put("ignore_case_topics", True)
         notes.append(
-            "ignore_case has no counterpart: a topic is what its bytes are. For patterns of few "
-            "letters write both, as [Aa]pp.*"
+            "ignore_case_topics: kids compared patterns so, and left topics as they were; the hub "
+            "puts both into lower case"
         )
     for setting in kids.settings:
         if setting.key == "nlimit":

@@ -151,7 +151,7 @@ class Stores:
         host, port, socket = (store.get(key) for key in ("host", "port", "socket"))
         if socket:
             self._note(store, f"an upstream is a host and a port, not the socket {socket}")
-        found["upstream"] = f"{host or '127.0.0.1'}:{port or 6399}"
+        found["upstream"] = f"{host or '127.0.0.1'}:{port or 3388}"
         # Numbers and acknowledgements are not for kids.
         self._note(store, 'while its upstream is still kids itself, add protocol = "publish"')
         self._spool(found, folder)
