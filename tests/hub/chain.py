@@ -24,7 +24,7 @@ from tests.hub.servers import HubProcess
 
 @dataclass
 class Tally:
-    """What came of all messages."""
+    """The fate of all messages."""
 
     acknowledged: int = 0
     unacknowledged: int = 0

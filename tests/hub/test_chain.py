@@ -13,7 +13,7 @@ from tests.hub.servers import needs_hub
 from tests.seeds import seed
 
 RUNS = int(os.environ.get("INTERLOCK_CHAIN", "8"))
-"""How many things are done to it; tests/hub/STORES.md has what came of 1,000."""
+"""Number of things that are done to it; tests/hub/STORES.md has what came of 1,000."""
 
 SECONDS = float(os.environ.get("INTERLOCK_CHAIN_SECONDS", "inf"))
 # Of one chain, in one folder.

@@ -1,4 +1,4 @@
-"""Where an agent sends to: a Redis or a Valkey, by PUBLISH and XADD; over TLS; with a password; and
+"""Upstreams of an agent: a Redis or a Valkey, by PUBLISH and XADD; over TLS; with a password; and
 what it says where it cannot."""
 
 from __future__ import annotations

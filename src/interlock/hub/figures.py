@@ -142,7 +142,7 @@ FIGURES = (
     counter("messages_relayed_again", "messages", "again",
             "messages that other hubs brought again, of which subscribers get no copy"),
     counter("relay_circles", "messages", "in circles",
-            "messages left out for they had been here before, or in 16 hubs: those relay in a circle"),
+            "messages left out: they had been here, or in 16 hubs, which relay in a circle"),
     gauge("pubsub_channels", "messages", "topics", "topics that have a subscriber"),
     gauge("pubsubshard_channels", "messages", "shard topics",
           "shard topics that have a subscriber"),

@@ -142,7 +142,7 @@ impl Left {
         (load.len() - self.done.iter().filter(|done| **done).count()) as u64
     }
 
-    /// What is left here or there.
+    /// Adds what is left there.
     pub fn with(&mut self, other: &Left) {
         match (self.all, other.all) {
             (_, true) => {}

@@ -45,7 +45,7 @@ pub struct Orders {
     /// From now on it is to be of this kind.
     pub kind: Option<StoreKind>,
     pub rotate: bool,
-    /// What failed is to be tried at once, or something has changed that it waits for.
+    /// True if what failed is to be tried at once, or something has changed that it waits for.
     pub again: bool,
     pub end: End,
 }

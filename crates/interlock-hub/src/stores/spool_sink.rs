@@ -29,7 +29,7 @@ pub struct SpoolSink {
     around: Surroundings,
     spool: Arc<Spooling>,
     pump: Option<JoinHandle<()>>,
-    /// What the messages it was given have been numbered: they keep that, however often they are put in.
+    /// Origins and numbers of the messages it was given: they keep them, however often they are put in.
     numbers: Vec<(u128, u64)>,
     /// So many of those that are left are in it.
     appended: usize,

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Who is trusted, who we are, and whom we want to reach.
+/// Authorities that are trusted, our certificate, and the name that is to be reached.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ClientConfig>,

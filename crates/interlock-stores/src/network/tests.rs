@@ -11,7 +11,7 @@ use crate::message::Message;
 use crate::network::wire::{self, Reply};
 use crate::network::{Protocol, Settings, Undelivered, Upstream};
 
-/// What a server does with a request.
+/// An answer of a server to a request.
 enum Act {
     Say(&'static str),
     /// Nothing, now or ever: it reads no more either.
