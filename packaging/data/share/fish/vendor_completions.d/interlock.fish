@@ -311,7 +311,7 @@ complete -c interlock -n '_shtab_interlock_using hub' -l port -x -d 'the TCP por
 complete -c interlock -n '_shtab_interlock_using hub' -l unix -xka "(__fish_complete_path (commandline -ct))" -d 'listen on this unix socket as well'
 complete -c interlock -n '_shtab_interlock_using hub' -l workers -x -d 'how many threads serve connections (one a core, at most 4)'
 complete -c interlock -n '_shtab_interlock_using hub' -l journal -xka "(__fish_complete_directories)" -d 'make keyed queues durable, with a journal in this folder'
-complete -c interlock -n '_shtab_interlock_using hub' -l upstream -x -d 'be an agent: send what is published on to the hub there, and keep it in a spool until that has it; again for another'
+complete -c interlock -n '_shtab_interlock_using hub' -l upstream -x -d 'be an agent: send what is published on to the hub there, and keep it in a spool until that has it (in place of [[store]] tables); again for another'
 complete -c interlock -n '_shtab_interlock_using hub' -l upstreams -xka "priority multiple" -d 'of several the first that works (priority, the default), or each of them (multiple)'
 complete -c interlock -n '_shtab_interlock_using hub' -l hash-password -d 'ask for a password (or read a line of standard input), print its hash for the passwords of a [[user]], and end'
 complete -c interlock -n '_shtab_interlock_using hub' -l daemon -d 'go to the background once it is ready, or say why it could not start'
