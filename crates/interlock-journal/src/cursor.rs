@@ -84,7 +84,8 @@ impl<S: Storage> Journal<S> {
                 let (record, length) = match record::decode(bytes, segment.salt) {
                     Ok(found) => found,
                     Err(bad) => {
-                        if segment.fill().map_err(at(&self.storage, &segment.name))? {
+                        let is_long = matches!(bad, Bad::Short);
+                        if segment.fill(is_long).map_err(at(&self.storage, &segment.name))? {
                             continue;
                         }
                         let why = match bad {
@@ -134,14 +135,16 @@ impl<S: Storage> Journal<S> {
 }
 
 impl<F: File> Segment<F> {
-    /// Reads more behind what was not used yet; returns whether there was anything that is new.
-    fn fill(&mut self) -> io::Result<bool> {
+    /// Reads more behind what was not used yet, for a record that is longer if it `is_long`; returns whether
+    /// there was anything that is new.
+    fn fill(&mut self, is_long: bool) -> io::Result<bool> {
         self.offset += self.used as u64;
         self.buffer.drain(..self.used);
         self.used = 0;
         let before = std::mem::take(&mut self.buffer);
-        // Of a long record all has to be there; and what was read of zeroes may be records by now.
-        let wanted = (before.len() * 2).max(PIECE);
+        // Of a long record all has to be there; and what was read of zeroes may be records by now: of these
+        // no more than a piece, for they may be all that there is up to the end of a segment.
+        let wanted = if is_long { (before.len() * 2).max(PIECE) } else { PIECE };
         let mut bytes = vec![0; wanted];
         let mut read = 0;
         while read < wanted {

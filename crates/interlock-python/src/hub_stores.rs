@@ -44,7 +44,8 @@ fn one(given: &Bound<'_, PyDict>) -> PyResult<StoreSettings> {
         "upstream" => Acknowledgement::Upstream,
         _ => return Err(unknown("ack", &ack)),
     };
-    let filters: Vec<(Vec<Vec<u8>>, Vec<Vec<u8>>)> = of(given, "filters")?;
+    type Globs = Vec<Vec<u8>>;
+    let filters: Vec<(Globs, Globs)> = of(given, "filters")?;
     let filters = filters.into_iter().map(|(topics, exclude)| Filter { topics, exclude }).collect();
     let queue = of(given, "queue")?;
     Ok(StoreSettings { name, word, filters, queue, full, acknowledges, kind })

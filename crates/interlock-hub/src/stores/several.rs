@@ -192,8 +192,12 @@ fn each(
     sinks: &mut [Named],
     mut work: impl FnMut(&mut Box<dyn Sink>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let all = sinks.iter_mut().map(|(_, sink)| work(sink));
-    all.fold(Ok(()), |before, now| before.and(now))
+    let mut done = Ok(());
+    for (_, sink) in sinks {
+        let now = work(sink);
+        done = done.and(now);
+    }
+    done
 }
 
 fn upkeep(sinks: &mut [Named], now: u64) -> Result<bool, StoreError> {
@@ -203,8 +207,12 @@ fn upkeep(sinks: &mut [Named], now: u64) -> Result<bool, StoreError> {
 }
 
 fn close(sinks: Vec<Named>) -> Result<(), StoreError> {
-    let all = sinks.into_iter().map(|(_, sink)| sink.close());
-    all.fold(Ok(()), |before, now| before.and(now))
+    let mut done = Ok(());
+    for (_, sink) in sinks {
+        let now = sink.close();
+        done = done.and(now);
+    }
+    done
 }
 
 fn counters(sinks: &[Named]) -> Counters {
