@@ -115,11 +115,11 @@ impl Priority {
         order
     }
 
-    fn took(&mut self, place: usize, error: Option<&StoreError>) {
+    /// A sink has taken all; `tried` says whether the first of all was tried before it.
+    fn took(&mut self, place: usize, tried: bool, error: Option<&StoreError>) {
         if place == 0 {
             self.pause = FIRST_PAUSE;
-        } else if self.back <= Instant::now() {
-            // The first was tried just now.
+        } else if tried {
             self.back = Instant::now() + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
@@ -140,11 +140,13 @@ impl Priority {
 impl Sink for Priority {
     fn write(&mut self, load: &Load, left: &mut Left) -> Result<(), StoreError> {
         let mut failed = None;
-        for place in self.order(Instant::now()) {
+        let order = self.order(Instant::now());
+        let tried = order[0] == 0;
+        for place in order {
             let sink = &mut self.sinks[place].1;
             match sink.write(load, left) {
                 Ok(()) => {
-                    self.took(place, failed.as_ref());
+                    self.took(place, tried, failed.as_ref());
                     return Ok(());
                 }
                 Err(error) => {
