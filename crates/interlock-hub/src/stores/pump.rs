@@ -38,6 +38,8 @@ pub struct Pump {
     /// The moment of the next try.
     again: Instant,
     ticked: Instant,
+    /// There may be more to deliver, of which no word comes.
+    more: bool,
     /// There is upkeep to do, from then on.
     upkeep: Option<Instant>,
     counters: Counters,
@@ -68,6 +70,7 @@ impl Pump {
             untidy: None,
             again: now,
             ticked: now,
+            more: false,
             upkeep: None,
             counters: Counters::default(),
         }
@@ -93,6 +96,9 @@ impl Pump {
     }
 
     fn until(&self) -> Instant {
+        if self.more {
+            return Instant::now();
+        }
         let until = Instant::now() + TICK;
         if self.trouble.is_some() || !self.load.is_empty() {
             return until.min(self.again);
@@ -122,6 +128,7 @@ impl Pump {
 
     /// Takes what there is, and delivers it.
     fn deliver(&mut self) {
+        self.more = false;
         loop {
             if self.load.is_empty() && !self.read() {
                 return;
@@ -141,6 +148,7 @@ impl Pump {
             }
             // Orders and upkeep have their turn between two.
             if self.ticked.elapsed() >= TICK || self.spool.has_orders() {
+                self.more = true;
                 return;
             }
         }

@@ -138,6 +138,11 @@ impl Stream {
         Ok(moved || shaken)
     }
 
+    /// Bytes that are to be sent.
+    pub fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
     /// The bytes that came and are not done with.
     pub fn received(&self) -> &[u8] {
         &self.received[self.read..]

@@ -129,7 +129,8 @@ impl Upstream {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let mut ended = false;
         loop {
-            while !ended && delivery.bytes < WINDOW {
+            // In pieces, so that the upstream has something to do while the next is made.
+            while !ended && delivery.bytes < WINDOW && stream.unsent() < PIECE {
                 let Some(message) = messages.next() else {
                     ended = true;
                     break;
@@ -314,3 +315,5 @@ const DELIVERING: &str = "delivering to";
 const NAME: &[u8] = b"interlock-relay";
 /// Bytes of requests that may be under way without a reply; one that is longer is alone.
 const WINDOW: usize = 4 << 20;
+/// Bytes that wait to be sent.
+const PIECE: usize = 128 << 10;
