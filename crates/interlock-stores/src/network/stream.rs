@@ -105,6 +105,8 @@ impl Stream {
             self.out.clear();
             self.sent = 0;
             self.out.shrink_to(KEPT);
+        } else if self.sent >= SENT {
+            self.out.drain(..std::mem::take(&mut self.sent));
         }
         Ok(moved)
     }
@@ -297,5 +299,7 @@ fn is_nothing(error: &io::Error) -> bool {
 const RECEIVED: usize = 64 << 10;
 /// Bytes of room that are kept when all is sent.
 const KEPT: usize = 8 << 20;
+/// Bytes that were sent and are still there.
+const SENT: usize = 1 << 20;
 /// Between two looks at whether it is to be given up.
 const SLICE: Duration = Duration::from_millis(50);
