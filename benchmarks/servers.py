@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import re
 import resource
 import shutil
 import signal
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -58,22 +59,25 @@ def hub(
     core: int | None = SERVER_CORE,
     sync: Sync = "no",
     place: Path | None = None,
+    arguments: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Run `interlock hub` with so many workers, on this core; None: wherever the system puts it.
 
-    What it stores is in `place` and stays there, or goes with it.
+    What its queues store is in `place` and stays there, or goes with it. `arguments` are further
+    ones of the command.
     """
     limits = ("LIMITS_NORMAL_SOFT", "LIMITS_NORMAL_HARD", "LIMITS_PUBSUB_SOFT")
     settings = dict.fromkeys((*limits, "LIMITS_PUBSUB_HARD", "MAX_PER_ADDRESS"), "0")
     settings["MAXCLIENTS"] = str(MOST_CONNECTIONS)
     environment = {f"INTERLOCK_HUB_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "interlock", "hub", "--port", "0", "--workers", str(workers)]
+    command += arguments
     with folder(place) as stored:
         if sync != "no":
             command += ["--journal", str(stored)]
             environment["INTERLOCK_HUB_QUEUES_DURABILITY"] = sync
         with _running(command, "ready on", core, environment) as (process, line):
-            yield Server(process.pid, int(line.rpartition(":")[2]))
+            yield Server(process.pid, port_of(line))
 
 
 @contextmanager
@@ -87,7 +91,7 @@ def redis(
     program = shutil.which("redis-server")
     if program is None:
         raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
-    port = _free_port()
+    port = free_port()
     settings = {
         "--port": str(port),
         "--bind": "127.0.0.1",
@@ -136,12 +140,37 @@ def memcached(*, core: int | None = SERVER_CORE) -> Iterator[str]:
 
 
 @contextmanager
+def rsyslog(place: Path) -> Iterator[tuple[int, Path]]:
+    """Run `rsyslogd` of this machine for lines by TCP; yield its port and the file of all lines."""
+    program = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin")
+    if program is None:
+        raise NotPrepared("no rsyslogd: install it (Debian has a package)")
+    port, path = free_port(), place / "rsyslog.log"
+    settings = place / "rsyslog.conf"
+    settings.write_text(
+        f'global(workDirectory="{place}")\n'
+        'module(load="imtcp")\n'
+        'template(name="line" type="string" string="%rawmsg-after-pri%\\n")\n'
+        f'input(type="imtcp" address="127.0.0.1" port="{port}" ruleset="kept")\n'
+        f'ruleset(name="kept") {{ action(type="omfile" file="{path}" template="line"'
+        ' asyncWriting="on" ioBufferSize="64k") }\n'
+    )
+    command = [program, "-n", "-f", str(settings), "-i", str(place / "rsyslog.pid")]
+    with subprocess.Popen(command, preexec_fn=partial(prepare, SERVER_CORE)) as process:
+        try:
+            _wait_for_port(port, process)
+            yield port, path
+        finally:
+            process.kill()
+
+
+@contextmanager
 def nats(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
     """Run `nats-server` of this machine, with JetStream in memory."""
     program = shutil.which("nats-server")
     if program is None:
         raise NotPrepared("no nats-server: install it")
-    port = _free_port()
+    port = free_port()
     with folder() as stored:
         command = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(stored)]
         with _running(command, "Server is ready", core) as (process, _):
@@ -195,6 +224,17 @@ def _wait_for(path: str, process: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < end and process.poll() is None:
         with socket.socket(socket.AF_UNIX) as trial:
             if trial.connect_ex(path) == 0:
+                return
+        time.sleep(0.01)
+    raise NotPrepared(f"{process.args!r} did not start")
+
+
+def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until somebody listens at a port: it says nothing of it."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end and process.poll() is None:
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.01)
     raise NotPrepared(f"{process.args!r} did not start")
@@ -255,7 +295,16 @@ def prepare(core: int | None) -> None:
         os.sched_setaffinity(0, {core})
 
 
-def _free_port() -> int:
+def port_of(line: str) -> int:
+    """Return the port of the line in which a hub says that it is ready."""
+    found = re.search(r"ready on \S+?:(\d+)", line)
+    if found is None:
+        raise NotPrepared(f"the hub said no port: {line}")
+    return int(found[1])
+
+
+def free_port() -> int:
+    """Return a port of loopback at which nobody listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

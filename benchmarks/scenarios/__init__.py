@@ -19,11 +19,12 @@ from benchmarks.scenarios import (
 )
 
 if sys.platform == "linux":
-    from benchmarks.scenarios import tables
+    from benchmarks.scenarios import stores, tables
 
     _TABLES: tuple[Row, ...] = tables.ROWS
+    _STORES: tuple[Row, ...] = stores.ROWS
 else:
-    _TABLES = ()
+    _TABLES = _STORES = ()
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -35,6 +36,7 @@ ROWS: tuple[Row, ...] = (
     *trace.ROWS,
     *_TABLES,
     *hub.ROWS,
+    *_STORES,
     *queues.ROWS,
     *restarts.ROWS,
     *engines.ROWS,

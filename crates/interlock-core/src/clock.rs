@@ -37,6 +37,14 @@ impl Clock {
         }
     }
 
+    /// The wall clock, which is set by people and steps back and forth: for dates, never for order.
+    pub fn wall(&self) -> Time {
+        match self {
+            Clock::System => wall(),
+            Clock::Manual(_) => self.now(),
+        }
+    }
+
     /// As `now`, up to a few milliseconds behind.
     #[inline]
     pub fn coarse(&self) -> Time {
@@ -59,10 +67,11 @@ impl Clock {
 }
 
 /// Wall-clock time at which the monotonic clock stood at zero.
-static EPOCH: LazyLock<Time> = LazyLock::new(|| {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as Time);
-    wall.saturating_sub(monotonic())
-});
+static EPOCH: LazyLock<Time> = LazyLock::new(|| wall().saturating_sub(monotonic()));
+
+fn wall() -> Time {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as Time)
+}
 
 #[cfg(target_os = "linux")]
 #[inline]

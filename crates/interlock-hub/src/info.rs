@@ -95,7 +95,7 @@ pub fn tables(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {
 
 /// The figures of each store, by its name.
 pub fn stores(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {
-    let mut all = shared.stores.told(shared.queues.now());
+    let mut all = shared.stores.told(shared.queues.wall());
     all.sort_unstable();
     all
 }

@@ -65,6 +65,12 @@ impl Queues {
         self.clock.now() + self.ahead
     }
 
+    /// The time of what stores keep, µs since 1970: the wall clock's, so that a file has the date that people
+    /// read on theirs however long the hub has run. A store sees to it that it does not step back.
+    pub fn wall(&self) -> Time {
+        self.clock.wall()
+    }
+
     /// µs by which that is ahead of the clock.
     pub fn ahead(&self) -> Time {
         self.ahead

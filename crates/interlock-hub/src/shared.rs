@@ -433,7 +433,7 @@ impl Host for Beside {
     }
 
     fn now(&self) -> u64 {
-        self.0.upgrade().map_or(0, |shared| shared.queues.now())
+        self.0.upgrade().map_or(0, |shared| shared.queues.wall())
     }
 }
 

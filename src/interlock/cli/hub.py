@@ -136,7 +136,8 @@ def run(given: argparse.Namespace) -> int:
 
     if given.daemon:
         return daemon.detached(serving)
-    return serving(lambda line: print(line, flush=True))
+    # In one write, though nothing is buffered: a line of the log must not come before its end.
+    return serving(lambda line: print(f"{line}\n", end="", flush=True))
 
 
 def serve(

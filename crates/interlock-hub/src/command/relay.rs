@@ -108,7 +108,7 @@ fn carry(call: &mut Call<'_, '_>) -> Result<(), String> {
     };
     if let Some(offers) = &mut call.core.local.offers {
         // A clock that is ahead there must not set this hub's time.
-        let time = time.min(shared.queues.now());
+        let time = time.min(shared.queues.wall());
         let message = Message { topic, payload, time, origin: known, number };
         let offered = offers.relay(call.state.card.token, &message);
         if !stand(call.state, offered)? {

@@ -43,7 +43,7 @@ fn is_offered(call: &mut Call<'_, '_>) -> bool {
     let (topic, message) = (&call.arguments[1], &call.arguments[2]);
     let shared = call.core.shared;
     let Some(offers) = &mut call.core.local.offers else { return true };
-    let offered = offers.offer(call.state.card.token, topic, message, || shared.queues.now());
+    let offered = offers.offer(call.state.card.token, topic, message, || shared.queues.wall());
     match stand(call.state, offered) {
         Ok(goes_on) => goes_on,
         Err(text) => {

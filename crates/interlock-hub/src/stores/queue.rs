@@ -280,6 +280,43 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_alone_is_told_of_each_room() {
+        // Nobody else's progress wakes it, and it looks for room at the moment at which there comes some.
+        let (queue, (tell, told)) = (Queue::default(), channel());
+        let queue = &queue;
+        let message = || {
+            let mut batch = Batch::default();
+            batch.push(b"t", b"x", 0);
+            batch
+        };
+        let one = message().weight();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for _ in 0..EACH * 10 {
+                    while !queue.reserve(one, one) {
+                        queue.watch(0);
+                        if queue.reserve(one, one) {
+                            break;
+                        }
+                        let soon = (0..2_000).find_map(|_| told.try_recv().ok());
+                        if soon.is_none() {
+                            told.recv_timeout(Duration::from_secs(20)).expect("it was forgotten");
+                        }
+                    }
+                    queue.put(message());
+                }
+            });
+            let (mut taken, mut batches) = (0, Vec::new());
+            while taken < EACH * 10 {
+                let until = Instant::now() + Duration::from_secs(20);
+                queue.next(until, End::No, true, 200, &mut batches);
+                assert!(!batches.is_empty(), "nothing came");
+                pass(queue, &mut taken, &mut batches, std::slice::from_ref(&tell));
+            }
+        });
+    }
+
+    #[test]
     fn a_message_that_is_longer_than_the_bound_has_room_alone() {
         let queue = Queue::default();
         assert!(queue.reserve(MOST * 2, MOST));

@@ -22,7 +22,7 @@ class Converted:
     """TOML."""
 
     notes: list[str]
-    """What has no counterpart, or is otherwise than with kids: a line each."""
+    """Notes on settings without a counterpart or with another meaning: a line each."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ class Setting:
 
 @dataclass
 class Block:
-    """What stands in braces, or the whole file."""
+    """Settings within braces, or those of the whole file."""
 
     line: int
     kind: str = ""

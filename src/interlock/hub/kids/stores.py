@@ -21,7 +21,7 @@ class _Topics:
 
 
 class Stores:
-    """What a store of kids becomes, and what is noted of it."""
+    """A store of kids as one of ours, and the notes on it."""
 
     def __init__(self, notes: list[str]) -> None:
         self.found: list[Store] = []
