@@ -24,6 +24,7 @@ from interlock.cli import (
     hub,
     hub_backup,
     hub_info,
+    hub_topics,
     parser,
     pub,
     queue,
@@ -145,7 +146,7 @@ Ask a hub that runs, or a Redis: [how to use them](../howto/hub-watch.md).
 
 ```text
 interlock hub info [FLAGS]
-interlock hub topics [FLAGS] [GLOB]
+interlock hub topics [FLAGS] [--clients [--limit N]] [GLOB]
 interlock hub stores [FLAGS]
 interlock hub clients [FLAGS]
 ```
@@ -153,8 +154,8 @@ interlock hub clients [FLAGS]
 """
 
 ASKED_TAIL = """
-`--watch` is for `info` only. Exit codes: 0 answered, 1 no connection, or it was lost, or the server
-refused, 2 wrong usage, 130 Ctrl-C.
+`--watch` is for `info` only, `--clients` and `--limit` for `topics`. Exit codes: 0 answered, 1 no
+connection, or it was lost, or the server refused, 2 wrong usage, 130 Ctrl-C.
 """
 
 BACKUP = """
@@ -392,7 +393,10 @@ def cli() -> str:
         table(hub.FLAGS),
         HUB_TAIL,
     ]
-    parts += [table((*connection.FLAGS, hub_info.WATCH)), ASKED_TAIL]
+    parts += [
+        table((*connection.FLAGS, hub_info.WATCH, hub_topics.CLIENTS, hub_topics.LIMIT)),
+        ASKED_TAIL,
+    ]
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
     return "".join([*parts, WORKER, table(worker.FLAGS), WORKER_TAIL])
@@ -519,7 +523,7 @@ def commands() -> str:
 
 
 CLASSES = dict(_core.HubServer.commands())
-OWN = {"LOG", "CLIENT SLOW", "CONFIG RELOAD", "TABLE", "STORE"}
+OWN = {"LOG", "CLIENT SLOW", "PUBSUB CLIENTS", "CONFIG RELOAD", "TABLE", "STORE"}
 """Commands that Redis has not."""
 
 

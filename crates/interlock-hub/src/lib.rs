@@ -81,6 +81,7 @@ mod socket;
 pub mod state;
 pub mod statistics;
 pub mod stores;
+pub mod survey;
 pub mod tables;
 pub mod time;
 pub mod tls;

@@ -14,6 +14,7 @@ use crate::chunk::Chunk;
 use crate::events::Answer;
 use crate::registry::Card;
 use crate::settings::Live;
+use crate::survey::Survey;
 use crate::wake::WakeUp;
 
 pub enum Mail {
@@ -26,6 +27,8 @@ pub enum Mail {
     Live(Arc<Live>),
     /// The answer to what the connection with this token asked for.
     Answer(u64, Answer),
+    /// Tell who is subscribed.
+    Survey(Arc<Survey>),
     /// A store has room, or is done with something that a connection waits for.
     Progress,
     /// Say that this worker is alive.

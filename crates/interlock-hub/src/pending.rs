@@ -1,5 +1,9 @@
 //! Calls that go on later: answered elsewhere, at their next turn, or after a pause.
 
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::survey::Survey;
 use crate::topics::{Name, SubscriptionKind};
 use crate::users::Users;
 
@@ -19,6 +23,10 @@ pub enum Pending {
     },
     /// Its next step.
     Listing(Listing),
+    /// Its next step.
+    Gathering(Gathering),
+    /// The workers tell who is subscribed.
+    Survey(Arc<Survey>),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
     /// RELAY OPEN: the connection before has to end first.
@@ -59,4 +67,20 @@ pub struct Listing {
     pub found: Vec<Name>,
     /// Bytes that the answer has, about.
     pub size: usize,
+}
+
+/// PUBSUB CLIENTS under way: through all names there are, some of them a turn.
+#[derive(Debug)]
+pub struct Gathering {
+    pub pattern: Option<Box<[u8]>>,
+    /// Names to keep, and subscriptions to tell.
+    pub most: usize,
+    /// The next part of the directory: of topics, then of patterns, then of shard topics.
+    pub part: usize,
+    /// Of the one before, what was not yet compared, with the number of receivers.
+    pub left: Vec<(Name, u32)>,
+    /// The first by order, the last of them on top.
+    pub first: BinaryHeap<(SubscriptionKind, Name)>,
+    /// Subscriptions that match.
+    pub total: u64,
 }

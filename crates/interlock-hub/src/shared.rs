@@ -24,6 +24,7 @@ use crate::settings::{Live, Settings};
 use crate::statistics::{Statistics, Tallies};
 use crate::stores::reading::Readings;
 use crate::stores::{Host, Offers, StoreSettings, Stores};
+use crate::survey::Surveys;
 use crate::tables::Tables;
 use crate::time::Time;
 use crate::topics::{Directory, Subscribers};
@@ -42,6 +43,7 @@ pub struct Shared {
     /// The hub as its stores see it.
     pub host: OnceLock<Arc<dyn Host>>,
     pub registry: Registry,
+    pub surveys: Surveys,
     pub mailboxes: Vec<Mailbox>,
     pub beats: Beats,
     pub counters: Counters,
@@ -156,6 +158,7 @@ impl Shared {
             relays: Relays::default(),
             host: OnceLock::new(),
             registry: Registry::default(),
+            surveys: Surveys::default(),
             beats: Beats::new(mailboxes.len()),
             held: mailboxes.iter().map(|_| AtomicIsize::new(0)).collect(),
             mailboxes,
@@ -251,6 +254,7 @@ impl Shared {
     /// controller hears of it.
     pub fn worker_broke(&self, worker: usize, text: &str) {
         self.broken.fetch_or(1 << worker, Ordering::AcqRel);
+        self.surveys.broke(self, worker);
         self.events.broken(format!("worker {worker} has ended by a fault of the hub: {text}"));
         // Those who wait for all workers must not wait for this one.
         self.drained();

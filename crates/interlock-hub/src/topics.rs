@@ -20,7 +20,7 @@ use crate::glob;
 pub type Name = Arc<[u8]>;
 type Names<V> = HashMap<Name, V, RandomState>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SubscriptionKind {
     Topic,
     Pattern,
@@ -143,6 +143,22 @@ impl Directory {
     pub fn names(&self, kind: SubscriptionKind, stripe: usize) -> Vec<Name> {
         let stripes = if kind == SubscriptionKind::Shard { &self.shards } else { &self.topics };
         stripes[stripe].read().keys().cloned().collect()
+    }
+
+    /// The names of one part, each with how many receive it. Patterns are all in the first.
+    pub fn receivers(&self, kind: SubscriptionKind, stripe: usize) -> Vec<(Name, u32)> {
+        let of = |(name, interest): (&Name, &Interest)| (name.clone(), interest.receivers);
+        match kind {
+            SubscriptionKind::Pattern if stripe > 0 => Vec::new(),
+            SubscriptionKind::Pattern => {
+                let patterns = self.patterns.read();
+                patterns.by_prefix.values().flatten().map(|(name, it)| of((name, it))).collect()
+            }
+            SubscriptionKind::Shard => self.shards[stripe].read().iter().map(of).collect(),
+            SubscriptionKind::Topic | SubscriptionKind::Trace => {
+                self.topics[stripe].read().iter().map(of).collect()
+            }
+        }
     }
 
     fn stripe(&self, kind: SubscriptionKind, name: &[u8]) -> &RwLock<Names<Interest>> {

@@ -286,6 +286,7 @@ pub fn topic_places(command: &Command, arguments: Arguments<'_>) -> Range<usize>
             "pubsub|channels" | "pubsub|numsub" | "pubsub|shardchannels" | "pubsub|shardnumsub" => {
                 2..end
             }
+            "pubsub|clients" => 2..end.min(3),
             _ => 0..0,
         },
     }

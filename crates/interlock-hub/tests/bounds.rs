@@ -153,6 +153,38 @@ fn topics_are_listed_by_steps_between_which_others_are_served() {
 }
 
 #[test]
+fn names_of_who_is_subscribed_are_gathered_by_steps_and_the_first_are_kept() {
+    let mut hub = hub(Live { subscriptions: 0, ..Live::default() });
+    let (mut subscriber, mut asking) = (hub.client(1), hub.client(2));
+    for part in 0..10 {
+        let names = (0..1_000).map(|n| format!(" {part}.{n:0>60}")).collect::<String>();
+        hub.talk(&mut subscriber, format!("PSUBSCRIBE{names}\r\n").as_bytes());
+    }
+    let pattern = "*0".repeat(500) + "*";
+    let (step, _) = hub.feed(&mut asking, format!("PUBSUB CLIENTS {pattern}\r\n").as_bytes());
+    assert_eq!(step, Step::Wait);
+    for steps in 1.. {
+        match &hub.shared.mailboxes[0].take()[..] {
+            [Mail::Answer(_, Answer::Turn)] => {}
+            [Mail::Survey(survey)] => {
+                // Each compares 4 MiB at most: ten thousand names of 62 bytes with one of a thousand.
+                assert!(steps > 140, "{steps}");
+                assert_eq!((survey.names.len(), survey.total), (0, 0));
+                break;
+            }
+            mail => panic!("{} letters", mail.len()),
+        }
+        let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
+        asking.session.answered(Answer::Turn, &mut core, &mut asking.out);
+    }
+    let mut asking = hub.client(3);
+    hub.feed(&mut asking, b"PUBSUB CLIENTS LIMIT 5\r\n");
+    let [Mail::Survey(survey)] = &hub.shared.mailboxes[0].take()[..] else { panic!("one") };
+    assert_eq!((survey.names.len(), survey.total), (5, 10_000));
+    assert!(survey.names.iter().all(|(_, name)| name.starts_with(b"0.0")));
+}
+
+#[test]
 fn a_list_of_topics_that_is_too_long_is_refused() {
     let mut hub = hub(Live { subscriptions: 0, ..Live::default() });
     let (mut subscriber, mut asking, mut other) = (hub.client(1), hub.client(2), hub.client(3));

@@ -1,14 +1,25 @@
-"""`interlock hub topics [GLOB]`: the topics of a running hub, and how many receive each."""
+"""`interlock hub topics [GLOB]`: the topics of a running hub, and how many or who receive each."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from dataclasses import asdict
 
 from interlock.cli.connection import EXIT_CODES, FLAGS, ask
+from interlock.cli.flags import Flag, positive
+from interlock.cli.pub import BAD_INPUT
 from interlock.cli.tables import table
 from interlock.hub import introspection
 from interlock.hub.client import Client
+
+USUAL = 1_000
+CLIENTS = Flag("--clients", "show who is subscribed to each; a hub's administrators may ask that")
+LIMIT = Flag(
+    "--limit", f"with --clients, show so many subscriptions at most ({USUAL}; up to 10000)", "N",
+    positive,
+)  # fmt: skip
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,19 +28,26 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "topics",
         help="the topics of a running hub, and how many receive each",
         description="Print the topics that have a subscriber, and how many connections are "
-        "subscribed to each. Those that subscribe by a pattern are not among these.",
+        "subscribed to each. Those that subscribe by a pattern are not among these. With "
+        "--clients, print who is subscribed to each topic, pattern and shard topic; Redis cannot "
+        "tell that.",
         epilog=EXIT_CODES,
     )
     parser.add_argument(
         "glob", metavar="GLOB", nargs="?", default="*", help="only topics that match"
     )
-    for flag in FLAGS:
+    for flag in (*FLAGS, CLIENTS, LIMIT):
         flag.add_to(parser)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Print the table."""
+    if given.limit is not None and not given.clients:
+        print("interlock: --limit is for --clients only", file=sys.stderr)
+        return BAD_INPUT
+    if given.clients:
+        return ask(given, lambda client: show_clients(client, given))
     return ask(given, lambda client: show(client, given))
 
 
@@ -46,4 +64,26 @@ def show(client: Client, given: argparse.Namespace) -> int:
         print(table(("topic", "subscribers"), list(receivers.items())))
         print()
     print(f"topics: {len(receivers):,}, patterns: {found.patterns:,}")
+    return 0
+
+
+def show_clients(client: Client, given: argparse.Namespace) -> int:
+    """Ask who is subscribed, and print it."""
+    total, found = introspection.subscribers(client, given.glob, given.limit or USUAL)
+    if given.json:
+        topics = [
+            {**asdict(one), "topic": one.topic.decode(errors="backslashreplace")} for one in found
+        ]
+        print(json.dumps({"subscriptions": total, "topics": topics}, ensure_ascii=False))
+        return 0
+    rows = [
+        (one.kind, one.topic.decode(errors="backslashreplace"), who.id, who.address, who.name,
+         who.user)
+        for one in found for who in one.clients
+    ]  # fmt: skip
+    if rows:
+        print(table(("kind", "topic", "id", "address", "name", "user"), rows))
+        print()
+    more = f"; the first {len(rows):,} are shown, see --limit" if len(rows) < total else ""
+    print(f"subscriptions: {total:,}{more}")
     return 0

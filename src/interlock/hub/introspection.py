@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from interlock.hub.client import Client
-from interlock.hub.resp import ProtocolError
+from interlock.hub.resp import ProtocolError, ReplyError
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,30 @@ class Topics:
 
     patterns: int
     """The number of different patterns that are subscribed to."""
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """A connection that is subscribed to something."""
+
+    id: int
+    address: str
+    name: str
+    user: str
+
+
+@dataclass(frozen=True)
+class Subscribers:
+    """The connections that are subscribed to a topic, a pattern or a shard topic."""
+
+    kind: str
+    """`topic`, `pattern` or `shard`."""
+
+    topic: bytes
+    """The name, of a pattern its text."""
+
+    clients: list[Subscriber]
+    """The oldest connection first."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,42 @@ def topics(client: Client, pattern: str = "*") -> Topics:
     return Topics(dict(most_first), patterns)
 
 
+def subscribers(
+    client: Client, pattern: str = "*", limit: int = 1_000
+) -> tuple[int, list[Subscribers]]:
+    """Return the number of subscriptions whose topic matches a glob, and who has the first of them.
+
+    They come in the order of their names: topics, then patterns, then shard topics, `limit`
+    subscriptions at most. A pattern matches if its text does. Raises ReplyError if the server is
+    no hub, for Redis cannot tell it.
+    """
+    try:
+        reply = client.call("PUBSUB", "CLIENTS", pattern, "LIMIT", limit)
+    except ReplyError as error:
+        if str(error).startswith("ERR unknown subcommand"):
+            raise ReplyError(ONLY_A_HUB) from None
+        raise
+    match reply:
+        case [int(total), list(groups)]:
+            return total, [_subscribers(group) for group in groups]
+    raise ProtocolError(f"PUBSUB CLIENTS was answered by {reply!r}")
+
+
+def _subscribers(group: object) -> Subscribers:
+    match group:
+        case [bytes(kind), bytes(topic), list(rows)]:
+            return Subscribers(kind.decode(), topic, [_subscriber(row) for row in rows])
+    raise ProtocolError(f"PUBSUB CLIENTS told {group!r}")
+
+
+def _subscriber(row: object) -> Subscriber:
+    match row:
+        case [int(number), bytes(address), bytes(name), bytes(user)]:
+            texts = (told.decode(errors="backslashreplace") for told in (address, name, user))
+            return Subscriber(number, *texts)
+    raise ProtocolError(f"PUBSUB CLIENTS told of {row!r}")
+
+
 def connections(client: Client) -> list[Connection]:
     """Return all connections, oldest first."""
     return [connection(line) for line in text(client, "CLIENT", "LIST").splitlines()]
@@ -164,6 +224,8 @@ def _counts(reply: object) -> Iterator[tuple[bytes, int]]:
 
 BATCH = 512
 """Names in one NUMSUB."""
+
+ONLY_A_HUB = "only a hub can tell which clients are subscribed, and this is none, or an older one"
 
 TABLE = "table_"
 STORE = "store_"

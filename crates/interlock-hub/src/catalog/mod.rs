@@ -60,6 +60,7 @@ pub enum Action {
     PubsubChannels,
     PubsubNumsub,
     PubsubNumpat,
+    PubsubClients,
     PubsubShardchannels,
     PubsubShardnumsub,
     /// Of a container: its subcommands do the work.

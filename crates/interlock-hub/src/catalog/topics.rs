@@ -1,6 +1,6 @@
 //! Declarations of the commands that publish and subscribe.
 
-use super::{Access, Action, Argument, Command, ARGUMENT, COMMAND, HELP};
+use super::{Access, Action, Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 
 pub const DECLARED: &[Command] = &[
     Command {
@@ -310,6 +310,28 @@ pub const DECLARED: &[Command] = &[
                     ..ARGUMENT
                 }],
                 action: Action::PubsubShardnumsub,
+                ..COMMAND
+            },
+            Command {
+                name: "pubsub|clients",
+                arity: -2,
+                flags: ADMIN_FLAGS,
+                categories: ADMIN,
+                summary: "Clients that are subscribed, by topic, pattern and shard topic",
+                since: "7.0.0",
+                group: "pubsub",
+                complexity: "O(N)",
+                arguments: &[
+                    Argument { name: "pattern", kind: "pattern", flags: &["optional"], ..ARGUMENT },
+                    Argument {
+                        name: "count",
+                        kind: "integer",
+                        token: "LIMIT",
+                        flags: &["optional"],
+                        ..ARGUMENT
+                    },
+                ],
+                action: Action::PubsubClients,
                 ..COMMAND
             },
             Command { name: "pubsub|help", since: "6.2.0", group: "pubsub", ..HELP },

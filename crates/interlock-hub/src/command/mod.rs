@@ -14,6 +14,7 @@ mod server;
 mod slow;
 mod status;
 mod streams;
+mod subscribers;
 mod tables;
 mod topics;
 
@@ -168,6 +169,8 @@ pub fn answered(
         Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
         Pending::Queue | Pending::Reading { .. } => queues::answered(answer, state, core, reply),
         Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
+        Pending::Gathering(gathering) => subscribers::gather(gathering, state, core),
+        Pending::Survey(survey) => subscribers::answered(survey, state, core, &mut reply),
         Pending::Relay => relay::answered(answer, state, core, reply),
         Pending::Pause | Pending::Room => {}
     }
@@ -243,6 +246,7 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::Ssubscribe => topics::ssubscribe,
         Action::Sunsubscribe => topics::sunsubscribe,
         Action::PubsubChannels => channels::channels,
+        Action::PubsubClients => subscribers::clients,
         Action::PubsubNumsub => topics::numsub,
         Action::PubsubNumpat => topics::numpat,
         Action::PubsubShardchannels => channels::shardchannels,

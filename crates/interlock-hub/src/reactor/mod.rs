@@ -4,4 +4,5 @@ mod delivery;
 mod lifetime;
 pub mod output;
 pub mod poll;
+mod survey;
 pub mod worker;

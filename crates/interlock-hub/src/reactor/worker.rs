@@ -395,6 +395,7 @@ impl Worker {
                     Mail::Accepted(socket, peer) => self.accept(socket, peer),
                     Mail::Kill(card) => self.kill(&card),
                     Mail::Live(live) => self.renew(live),
+                    Mail::Survey(survey) => self.tell(&survey),
                     Mail::Progress => self.progressed = true,
                     Mail::Beat => self.shared.beats.answer(self.local.worker),
                     // Not now: this may be in the middle of a read.

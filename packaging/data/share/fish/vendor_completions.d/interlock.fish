@@ -330,6 +330,8 @@ complete -c interlock -n '_shtab_interlock_using hub topics' -s h -l help -d 'sh
 complete -c interlock -n '_shtab_interlock_using hub topics' -l url -x -d 'the hub to ask: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)'
 complete -c interlock -n '_shtab_interlock_using hub topics' -l ca -xka "(__fish_complete_path (commandline -ct))" -d 'with rediss://, the file of the authority that signed its certificate'
 complete -c interlock -n '_shtab_interlock_using hub topics' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using hub topics' -l clients -d 'show who is subscribed to each; a hub'"'"'s administrators may ask that'
+complete -c interlock -n '_shtab_interlock_using hub topics' -l limit -x -d 'with --clients, show so many subscriptions at most (1000; up to 10000)'
 complete -c interlock -n '_shtab_interlock_using hub; and test $_shtab_interlock_npos -eq 0' -a stores -d 'the stores of a running hub, and how far each is'
 complete -c interlock -n '_shtab_interlock_using hub stores' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using hub stores' -l url -x -d 'the hub to ask: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://... for TLS, or unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)'
