@@ -28,6 +28,7 @@ RATIOS = (
     ("an executor: a call, its result", "one-process", "submit_keyed + res", "ThreadPoolExecutor"),
     ("the hub: put, lease, ack, 16 a call", "hub-keyed-queues", "connections, batch 16", "streams"),
     ("the hub: a topic, 10 subscribers", "hub-topics", "fan-out 10, 4 connections", "Redis"),
+    ("a store: a message in its file", "stores", "publish to a file", "XADD"),
     ("a table: read a column", "state-table", "get one column", "dict"),
     ("a table: two processes count", "state-table", "both incr", "lmdb"),
     ("a worker on Redis: a no-op task", "workers", "no-op tasks", "huey"),

@@ -65,8 +65,13 @@ def test_a_store_that_becomes_files_writes_what_was_spooled_first(place: Place) 
     files = f'name = "up"\nack = "disk"\npath = "{place.folder}/files/[topic].log"'
     with hub_process(*place.agent(place.spooled(free_port()))) as agent:
         publish(agent, "a", range(30))
+        # Nothing can be delivered yet: what comes meanwhile must stay behind what waits.
+        in_the_way = place.folder / "files"
+        in_the_way.touch()
         begin = change(place, agent, files)
+        place.wait_for_log(agent, "are delivered first", begin)
         publish(agent, "a", range(30, 60))
+        in_the_way.unlink()
         wait_until_delivered(agent)
         assert kept(place.folder / "files", "a") == list(range(60))
         assert "30 messages wait" in place.wait_for_log(agent, "are delivered first", begin)

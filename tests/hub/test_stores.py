@@ -256,6 +256,9 @@ def test_who_waits_for_a_disk_may_leave(place: Place) -> None:
                 raw.sendall(b"PUBLISH a x\r\n")
                 while figures(hub)["in_flight"] <= number:
                     pass
+                # Not on disk, and so not answered.
+                with pytest.raises(BlockingIOError):
+                    raw.recv(1, socket.MSG_DONTWAIT)
         with client_of(hub) as client:
             assert client.call("PUBLISH", "other", "x") == 0
         (place.out / "no").unlink()
