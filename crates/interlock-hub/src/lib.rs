@@ -25,6 +25,7 @@
 //! | `pause` | CLIENT PAUSE: requests that wait |
 //! | [`events`] | what the server says to, and asks of, its controller |
 //! | [`chunk`] | what one worker published in one turn |
+//! | [`survey`] | a question to all workers, each of which adds what it knows |
 //! | [`mailbox`] | the way of a message between workers |
 //! | [`queues`] | the keyed queues |
 //! | [`relays`] | who brings messages of other hubs, and which have come before |

@@ -17,14 +17,14 @@ use crate::events::{Answer, Asker, Events, Level};
 use crate::mailbox::{Mail, Mailbox, Peer};
 use crate::pause::Pause;
 use crate::queues::Queues;
-use crate::registry::Registry;
+use crate::registry::{Card, Registry};
 use crate::relays::Relays;
 use crate::resp::parse::Ranges;
 use crate::settings::{Live, Settings};
 use crate::statistics::{Statistics, Tallies};
 use crate::stores::reading::Readings;
 use crate::stores::{Host, Offers, StoreSettings, Stores};
-use crate::survey::Surveys;
+use crate::survey::{Survey, Surveys};
 use crate::tables::Tables;
 use crate::time::Time;
 use crate::topics::{Directory, Subscribers};
@@ -254,10 +254,35 @@ impl Shared {
     /// controller hears of it.
     pub fn worker_broke(&self, worker: usize, text: &str) {
         self.broken.fetch_or(1 << worker, Ordering::AcqRel);
-        self.surveys.broke(self, worker);
+        self.surveys.broke(worker).iter().for_each(|survey| self.end_survey(survey));
         self.events.broken(format!("worker {worker} has ended by a fault of the hub: {text}"));
         // Those who wait for all workers must not wait for this one.
         self.drained();
+    }
+
+    /// Asks all workers.
+    pub fn begin_survey(&self, survey: &Arc<Survey>) {
+        self.surveys.begin(survey);
+        for worker in 0..self.mailboxes.len() {
+            if self.is_broken(worker) {
+                self.tell_survey(survey, worker, Vec::new());
+            } else {
+                self.send(worker, Mail::Survey(survey.clone()));
+            }
+        }
+    }
+
+    /// Adds what a worker knows.
+    pub fn tell_survey(&self, survey: &Survey, worker: usize, known: Vec<(usize, Arc<Card>)>) {
+        if survey.tell(worker, known) {
+            self.end_survey(survey);
+        }
+    }
+
+    /// All have told: who asked is woken.
+    fn end_survey(&self, survey: &Survey) {
+        let answer = Mail::Answer(survey.asker.token, Answer::Turn);
+        self.send(survey.asker.worker, answer);
     }
 
     pub fn is_broken(&self, worker: usize) -> bool {

@@ -9,10 +9,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::events::Answer;
-use crate::mailbox::Mail;
 use crate::registry::Card;
-use crate::shared::Shared;
 use crate::topics::{Name, SubscriptionKind};
 
 pub struct Survey {
@@ -21,7 +18,7 @@ pub struct Survey {
     pub most: usize,
     /// Subscriptions there were when the names were gathered, of these names and of those left out.
     pub total: u64,
-    asker: Arc<Card>,
+    pub asker: Arc<Card>,
     /// Index of a name, and who is subscribed to it.
     found: Mutex<Vec<(usize, Arc<Card>)>>,
     /// A bit for each worker that has not told yet.
@@ -49,15 +46,13 @@ impl Survey {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// Adds what a worker knows. The last one wakes who asked.
-    pub fn tell(&self, shared: &Shared, worker: usize, mut known: Vec<(usize, Arc<Card>)>) {
+    /// Adds what a worker knows. Returns whether it was the last one: who asked is to be woken.
+    #[must_use]
+    pub fn tell(&self, worker: usize, mut known: Vec<(usize, Arc<Card>)>) -> bool {
         self.found.lock().append(&mut known);
         let bit = 1 << worker;
         // Release: who finds that all have told also finds what they told.
-        if self.left.fetch_and(!bit, Ordering::AcqRel) == bit {
-            let answer = Mail::Answer(self.asker.token, Answer::Turn);
-            shared.send(self.asker.worker, answer);
-        }
+        self.left.fetch_and(!bit, Ordering::AcqRel) == bit
     }
 
     fn has_told(&self, worker: usize) -> bool {
@@ -80,38 +75,30 @@ impl fmt::Debug for Survey {
 }
 
 impl Surveys {
-    /// Asks all workers.
-    pub fn begin(&self, shared: &Shared, survey: &Arc<Survey>) {
+    /// Notes one that begins: before workers are asked, so that one that breaks from now on is told of by
+    /// `broke`.
+    pub fn begin(&self, survey: &Arc<Survey>) {
         let mut under_way = self.0.lock();
         under_way.retain(|survey| survey.strong_count() > 0);
         under_way.push(Arc::downgrade(survey));
-        drop(under_way);
-        // Behind the entry: a worker that breaks from now on is told of by `broke`.
-        for worker in 0..shared.mailboxes.len() {
-            if shared.is_broken(worker) {
-                survey.tell(shared, worker, Vec::new());
-            } else {
-                shared.send(worker, Mail::Survey(survey.clone()));
-            }
-        }
     }
 
-    /// This worker will tell nothing.
-    pub fn broke(&self, shared: &Shared, worker: usize) {
-        let under_way: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        for survey in under_way {
-            if !survey.has_told(worker) {
-                survey.tell(shared, worker, Vec::new());
-            }
-        }
+    /// This worker will tell nothing. Returns those that wait for no other.
+    #[must_use]
+    pub fn broke(&self, worker: usize) -> Vec<Arc<Survey>> {
+        let mut under_way: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        under_way.retain(|survey| !survey.has_told(worker) && survey.tell(worker, Vec::new()));
+        under_way
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailbox::Mailbox;
+    use crate::events::Answer;
+    use crate::mailbox::{Mail, Mailbox};
     use crate::settings::Settings;
+    use crate::shared::Shared;
 
     #[test]
     fn a_survey_ends_though_workers_break_before_or_while_they_are_asked() {
@@ -121,17 +108,17 @@ mod tests {
         let name = || (SubscriptionKind::Topic, Name::from(&b"a"[..]));
         let survey = Arc::new(Survey::new(vec![name(), name()], 2, 3, card(9), 4));
         shared.worker_broke(3, "before");
-        shared.surveys.begin(&shared, &survey);
+        shared.begin_survey(&survey);
         for worker in 0..3 {
             assert!(matches!(shared.mailboxes[worker].take()[..], [Mail::Survey(_)]), "{worker}");
         }
         assert!(shared.mailboxes[3].take().is_empty());
-        survey.tell(&shared, 1, vec![(1, card(1)), (0, card(3)), (0, card(2))]);
+        shared.tell_survey(&survey, 1, vec![(1, card(1)), (0, card(3)), (0, card(2))]);
         shared.worker_broke(1, "behind its answer");
         shared.worker_broke(2, "instead of it");
         assert!(!survey.is_done());
         assert!(shared.mailboxes[0].take().is_empty());
-        survey.tell(&shared, 0, Vec::new());
+        shared.tell_survey(&survey, 0, Vec::new());
         assert!(survey.is_done());
         assert!(matches!(shared.mailboxes[0].take()[..], [Mail::Answer(9, Answer::Turn)]));
         let found: Vec<_> = survey.take().iter().map(|(name, card)| (*name, card.id)).collect();

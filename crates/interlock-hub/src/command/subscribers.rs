@@ -57,7 +57,7 @@ pub fn gather(mut gathering: Gathering, state: &mut State, core: &mut Core<'_>) 
     let Gathering { most, first, total, .. } = gathering;
     let (names, workers) = (first.into_sorted_vec(), core.shared.mailboxes.len());
     let survey = Arc::new(Survey::new(names, most, total, state.card.clone(), workers));
-    core.shared.surveys.begin(core.shared, &survey);
+    core.shared.begin_survey(&survey);
     state.pending = Some(Box::new(Pending::Survey(survey)));
 }
 

@@ -23,6 +23,6 @@ impl Worker {
                 );
             }
         }
-        survey.tell(&self.shared, self.local.worker, known);
+        self.shared.tell_survey(survey, self.local.worker, known);
     }
 }
