@@ -71,6 +71,8 @@ class Engine:
         self.servers: dict[str, Server] = {}
         self.losses = 0
         """The number of times that a server had lost the library, and with it perhaps all data."""
+        self.serves_nodes: bool | None = None
+        """Nodes announce themselves in a table, as on a hub; None: it was not asked yet."""
         self._prefix = f"il{self.library.wire}_"
         self._alone = target.addresses[0] if target.addresses and target.kind != "cluster" else ""
         """The only server; empty on a cluster."""

@@ -1,0 +1,46 @@
+"""One Redis for all tests of clusters, each with a cluster's name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from tests.hub.servers import needs_hub, redis_server
+from tests.hub.tables import new_name
+
+
+@pytest.fixture(scope="session")
+def engine_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with redis_server(tmp_path_factory.mktemp("engine")) as (_, port):
+        yield port
+
+
+@pytest.fixture
+def redis_url(engine_port: int) -> str:
+    return f"redis://127.0.0.1:{engine_port}"
+
+
+@pytest.fixture
+def hub_url(tmp_path: Path) -> Iterator[str]:
+    """A hub with a table in which nodes announce themselves."""
+    needs_hub()
+    entry = {"name": "nodes", "columns": "told: str[2048]", "capacity": 100, "key_size": 128}
+    with interlock.Hub(
+        port=0, workers=1, table=[{**entry, "path": str(tmp_path / "nodes")}]
+    ) as hub:
+        yield f"interlock://{hub.addresses[0]}"
+
+
+@pytest.fixture(params=["redis", "hub"])
+def engine_url(request: pytest.FixtureRequest) -> str:
+    """The engine on which nodes announce themselves: Redis, then a hub."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def name() -> str:
+    return new_name()
