@@ -1,0 +1,71 @@
+"""Change streams: one small protocol, and the engines that keep them."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+from interlock.cluster.streams.protocol import (
+    KEEP,
+    TIMEOUT,
+    ChangeStream,
+    PositionLost,
+    Role,
+    StreamUnavailable,
+)
+from interlock.retry import Seconds, seconds, whole
+
+__all__ = ["ChangeStream", "PositionLost", "Role", "StreamUnavailable", "open_stream"]
+
+_KINDS = {
+    "redis": "redis",
+    "rediss": "redis",
+    "unix": "redis",
+    "redis+unix": "redis",
+}
+ALLOWED = "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH"
+
+
+def open_stream(
+    url: str,
+    name: str,
+    *,
+    keep: int = KEEP,
+    keep_age: Seconds | None = None,
+    role: Role = "read",
+    timeout: Seconds = TIMEOUT,
+) -> ChangeStream:
+    """Return a stream of the engine at a URL; it connects when it is first used.
+
+    Args:
+        name: the stream's name: letters, digits, ``-`` and ``_``, up to 100 of them.
+        keep: entries that are kept at least; the oldest beyond are trimmed. Default 1,000,000.
+        keep_age: seconds for which an entry is kept at most, roughly. Default: by number alone.
+        role: ``"append"`` or ``"read"``. Default ``"read"``.
+        timeout: seconds that the engine has for an answer. Default 5.
+
+    Raises:
+        ValueError: no engine of that kind keeps streams, or an argument is out of its range.
+        ImportError: the client that it needs is not installed; the text names the extra.
+    """
+    kind = _KINDS.get(urlsplit(url).scheme)
+    if kind is None:
+        scheme = url.partition(":")[0]
+        raise ValueError(f"open_stream(): url begins with {scheme!r}; allowed: {ALLOWED}")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
+        raise ValueError(
+            f"open_stream(): name is {name[:100]!r}; allowed: 1 to 100 letters, digits, - and _"
+        )
+    if role not in ("append", "read"):
+        raise ValueError(f"open_stream(): role is {role!r}; allowed: 'append', 'read'")
+    if whole(keep, "open_stream(): keep") < 1:
+        raise ValueError(f"open_stream(): keep is {keep}; allowed: 1 or more")
+    age = None if keep_age is None else seconds(keep_age, "open_stream(): keep_age")
+    patience = seconds(timeout, "open_stream(): timeout")
+    if not patience > 0:
+        raise ValueError(f"open_stream(): timeout is {timeout}; allowed: more than 0")
+    module: Any = import_module(f"interlock.cluster.streams.{kind}")
+    opened: ChangeStream = module.open_here(url, name, keep, age, role, patience)
+    return opened

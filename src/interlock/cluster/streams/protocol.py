@@ -1,0 +1,84 @@
+"""The change stream as nodes see it: a log in one total order, whichever engine keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from interlock.errors import InterlockError
+
+Role = Literal["append", "read"]
+KEEP = 1_000_000
+TIMEOUT = 5.0
+"""Seconds that an engine has for an answer, beyond what a read waits."""
+
+
+class StreamUnavailable(InterlockError, ConnectionError):
+    """The engine of a stream did not answer in time, refused, or the call was interrupted.
+
+    Of an append nobody knows how many of its entries were written: a reader finds out.
+    """
+
+
+class PositionLost(InterlockError, LookupError):
+    """What comes behind a position can no longer be read in full.
+
+    It was trimmed away, or the log does not have it: an engine that lost its tail, as a promoted
+    replica may have, or that was emptied.
+
+    Attributes:
+        first: position of the first entry that is kept; ``""`` if there is none.
+        last: position of the last entry; ``""`` if there is none.
+    """
+
+    def __init__(self, after: str, first: str, last: str) -> None:
+        self.after = after
+        self.first = first
+        self.last = last
+        kept = f"it has {first} to {last}" if first else "it is empty"
+        super().__init__(f"the stream does not have position {after}: {kept}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.after, self.first, self.last)
+
+
+class ChangeStream(Protocol):
+    """One stream as one object reads or appends to it.
+
+    An object is for one role and one thread at a time; ``interrupt`` is for any thread. It connects
+    when it is first used, and again after each ``StreamUnavailable``. The order of what one object
+    appended is kept, also across its own retries: an entry may be there twice, and never before one
+    that was appended earlier and is not there yet.
+    """
+
+    def append(self, entries: Sequence[bytes]) -> None:
+        """Append entries in this order; return when the engine has all.
+
+        Raises:
+            StreamUnavailable: it is unknown which of them were written.
+        """
+
+    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
+        """Return entries behind a position with their own positions, oldest first.
+
+        Args:
+            after: a position that this or another object has returned; ``""``: from the first kept.
+            most: the most entries that are returned; fewer may be where they are large.
+            wait: seconds to wait for the first one; 0: not at all.
+
+        Raises:
+            PositionLost: entries behind ``after`` are gone, or the log ends before it.
+            StreamUnavailable: the engine did not answer.
+        """
+
+    def last(self) -> str:
+        """Return the position of the last entry, ``""`` if there is none."""
+
+    def first(self) -> str:
+        """Return the position of the first entry that is kept, ``""`` if there is none."""
+
+    def interrupt(self) -> None:
+        """End the call under way, or the next one if none is: ``StreamUnavailable`` is raised."""
+
+    def close(self) -> None:
+        """Close the connection. A call under way ends with ``StreamUnavailable``."""

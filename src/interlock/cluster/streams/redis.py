@@ -1,0 +1,260 @@
+"""A change stream in a stream of Redis or Valkey.
+
+An entry is one field of one entry there. A position is the entry's id with a mark of its first
+bytes: a promoted replica that lost its tail may give an id again, to other bytes. With each read
+the server is asked whether it still has the entry that the reader comes from, which shows in one go
+that nothing behind it was trimmed, and that it is the same log still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
+from interlock.engine import url as urls
+from interlock.engine.request import Refused
+from interlock.engine.transport import connection as transport
+
+FIELD = b"e"
+_MARKED = 512
+"""Bytes of an entry that its mark is made of: its number and token are in front."""
+_READ = 8 << 20
+"""Bytes that one read asks for, by the mean of the last."""
+_FIRST = 128
+"""Entries that a read asks for before their size is known."""
+_TRIM = 1.0
+"""Seconds between two looks at the age of the oldest."""
+_FOUND = f"""
+local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
+if not found[1] then return 0 end
+if redis.sha1hex(found[1][2][2]:sub(1, {_MARKED})):sub(1, 8) == ARGV[2] then return 1 end
+return 0
+"""
+Command = tuple[Any, ...]
+
+
+def open_here(
+    url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
+) -> RedisStream:
+    """See ``open_stream``."""
+    try:
+        target = urls.parse(url)
+    except ValueError as error:
+        raise ValueError(str(error).replace("connect()", "open_stream()", 1)) from None
+    return RedisStream(target, name, keep, keep_age, timeout)
+
+
+class RedisStream:
+    """See ``ChangeStream``. The stream's key is ``il:stream:{NAME}``."""
+
+    def __init__(
+        self, target: urls.Target, name: str, keep: int, keep_age: float | None, timeout: float
+    ) -> None:
+        self._target = target
+        self._key = f"il:stream:{{{name}}}".encode()
+        self._keep = keep
+        self._keep_age = keep_age
+        self._timeout = timeout
+        self._made: Any = None
+        self._ended = self._closed = False
+        self._using = threading.Lock()
+        self._own: Command = ()
+        self._from: str | None = None
+        """The position up to which this connection is known to have read."""
+        self._count = _FIRST
+        # Of the last entry that was appended, to trim by the server's clock.
+        self._last = b""
+        self._last_at = self._trimmed = 0.0
+
+    # -- Appending ----------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[bytes]) -> None:
+        """See ``ChangeStream``: all of them are written, or none."""
+        if not entries:
+            return
+        length = b"%d" % self._keep
+        add = (b"XADD", self._key, b"MAXLEN", b"~", length, b"*", FIELD)
+        adds: list[Command] = [(*add, entry) for entry in entries]
+        trims = self._trims()
+        # As one transaction: a server that refuses one in the middle would write those behind it.
+        commands = [(b"MULTI",), *trims, *adds, (b"EXEC",)]
+        done = self._asked(commands, self._timeout)[-1]
+        if not isinstance(done, list):
+            raise self._failed(f"it answered {done!r:.100} to EXEC")
+        for one in done:
+            if isinstance(one, Exception):
+                raise self._failed(str(one))
+        self._last, self._last_at = done[-1], time.monotonic()
+
+    def _trims(self) -> list[Command]:
+        """Return the command that trims by age, when it is time for one."""
+        now = time.monotonic()
+        if self._keep_age is None or not self._last or now - self._trimmed < _TRIM:
+            return []
+        self._trimmed = now
+        last = int(self._last.partition(b"-")[0])
+        oldest = last + int((now - self._last_at - self._keep_age) * 1000)
+        # The last one stays, for readers who stand there.
+        least = b"%d" % oldest if oldest <= last else self._last
+        return [(b"XTRIM", self._key, b"MINID", b"~", least)]
+
+    # -- Reading ------------------------------------------------------------------------------
+
+    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
+        """See ``ChangeStream``."""
+        if self._made is None or after != self._from:
+            # Before it waits, perhaps for ever, behind what is not there.
+            self._from = None
+            if after and not self._asked([self._found(after)], self._timeout)[0]:
+                raise self._lost(after)
+        count = b"%d" % max(1, min(most, self._count))
+        block = (b"BLOCK", b"%d" % max(1, round(wait * 1000))) if wait > 0 else ()
+        ident = after.partition(".")[0].encode() or b"0-0"
+        ask = (b"XREAD", b"COUNT", count, *block, b"STREAMS", self._key, ident)
+        asked = [ask, self._found(after)] if after else [ask]
+        # The look comes behind the read: what is there then was there before.
+        replies = self._asked(asked, self._timeout + max(wait, 0))
+        if after and not replies[1]:
+            raise self._lost(after)
+        self._from = after
+        found = replies[0]
+        if not found:
+            return []
+        entries = _shown(found[0][1])
+        self._from = entries[-1][0]
+        mean = sum(len(entry) for _, entry in entries) // len(entries) + 1
+        self._count = max(1, _READ // mean)
+        return entries
+
+    def _found(self, position: str) -> Command:
+        ident, _, mark = position.partition(".")
+        return (b"EVAL", _FOUND, b"1", self._key, ident, mark)
+
+    def _lost(self, after: str) -> PositionLost:
+        return PositionLost(after, self.first(), self.last())
+
+    def last(self) -> str:
+        """See ``ChangeStream``."""
+        return self._end((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"1"))
+
+    def first(self) -> str:
+        """See ``ChangeStream``."""
+        return self._end((b"XRANGE", self._key, b"-", b"+", b"COUNT", b"1"))
+
+    def _end(self, command: Command) -> str:
+        entries = _shown(self._asked([command], self._timeout)[0])
+        return entries[0][0] if entries else ""
+
+    # -- The connection -----------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """See ``ChangeStream``."""
+        # First: who is about to connect looks at it afterwards.
+        self._ended = True
+        made = self._made
+        opened = None if made is None else made._sock
+        if opened is not None:
+            with contextlib.suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """See ``ChangeStream``."""
+        self._closed = True
+        self.interrupt()
+        if self._using.acquire(blocking=False):
+            # Otherwise the call under way does it.
+            self._drop()
+            self._using.release()
+
+    def _asked(self, commands: list[Command], timeout: float) -> list[Any]:
+        """Send commands in one go, and return their replies; errors among them are raised."""
+        with self._using:
+            try:
+                made = self._made or self._opened()
+                if self._ended or self._closed:
+                    raise ConnectionAbortedError
+                made._sock.settimeout(timeout)
+                made.send_packed_command(made.pack_commands(commands), check_health=False)
+                return [made.read_response(disable_decoding=True) for _ in commands]
+            except BaseException as error:
+                # Whatever it was: replies may be on their way that are nobody's.
+                ended = self._ended
+                self._drop()
+                raise self._meant(error, ended) from None
+            finally:
+                if self._closed:
+                    self._drop()
+
+    def _opened(self) -> Any:
+        from redis import connection
+
+        if self._closed:
+            raise ConnectionAbortedError
+        made = transport.make(connection, self._target, self._target.addresses[0], self._timeout)
+        made.socket_timeout = self._timeout
+        self._made = made
+        made.connect()
+        made._sock.settimeout(self._timeout)
+        if self._own:
+            # What an earlier connection has sent may be on its way still, as to a server that was
+            # stopped: it must not be written behind what is sent now.
+            self._told(b"CLIENT", b"KILL", *self._own)
+        self._own = ()
+        ident = self._told(b"CLIENT", b"ID")
+        if ident and made._sock.family != socket.AF_UNIX:
+            # By its address too: behind a failover the number is another client's.
+            host, port = made._sock.getsockname()[:2]
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self._own = (b"ID", b"%d" % ident, b"ADDR", address)
+        return made
+
+    def _told(self, *command: Any) -> Any:
+        """Return the reply to a command that a user may have no right to, None if so."""
+        from redis.exceptions import ResponseError
+
+        try:
+            self._made.send_command(*command, check_health=False)
+            return self._made.read_response(disable_decoding=True)
+        except ResponseError:
+            return None
+
+    def _drop(self) -> None:
+        made, self._made, self._ended, self._from = self._made, None, False, None
+        if made is not None:
+            made.disconnect()
+
+    def _meant(self, error: BaseException, ended: bool) -> BaseException:
+        from redis.exceptions import RedisError
+
+        if (self._closed or ended) and isinstance(error, Exception):
+            return StreamUnavailable(self._text("closed" if self._closed else "interrupted"))
+        if isinstance(error, RedisError):
+            refused = transport.refusal(error)
+            if refused is not None:
+                return StreamUnavailable(self._text(f"it answered {refused}"))
+        if isinstance(error, (RedisError, OSError, Refused, *transport.UNREADABLE)):
+            return StreamUnavailable(self._text(str(error) or type(error).__name__))
+        return error
+
+    def _failed(self, why: str) -> StreamUnavailable:
+        self._drop()
+        return StreamUnavailable(self._text(why))
+
+    def _text(self, why: str) -> str:
+        return f"stream {self._key.decode()} at {self._target.shown}: {why}"
+
+
+def _shown(entries: list[Any]) -> list[tuple[str, bytes]]:
+    """Return entries as the server gave them, with their positions."""
+    shown = []
+    for ident, fields in entries:
+        entry = fields[1]
+        mark = hashlib.sha1(entry[:_MARKED], usedforsecurity=False).hexdigest()[:8]
+        shown.append((f"{ident.decode()}.{mark}", entry))
+    return shown
