@@ -523,7 +523,7 @@ def commands() -> str:
 
 
 CLASSES = dict(_core.HubServer.commands())
-OWN = {"LOG", "CLIENT SLOW", "PUBSUB CLIENTS", "CONFIG RELOAD", "TABLE", "STORE"}
+OWN = {"LOG", "CLIENT SLOW", "PUBSUB CLIENTS", "CONFIG RELOAD", "TABLE", "STORE", "NODE"}
 """Commands that Redis has not."""
 
 

@@ -18,6 +18,7 @@ from interlock._core_serving import (
     HubTables,
     JournalCopy,
     StoreFiles,
+    TableKeeper,
 )
 from interlock._core_table import Table, TableExport, TableScan, remove_table
 
@@ -51,6 +52,7 @@ __all__ = [
     "StoreFiles",
     "Table",
     "TableExport",
+    "TableKeeper",
     "TableScan",
     "Waiter",
     "__version__",

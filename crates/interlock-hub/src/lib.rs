@@ -15,6 +15,7 @@
 //! | [`catalog`] | what each command takes and who may call it |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`users`] | who may do what |
+//! | [`kept`] | what is given to the node that keeps a table, and waits for its answer |
 //! | [`tables`] | the state tables |
 //! | [`stores`] | the stores of topics |
 //! | [`settings`] | what a hub is told at its start, and anew while it runs |
@@ -62,6 +63,7 @@ pub mod info;
 mod inherited;
 pub mod journal;
 mod journal_thread;
+pub mod kept;
 mod listener;
 mod listeners;
 pub mod mailbox;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::chunk::Chunk;
 use crate::events::Answer;
+use crate::kept;
 use crate::registry::Card;
 use crate::settings::Live;
 use crate::survey::Survey;
@@ -27,6 +28,8 @@ pub enum Mail {
     Live(Arc<Live>),
     /// The answer to what the connection with this token asked for.
     Answer(u64, Answer),
+    /// Replies to several, as they go out.
+    Replies(Vec<(u64, Vec<u8>)>),
     /// Tell who is subscribed.
     Survey(Arc<Survey>),
     /// A store has room, or is done with something that a connection waits for.
@@ -63,6 +66,17 @@ pub struct Mailbox {
     pub waiting: AtomicUsize,
     full: AtomicBool,
     event: WakeUp,
+}
+
+/// The mailboxes of a hub, for who has an answer.
+pub struct Post(pub Arc<[Mailbox]>);
+
+impl kept::Host for Post {
+    fn answer(&self, worker: usize, replies: Vec<(u64, Vec<u8>)>) {
+        if self.0[worker].put(Mail::Replies(replies)) {
+            self.0[worker].wake();
+        }
+    }
 }
 
 impl Mailbox {

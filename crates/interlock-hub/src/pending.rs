@@ -3,6 +3,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use crate::kept::Keeper;
 use crate::survey::Survey;
 use crate::topics::{Name, SubscriptionKind};
 use crate::users::Users;
@@ -20,6 +21,11 @@ pub enum Pending {
     /// XREAD and the like: what a store keeps is read by another thread.
     Reading {
         topics: Vec<Box<[u8]>>,
+    },
+    /// A write to a table that a node keeps, or a command for that node, by its number.
+    Kept {
+        keeper: Arc<Keeper>,
+        number: u64,
     },
     /// Its next step.
     Listing(Listing),

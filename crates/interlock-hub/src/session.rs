@@ -10,7 +10,7 @@ use crate::events::{Answer, Level};
 use crate::pending::Pending;
 use crate::queues::ticket;
 use crate::registry::{Card, Part};
-use crate::resp::parse::{Limits, Lowered, Parsed, Parser, ProtocolError};
+use crate::resp::parse::{Copied, Limits, Parsed, Parser, ProtocolError};
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::state::{Relaying, State};
@@ -198,12 +198,23 @@ impl Session {
     pub fn waits_for_others(&self) -> bool {
         matches!(
             self.state.pending.as_deref(),
-            Some(Pending::Queue | Pending::Reading { .. } | Pending::Relay)
+            Some(Pending::Queue | Pending::Reading { .. } | Pending::Relay | Pending::Kept { .. })
         )
     }
 
     pub fn waits_for_queue(&self) -> bool {
         matches!(self.state.pending.as_deref(), Some(Pending::Queue))
+    }
+
+    pub fn waits_for_keeper(&self) -> bool {
+        matches!(self.state.pending.as_deref(), Some(Pending::Kept { .. }))
+    }
+
+    /// Its keeper need not answer.
+    pub fn forget_kept(&self) {
+        if let Some(Pending::Kept { keeper, number }) = self.state.pending.as_deref() {
+            keeper.forget(*number);
+        }
     }
 
     /// Gives up what others know of it. Called once, at the end of the connection.
@@ -224,6 +235,7 @@ impl Session {
         if matches!(self.state.pending.as_deref(), Some(Pending::Reading { .. })) {
             core.shared.readings.forget(core.local.worker, self.state.card.token);
         }
+        self.forget_kept();
         core.shared.registry.remove(self.state.card.id);
         core.local.held -= self.state.card.holds() as isize;
     }
@@ -278,7 +290,7 @@ impl Requests {
             }
             _ => None,
         };
-        let arguments = lowered.as_ref().map_or(arguments, Lowered::arguments);
+        let arguments = lowered.as_ref().map_or(arguments, Copied::arguments);
         if command.is_err() && command::is_http(&arguments[0]) {
             add(&core.shared.counters.http_disconnections, 1);
             let text = format!("disconnected: it speaks HTTP: {}", state.card.who());

@@ -14,7 +14,8 @@ use crate::chunk::{Builder, Chunk};
 use crate::counters::{add, Counters};
 use crate::denials::Denials;
 use crate::events::{Answer, Asker, Events, Level};
-use crate::mailbox::{Mail, Mailbox, Peer};
+use crate::kept;
+use crate::mailbox::{Mail, Mailbox, Peer, Post};
 use crate::pause::Pause;
 use crate::queues::Queues;
 use crate::registry::{Card, Registry};
@@ -42,9 +43,11 @@ pub struct Shared {
     pub relays: Relays,
     /// The hub as its stores see it.
     pub host: OnceLock<Arc<dyn Host>>,
+    /// The hub as keepers of its tables see it.
+    pub post: Arc<dyn kept::Host>,
     pub registry: Registry,
     pub surveys: Surveys,
-    pub mailboxes: Vec<Mailbox>,
+    pub mailboxes: Arc<[Mailbox]>,
     pub beats: Beats,
     pub counters: Counters,
     pub started: Time,
@@ -146,6 +149,7 @@ impl Shared {
         let live = RwLock::new(Arc::new(settings.live.clone()));
         // Those that are served no more are to be closed.
         settings.live.tables = Tables::default();
+        let mailboxes: Arc<[Mailbox]> = mailboxes.into();
         Ok(Shared {
             live,
             clients_memory: AtomicUsize::new(settings.live.clients_memory),
@@ -157,6 +161,7 @@ impl Shared {
             readings: Readings::default(),
             relays: Relays::default(),
             host: OnceLock::new(),
+            post: Arc::new(Post(mailboxes.clone())),
             registry: Registry::default(),
             surveys: Surveys::default(),
             beats: Beats::new(mailboxes.len()),

@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use interlock_table::{Error, Statistics, Table};
 use parking_lot::Mutex;
 
+use crate::kept::Keeper;
 use crate::time::Time;
 
 /// All of them; cloning shares them.
@@ -22,6 +23,7 @@ pub struct Tables {
     by_name: Arc<HashMap<Box<[u8]>, Arc<ServedTable>, RandomState>>,
     /// By their ids.
     in_order: Arc<[Arc<ServedTable>]>,
+    keeper: Option<Arc<Keeper>>,
 }
 
 /// A table under the name by which clients know it.
@@ -31,6 +33,8 @@ pub struct ServedTable {
     pub id: u64,
     hasty: Table,
     patient: Table,
+    /// Who writes to it, if not everybody.
+    pub keeper: Option<Arc<Keeper>>,
     /// Commands that named it.
     pub calls: AtomicU64,
     counted: Mutex<Option<Counted>>,
@@ -50,7 +54,15 @@ impl Tables {
         let mut in_order: Vec<_> = tables.into_iter().collect();
         in_order.sort_unstable_by_key(|table| table.id);
         let named = in_order.iter().map(|table| (table.name.as_bytes().into(), table.clone()));
-        Tables { by_name: Arc::new(named.collect()), in_order: in_order.into() }
+        let by_name = Arc::new(named.collect());
+        let keeper = in_order.iter().find_map(|table| table.keeper.clone());
+        Tables { by_name, in_order: in_order.into(), keeper }
+    }
+
+    /// The keeper of the first of them that has one.
+    #[inline]
+    pub fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
     }
 
     #[inline]
@@ -66,12 +78,18 @@ impl Tables {
 
 impl ServedTable {
     pub fn new(name: String, table: &Table) -> Arc<ServedTable> {
+        ServedTable::kept(name, table, None)
+    }
+
+    /// With a keeper the hub itself does not write to it.
+    pub fn kept(name: String, table: &Table, keeper: Option<Arc<Keeper>>) -> Arc<ServedTable> {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let served = Arc::new(ServedTable {
             name,
             id: IDS.fetch_add(1, Relaxed),
             hasty: table.with_patience(Duration::ZERO),
             patient: table.with_patience(PATIENCE),
+            keeper,
             calls: AtomicU64::new(0),
             counted: Mutex::default(),
             counting: AtomicBool::new(false),

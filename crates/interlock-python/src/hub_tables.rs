@@ -8,6 +8,7 @@ use interlock_hub::tables::{ServedTable, Tables};
 use interlock_table::{Options, Schema, Table};
 use pyo3::prelude::*;
 
+use crate::hub_keeper::TableKeeper;
 use crate::table::{duration, failure, location};
 
 #[pyclass(module = "interlock._core", frozen)]
@@ -25,8 +26,13 @@ impl HubTables {
 
     /// Opens a table, or makes it, to be served under a name. Raises as a table that is opened does.
     ///
+    /// With a keeper the hub itself does not write to it.
+    ///
     /// Returns how the table differs in what its creator alone can say: its capacity, whether it gives way
     /// when full, and how long a row lives, in seconds or None.
+    #[pyo3(signature = (
+        name, place, is_path, schema, capacity, key_size, ttl, evict, writers, mode, keeper = None
+    ))]
     #[allow(clippy::too_many_arguments)] // They come from one place, which names them.
     fn open(
         &self,
@@ -41,6 +47,7 @@ impl HubTables {
         evict: bool,
         writers: u32,
         mode: u32,
+        keeper: Option<&TableKeeper>,
     ) -> PyResult<(u64, bool, Option<f64>)> {
         let location = location(place, is_path);
         let options = Options {
@@ -57,7 +64,7 @@ impl HubTables {
         let made = table.made();
         let lives = (made.ttl != 0).then(|| made.ttl as f64 / 1e9);
         let differs = (made.capacity, made.evict, lives);
-        self.lock().push(ServedTable::new(name, &table));
+        self.lock().push(ServedTable::kept(name, &table, keeper.map(TableKeeper::keeper)));
         Ok(differs)
     }
 

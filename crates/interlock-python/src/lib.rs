@@ -29,6 +29,7 @@ mod future_methods;
 mod gil;
 mod hot;
 mod hub;
+mod hub_keeper;
 mod hub_settings;
 mod hub_stores;
 mod hub_tables;
@@ -76,6 +77,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<future::Future>()?;
     module.add_class::<hub::HubServer>()?;
     module.add_class::<hub_tables::HubTables>()?;
+    module.add_class::<hub_keeper::TableKeeper>()?;
     module.add_class::<store_files::StoreFiles>()?;
     module.add_class::<journal_copy::JournalCopy>()?;
     module.add_class::<engine::Engine>()?;

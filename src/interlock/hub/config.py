@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from os import PathLike
@@ -100,18 +100,36 @@ class Configuration:
         return found or (EVERYBODY,)
 
     def opened(
-        self, before: Configuration | None = None, open_before: _core.HubTables | None = None
+        self,
+        before: Configuration | None = None,
+        open_before: _core.HubTables | None = None,
+        keepers: Mapping[str, _core.TableKeeper] | None = None,
     ) -> _core.HubTables:
         """Open the tables; those that another configuration has open stay so.
 
-        Raises ConfigError where one cannot be served.
+        `keepers`: who writes to tables, by their names, instead of the hub.
+
+        Raises ConfigError where one cannot be served, or a keeper's is not declared.
         """
+        self.check_keepers(keepers or {})
         known: tuple[tables.ServedTable, ...] = before["table"] if before is not None else ()
         try:
-            return tables.opened(self["table"], known, open_before)
+            return tables.opened(self["table"], known, open_before, keepers)
         except tables.NotServed as wrong:
             place, origin = f"table[{wrong.index}]", self.origins["table"]
             raise ConfigError((f"{place} {wrong.table.name} ({origin}): {wrong}",)) from None
+
+    def check_keepers(self, keepers: Iterable[str]) -> None:
+        """Raise ConfigError where a table that is to be kept is not declared."""
+        declared = [table.name for table in self["table"]]
+        faults = tuple(
+            f"keepers: {name!r} is none of the tables of the hub; declared: "
+            f"{', '.join(map(repr, declared)) or 'none'}"
+            for name in keepers
+            if name not in declared
+        )
+        if faults:
+            raise ConfigError(faults)
 
     def shown(self) -> Iterator[tuple[str, str]]:
         """Yield the entries of CONFIG GET: each key, and what Redis has under another name."""

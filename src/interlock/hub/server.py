@@ -33,6 +33,9 @@ class Hub:
     `interlock.hub.config.Configuration`; `settings` go before it. With none of them the hub listens
     on 127.0.0.1:6399; `port=0` takes a free port. ConfigError tells all that is wrong with them.
 
+    `keepers` names tables that the hub does not write to itself: commands that would, and `NODE`, are
+    given to the table's keeper, which answers them.
+
     >>> from interlock import Hub
     >>> with Hub(port=0) as hub:
     ...     print(hub.url)  # doctest: +ELLIPSIS
@@ -46,6 +49,8 @@ class Hub:
         | Mapping[str, object]
         | configuration.Configuration
         | None = None,
+        *,
+        keepers: Mapping[str, _core.TableKeeper] | None = None,
         **settings: object,
     ) -> None:
         given = configuration.from_arguments(settings)
@@ -66,6 +71,8 @@ class Hub:
                 f"Hub(): config is {type(config).__name__}; allowed: a path, a mapping, "
                 f"a Configuration, None"
             )
+        self._keepers = dict(keepers or {})
+        self._config.check_keepers(self._keepers)
         self._server: _core.HubServer | None = None
         self._end: Callable[..., int | None] | None = None
         self._http: HttpServer | None = None
@@ -136,7 +143,7 @@ class Hub:
             raise RuntimeError("the hub is running already")
         given = {**self._for_server(self._config), "controlled": True, "clock": self._clock}
         server = _core.HubServer({**given, "inherited": list(listeners)})
-        tables = self._config.opened()
+        tables = self._config.opened(keepers=self._keepers)
         http = self._http_server(server)
         try:
             server.start(tables)
@@ -188,7 +195,7 @@ class Hub:
 
     def _apply(self, new: configuration.Configuration) -> None:
         server, given = self._running(), self._for_server(new)
-        tables = new.opened(self._config, self._tables)
+        tables = new.opened(self._config, self._tables, self._keepers)
         if self.on_apply is not None:
             self.on_apply(new)
         changed = [key for key, value in new.values.items() if value != self._config[key]]

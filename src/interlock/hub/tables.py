@@ -65,10 +65,12 @@ def opened(
     tables: Sequence[ServedTable],
     before: Sequence[ServedTable] = (),
     open_before: _core.HubTables | None = None,
+    keepers: Mapping[str, _core.TableKeeper] | None = None,
 ) -> _core.HubTables:
     """Open tables, or make those that there are not.
 
-    Those that were open before and are the same stay as they are.
+    Those that were open before and are the same stay as they are. `keepers`: who writes to tables, by
+    their names, instead of the hub; they are the same as before.
 
     Raises:
         NotServed: one has other columns, is none, or there is no room for it.
@@ -94,6 +96,7 @@ def opened(
                 table.on_full == "evict",
                 table.writers,
                 int(table.mode, 8),
+                None if keepers is None else keepers.get(table.name),
             )
         except (InterlockError, OSError, ValueError) as error:
             reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)

@@ -119,6 +119,7 @@ pub enum Action {
     Role,
     Dbsize,
     Cluster,
+    Node,
     Doctor,
     NoSamples,
     LatencyReset,

@@ -64,6 +64,23 @@ pub const DECLARED: &[Command] = &[
         action: Action::Cluster,
         ..COMMAND
     },
+    Command {
+        name: "node",
+        arity: -2,
+        flags: ADMIN_FLAGS,
+        categories: ADMIN,
+        tips: &["nondeterministic_output"],
+        summary: "Asks the node that keeps a table of this hub, or tells it what to do",
+        since: "1.0.0",
+        group: "cluster",
+        complexity: "of the subcommand",
+        arguments: &[
+            Argument { name: "subcommand", kind: "string", ..ARGUMENT },
+            Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT },
+        ],
+        action: Action::Node,
+        ..COMMAND
+    },
 ];
 
 const LATENCY: &[Command] = &[

@@ -167,7 +167,9 @@ pub fn answered(
     match pending {
         Pending::Login(login) => login::answered(login, answer, state, core, reply),
         Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
-        Pending::Queue | Pending::Reading { .. } => queues::answered(answer, state, core, reply),
+        Pending::Queue | Pending::Reading { .. } | Pending::Kept { .. } => {
+            queues::answered(answer, state, core, reply);
+        }
         Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
         Pending::Gathering(gathering) => subscribers::gather(gathering, state, core),
         Pending::Survey(survey) => subscribers::answered(survey, state, core, &mut reply),
@@ -309,6 +311,7 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::Doctor => status::doctor,
         Action::NoSamples => status::no_samples,
         Action::LatencyReset => status::reset,
+        Action::Node => tables::kept::node,
         Action::Help => help,
         Action::Hget => tables::hash::hget,
         Action::Hset => tables::hash::hset,

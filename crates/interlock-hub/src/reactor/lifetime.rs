@@ -4,10 +4,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
+use super::delivery::Line;
 use super::output::Output;
 use super::worker::{Connection, Slot, Worker};
 use crate::counters::add;
 use crate::events::{Answer, Level};
+use crate::kept::UNANSWERED;
 use crate::mailbox::Peer;
 use crate::registry::Card;
 use crate::session::Session;
@@ -109,6 +111,9 @@ impl Worker {
         self.watch(slot);
         self.feed(token, &[]);
         self.close_ended(token);
+        if self.finishing && self.connection(token).is_some_and(|c| !c.session.waits_for_keeper()) {
+            self.begin_close(slot);
+        }
     }
 
     /// A client of TLS has said that nothing more comes: what it has asked for is done first.
@@ -217,12 +222,37 @@ impl Worker {
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         for slot in 0..self.slots.len() as u32 {
-            self.begin_close(slot);
+            // What a keeper was given is answered first.
+            let connection = self.slots[slot as usize].connection.as_ref();
+            if !connection.is_some_and(|connection| connection.session.waits_for_keeper()) {
+                self.begin_close(slot);
+            }
+        }
+    }
+
+    /// Who waits for a keeper hears that there will be no answer.
+    fn refuse_kept(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };
+            if connection.session.waits_for_keeper() {
+                connection.session.forget_kept();
+                let refused = format!("-{UNANSWERED}\r\n").into_bytes();
+                let mut core = Core {
+                    shared: &self.shared,
+                    local: &mut self.local,
+                    now: self.now,
+                    clock: now,
+                };
+                let tail = &mut connection.output.tail;
+                connection.session.answered(Answer::Reply(refused), &mut core, tail);
+                self.flush(slot, Line::Replies);
+            }
         }
     }
 
     pub(super) fn stop(&mut self) {
         self.stopped = true;
+        self.refuse_kept();
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].connection.is_some() {
                 add(&self.shared.counters.connections_cut, 1);

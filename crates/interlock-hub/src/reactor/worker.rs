@@ -400,6 +400,11 @@ impl Worker {
                     Mail::Beat => self.shared.beats.answer(self.local.worker),
                     // Not now: this may be in the middle of a read.
                     Mail::Answer(token, answer) => self.answers.push((token, answer)),
+                    Mail::Replies(replies) => {
+                        let replies = replies.into_iter();
+                        self.answers
+                            .extend(replies.map(|(token, reply)| (token, Answer::Reply(reply))));
+                    }
                     Mail::Drain => {
                         self.must_drain = true;
                         self.shared.go_on(self.shared.pause.end());

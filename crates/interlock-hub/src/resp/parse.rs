@@ -48,14 +48,14 @@ pub enum Parsed {
     Incomplete,
 }
 
-/// Arguments of which some were put into lower case.
+/// A copy of arguments, of which some may have been put into lower case.
 #[derive(Debug)]
-pub struct Lowered {
+pub struct Copied {
     bytes: Vec<u8>,
     ranges: Vec<(u32, u32)>,
 }
 
-impl Lowered {
+impl Copied {
     pub fn arguments(&self) -> Arguments<'_> {
         Arguments { bytes: &self.bytes, ranges: &self.ranges }
     }
@@ -277,17 +277,23 @@ impl<'a> Arguments<'a> {
     }
 
     /// Returns them with those of the given places in lower case.
-    pub fn lowered(&self, places: Range<usize>) -> Lowered {
-        let mut lowered = Lowered { bytes: Vec::new(), ranges: Vec::with_capacity(self.len()) };
+    pub fn lowered(&self, places: Range<usize>) -> Copied {
+        let size = self.from(0).map(<[u8]>::len).sum();
+        let mut copied =
+            Copied { bytes: Vec::with_capacity(size), ranges: Vec::with_capacity(self.len()) };
         for (place, argument) in self.from(0).enumerate() {
-            let start = lowered.bytes.len();
-            lowered.bytes.extend_from_slice(argument);
+            let start = copied.bytes.len();
+            copied.bytes.extend_from_slice(argument);
             if places.contains(&place) {
-                lowered.bytes[start..].make_ascii_lowercase();
+                copied.bytes[start..].make_ascii_lowercase();
             }
-            lowered.ranges.push((start as u32, lowered.bytes.len() as u32));
+            copied.ranges.push((start as u32, copied.bytes.len() as u32));
         }
-        lowered
+        copied
+    }
+
+    pub fn copied(&self) -> Copied {
+        self.lowered(0..0)
     }
 
     /// Those behind the first so many, as all there are.

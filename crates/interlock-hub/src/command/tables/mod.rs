@@ -1,6 +1,7 @@
 //! Commands on the rows of state tables: `table:key` names one.
 
 pub mod hash;
+pub mod kept;
 pub mod keys;
 pub mod rows;
 mod scan;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use interlock_table::{Column, Error, Row, Table, Ttl, Value, Where, Written};
 
 use super::Call;
+use crate::kept::STALE;
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
 use crate::tables::{ServedTable, Tables};
@@ -46,6 +48,9 @@ struct Named<'a> {
 
 /// Answers a call; a refusal stands for all that was written of a reply.
 fn answer(call: &mut Call<'_, '_>, body: impl FnOnce(&Asked<'_>, &mut Writer<'_>) -> Done) {
+    if call.core.local.live.tables.keeper().is_some() && kept::is_for_keeper(call) {
+        return;
+    }
     let before = call.reply.out.len();
     let local = &*call.core.local;
     let asked = Asked {
@@ -83,6 +88,21 @@ impl<'a> Asked<'a> {
     }
 
     fn named(&'a self, name: &[u8]) -> Result<&'a Arc<ServedTable>, Refusal> {
+        let served = self.served(name)?;
+        self.fresh(served)?;
+        Ok(served)
+    }
+
+    /// Errors: the table is kept, and what is known of it is too old.
+    fn fresh(&self, served: &ServedTable) -> Done {
+        match &served.keeper {
+            Some(keeper) if !keeper.is_fresh(self.clock) => Err(STALE.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The table by its name, for what asks nothing of its rows.
+    fn served(&'a self, name: &[u8]) -> Result<&'a Arc<ServedTable>, Refusal> {
         match self.tables.named(name) {
             Some(served) => {
                 served.calls.fetch_add(1, Relaxed);

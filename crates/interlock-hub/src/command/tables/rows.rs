@@ -23,7 +23,7 @@ pub fn list(call: &mut Call<'_, '_>) {
 
 pub fn info(call: &mut Call<'_, '_>) {
     answer(call, |asked, reply| {
-        let table = asked.table(2)?.table();
+        let table = asked.served(&asked.arguments[2])?.table();
         let made = table.made();
         let numbers = [
             ("capacity", made.capacity),

@@ -34,7 +34,7 @@ pub fn scan(call: &mut Call<'_, '_>) {
         let options = Options::of(asked, 2, true)?;
         let cursor = cursor(&asked.arguments[1])?;
         let (cursor, keys) =
-            if options.hashes { walk(asked, cursor, &options) } else { (0, vec![]) };
+            if options.hashes { walk(asked, cursor, &options)? } else { (0, vec![]) };
         reply.array(2);
         reply.bulk(cursor.to_string().as_bytes());
         reply.array(keys.len());
@@ -49,7 +49,11 @@ pub fn cursor(text: &[u8]) -> Result<u64, Refusal> {
 }
 
 /// Returns the next cursor, and the keys that were found.
-fn walk(asked: &Asked<'_>, cursor: u64, options: &Options<'_>) -> (u64, Vec<Vec<u8>>) {
+fn walk(
+    asked: &Asked<'_>,
+    cursor: u64,
+    options: &Options<'_>,
+) -> Result<(u64, Vec<Vec<u8>>), Refusal> {
     let (from, mut slot) = (cursor >> SLOT_BITS, cursor & ((1 << SLOT_BITS) - 1));
     let (mut keys, mut left, mut rows) = (Vec::new(), MOST_SLOTS, options.count);
     let tables = asked.tables.all().iter().filter(|table| table.id >= from);
@@ -59,8 +63,9 @@ fn walk(asked: &Asked<'_>, cursor: u64, options: &Options<'_>) -> (u64, Vec<Vec<
             slot = 0;
         }
         if left == 0 || rows == 0 {
-            return (at | slot, keys);
+            return Ok((at | slot, keys));
         }
+        asked.fresh(served)?;
         let table = served.table();
         // Each is compared with the pattern.
         let each = OF_A_KEY
@@ -75,12 +80,12 @@ fn walk(asked: &Asked<'_>, cursor: u64, options: &Options<'_>) -> (u64, Vec<Vec<
             }
         });
         if next != 0 {
-            return (at | next, keys);
+            return Ok((at | next, keys));
         }
         left = left.saturating_sub(table.slots_behind(slot));
         rows = if limit < rows { 0 } else { rows.saturating_sub(seen) };
     }
-    (0, keys)
+    Ok((0, keys))
 }
 
 /// Options of a scan beside its cursor.
