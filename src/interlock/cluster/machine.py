@@ -1,0 +1,470 @@
+"""A node without its threads and sockets: entries, commands and time in, effects out by its ports.
+
+Nothing here waits or reads a clock by itself, so that a simulation can run many nodes of it. The
+caller holds one lock around every call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from interlock.cluster.commands import Commands
+from interlock.cluster.entry import BARRIER, Entry, Origin, UnreadableEntry, decode
+from interlock.cluster.fence import Fence, Mark, Verdict
+from interlock.cluster.primary import Primary
+from interlock.cluster.replica import Change, Replica
+from interlock.cluster.requests import Asker, Request, Requests
+from interlock.cluster.stamps import HybridClock
+
+logger = logging.getLogger("interlock.cluster")
+
+
+class Ports(Protocol):
+    """Effects of a node; none of them waits."""
+
+    def append(self, entry: Entry) -> None:
+        """Append to the data centre's stream, behind all that was given before."""
+
+    def drop_appends(self) -> None:
+        """Forget what is not appended yet."""
+
+    def answer(self, replies: list[tuple[Asker, bytes]]) -> None:
+        """Answer clients."""
+
+    def wake_forwarder(self) -> None:
+        """Have writes passed on, or what is applied told, to the primary."""
+
+    def resync_from(self, why: str) -> None:
+        """Get a snapshot, and hand it to `copied` and `installed`."""
+
+    def resign(self, successor: str) -> None:
+        """Give the lease back."""
+
+    def offer(self, changes: list[Change]) -> None:
+        """Give the primary changes that it lacks."""
+
+    def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
+        """Write rows behind, into the database."""
+
+    def mismatch(self, theirs: str) -> None:
+        """End: the primary's rows have other columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The primary as the stream knows it."""
+
+    token: int = 0
+    node: str = ""
+    address: str = ""
+    since: int = 0
+    """ms since 1970, by its clock."""
+
+
+class Machine:
+    """One node's part of a cluster."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        dc: str,
+        ack: int,
+        replica: Replica,
+        commands: Commands,
+        clock: HybridClock,
+        ports: Ports,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+        beat: float = 0.5,
+        write_timeout: float = 10.0,
+    ) -> None:
+        self.node = node
+        """Its name, and a word that is new with each start, so that old answers are not taken."""
+        self.dc = dc
+        self.replica = replica
+        self.fence = Fence()
+        self.links: dict[str, Origin] = {}
+        self.leader = Leader()
+        self.primary: Primary | None = None
+        self.requests = Requests()
+        self.joining = True
+        """It has not yet read all that there was when it began, or lacks something."""
+        self.reads = True
+        """It goes on reading; not while a snapshot is on its way."""
+        self.missing = 0
+        """Changes up to this number must be in a snapshot."""
+        self.heard = float("-inf")
+        """The moment of the last accepted entry, by the monotonic clock."""
+        self.lag = LagEstimate()
+        self.successor = ""
+        self.fenced = 0
+        """Entries of primaries that were none any more."""
+        self._address = ""
+        self._ack = ack
+        self._their_ack = 0
+        self._acked = 0
+        self._commands = commands
+        self._clock = clock
+        self._ports = ports
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._beat = beat
+        self._write_timeout = write_timeout
+        self._last_append = float("-inf")
+        self._gap_entry: Entry | None = None
+        self.replicas: Callable[[], Iterable[str]] = lambda: ()
+        """Names of the other nodes of the data centre that are there now."""
+
+    @property
+    def wants_haves(self) -> bool:
+        """The primary counts which replicas have a change before it answers."""
+        return self._their_ack > 0
+
+    # -- Roles --------------------------------------------------------------------------------
+
+    @property
+    def is_primary(self) -> bool:
+        """It is believed to be the primary, by itself and all who have read as far."""
+        return self.primary is not None and self.primary.active
+
+    def elected(self, token: int, address: str) -> None:
+        """Begin a term: it holds the lease."""
+        if token <= self.fence.mark.token:
+            # An engine that forgot its counter; the lease's next token will be higher.
+            self._ports.resign("")
+            return
+        self.primary = Primary(
+            token=token,
+            node=self.node,
+            address=address,
+            seq=self.fence.mark.seq,
+            ack=self._ack,
+            states=self.replica.states,
+            commands=self._commands,
+            clock=self._clock,
+            now_ms=self._now_ms,
+            append=self._append,
+        )
+        self.primary.begin(self.replica.rules.fingerprint)
+
+    def lost(self, why: str = "the lease was lost") -> None:
+        """End the term: the lease is gone, or the stream has another primary."""
+        if self.primary is None:
+            return
+        if self.primary.active:
+            logger.warning("node %s is the primary no more: %s", self.name, why)
+        self.primary = None
+        self._ports.drop_appends()
+
+    @property
+    def name(self) -> str:
+        """The node's name alone."""
+        return self.node.partition("/")[0]
+
+    def hand_over(self, successor: str = "") -> None:
+        """Take no more writes; let the lease go as soon as nothing is under way."""
+        if self.primary is not None:
+            self.primary.handing_over = True
+            self.successor = successor
+            self.primary.beat(successor)
+            self._resign_if_idle()
+
+    def _resign_if_idle(self) -> None:
+        primary = self.primary
+        if primary is not None and primary.handing_over and primary.is_idle:
+            self._ports.resign(self.successor)
+
+    def _append(self, entry: Entry) -> None:
+        self._last_append = self._monotonic()
+        self._ports.append(entry)
+
+    # -- Writes -------------------------------------------------------------------------------
+
+    def write(self, asker: Asker, arguments: list[bytes], resp3: bool) -> None:
+        """Take a write of an own client."""
+        self.requests.new(asker, arguments, resp3, self._monotonic())
+
+    def perform(self) -> None:
+        """Do the writes that have come, if this is the primary; else have them passed on."""
+        if not self.requests.unsent:
+            return
+        primary = self.primary
+        if primary is None or not primary.active or primary.handing_over:
+            if not self.joining and primary is None:
+                self._ports.wake_forwarder()
+            return
+        for request in self.requests.take_unsent(primary.token, len(self.requests)):
+            primary.write(self.node, request.number, request.arguments, request.resp3)
+
+    def passed_on(self, token: int, node: str, writes: Iterable[Request]) -> bool:
+        """Take writes of another node's clients; False: this is not the primary under that token."""
+        primary = self.primary
+        if primary is None or not primary.active or primary.token != token or primary.handing_over:
+            return False
+        seen = primary.seen.get(node, 0)
+        for request in writes:
+            if request.number > seen:
+                primary.write(node, request.number, request.arguments, request.resp3)
+        return True
+
+    def flush(self) -> None:
+        """Append what has gathered; called when the stream has taken what was given before."""
+        if self.primary is not None and self.primary.active:
+            self.primary.flush()
+
+    def offered(self, token: int, changes: list[Change]) -> bool:
+        """Take changes that another node has and this primary has not; False: it is not."""
+        primary = self.primary
+        if primary is None or not primary.active or primary.token != token:
+            return False
+        primary.merge(changes)
+        primary.flush()
+        return True
+
+    def came(self, dc: str, clock: int, origin: Origin, changes: list[Change]) -> bool:
+        """Take changes of another data centre; False: this is not the primary."""
+        primary = self.primary
+        if primary is None or not primary.active or primary.handing_over:
+            return False
+        self._clock.saw((clock, dc))
+        primary.merge(changes, origin)
+        return True
+
+    # -- The stream ---------------------------------------------------------------------------
+
+    def read(self, entries: Sequence[tuple[str, bytes]], *, caught_up: bool) -> None:
+        """Apply what was read; `caught_up`: there was no more at that moment."""
+        rows: list[Change] = []
+        accepted = False
+        for position, data in entries:
+            if not self.reads:
+                return
+            try:
+                entry = decode(data)
+            except UnreadableEntry as error:
+                logger.error("node %s, %s: %s", self.name, position, error)
+                self.fence.passed(position)
+                continue
+            verdict = self.fence.judge(entry)
+            if verdict is Verdict.GAP:
+                self._save(rows)
+                self._gap(entry)
+                return
+            if verdict in (Verdict.FENCED, Verdict.KNOWN):
+                self.fenced += verdict is Verdict.FENCED
+                self.fence.passed(position)
+                continue
+            accepted = True
+            self._clock.saw((entry.clock, self.dc))
+            if entry.kind == BARRIER:
+                if not self._new_leader(entry, position, verdict is Verdict.BEHIND):
+                    return
+            else:
+                rows += self._apply(entry, position)
+        self._save(rows)
+        if accepted:
+            self.heard = self._monotonic()
+            if entries:
+                self.lag.note(self._now_ms() - entry.time)
+        self._answer()
+        self._resign_if_idle()
+        if caught_up and self.reads:
+            self._joined()
+
+    def _apply(self, entry: Entry, position: str) -> list[Change]:
+        skip = self.fence.mark.seq - (entry.seq - len(entry.changes))
+        changes = entry.changes[skip:] if skip > 0 else entry.changes
+        rows = self.replica.apply(entry.seq, changes, self._now_ms()) if changes else []
+        self.fence.accept(entry, position)
+        if entry.origin is not None and entry.origin.position:
+            self.links[entry.origin.dc] = entry.origin
+        self._their_ack, self._acked = entry.ack, entry.acked
+        for answer in entry.answers:
+            if answer.node == self.node:
+                self.requests.reply(answer.number, answer.reply, entry.seq)
+        if entry.successor:
+            self.successor = entry.successor
+        primary = self.primary
+        if primary is not None and entry.token == primary.token:
+            sent = primary.came_back(entry.number)
+            if sent is None:
+                self._lost_entries()
+            else:
+                for number, reply in sent.own:
+                    self.requests.reply(number, reply, sent.seq)
+                primary.count(self.replicas())
+        elif changes and entry.ack:
+            self._ports.wake_forwarder()
+        return rows
+
+    def _lost_entries(self) -> None:
+        # The engine lost some of its end: what no node has read was not done.
+        self.lost("the stream lacks entries that it had taken")
+        self._ports.resign("")
+
+    def _new_leader(self, entry: Entry, position: str, behind: bool) -> bool:
+        if entry.schema != self.replica.rules.fingerprint:
+            self._ports.mismatch(entry.schema)
+            return False
+        before = self.fence.mark.seq
+        lacking = self.replica.since(entry.seq) if behind else []
+        self.fence.accept(entry, position)
+        self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
+        primary = self.primary
+        if primary is not None and primary.token != entry.token:
+            self.lost(f"{entry.node.partition('/')[0]} is, under the token {entry.token}")
+            self._ports.resign("")
+        if behind:
+            logger.warning(
+                "node %s has changes up to %d, the new primary only up to %d: it is given them",
+                self.name, before, entry.seq,
+            )  # fmt: skip
+            self.replica.forget_tail()
+            self._ports.offer(list(self.replica.states.items()) if lacking is None else lacking)
+        self.successor = ""
+        self.requests.fence(entry.token)
+        if self.primary is not None:
+            self.primary.came_back(0)
+            self.primary.active = True
+            logger.info("node %s is the primary, under the token %d", self.name, entry.token)
+        self.perform()
+        self.flush()
+        return True
+
+    def _gap(self, entry: Entry) -> None:
+        mark = self.fence.mark
+        self.lost("changes are missing here")
+        self._ports.resign("")
+        self.joining, self.reads = True, False
+        self._gap_entry = entry
+        self.missing = entry.seq - len(entry.changes)
+        why = f"changes {mark.seq + 1} to {entry.seq - len(entry.changes)} are missing"
+        self._ports.answer(self.requests.lose())
+        self._ports.resync_from(why)
+
+    def resync(self, why: str) -> None:
+        """Take a snapshot as if something were missing."""
+        self.joining, self.reads = True, False
+        self._ports.resync_from(why)
+
+    def position_lost(self, first: str, last: str) -> None:
+        """Go on with a stream that does not have this node's place any more."""
+        mark = self.fence.mark
+        if first == "" or last == "":
+            logger.error("node %s: the stream is empty; it goes on with what nodes have", self.name)
+            self.fence.passed("")
+        else:
+            logger.error(
+                "node %s: the stream has no %s any more, it goes from %s to %s",
+                self.name, mark.position, first, last,
+            )  # fmt: skip
+            # From the beginning: what is known is passed over, what is missing is noticed.
+            self.fence.passed("")
+
+    def installed(self, mark: Mark, links: dict[str, Origin]) -> None:
+        """Go on behind a snapshot whose rows are joined."""
+        if mark.token > self.fence.mark.token or (
+            mark.token == self.fence.mark.token and mark.seq >= self.fence.mark.seq
+        ):
+            self.fence.mark = mark
+        self.replica.forget_tail()
+        for dc, origin in links.items():
+            mine = self.links.get(dc)
+            if mine is None or (mine.token, mine.number) < (origin.token, origin.number):
+                self.links[dc] = origin
+        self.reads = True
+
+    def copied(self, clock: int, rows: list[Change]) -> None:
+        """Take rows of a snapshot."""
+        self._clock.saw((clock, self.dc))
+        self._save(self.replica.join(rows, self._now_ms()))
+
+    def adopt(self) -> None:
+        """Go on where the stream is, with what this node has: nobody has what is missing."""
+        entry = self._gap_entry
+        if entry is None:
+            return
+        first = entry.seq - len(entry.changes)
+        logger.error("node %s: changes up to %d are lost", self.name, first)
+        self.fence.mark = replace(
+            self.fence.mark, seq=first, token=min(entry.token, self.fence.mark.token)
+        )
+        if entry.kind != BARRIER:
+            self.fence.mark = replace(
+                self.fence.mark, token=entry.token, number=entry.number - 1
+            )
+        self.reads = True
+
+    def _joined(self) -> None:
+        if self.joining:
+            self.joining = False
+            logger.info("node %s has all changes up to %d", self.name, self.fence.mark.seq)
+            self.perform()
+
+    def _save(self, rows: list[Change]) -> None:
+        self._ports.save(rows, self.fence.mark, self.links)
+
+    # -- Answers and time ---------------------------------------------------------------------
+
+    def has(self, node: str, token: int, seq: int) -> bool:
+        """Note that a replica has applied all up to `seq`; False: this is not its primary."""
+        primary = self.primary
+        if primary is None or primary.token != token:
+            return False
+        primary.has(node.partition("/")[0], seq, self.replicas())
+        self._answer()
+        if primary.owes:
+            primary.beat()
+        return True
+
+    def _answer(self) -> None:
+        primary = self.primary
+        if primary is not None and primary.active:
+            ready = self.requests.answerable(self._ack, primary.acked, here=False)
+        else:
+            ready = self.requests.answerable(self._their_ack, self._acked, here=True)
+        if ready:
+            self._ports.answer(ready)
+
+    def tick(self) -> None:
+        """Do what time asks for; called ten times a second or so."""
+        now = self._monotonic()
+        primary = self.primary
+        if primary is not None and primary.active:
+            primary.count(self.replicas())
+            if now - self._last_append >= self._beat or primary.owes:
+                primary.beat()
+            self._resign_if_idle()
+        self._answer()
+        timeout = self._write_timeout
+        late = self.requests.overdue(now - timeout, self._their_ack or self._ack)
+        if late:
+            self._ports.answer(late)
+        if self.requests.unsent:
+            self.perform()
+
+
+class LagEstimate:
+    """Milliseconds by which entries come later than the quickest of the last ones did.
+
+    Clocks of two machines differ; by how much, the quickest entry of the last minute or so tells.
+    """
+
+    def __init__(self, kept: int = 120) -> None:
+        self._least = [float("inf"), float("inf")]
+        self._count = 0
+        self._kept = kept
+        self.ms = 0.0
+
+    def note(self, apart: float) -> None:
+        """Note how far an entry's time was from the reader's when it was read."""
+        self._count += 1
+        if self._count >= self._kept:
+            self._count = 0
+            self._least = [self._least[1], float("inf")]
+        self._least = [min(known, apart) for known in self._least]
+        self.ms = apart - min(self._least)

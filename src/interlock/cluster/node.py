@@ -1,0 +1,462 @@
+"""A node: the threads around a machine, and the hub through which clients reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import select
+import sys
+import threading
+import time
+from typing import Any, Self
+
+import interlock
+from interlock import _core
+from interlock.cluster.appender import Appender
+from interlock.cluster.campaign import Campaign
+from interlock.cluster.commands import Commands
+from interlock.cluster.control import Control
+from interlock.cluster.entry import Entry, Origin
+from interlock.cluster.fence import Mark
+from interlock.cluster.forwarder import Forwarder
+from interlock.cluster.links import Link
+from interlock.cluster.machine import Machine
+from interlock.cluster.projection import Projection
+from interlock.cluster.reader import Reader
+from interlock.cluster.replica import Change, Replica
+from interlock.cluster.settings import BEAT, NodeSettings
+from interlock.cluster.stamps import HybridClock
+from interlock.cluster.state import TableRules
+from interlock.cluster.streams import ChangeStream, Role, open_stream
+from interlock.cluster.transfer import Scans, ScanMark
+from interlock.engine.announcements import Announcement, announce, announcements, withdraw
+from interlock.errors import InterlockError
+from interlock.hub.server import Hub
+from interlock.table.table import SharedTable
+
+logger = logging.getLogger("interlock.cluster")
+TICK = 0.05
+ANNOUNCED = 1.0
+"""Seconds between two announcements."""
+TAKEN = 2_000
+"""Commands that are taken at once."""
+DRAINED = 2.0
+"""Seconds for which a node that drains waits for another to be the primary."""
+
+
+class Node:
+    """One node of a cluster: ``with Node(settings, hub) as node:``.
+
+    The hub must declare the table and be given `keeper` for it; it is started and stopped with the
+    node.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        hub: Hub,
+        keeper: _core.TableKeeper,
+        table: SharedTable[Any],
+        *,
+        advertise: str = "",
+    ) -> None:
+        self.settings = settings
+        self.hub = hub
+        self.lock = threading.RLock()
+        self.since = time.time()
+        self.draining = False
+        self.ended = threading.Event()
+        """It cannot go on; `fault` says why."""
+        self.fault = ""
+        self._advertise = advertise
+        self._keeper = keeper
+        rules = TableRules.of(settings.row)
+        clock = HybridClock(settings.dc, now_ms=_now_ms)
+        ttl_ms = None if settings.ttl is None else round(settings.ttl * 1000)
+        self._replica = Replica(rules, Projection(table, rules))
+        self._commands = Commands(rules, settings.dc, settings.key_size, ttl_ms, settings.table)
+        self._clock = clock
+        self.machine = Machine(
+            node=f"{settings.name}/{secrets.token_hex(4)}",
+            dc=settings.dc,
+            ack=settings.acks,
+            replica=self._replica,
+            commands=self._commands,
+            clock=clock,
+            ports=self,
+            now_ms=_now_ms,
+            monotonic=time.monotonic,
+            beat=BEAT,
+            write_timeout=settings.lease + 2.0,
+        )
+        self.machine.replicas = self._replica_names
+        self.scans = Scans(self._replica.states, self._scan_mark)
+        self._control = Control(self)
+        self._client = interlock.connect(settings.cluster)
+        self._link_clients = {dc: interlock.connect(url) for dc, url in settings.links.items()}
+        self._others: list[Announcement] = []
+        self._reader = Reader(
+            self.machine, self.lock, lambda: self._stream("read"), self._reachable, self._fresh,
+            2 * settings.lease,
+        )  # fmt: skip
+        self._appender = Appender(lambda: self._stream("append"), self.lock, self.machine.flush)
+        self._forwarder = Forwarder(self, settings.lease)
+        self._campaign = Campaign(
+            self._client, f"node-{settings.table}", self.machine, self.lock, settings.lease,
+            self._may_stand, lambda: self.address, settings.name,
+        )  # fmt: skip
+        self._links = [
+            Link(dc, self.machine, self.lock, self._flush, lambda dc=dc: self._link_stream(dc),
+                 lambda dc=dc: self._link_nodes(dc), time.monotonic, _now_ms)
+            for dc in settings.links
+        ]  # fmt: skip
+        self._successor_until = 0.0
+        self._ends = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
+        names = (("node-commands", self._take), ("node-clock", self._run_clock),
+                 ("node-announcements", self._run_announcements))  # fmt: skip
+        self._threads = [threading.Thread(target=run, name=n, daemon=True) for n, run in names]
+
+    # -- Life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what is in the database, and take part. Raises as ``Hub.start``."""
+        # Threads hand work to each other, and none computes for long.
+        sys.setswitchinterval(0.0005)
+        self._keeper.set_fresh(0)
+        self.hub.start()
+        for thread in self._threads:
+            thread.start()
+        self._reader.start()
+        self._appender.start()
+        self._forwarder.start()
+        self._campaign.start()
+        for link in self._links:
+            link.start()
+
+    def close(self) -> None:
+        """Hand over, withdraw, and end."""
+        self.drain()
+        self._ends.set()
+        os.eventfd_write(self._wake, 1)
+        for link in self._links:
+            link.close()
+        self._campaign.close()
+        self._forwarder.close()
+        self._appender.close()
+        self._reader.close()
+        for thread in self._threads:
+            thread.join()
+        with contextlib.suppress(InterlockError, OSError):
+            withdraw(self._client, self.settings.table, self.settings.name)
+        self._keeper.close()
+        self.hub.stop()
+        self._client.close()
+        for client in self._link_clients.values():
+            client.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT`` at which others reach its hub."""
+        if self._advertise:
+            return self._advertise
+        return next(a for a in self.hub.addresses if not a.startswith(("unix:", "tls:")))
+
+    # -- Threads ------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        poll = select.poll()
+        poll.register(self._keeper.fileno(), select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while not self._ends.is_set():
+            poll.poll()
+            calls = self._keeper.take(TAKEN)
+            if not calls:
+                continue
+            replies = []
+            with self.lock:
+                for asker, _user, resp3, arguments in calls:
+                    if arguments[0].upper() == b"NODE":
+                        replies.append((asker, self._answered(arguments)))
+                    else:
+                        self.machine.write(asker, arguments, resp3)
+                self.machine.perform()
+                if self._appender.is_idle:
+                    self.machine.flush()
+            if replies:
+                self._keeper.answer(replies)
+
+    def _answered(self, arguments: list[bytes]) -> bytes:
+        try:
+            return self._control.answer(arguments)
+        except Exception:
+            logger.exception("a command of NODE")
+            return b"-ERR the node could not do it; its log says why\r\n"
+
+    def _run_clock(self) -> None:
+        while not self._ends.wait(TICK):
+            with self.lock:
+                self.machine.tick()
+                self._flush()
+                settings = self.settings
+                self._replica.sweep(
+                    _now_ms(), round(settings.tombstone_age * 1000), settings.tombstones
+                )
+
+    def _run_announcements(self) -> None:
+        ttl = round(3 * ANNOUNCED * 1000)
+        while not self._ends.is_set():
+            try:
+                announce(self._client, self.settings.table, self._announcement(), ttl)
+                found = announcements(self._client, self.settings.table)
+                self._others = [one for one in found if one.id != self.settings.name]
+            except (InterlockError, OSError) as error:
+                logger.debug("announcements: %s", error)
+            self._ends.wait(ANNOUNCED)
+
+    # -- What the machine asks for ------------------------------------------------------------
+
+    def append(self, entry: Entry) -> None:
+        """See ``Ports``."""
+        self._appender.append(entry)
+
+    def drop_appends(self) -> None:
+        """See ``Ports``."""
+        self._appender.drop()
+
+    def answer(self, replies: list[tuple[int, bytes]]) -> None:
+        """See ``Ports``."""
+        self._keeper.answer(replies)
+
+    def wake_forwarder(self) -> None:
+        """See ``Ports``."""
+        self._forwarder.wake()
+
+    def resync_from(self, why: str) -> None:
+        """See ``Ports``."""
+        if self.settings.max_staleness is not None:
+            self._keeper.set_fresh(0)
+        self._reader.resync(why)
+
+    def resign(self, successor: str) -> None:
+        """See ``Ports``."""
+        if successor != self.settings.name:
+            self._successor_until = time.monotonic() + 2 * self.settings.lease
+        self._campaign.resign()
+
+    def offer(self, changes: list[Change]) -> None:
+        """See ``Ports``."""
+        self._forwarder.offer(changes)
+
+    def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
+        """See ``Ports``."""
+
+    def mismatch(self, theirs: str) -> None:
+        """See ``Ports``."""
+        self._fail(
+            f"the primary's rows are {theirs}; this node's are {self._replica.rules.fingerprint}"
+        )
+
+    def _fail(self, why: str) -> None:
+        if not self.fault:
+            logger.critical("node %s cannot go on: %s", self.settings.name, why)
+            self.fault = why
+        self.ended.set()
+
+    # -- Operating ----------------------------------------------------------------------------
+
+    def fail_over(self, successor: str = "") -> str:
+        """Have another node, or the one that is named, be the primary; return why it cannot be."""
+        names = [one.id for one in self._others if one.dc == self.settings.dc]
+        if not self.machine.is_primary:
+            return f"not the primary: ask {self.machine.leader.node.partition('/')[0] or 'it'}"
+        if successor == self.settings.name:
+            return f"{successor} is the primary"
+        if successor and successor not in names:
+            return f"there is no node {successor!r}; there are {', '.join(names) or 'none'}"
+        if not names:
+            return "there is no other node in this data centre"
+        self.machine.hand_over(successor)
+        return ""
+
+    def drain(self) -> None:
+        """Be no primary, and tell clients and balancers to go."""
+        with self.lock:
+            self.draining = True
+            if self.machine.is_primary:
+                self.machine.hand_over()
+        until = time.monotonic() + DRAINED
+        while self.machine.primary is not None and time.monotonic() < until:
+            if threading.current_thread().name.startswith("node-"):
+                break
+            time.sleep(0.01)
+
+    def resync(self) -> str:
+        """Take a snapshot of another node; return why that cannot be."""
+        if self.machine.is_primary:
+            return "it is the primary; the others follow it"
+        if not self._reachable():
+            return "there is no other node"
+        self.machine.resync("an operator asked for it")
+        return ""
+
+    def _may_stand(self) -> bool:
+        machine = self.machine
+        if machine.joining or self.draining or self.ended.is_set():
+            return False
+        named = machine.successor
+        if named and named != self.settings.name:
+            if not self._successor_until:
+                self._successor_until = time.monotonic() + 2 * self.settings.lease
+        elif named == self.settings.name:
+            return True
+        if time.monotonic() < self._successor_until:
+            return False
+        self._successor_until = 0.0
+        return True
+
+    # -- Figures ------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Any:
+        """``primary``, ``replica`` or ``joining``."""
+        if self.machine.joining:
+            return "joining"
+        return "primary" if self.machine.is_primary else "replica"
+
+    def lag(self) -> tuple[int, float]:
+        """Return how many changes, and milliseconds, this node is behind its primary."""
+        machine, mark = self.machine, self.machine.fence.mark
+        if machine.is_primary:
+            return 0, 0.0
+        primary = next((one for one in self._others if one.role == "primary"
+                        and one.dc == self.settings.dc), None)  # fmt: skip
+        behind = max(0, primary.seq - mark.seq) if primary is not None else 0
+        silent = (time.monotonic() - machine.heard) * 1000
+        ms = silent if silent > 2000 * BEAT else max(0.0, machine.lag.ms)
+        return behind, round(min(ms, 1e12), 1)
+
+    def status(self) -> dict[str, Any]:
+        """Return what ``NODE STATUS`` tells."""
+        machine, mark, settings = self.machine, self.machine.fence.mark, self.settings
+        behind, ms = self.lag()
+        now = time.monotonic()
+        return {
+            "id": settings.name,
+            "dc": settings.dc,
+            "table": settings.table,
+            "role": self.role,
+            "draining": self.draining,
+            "address": self.address,
+            "primary": machine.leader.node.partition("/")[0],
+            "token": mark.token,
+            "since": machine.leader.since / 1000,
+            "started": self.since,
+            "seq": mark.seq,
+            "position": mark.position,
+            "lag_changes": behind,
+            "lag_ms": ms,
+            "rows": len(self._replica),
+            "tombstones": self._replica.tombstones,
+            "tombstones_dropped": self._replica.dropped,
+            "fenced": machine.fenced,
+            "resyncs": self._reader.resyncs,
+            "waiting": len(machine.requests),
+            "ack": settings.ack,
+            "nodes": [
+                {"id": one.id, "dc": one.dc, "role": one.role, "address": one.address,
+                 "seq": one.seq, "lag_changes": one.lag_changes, "lag_ms": one.lag_ms,
+                 "draining": one.draining} for one in self._others
+            ],
+            "links": [
+                {"dc": link.dc, "state": figures.state, "error": figures.error,
+                 "position": figures.position, "lag_ms": round(figures.lag_ms, 1),
+                 "changes": figures.changes,
+                 "silent_ms": round(min((now - figures.heard) * 1000, 1e12), 1)}
+                for link in self._links for figures in (link.figures,)
+            ],
+            "stream": {
+                "error": self._reader.error or self._appender.error,
+                "entries": self._appender.entries,
+                "election": self._campaign.error,
+            },
+            "database": None,
+        }  # fmt: skip
+
+    def _announcement(self) -> Announcement:
+        behind, ms = self.lag()
+        mark = self.machine.fence.mark
+        return Announcement(
+            id=self.settings.name,
+            dc=self.settings.dc,
+            role=self.role,
+            address=self.address,
+            http=self.hub.http_address,
+            token=mark.token,
+            seq=mark.seq,
+            lag_changes=behind,
+            lag_ms=ms,
+            since=self.since,
+            version=interlock.__version__,
+            table=self.settings.table,
+            draining=self.draining,
+        )
+
+    # -- Helpers ------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        with self.lock:
+            if self._appender.is_idle:
+                self.machine.flush()
+
+    def _fresh(self) -> None:
+        self._keeper.set_fresh(self.settings.max_staleness)
+
+    def _stream(self, role: Role) -> ChangeStream:
+        settings = self.settings
+        return open_stream(
+            settings.stream_url, settings.table, keep=settings.keep, role=role,
+            timeout=settings.lease,
+        )  # fmt: skip
+
+    def _link_stream(self, dc: str) -> ChangeStream:
+        settings = self.settings
+        return open_stream(
+            settings.link_url(dc), settings.table, role="read", timeout=settings.lease
+        )
+
+    def _link_nodes(self, dc: str) -> list[str]:
+        try:
+            found = announcements(self._link_clients[dc], self.settings.table)
+        except (InterlockError, OSError) as error:
+            logger.warning("nodes of data centre %s: %s", dc, error)
+            return []
+        found = [one for one in found if one.role != "joining" and one.dc == dc]
+        return [one.address for one in sorted(found, key=lambda one: (one.role != "primary", -one.seq))]
+
+    def _reachable(self) -> list[Announcement]:
+        return [one for one in self._others if one.dc == self.settings.dc]
+
+    def _replica_names(self) -> list[str]:
+        return [one.id for one in self._others if one.dc == self.settings.dc
+                and one.role == "replica" and not one.draining]  # fmt: skip
+
+    def _scan_mark(self) -> ScanMark:
+        mark = self.machine.fence.mark
+        return ScanMark(
+            node=self.settings.name, token=mark.token, number=mark.number, seq=mark.seq,
+            position=mark.position, clock=self._clock.now(), links=list(self.machine.links.values()),
+        )  # fmt: skip
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,224 @@
+"""The primary's part of a node: turns commands into changes, appends them, counts who has them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from interlock.cluster.commands import Commands
+from interlock.cluster.entry import BARRIER, CHANGES, EVERY, Answer, Entry, Origin
+from interlock.cluster.stamps import HybridClock
+
+Change = tuple[bytes, bytes]
+Append = Callable[[Entry], None]
+MOST_CHANGES = 1_000
+MOST_BYTES = 256 << 10
+
+
+@dataclass(slots=True)
+class Sent:
+    """An entry that was appended and has not come back yet."""
+
+    number: int
+    seq: int
+    keys: list[bytes]
+    own: list[tuple[int, bytes]]
+    """Writes of this node's own clients, by their numbers, with their replies."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    changes: list[Change] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    own: list[tuple[int, bytes]] = field(default_factory=list)
+    size: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.answers or self.own)
+
+
+class Primary:
+    """One term as the primary, under one token.
+
+    What it computes rests on changes that it has appended and not read yet: these are `ahead`. Nothing
+    of that is shown or answered before it comes back through the stream.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: int,
+        node: str,
+        address: str,
+        seq: int,
+        ack: int,
+        states: Mapping[bytes, bytes],
+        commands: Commands,
+        clock: HybridClock,
+        now_ms: Callable[[], int],
+        append: Append,
+    ) -> None:
+        self.token = token
+        self.active = False
+        """Its barrier has come back: all that counts before it is applied."""
+        self.handing_over = False
+        self.number = 0
+        self.seq = seq
+        self.sent: deque[Sent] = deque()
+        self.seen: dict[str, int] = {}
+        """Of each other node the number of the last write that it passed on."""
+        self._node = node
+        self._address = address
+        self._ack = ack
+        self._states = states
+        self._commands = commands
+        self._clock = clock
+        self._now_ms = now_ms
+        self._append = append
+        self._join = commands.rules.join
+        self._ahead: dict[bytes, list[object]] = {}
+        self._batch = _Batch()
+        self._haves: dict[str, int] = {}
+        self.acked = 0
+        self._told_acked = 0
+        self._owed_until = 0
+
+    def begin(self, schema: str) -> None:
+        """Append the barrier."""
+        self._emit(Entry(BARRIER, self.token, self._node, 0, self.seq, self._now_ms(),
+                         self._clock.next()[0], address=self._address, schema=schema))  # fmt: skip
+
+    # -- Writes -------------------------------------------------------------------------------
+
+    def read(self, key: bytes) -> bytes | None:
+        """Return a row's state with all that is under way."""
+        ahead = self._ahead.get(key)
+        return self._states.get(key) if ahead is None else ahead[0]  # type: ignore[return-value]
+
+    def write(self, node: str, number: int, arguments: list[bytes], resp3: bool) -> None:
+        """Do a write; its reply goes the way of its changes."""
+        outcome = self._commands.run(arguments, resp3, self.read, self._clock, self._now_ms())
+        if node == self._node:
+            self._batch.own.append((number, outcome.reply))
+        else:
+            self._batch.answers.append(Answer(node, number, outcome.reply))
+            self._batch.size += len(outcome.reply) + 20
+            self.seen[node] = number
+        self._add(outcome.changes)
+
+    def merge(self, changes: Iterable[Change], origin: Origin | None = None) -> None:
+        """Append changes that were made elsewhere, those that are news here."""
+        if origin is not None:
+            self.flush()
+        news = [
+            (key, delta)
+            for key, delta in changes
+            if self._join(before := self.read(key), delta) is not before
+        ]
+        for start in range(0, len(news), MOST_CHANGES):
+            part = news[start : start + MOST_CHANGES]
+            last = start + MOST_CHANGES >= len(news)
+            self._add(part)
+            if self._batch:
+                # The place is known with the last of them: what comes twice is no news.
+                self._seal(origin if last else (origin and Origin(origin.dc, 0, 0, 0, "")))
+        if origin is not None and not news:
+            self._seal(origin)
+
+    def _add(self, changes: Sequence[Change]) -> None:
+        ahead, batch = self._ahead, self._batch
+        for key, delta in changes:
+            entry = ahead.get(key)
+            if entry is None:
+                ahead[key] = [self._join(self._states.get(key), delta), 1]
+            else:
+                entry[0] = self._join(entry[0], delta)  # type: ignore[arg-type]
+                entry[1] += 1  # type: ignore[operator]
+            batch.changes.append((key, delta))
+            batch.size += len(key) + len(delta) + 8
+        self.seq += len(changes)
+        if len(batch.changes) >= MOST_CHANGES or batch.size >= MOST_BYTES:
+            self._seal(None)
+
+    # -- Entries ------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Append what has gathered."""
+        if self._batch:
+            self._seal(None)
+
+    def beat(self, successor: str = "") -> None:
+        """Append what has gathered, or an empty entry: others see that the primary lives."""
+        self._seal(None, successor)
+
+    @property
+    def owes(self) -> bool:
+        """Other nodes wait to hear that replicas have what they passed on."""
+        return self._owed_until > self._told_acked and self.acked > self._told_acked
+
+    def _seal(self, origin: Origin | None, successor: str = "") -> None:
+        batch, self._batch = self._batch, _Batch()
+        if batch.answers and self._ack > 1:
+            self._owed_until = self.seq
+        self._told_acked = self.acked
+        self._emit(
+            Entry(
+                CHANGES,
+                self.token,
+                self._node,
+                self.number,
+                self.seq,
+                self._now_ms(),
+                self._clock.now(),
+                self._ack,
+                self.acked,
+                batch.changes,
+                batch.answers,
+                origin,
+                successor=successor,
+            ),
+            batch.own,
+        )
+
+    def _emit(self, entry: Entry, own: list[tuple[int, bytes]] | None = None) -> None:
+        keys = [key for key, _ in entry.changes]
+        self.sent.append(Sent(entry.number, entry.seq, keys, own or []))
+        self.number += 1
+        self._append(entry)
+
+    def came_back(self, number: int) -> Sent | None:
+        """Note that an own entry was read; return it, or None if one before it is missing."""
+        if not self.sent or self.sent[0].number != number:
+            return None
+        sent = self.sent.popleft()
+        for key in sent.keys:
+            entry = self._ahead[key]
+            entry[1] -= 1  # type: ignore[operator]
+            if not entry[1]:
+                del self._ahead[key]
+        return sent
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return not self.sent and not self._batch
+
+    # -- Acknowledgements ---------------------------------------------------------------------
+
+    def has(self, node: str, seq: int, replicas: Iterable[str]) -> None:
+        """Note that a replica has applied all up to a number."""
+        self._haves[node] = max(seq, self._haves.get(node, 0))
+        self.count(replicas)
+
+    def count(self, replicas: Iterable[str]) -> None:
+        """Find up to where enough replicas have applied; of `EVERY`, those that there are now."""
+        if self._ack == 0:
+            return
+        if self._ack == EVERY:
+            found = [self._haves.get(node, 0) for node in replicas]
+            self.acked = max(self.acked, min(found, default=self.seq))
+            return
+        found = sorted(self._haves.values(), reverse=True)
+        if len(found) >= self._ack:
+            self.acked = max(self.acked, found[self._ack - 1])
