@@ -1,0 +1,238 @@
+"""`interlock node`: serve a state table that is the same on several machines."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from interlock.cli.flags import Flag, positive
+from interlock.hub import config
+from interlock.hub.log import Log
+
+logger = logging.getLogger("interlock.cluster")
+
+
+def _link(text: str) -> tuple[str, str]:
+    dc, equals, url = text.partition("=")
+    if not (equals and dc and "://" in url):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: DC=URL, as west=redis://10.2.0.5")
+    return dc, url
+
+
+def _ack(text: str) -> int | str:
+    if text == "all" or text.isdecimal():
+        return text if text == "all" else int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}; allowed: 0, a whole number, all")
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: seconds, more than 0")
+    return number
+
+
+def _http(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: PORT, HOST:PORT")
+    return host or "127.0.0.1", int(port)
+
+
+FLAGS = (
+    Flag("--table", "the table's name and the class of its rows, in a file or a module",
+         "NAME=FILE.py:CLASS", required=True),
+    Flag("--cluster", "the engine that the nodes of this data centre share: it has the primary's "
+         "lease, the announcements of the nodes, and the changes", "URL", required=True),
+    Flag("--stream", "keep the changes on another engine: redis://, nats://, kafka://, "
+         "rabbitmq+stream://", "URL"),
+    Flag("--name", "the node's name (the machine's)", "NAME"),
+    Flag("--dc", "the name of its data centre (main)", "NAME", default="main"),
+    Flag("--link", "another data centre and its engine; again for more", "DC=URL", _link,
+         many=True),
+    Flag("--link-stream", "the engine with the changes of another data centre, where that is not "
+         "its engine", "DC=URL", _link, many=True),
+    Flag("--ack", "answer a write when so many replicas have it: 0 (the primary and the stream have "
+         "it), a number, all", "N", _ack, default=0),
+    Flag("--database", "write rows behind, into this database: sqlite:///FILE, postgresql://...; "
+         "several by the hash of the key", "URL", many=True),
+    Flag("--partitions", "have a database of PostgreSQL in parts: hash:N, time:day, time:month",
+         "HOW"),
+    Flag("--max-staleness", "refuse reads when the primary was not heard of for so many seconds",
+         "SECONDS", _seconds),
+    Flag("--lease", "seconds until a primary that is gone is replaced (3)", "SECONDS", _seconds,
+         default=3.0),
+    Flag("--keep", "entries that the stream keeps at least (1,000,000)", "N", positive,
+         default=1_000_000),
+    Flag("--tombstone-age", "seconds for which a deleted row is remembered (604800)", "SECONDS",
+         _seconds, default=604_800.0),
+    Flag("--capacity", "rows beyond which new ones are refused (1,000,000)", "N", positive,
+         default=1_000_000),
+    Flag("--key-size", "most bytes of a key (32)", "N", positive, default=32),
+    Flag("--ttl", "seconds that a row lives if it is not told (for ever)", "SECONDS", _seconds),
+    Flag("--path", "have the table in this file, where the machine has several nodes of it (in "
+         "shared memory, under its name)", "FILE"),
+    Flag("--mode", "who may read the table on this machine, as the permissions of a file (600)",
+         "DIGITS", default="600"),
+    Flag("--host", "the address to listen on (127.0.0.1)", "HOST"),
+    Flag("--port", "the TCP port (6399); 0 takes a free one, which the ready line tells", "N"),
+    Flag("--http", "serve /primary, /replica, /health and figures over HTTP on this port", "PORT",
+         _http),
+    Flag("--advertise", "the address by which clients and other nodes reach it, where that is not "
+         "the one it listens on", "HOST:PORT"),
+    Flag("--config", "read this TOML file of a hub, for users, TLS and limits", "FILE"),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "node",
+        help="serve a state table that is the same on several machines",
+        usage="interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAG ...]",
+        description="Serve a state table that is the same on several machines. One node of a data "
+        "centre is the primary; any node takes any command: it reads its own rows, and passes "
+        "writes on.",
+        epilog="TERM and INT stop it: another becomes the primary first. Exit codes: 0 stopped by "
+        "TERM or INT, 1 it cannot listen or go on, 2 wrong usage.",
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve until a signal."""
+    from interlock import _core
+    from interlock.cluster.node import Node
+    from interlock.cluster.row_reference import load_row
+    from interlock.cluster.settings import NodeSettings
+    from interlock.hub.server import Hub
+    from interlock.table.schema import Schema
+    from interlock.table.table import SharedTable
+
+    name, equals, reference = given.table.partition("=")
+    if not equals:
+        return _refuse(f"--table is {given.table!r}; allowed: NAME=FILE.py:CLASS")
+    try:
+        row = load_row(reference)
+        settings = NodeSettings(
+            table=name,
+            row=row,
+            cluster=given.cluster,
+            name=given.name or os.uname().nodename.partition(".")[0],
+            dc=given.dc,
+            stream=given.stream or "",
+            links=dict(given.link or ()),
+            link_streams=dict(given.link_stream or ()),
+            ack=given.ack,
+            databases=tuple(url for url in given.database or () if url != "none"),
+            partitions=given.partitions,
+            max_staleness=given.max_staleness,
+            lease=given.lease,
+            keep=given.keep,
+            tombstone_age=given.tombstone_age,
+            capacity=given.capacity,
+            key_size=given.key_size,
+            ttl=given.ttl,
+        )
+        table = {
+            "name": name, "columns": str(Schema.of(row)), "capacity": given.capacity,
+            "key_size": given.key_size, "ttl": given.ttl or 0.0, "on_full": "raise",
+            "mode": given.mode, "path": given.path or "",
+        }  # fmt: skip
+        checked = config.read(given.config, environment=os.environ, given=_hub(given, table))
+    except config.ConfigError as error:
+        return _refuse(*error.faults)
+    except (TypeError, ValueError) as error:
+        return _refuse(str(error).removeprefix("node(): "))
+    except OSError as error:
+        return _refuse(f"{error.filename or given.config}: {error.strerror or error}")
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    log = Log.set_up(checked)
+    logger.addHandler(log)
+    logger.propagate = False
+    logger.setLevel(checked["log.level"].upper())
+    keeper = _core.TableKeeper()
+    try:
+        shared: SharedTable[Any] = SharedTable.open(
+            given.path or name, row, capacity=given.capacity, key_size=given.key_size,
+            ttl=given.ttl, on_full="raise", mode=int(given.mode, 8),
+        )  # fmt: skip
+        node = Node(
+            settings, Hub(checked, keepers={name: keeper}), keeper, shared,
+            advertise=given.advertise or "",
+        )  # fmt: skip
+        node.start()
+    except config.ConfigError as error:
+        return _refuse(*error.faults)
+    except (ValueError, TypeError) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}")
+    print(_ready_line(node), flush=True)
+    return _serve(node)
+
+
+def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, config.Raw]:
+    flags: dict[str, config.Raw] = {"table": config.Raw([table], "flag --table")}
+    for key in ("host", "port"):
+        text = getattr(given, key)
+        if text is not None:
+            value: object = int(text) if key == "port" and text.isdecimal() else text
+            flags[key] = config.Raw(value, f"flag --{key}")
+    if given.http is not None:
+        host, port = given.http
+        flags["http.host"] = config.Raw(host, "flag --http")
+        flags["http.port"] = config.Raw(port, "flag --http")
+    return flags
+
+
+def _serve(node: Any) -> int:
+    def watch() -> None:
+        node.ended.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="node-end", daemon=True).start()
+    signal.sigwait(AWAITED)
+    # A second one ends it at once.
+    for number in AWAITED:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+    if not node.fault:
+        print("interlock node: stopping", file=sys.stderr, flush=True)
+    node.close()
+    return _fail(node.fault) if node.fault else 0
+
+
+def _ready_line(node: Any) -> str:
+    lines = [f"interlock node: {node.settings.name} ready on {', '.join(node.hub.addresses)}"]
+    if node.hub.http_address:
+        lines.append(f"interlock node: http on {node.hub.http_address}")
+    return "\n".join(lines)
+
+
+def _fail(message: str) -> int:
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return BROKEN
+
+
+def _refuse(*messages: str) -> int:
+    for message in messages:
+        print(f"interlock: {message}", file=sys.stderr)
+    return BAD_INPUT
+
+
+AWAITED = (signal.SIGINT, signal.SIGTERM)
+BROKEN = 1
+BAD_INPUT = 2
