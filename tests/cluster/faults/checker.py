@@ -1,0 +1,326 @@
+"""Checks of a history: what was promised to clients, found in what they were told. Pure functions.
+
+The keys of a workload are of kinds, by what stands before the first dash, each with a rule that
+does not depend on luck:
+
+- `sum`: increments above zero by everybody. What is seen only grows, at one node.
+- `net`: increments of both signs.
+- `max`: everybody raises one column, which only grows.
+- `own`, `flag`: one client writes, one operation after another, and takes a new key after each that
+  it cannot tell the outcome of. So the states of a row are known and in order, and so is what one
+  node may show of them.
+- `any`: everybody sets, deletes, and lets expire. Only whose write is seen can be judged.
+- `ttl`: rows that live briefly.
+
+Times are of one clock, and only used where an operation ended before another began.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.cluster.faults.history import FAILED, OK, UNKNOWN, Operation
+
+Row = Mapping[str, int | str] | None
+Rows = Mapping[str, Row]
+"""Rows of a node by key, when all was quiet."""
+
+GROWING = {"sum": "count", "max": "high"}
+WRITTEN = {"own": "last", "flag": "marks"}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The promises that a run's setting makes."""
+
+    lasting: bool = True
+    """Acknowledged writes stay. Not where a node answers before another has a change (ack 0) and
+    the engine loses what it had."""
+
+    lasting_nodes: bool = True
+    """A node that was started again has no less than it has shown before; as above."""
+
+    restarts: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """By node, the moments at which it was started again."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that does not hold, and the operations that prove it."""
+
+    rule: str
+    text: str
+    operations: tuple[Operation, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.rule}: {self.text}", *(f"    {one}" for one in self.operations)])
+
+
+def all_of(
+    history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
+) -> list[Violation]:
+    """Everything that does not hold.
+
+    Args:
+        final: of each node, all rows that it shows, when the faults were over and all was quiet.
+    """
+    return [
+        *unseen(history, final),
+        *backwards(history, promise),
+        *alone(history, final, promise),
+        *sums(history, final, promise),
+        *highest(history, final, promise),
+        *rising(history, promise),
+        *gone(final),
+        *equal(final),
+    ]
+
+
+def unseen(history: Sequence[Operation], final: Mapping[str, Rows]) -> Iterator[Violation]:
+    """What was refused, or never asked for, is never seen."""
+    by_id = {one.id: one for one in history if not one.reads}
+    for who, at, read in _rows_seen(history, final):
+        if not who:
+            continue
+        writer = by_id.get(who)
+        if writer is None:
+            yield Violation("unseen", f"{at} shows {who}, which nobody wrote", read)
+        elif writer.answer == FAILED:
+            text = f"{at} shows {who}, which was answered as not done"
+            yield Violation("unseen", text, (writer, *read))
+
+
+def backwards(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
+    """A column that only grows does so in the eyes of one node's readers, and the writers there."""
+    for (node, key), seen in _by_node(history, promise).items():
+        column = GROWING.get(_kind(key))
+        if column is None:
+            continue
+        shown: list[tuple[int, Operation]] = []
+        for one in seen:
+            if one.reads:
+                row = one.row or {}
+                shown.append((int(row.get(column, 0)), one))
+            elif one.kind == "incr" and one.reply is not None:
+                shown.append((one.reply, one))
+            elif one.kind == "high":
+                shown.append((one.value, one))
+        for before, after in _falls(shown):
+            yield Violation("backwards", f"{key} fell at {node[0]}", (before, after))
+
+
+def alone(
+    history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
+) -> Iterator[Violation]:
+    """A row with one writer goes through the states that were written, forwards only, and ends
+    with the last that was acknowledged, or one behind it."""
+    writes: dict[str, list[Operation]] = defaultdict(list)
+    for one in history:
+        if not one.reads and _kind(one.key) in WRITTEN:
+            writes[one.key].append(one)
+    states = {key: _states(sorted(ops, key=_start)) for key, ops in writes.items()}
+    for (node, key), seen in _by_node(history, promise).items():
+        if key in states:
+            yield from _walk(key, node[0], states[key], seen)
+    for key, known in states.items():
+        acked = [at for at, (_, op) in enumerate(known) if op is not None and op.answer == OK]
+        least = max(acked, default=0) if promise.lasting else 0
+        for node, rows in final.items():
+            value = _shown(key, rows.get(key))
+            if all(value != state for state, _ in known[least:]):
+                proof = known[least][1]
+                text = f"{key} is {value} at {node} in the end, and {known[least][0]} was promised"
+                yield Violation("lost", text, (proof,) if proof else ())
+
+
+def _walk(
+    key: str,
+    node: str,
+    known: list[tuple[int | None, Operation | None]],
+    seen: list[Operation],
+) -> Iterator[Violation]:
+    """Each look in turn shows the state that was there, or a later one."""
+    # Of those that ended, how far each had come: a look that began later shows no less.
+    ended: list[tuple[float, int, Operation]] = []
+    place_of = {op.id: place for place, (_, op) in enumerate(known) if op is not None}
+    for one in seen:
+        before = [entry for entry in ended if entry[0] < one.start]
+        least, proof = max(((place, op) for _, place, op in before), key=_first, default=(0, None))
+        if one.reads:
+            value = _shown(key, one.row)
+            places = [place for place in range(least, len(known)) if known[place][0] == value]
+            if not places:
+                text = f"{key} is {value} at {node}, where it was {known[least][0]} before"
+                yield Violation("backwards", text, tuple(op for op in (proof, one) if op))
+                return
+            ended.append((one.end, places[0], one))
+        elif one.answer == OK:
+            ended.append((one.end, place_of[one.id], one))
+
+
+def _states(writes: list[Operation]) -> list[tuple[int | None, Operation | None]]:
+    """The states of a row in their order, and the write that made each; first, that there is no
+    row. What was refused makes none; what nobody can tell of makes one that need not come."""
+    known: list[tuple[int | None, Operation | None]] = [(None, None)]
+    for one in writes:
+        if one.answer != FAILED:
+            known.append((None if one.kind == "delete" else one.value, one))
+    return known
+
+
+def sums(
+    history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
+) -> Iterator[Violation]:
+    """A sum has every increment that was acknowledged, once, and none that was refused; each of
+    those that nobody can tell of at most once."""
+    for kind, column in (("sum", "count"), ("net", "net")):
+        least: dict[str, int] = defaultdict(int)
+        most: dict[str, int] = defaultdict(int)
+        for one in history:
+            if one.kind != "incr" or _kind(one.key) != kind:
+                continue
+            if one.answer == OK and promise.lasting:
+                least[one.key] += one.value
+                most[one.key] += one.value
+            else:
+                may = one.value if one.answer != FAILED else 0
+                least[one.key] += min(may, 0)
+                most[one.key] += max(may, 0)
+        for node, rows in final.items():
+            for key in most:
+                value = int((rows.get(key) or {}).get(column, 0))
+                if not least[key] <= value <= most[key]:
+                    text = f"{key} is {value} at {node}; {least[key]} to {most[key]} is right"
+                    yield Violation("sums", text)
+    # Of a growing sum, at any time: no more than was asked for.
+    asked = sorted(
+        (one for one in history if one.kind == "incr" and one.answer != FAILED), key=_start
+    )
+    by_key: dict[str, list[Operation]] = defaultdict(list)
+    for one in asked:
+        by_key[one.key].append(one)
+    for one in history:
+        if one.reads and one.row and _kind(one.key) == "sum":
+            bound = sum(op.value for op in by_key[one.key] if op.start < one.end)
+            if int(one.row.get("count", 0)) > bound:
+                yield Violation("sums", f"{one.key} has more than the {bound} asked for", (one,))
+
+
+def highest(
+    history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
+) -> Iterator[Violation]:
+    """A max is at least the highest that was acknowledged, and one that was asked for."""
+    acked: dict[str, Operation] = {}
+    asked: dict[str, set[int]] = defaultdict(set)
+    for one in history:
+        if one.kind != "high":
+            continue
+        asked[one.key] |= {one.value} if one.answer != FAILED else set()
+        if one.answer == OK and (one.key not in acked or acked[one.key].value < one.value):
+            acked[one.key] = one
+    for node, rows in final.items():
+        for key, values in asked.items():
+            value = int((rows.get(key) or {}).get("high", 0))
+            if value and value not in values:
+                yield Violation("max", f"{key} is {value} at {node}, which nobody wrote")
+            if promise.lasting and key in acked and value < acked[key].value:
+                yield Violation("lost", f"{key} is {value} at {node}", (acked[key],))
+
+
+def rising(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
+    """Within a data centre an increment that began when another was answered adds to that."""
+    if not promise.lasting:
+        return
+    groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for one in history:
+        if one.kind == "incr" and one.answer == OK and _kind(one.key) == "sum":
+            groups[one.dc, one.key].append(one)
+    for group in groups.values():
+        ended = sorted(group, key=lambda one: one.end)
+        place = 0
+        highest: Operation | None = None
+        for one in sorted(group, key=_start):
+            while place < len(ended) and ended[place].end < one.start:
+                done = ended[place]
+                if highest is None or (done.reply or 0) > (highest.reply or 0):
+                    highest = done
+                place += 1
+            if highest is not None and (one.reply or 0) < (highest.reply or 0) + one.value:
+                text = f"{one.key} was answered {one.reply} after {highest.reply}"
+                yield Violation("rising", text, (highest, one))
+
+
+def gone(final: Mapping[str, Rows]) -> Iterator[Violation]:
+    """Rows that were to live briefly are gone, when their time is long over."""
+    for node, rows in final.items():
+        for key, row in rows.items():
+            if _kind(key) == "ttl" and row is not None:
+                yield Violation("gone", f"{key} is still there at {node}: {dict(row)}")
+
+
+def equal(final: Mapping[str, Rows]) -> Iterator[Violation]:
+    """All nodes of all data centres have the same rows."""
+    (first, rows), *others = final.items() or [("", {})]
+    for other, its in others:
+        for key in sorted({*rows, *its}):
+            if rows.get(key) != its.get(key):
+                text = f"{key} is {rows.get(key)} at {first} and {its.get(key)} at {other}"
+                yield Violation("equal", text)
+
+
+def _rows_seen(
+    history: Iterable[Operation], final: Mapping[str, Rows]
+) -> Iterator[tuple[str, str, tuple[Operation, ...]]]:
+    for one in history:
+        if one.reads and one.row:
+            yield str(one.row.get("who", "")), one.node, (one,)
+    for node, rows in final.items():
+        for row in rows.values():
+            if row:
+                yield str(row.get("who", "")), f"{node}, in the end,", ()
+
+
+def _by_node(
+    history: Iterable[Operation], promise: Promise
+) -> dict[tuple[tuple[str, int], str], list[Operation]]:
+    """What was seen or done at each node of each key, in the order in which it ended."""
+    found: dict[tuple[tuple[str, int], str], list[Operation]] = defaultdict(list)
+    for one in sorted(history, key=lambda one: one.end):
+        if one.answer not in (FAILED, UNKNOWN):
+            life = 0
+            if not promise.lasting_nodes:
+                life = sum(at < one.end for at in promise.restarts.get(one.node, ()))
+            found[(one.node, life), one.key].append(one)
+    return found
+
+
+def _falls(shown: list[tuple[int, Operation]]) -> Iterator[tuple[Operation, Operation]]:
+    """Pairs of which the second began when the first had ended, and shows less."""
+    place = 0
+    highest: tuple[int, Operation] | None = None
+    for value, one in sorted(shown, key=lambda pair: pair[1].start):
+        while place < len(shown) and shown[place][1].end < one.start:
+            if highest is None or shown[place][0] > highest[0]:
+                highest = shown[place]
+            place += 1
+        # A write shows what it raised the row to at least, and that may be less than there is.
+        if highest is not None and value < highest[0] and one.kind != "high":
+            yield highest[1], one
+
+
+def _shown(key: str, row: Row) -> int | None:
+    return None if row is None else int(row.get(WRITTEN[_kind(key)], 0))
+
+
+def _kind(key: str) -> str:
+    return key.partition("-")[0]
+
+
+def _start(one: Operation) -> float:
+    return one.start
+
+
+def _first(pair: tuple[int, object]) -> int:
+    return pair[0]

@@ -1,0 +1,248 @@
+"""Processes of a run: engines and nodes, each at its machine, killed, stopped and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interlock.hub.client import Client
+from tests.cluster.faults.netns import Network
+from tests.engine.faults.servers import die_with_parent
+from tests.hub.servers import missing, redis_program
+
+ENGINE_PORT = 6379
+NODE_PORT = 6399
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+DISK = 8 << 20
+"""Bytes of a small disk."""
+
+
+class Server:
+    """A process at a machine, with one command, however often it is started."""
+
+    def __init__(self, network: Network, host: str, folder: Path) -> None:
+        self.network = network
+        self.host = host
+        self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.stopped = False
+        self.starts: list[float] = []
+        """Moments of the monotonic clock."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def start(self) -> None:
+        """It need not be ready yet."""
+        assert not self.runs
+        with (self.folder / "output").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*self.network.command(self.host), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **self.environment()},
+                preexec_fn=die_with_parent,
+            )
+        self.stopped = False
+        self.starts.append(time.monotonic())
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def code(self) -> int | None:
+        """What it ended with, if it ended by itself."""
+        return None if self._process is None else self._process.poll()
+
+    def kill(self) -> None:
+        """At once, also where it is stopped."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        self.stopped = False
+
+    def stop(self) -> None:
+        """SIGSTOP: it holds what it has, and does nothing."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+            self.stopped = True
+
+    def go_on(self) -> None:
+        if self._process is not None and self.stopped:
+            self._process.send_signal(signal.SIGCONT)
+        self.stopped = False
+
+    def said(self) -> str:
+        """The end of what it printed."""
+        path = self.folder / "output"
+        return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+
+
+class Engine(Server):
+    """A Redis or Valkey that appends what it has to a file, or keeps nothing over a restart."""
+
+    def __init__(
+        self, network: Network, host: str, folder: Path, *, kind: str, keeps: bool = True
+    ) -> None:
+        super().__init__(network, host, folder)
+        self.kind = kind
+        self.keeps = keeps
+        self.replica_of = ""
+
+    def command(self) -> list[str]:
+        settings = {
+            "port": ENGINE_PORT,
+            "bind": "0.0.0.0",
+            "protected-mode": "no",
+            "dir": self.folder,
+            "save": "",
+            "databases": 1,
+            "appendonly": "yes" if self.keeps else "no",
+            "appendfsync": "everysec",
+            "repl-diskless-sync-delay": 0,
+            "repl-timeout": 5,
+            "repl-ping-replica-period": 1,
+        }
+        flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+        if self.replica_of:
+            flags += ["--replicaof", self.replica_of, str(ENGINE_PORT)]
+        return [program_of(self.kind), *flags]
+
+    def ask(self, *words: str) -> bytes:
+        """What redis-cli says, at its own machine."""
+        done = subprocess.run(
+            [*self.network.command(self.host), "redis-cli", *words],
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+        return done.stdout
+
+    def wait_ready(self, deadline: float) -> None:
+        while self.ask("PING").strip() != b"PONG":
+            assert self.runs, f"the engine at {self.host} ended: {self.said()}"
+            assert time.monotonic() < deadline, f"the engine at {self.host} is not ready"
+            time.sleep(0.02)  # Between two looks.
+
+    def wait_in_step(self, deadline: float) -> None:
+        """As a replica: until it has all that its primary has."""
+        while b"master_link_status:up" not in self.ask("INFO", "replication"):
+            assert time.monotonic() < deadline, f"the replica at {self.host} is not in step"
+            time.sleep(0.02)  # Between two looks.
+
+
+def program_of(kind: str) -> str:
+    """The program of an engine, `redis` or `valkey`."""
+    if kind == "redis":
+        return redis_program()
+    found = shutil.which("valkey-server")
+    if found is None:
+        missing("no valkey-server: install the package valkey-server")
+    assert found is not None
+    return found
+
+
+@dataclass
+class NodeSettings:
+    """The flags of one node."""
+
+    name: str
+    dc: str
+    table: str
+    engine: str
+    links: Sequence[tuple[str, str]] = ()
+    ack: str = "0"
+    lease: float = 1.0
+    max_staleness: float | None = None
+    more: Sequence[str] = field(default_factory=tuple)
+
+
+class Node(Server):
+    """`interlock node` at a machine with a memory, a clock and a small disk of its own."""
+
+    def __init__(self, network: Network, folder: Path, settings: NodeSettings) -> None:
+        super().__init__(network, settings.name, folder)
+        self.settings = settings
+        self.disk = folder / "disk"
+        self.disk.mkdir()
+        mark = network.name_of(settings.name)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK}", mark, str(self.disk)], check=True
+        )
+        # What the nodes of one machine would share, and those of several do not.
+        self.memory = Path("/dev/shm") / mark
+        self.memory.mkdir()
+        self.clock = folder / "clock"
+        self.set_clock(0.0)
+
+    def command(self) -> list[str]:
+        own = self.settings
+        flags = ["--table", own.table, "--cluster", own.engine, "--name", own.name, "--dc", own.dc]
+        for dc, url in own.links:
+            flags += ["--link", f"{dc}={url}"]
+        flags += ["--ack", own.ack, "--lease", str(own.lease), "--data", str(self.disk)]
+        if own.max_staleness is not None:
+            flags += ["--max-staleness", str(own.max_staleness)]
+        address = self.network.address[self.host]
+        flags += ["--host", "0.0.0.0", "--port", str(NODE_PORT)]
+        flags += ["--advertise", f"{address}:{NODE_PORT}", *own.more]
+        node = [sys.executable, "-m", "interlock", "node", *flags]
+        return ["sh", "-c", f'mount --bind {self.memory} /dev/shm && exec "$@"', "sh", *node]
+
+    def environment(self) -> dict[str, str]:
+        if not LIBRARIES:
+            return {}
+        return {
+            "LD_PRELOAD": str(LIBRARIES[0]),
+            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "TZ": "UTC",
+        }
+
+    def set_clock(self, ahead: float) -> None:
+        """Have its clock so many seconds ahead of the right time, within a second from now."""
+        following = self.clock.with_suffix(".next")
+        following.write_text(f"{ahead:+.3f}\n")
+        os.replace(following, self.clock)
+
+    def fill_disk(self) -> None:
+        with suppress(OSError), (self.disk / "filler").open("wb") as filler:
+            while True:
+                filler.write(b"x" * 65536)
+                filler.flush()
+
+    def free_disk(self) -> None:
+        (self.disk / "filler").unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """While it is dead: the machine lost its memory."""
+        shutil.rmtree(self.memory, ignore_errors=True)
+        self.memory.mkdir()
+
+    def close(self) -> None:
+        """Give back its disk and its memory."""
+        self.kill()
+        subprocess.run(["umount", "-l", str(self.disk)], check=False)
+        shutil.rmtree(self.memory, ignore_errors=True)
+
+    def client(self, timeout: float = 5.0) -> Client:
+        """A connection from its own machine, for a thread that is there."""
+        return Client(f"{self.network.address[self.host]}:{NODE_PORT}", timeout=timeout)
+
+

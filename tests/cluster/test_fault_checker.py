@@ -1,0 +1,317 @@
+"""Each rule of the checker of histories holds for a good one, and is seen to fail for a bad one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.faults import history
+from tests.cluster.faults.checker import Promise, Row, all_of
+from tests.cluster.faults.history import FAILED, OK, READ, UNKNOWN, Operation
+
+Made = list[Operation]
+Final = dict[str, dict[str, Row]]
+
+
+class Told:
+    """Makes operations one after another; each begins when the one before has ended."""
+
+    def __init__(self) -> None:
+        self.made: Made = []
+        self._clock = itertools.count()
+
+    def add(
+        self,
+        kind: str,
+        key: str,
+        value: int = 0,
+        *,
+        node: str = "a1",
+        dc: str = "east",
+        answer: str = OK,
+        reply: int | None = None,
+        row: Row = None,
+        during: bool = False,
+    ) -> str:
+        """`during`: it began with the one before and ended after it."""
+        start = self.made[-1].start if during else float(next(self._clock))
+        id = f"op{len(self.made)}"
+        kept = None if row is None else dict(row)
+        end = float(next(self._clock))
+        self.made.append(
+            Operation(id, "c", node, dc, kind, key, start, end, answer, value, reply, kept)
+        )
+        return id
+
+    def read(self, key: str, row: Row, *, node: str = "a1", during: bool = False) -> None:
+        self.add(READ, key, row=row, node=node, during=during)
+
+
+def found(told: Told, final: Final | None = None, promise: Promise | None = None) -> set[str]:
+    return {one.rule for one in all_of(told.made, final or {}, promise or Promise())}
+
+
+def both(rows: dict[str, Row]) -> Final:
+    return {"a1": rows, "b1": rows}
+
+
+def test_a_history_without_a_fault_passes() -> None:
+    told = Told()
+    told.add("incr", "sum-1", 2, reply=2)
+    told.add("incr", "sum-1", 3, answer=UNKNOWN)
+    told.add("incr", "sum-1", 50, answer=FAILED)
+    told.read("sum-1", {"count": 2})
+    # Another node is behind, which is its right.
+    told.read("sum-1", {"count": 0}, node="a2")
+    told.read("sum-1", {"count": 5})
+    told.add("incr", "sum-1", 1, reply=6)
+    told.add("incr", "net-1", -4, reply=-4)
+    told.add("high", "max-1", 7)
+    told.add("high", "max-1", 5)
+    told.read("max-1", {"high": 7})
+    first = told.add("set", "own-c-1", 1)
+    told.read("own-c-1", {"last": 1, "who": first})
+    told.add("delete", "own-c-1", 2)
+    told.read("own-c-1", None)
+    told.read("own-c-1", {"last": 1, "who": first}, node="a2")
+    told.add("set", "own-c-1", 3, answer=UNKNOWN)
+    told.add("flags", "flag-c-1", 6)
+    told.add("set", "ttl-c-1", 1)
+    last = told.add("set", "any-1", 1)
+    for own in (None, {"last": 3, "who": ""}):
+        rows: dict[str, Row] = {
+            "sum-1": {"count": 6},
+            "net-1": {"net": -4},
+            "max-1": {"high": 7},
+            "flag-c-1": {"marks": 6},
+            "any-1": {"who": last},
+        }
+        if own:
+            rows["own-c-1"] = own
+        assert found(told, both(rows)) == set()
+
+
+def refused_is_seen(told: Told) -> Final:
+    id = told.add("set", "any-1", 1, answer=FAILED)
+    told.read("any-1", {"who": id})
+    return {}
+
+
+def refused_is_there_in_the_end(told: Told) -> Final:
+    id = told.add("set", "any-1", 1, answer=FAILED)
+    return both({"any-1": {"who": id}})
+
+
+def nobody_wrote_it(told: Told) -> Final:
+    told.read("any-1", {"who": "op77"})
+    return {}
+
+
+def a_sum_falls(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, answer=UNKNOWN)
+    told.read("sum-1", {"count": 5})
+    told.read("sum-1", {"count": 4})
+    return {}
+
+
+def a_sum_is_less_than_its_writer_was_told(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, reply=5)
+    told.read("sum-1", {"count": 4})
+    return {}
+
+
+def a_row_of_a_sum_goes(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, reply=5)
+    told.read("sum-1", None)
+    return {}
+
+
+def a_max_falls(told: Told) -> Final:
+    told.add("high", "max-1", 3)
+    told.read("max-1", {"high": 2})
+    return {}
+
+
+def an_old_value_comes_back(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.add("put", "own-c-1", 2)
+    told.read("own-c-1", {"last": 2}, node="a2")
+    told.read("own-c-1", {"last": 1}, node="a2")
+    return {}
+
+
+def a_writer_does_not_see_its_own_write(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.read("own-c-1", None)
+    return {}
+
+
+def a_deleted_row_comes_back(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.add("delete", "own-c-1", 2)
+    told.read("own-c-1", None)
+    told.read("own-c-1", {"last": 1})
+    return {}
+
+
+def a_refused_value_is_seen(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.add("put", "own-c-1", 2, answer=FAILED)
+    told.read("own-c-1", {"last": 2})
+    return {}
+
+
+def flags_come_back(told: Told) -> Final:
+    told.add("flags", "flag-c-1", 1)
+    told.add("flags", "flag-c-1", 2)
+    told.read("flag-c-1", {"marks": 1})
+    return {}
+
+
+def an_acknowledged_write_is_lost(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.add("put", "own-c-1", 2)
+    return both({"own-c-1": {"last": 1}})
+
+
+def an_acknowledged_delete_is_lost(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.add("delete", "own-c-1", 2)
+    return both({"own-c-1": {"last": 1}})
+
+
+def an_acknowledged_max_is_lost(told: Told) -> Final:
+    told.add("high", "max-1", 3)
+    told.add("high", "max-1", 8)
+    return both({"max-1": {"high": 3}})
+
+
+def a_max_of_nobody(told: Told) -> Final:
+    told.add("high", "max-1", 3)
+    return both({"max-1": {"high": 4}})
+
+
+def an_increment_is_lost(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, reply=5)
+    told.add("incr", "sum-1", 2, reply=7)
+    return both({"sum-1": {"count": 5}})
+
+
+def an_increment_counts_twice(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, reply=5)
+    return both({"sum-1": {"count": 10}})
+
+
+def a_refused_increment_counts(told: Told) -> Final:
+    told.add("incr", "net-1", -5, answer=FAILED)
+    return both({"net-1": {"net": -5}})
+
+
+def more_is_seen_than_was_asked_for(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, answer=UNKNOWN)
+    told.read("sum-1", {"count": 6})
+    told.add("incr", "sum-1", 5, answer=UNKNOWN)
+    return {}
+
+
+def two_primaries_count(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, reply=5, node="a1")
+    told.add("incr", "sum-1", 5, reply=5, node="a2")
+    return both({"sum-1": {"count": 10}})
+
+
+def a_brief_row_stays(told: Told) -> Final:
+    id = told.add("set", "ttl-c-1", 1)
+    return both({"ttl-c-1": {"last": 1, "who": id}})
+
+
+def nodes_differ(told: Told) -> Final:
+    one, two = told.add("set", "any-1", 1), told.add("set", "any-1", 2)
+    return {"a1": {"any-1": {"who": one}}, "b1": {"any-1": {"who": two}}}
+
+
+def a_row_is_at_one_node_only(told: Told) -> Final:
+    id = told.add("set", "any-1", 1)
+    return {"a1": {"any-1": {"who": id}}, "a2": {"any-1": {"who": id}}, "b1": {}}
+
+
+BAD: dict[Callable[[Told], Final], str] = {
+    refused_is_seen: "unseen",
+    refused_is_there_in_the_end: "unseen",
+    nobody_wrote_it: "unseen",
+    a_sum_falls: "backwards",
+    a_sum_is_less_than_its_writer_was_told: "backwards",
+    a_row_of_a_sum_goes: "backwards",
+    a_max_falls: "backwards",
+    an_old_value_comes_back: "backwards",
+    a_writer_does_not_see_its_own_write: "backwards",
+    a_deleted_row_comes_back: "backwards",
+    a_refused_value_is_seen: "backwards",
+    flags_come_back: "backwards",
+    an_acknowledged_write_is_lost: "lost",
+    an_acknowledged_delete_is_lost: "lost",
+    an_acknowledged_max_is_lost: "lost",
+    a_max_of_nobody: "max",
+    an_increment_is_lost: "sums",
+    an_increment_counts_twice: "sums",
+    a_refused_increment_counts: "sums",
+    more_is_seen_than_was_asked_for: "sums",
+    two_primaries_count: "rising",
+    a_brief_row_stays: "gone",
+    nodes_differ: "equal",
+    a_row_is_at_one_node_only: "equal",
+}
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.__name__)
+def test_a_fault_is_found_by_its_rule_and_no_other(bad: Callable[[Told], Final]) -> None:
+    told = Told()
+    final = bad(told)
+    assert found(told, final) == {BAD[bad]}
+
+
+def test_looks_at_the_same_time_may_be_in_any_order() -> None:
+    told = Told()
+    told.add("set", "own-c-1", 1)
+    told.add("put", "own-c-1", 2, node="a2")
+    told.read("own-c-1", {"last": 2})
+    told.read("own-c-1", {"last": 1}, during=True)
+    told.add("incr", "sum-1", 1, answer=UNKNOWN)
+    told.read("sum-1", {"count": 1})
+    told.read("sum-1", {"count": 0}, during=True)
+    assert found(told) == set()
+
+
+def test_where_writes_may_be_lost_their_loss_is_no_fault() -> None:
+    told = Told()
+    told.add("set", "own-c-1", 1)
+    told.add("incr", "sum-1", 5, reply=5)
+    told.add("high", "max-1", 5)
+    assert found(told, both({}), Promise()) == {"lost", "sums"}
+    assert found(told, both({}), Promise(lasting=False)) == set()
+
+
+def test_a_node_that_was_started_again_may_have_less_where_nothing_else_is_promised() -> None:
+    told = Told()
+    told.add("incr", "sum-1", 5, reply=5)
+    again = told.made[-1].end + 0.5
+    told.read("sum-1", None)
+    restarts = {"a1": [again]}
+    assert found(told, None, Promise(restarts=restarts)) == {"backwards"}
+    assert found(told, None, Promise(lasting_nodes=False, restarts=restarts)) == set()
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    told = Told()
+    told.add("incr", "sum-1", 5, reply=5)
+    told.read("sum-1", {"count": 5, "who": "op0"})
+    told.read("own-c-1", None)
+    recorder = history.Recorder(tmp_path / "history.jsonl")
+    recorder.note("kill a1", 0.5)
+    for one in told.made:
+        recorder.add(one)
+    recorder.close()
+    assert history.read(tmp_path / "history.jsonl") == told.made
