@@ -81,7 +81,8 @@ def test_a_history_without_a_fault_passes() -> None:
     told.add("flags", "flag-c-1", 6)
     told.add("set", "ttl-c-1", 1)
     last = told.add("set", "any-1", 1)
-    for own in (None, {"last": 3, "who": ""}):
+    unknown: Row = {"last": 3, "who": ""}
+    for own in (None, unknown):
         rows: dict[str, Row] = {
             "sum-1": {"count": 6},
             "net-1": {"net": -4},
@@ -89,7 +90,7 @@ def test_a_history_without_a_fault_passes() -> None:
             "flag-c-1": {"marks": 6},
             "any-1": {"who": last},
         }
-        if own:
+        if own is not None:
             rows["own-c-1"] = own
         assert found(told, both(rows)) == set()
 

@@ -121,9 +121,9 @@ def alone(
         if not one.reads and _kind(one.key) in WRITTEN:
             writes[one.key].append(one)
     states = {key: _states(sorted(ops, key=_start)) for key, ops in writes.items()}
-    for (node, key), seen in _by_node(history, promise).items():
+    for (place, key), seen in _by_node(history, promise).items():
         if key in states:
-            yield from _walk(key, node[0], states[key], seen)
+            yield from _walk(key, place[0], states[key], seen)
     for key, known in states.items():
         acked = [at for at, (_, op) in enumerate(known) if op is not None and op.answer == OK]
         least = max(acked, default=0) if promise.lasting else 0

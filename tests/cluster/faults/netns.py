@@ -114,6 +114,11 @@ class Network:
             self._dropped_links.add((b, a))
         self._apply()
 
+    def unpart(self) -> None:
+        """Undo `part`."""
+        self._dropped_links.clear()
+        self._apply()
+
     def link(self, up: bool) -> None:
         """Put the link between the data centres up or down."""
         self._down = not up
@@ -177,9 +182,7 @@ class Network:
                     f"link add p-{host} type veth peer name e0 netns {name}",
                     f"link set p-{host} master br0 up",
                 ]
-                lines.append(
-                    (name, [f"addr add {self.address[host]}/16 dev e0", "link set e0 up"])
-                )
+                lines.append((name, [f"addr add {self.address[host]}/16 dev e0", "link set e0 up"]))
                 lines[-1][1].append("link set lo up")
             lines.insert(0, (switch, inside))
             # A switch must be ready before those at it.
@@ -205,9 +208,7 @@ class Network:
                 rules.append(f"ip saddr {source} ip daddr {target} drop")
         numbers = {centre: number for number, centre in enumerate(self.centres, 1)}
         for a, b in sorted(self._dropped_links):
-            rules.append(
-                f"ip saddr 10.77.{numbers[a]}.0/24 ip daddr 10.77.{numbers[b]}.0/24 drop"
-            )
+            rules.append(f"ip saddr 10.77.{numbers[a]}.0/24 ip daddr 10.77.{numbers[b]}.0/24 drop")
         for host, percent in sorted(self._loss.items()):
             for address in self._addresses(host):
                 for way in ("saddr", "daddr"):

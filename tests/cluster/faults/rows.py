@@ -8,7 +8,7 @@ TABLE = "state"
 COLUMNS = "count: U64, net: I64, high: U64, marks: U64, last: U64, who: str[24]"
 """For a hub that is no node, whose columns do not merge."""
 
-MODULE = '''
+MODULE = """
 from typing import Annotated
 
 from interlock import Flags, Max, Row, Size, Sum
@@ -22,7 +22,7 @@ class State(Row):
     marks: Annotated[U64, Flags] = 0
     last: U64 = 0
     who: Annotated[str, Size(24)] = ""
-'''
+"""
 
 
 def write_module(folder: Path) -> str:

@@ -76,6 +76,11 @@ class Server:
             self._process = None
         self.stopped = False
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.runs and self._process is not None:
+            self._process.terminate()
+
     def stop(self) -> None:
         """SIGSTOP: it holds what it has, and does nothing."""
         if self._process is not None:
@@ -244,5 +249,3 @@ class Node(Server):
     def client(self, timeout: float = 5.0) -> Client:
         """A connection from its own machine, for a thread that is there."""
         return Client(f"{self.network.address[self.host]}:{NODE_PORT}", timeout=timeout)
-
-

@@ -51,9 +51,10 @@ class Known:
     pause: float = 0.015
     """Seconds between two operations of a client, on average."""
 
+    table: str = TABLE
     keys: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
-    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         prefixes = {"incr": "sum", "net": "net", "high": "max", "any": "any"}
@@ -159,6 +160,10 @@ class Guest:
         self._recorder.add(operation)
         return operation
 
+    def place(self, key: str) -> str:
+        """The key of a row, as commands have it."""
+        return f"{self.known.table}:{key}"
+
     def _connected(self) -> Client:
         if self._client is None:
             address = f"{self._place.host}:{self._place.port}"
@@ -173,7 +178,7 @@ class Reader(Guest):
         # The newest keys are those that are written.
         keys = self.known.keys
         key = self.chance.choice(keys if self.chance.random() < 0.4 else keys[-8:])
-        done = self.do(READ, key, 0, ("HGETALL", f"{TABLE}:{key}"))
+        done = self.do(READ, key, 0, ("HGETALL", self.place(key)))
         if done.answer != OK:
             self.leave()
             self.known.stop.wait(0.1)
@@ -183,7 +188,7 @@ class Writer(Guest):
     """Writes of all kinds; it keeps keys that it alone writes, and takes new ones in time."""
 
     def __init__(self, *arguments: object, **more: object) -> None:
-        self._own: dict[str, str] = {}
+        self._mine: dict[str, str] = {}
         self._alive: set[str] = set()
         self._generations = itertools.count()
         super().__init__(*arguments, **more)  # type: ignore[arg-type]
@@ -202,20 +207,20 @@ class Writer(Guest):
 
     def _incr(self) -> Operation:
         key, by = self._shared("sum"), self.chance.randrange(1, 10)
-        return self.do("incr", key, by, ("HINCRBY", f"{TABLE}:{key}", "count", by))
+        return self.do("incr", key, by, ("HINCRBY", self.place(key), "count", by))
 
     def _net(self) -> Operation:
         key, by = self._shared("net"), self.chance.choice((-7, -1, 1, 5))
-        return self.do("incr", key, by, ("HINCRBY", f"{TABLE}:{key}", "net", by))
+        return self.do("incr", key, by, ("HINCRBY", self.place(key), "net", by))
 
     def _high(self) -> Operation:
         key = self._shared("max")
         value = next(self.known.numbers) + self.chance.randrange(1, 50)
-        return self.do("high", key, value, ("HSET", f"{TABLE}:{key}", "high", value))
+        return self.do("high", key, value, ("HSET", self.place(key), "high", value))
 
     def _own(self) -> Operation:
         key = self._key("own")
-        place, value = f"{TABLE}:{key}", next(self.known.numbers) + 1
+        place, value = self.place(key), next(self.known.numbers) + 1
         id = f"{self.name}.{value}"
         draw = self.chance.random()
         if key in self._alive and draw < 0.15:
@@ -231,11 +236,11 @@ class Writer(Guest):
     def _flag(self) -> Operation:
         key = self._key("flag")
         value = self.chance.randrange(1, 2**40)
-        return self._alone("flags", key, value, ("HSET", f"{TABLE}:{key}", "marks", value))
+        return self._alone("flags", key, value, ("HSET", self.place(key), "marks", value))
 
     def _any(self) -> Operation:
         key = self._shared("any")
-        place, draw = f"{TABLE}:{key}", self.chance.random()
+        place, draw = self.place(key), self.chance.random()
         id = f"{self.name}.{next(self.known.numbers)}"
         if draw < 0.15:
             return self.do("delete", key, 0, ("DEL", place), id)
@@ -255,7 +260,7 @@ class Writer(Guest):
 
     def _ttl(self) -> Operation:
         key = self._key("ttl", again=0.3)
-        place, lives = f"{TABLE}:{key}", self.chance.randrange(20, 2000)
+        place, lives = self.place(key), self.chance.randrange(20, 2000)
         id = f"{self.name}.{next(self.known.numbers)}"
         return self.do(
             "set", key, lives, ("TABLE", "SET", place, "ANY", lives, "last", 1, "who", id), id
@@ -268,17 +273,17 @@ class Writer(Guest):
         done = self.do(kind, key, value, words, id)
         if done.answer == UNKNOWN:
             # It may still come, so nobody could say what is right there from now on.
-            self._own.pop(key.partition("-")[0])
+            self._mine.pop(key.partition("-")[0])
         elif done.answer == OK:
             (self._alive.discard if kind == "delete" else self._alive.add)(key)
         return done
 
     def _key(self, prefix: str, again: float = 0.98) -> str:
-        if prefix not in self._own or self.chance.random() > again:
+        if prefix not in self._mine or self.chance.random() > again:
             key = f"{prefix}-{self.name}-{next(self._generations)}"
-            self._own[prefix] = key
+            self._mine[prefix] = key
             self.known.keys.append(key)
-        return self._own[prefix]
+        return self._mine[prefix]
 
 
 def settle(guests: Sequence[Guest], deadline: float) -> list[str]:

@@ -1,0 +1,257 @@
+"""A whole cluster: data centres, each with an engine, perhaps a replica of it, and nodes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from interlock.hub.resp import ReplyError
+from tests.cluster.faults import rows
+from tests.cluster.faults.delay import DelayProxy
+from tests.cluster.faults.netns import Network
+from tests.cluster.faults.servers import (
+    ENGINE_PORT,
+    NODE_PORT,
+    Engine,
+    Node,
+    NodeSettings,
+    Server,
+)
+from tests.cluster.faults.workload import Place
+
+T = TypeVar("T")
+START_SECONDS = 40.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The make of a cluster."""
+
+    nodes: Mapping[str, int]
+    """How many in each data centre."""
+
+    engine: str = "redis"
+    keeps: bool = True
+    """An engine that is started again has what it had."""
+
+    replica: bool = False
+    """Each engine has a replica, to be promoted."""
+
+    ack: str = "0"
+    lease: float = 1.0
+    max_staleness: float | None = None
+    more: Sequence[str] = ()
+
+
+class Cluster:
+    """Everything of a run that runs, in one folder."""
+
+    def __init__(self, layout: Layout, folder: Path) -> None:
+        self.layout = layout
+        self.folder = folder
+        self.engines: dict[str, list[Engine]] = {}
+        """Of each data centre, first the one that has the floating address."""
+        self.nodes: dict[str, Node] = {}
+        self.proxies: dict[str, DelayProxy] = {}
+        """By the data centre that reads through it."""
+        centres = {
+            dc: [f"{dc}-e1", f"{dc}-e2", f"{dc}-gate", f"{dc}-client", *names_of(dc, count)]
+            for dc, count in layout.nodes.items()
+        }
+        self.network = Network(centres)
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def dcs(self) -> list[str]:
+        return list(self.layout.nodes)
+
+    def of(self, dc: str) -> list[Node]:
+        return [node for node in self.nodes.values() if node.settings.dc == dc]
+
+    def servers(self) -> list[Server]:
+        return [*self.nodes.values(), *(one for pair in self.engines.values() for one in pair)]
+
+    def start(self) -> None:
+        """Start everything, and wait until each data centre has a primary."""
+        deadline = time.monotonic() + START_SECONDS
+        for dc in self.dcs:
+            for engine in self.engines[dc]:
+                engine.start()
+            for engine in self.engines[dc]:
+                engine.wait_ready(deadline)
+        for node in self.nodes.values():
+            node.start()
+        for dc in self.dcs:
+            while self.primary(dc) is None or not self._all_serve(dc):
+                for node in self.of(dc):
+                    assert node.runs, f"{node.host} ended with {node.code}: {node.said()}"
+                if time.monotonic() > deadline:
+                    said = "\n".join(f"{one.host}: {one.said()}" for one in self.of(dc))
+                    raise AssertionError(f"{dc} has no primary in time\n{said}")
+                time.sleep(0.05)  # Between two looks.
+
+    def within(self, host: str, work: Callable[[], T]) -> T:
+        """The result of a function that is called on a thread at a machine."""
+        result: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self.network.enter(host)
+                result.append(work())
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return result[0]
+
+    def ask(self, node: Node, *words: str | int, timeout: float = 3.0) -> Any:
+        """The reply of a node to a client at its own machine. Raises OSError, ReplyError."""
+
+        def work() -> object:
+            with node.client(timeout) as client:
+                return client.call(*words)
+
+        return self.within(node.host, work)
+
+    def ask_lightly(self, node: Node, *words: str | int) -> bool:
+        """Ask, whatever comes of it; answers whether that was an error."""
+        try:
+            self.ask(node, *words)
+        except (OSError, ReplyError):
+            return True
+        return False
+
+    def status(self, node: Node, timeout: float = 2.0) -> dict[str, Any] | None:
+        """NODE STATUS of a node; None if it does not answer."""
+        if not node.runs or node.stopped:
+            return None
+        with suppress(Exception):
+            found = json.loads(self.ask(node, "NODE", "STATUS", timeout=timeout))
+            assert isinstance(found, dict)
+            return found
+        return None
+
+    def primary(self, dc: str) -> Node | None:
+        """The node that takes itself for the primary; of several the one of the newest term."""
+        found = [(self.status(node), node) for node in self.of(dc)]
+        told = [
+            (int(status.get("token") or 0), node)
+            for status, node in found
+            if status and status.get("role") == "primary"
+        ]
+        return max(told, key=lambda one: one[0])[1] if told else None
+
+    def places(self, dc: str) -> list[Place]:
+        """The nodes of a data centre, for clients."""
+        return [
+            Place(node.host, dc, self.network.address[node.host], NODE_PORT) for node in self.of(dc)
+        ]
+
+    def promote(self, dc: str) -> None:
+        """Kill the engine of a data centre; its replica takes its place, and gets a replica."""
+        old, new = self.engines[dc]
+        old.kill()
+        new.ask("REPLICAOF", "NO", "ONE")
+        new.replica_of = ""
+        self.network.float_to(dc, new.host)
+        old.replica_of = self.network.address[new.host]
+        old.start()
+        self.engines[dc] = [new, old]
+
+    def heal(self) -> None:
+        """End all faults; everything runs, with the right clock, a whole network and free disks."""
+        self.network.heal()
+        for proxy in self.proxies.values():
+            proxy.delay = proxy.jitter = 0.0
+        for server in self.servers():
+            server.go_on()
+            if not server.runs:
+                server.kill()
+                server.start()
+        for node in self.nodes.values():
+            node.free_disk()
+            node.set_clock(0.0)
+
+    def close(self) -> None:
+        """End and remove everything but the folder."""
+        for server in self.servers():
+            with suppress(Exception):
+                server.kill()
+        for proxy in self.proxies.values():
+            proxy.close()
+        for node in self.nodes.values():
+            node.close()
+        self.network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _make(self) -> None:
+        layout, network = self.layout, self.network
+        table = rows.write_module(self.folder)
+        for dc in self.dcs:
+            first = f"{dc}-e1"
+            network.float_to(dc, first)
+            hosts = [first, f"{dc}-e2"] if layout.replica else [first]
+            self.engines[dc] = [
+                Engine(network, host, self.folder / host, kind=layout.engine, keeps=layout.keeps)
+                for host in hosts
+            ]
+            if layout.replica:
+                self.engines[dc][1].replica_of = network.address[first]
+        for dc in self.dcs:
+            links = []
+            for other in self.dcs:
+                if other != dc:
+                    # One that is read through by all nodes here.
+                    target = (network.floating[other], ENGINE_PORT)
+                    proxy = self.proxies[dc] = DelayProxy(network, f"{dc}-gate", target)
+                    url = f"redis://{network.address[f'{dc}-gate']}:{proxy.port}"
+                    links.append((other, url))
+            for name in names_of(dc, layout.nodes[dc]):
+                settings = NodeSettings(
+                    name=name,
+                    dc=dc,
+                    table=table,
+                    engine=f"redis://{network.floating[dc]}:{ENGINE_PORT}",
+                    links=links,
+                    ack=layout.ack,
+                    lease=layout.lease,
+                    max_staleness=layout.max_staleness,
+                    more=layout.more,
+                )
+                self.nodes[name] = Node(network, self.folder / name, settings)
+
+    def _all_serve(self, dc: str) -> bool:
+        return all(
+            (status := self.status(node)) is not None and status.get("role") != "joining"
+            for node in self.of(dc)
+        )
+
+
+def names_of(dc: str, count: int) -> list[str]:
+    return [f"{dc[0]}{number}" for number in range(1, count + 1)]
