@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
     from interlock.engine.table import RemoteTable
     from interlock.hub.server import Hub
+    from interlock.table.merge import Flags, Last, Max, Sum
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
     from interlock.table.stats import Resized, TableStats
     from interlock.table.table import SharedTable
@@ -122,6 +123,7 @@ __all__ = [
     "EngineUnavailable",
     "ExplainNode",
     "Explanation",
+    "Flags",
     "Full",
     "Future",
     "Handling",
@@ -137,9 +139,11 @@ __all__ = [
     "KeyedQueue",
     "KeyedTaskGroup",
     "Keys",
+    "Last",
     "Lease",
     "LeaseBatch",
     "LeaseLost",
+    "Max",
     "Message",
     "Middleware",
     "NotATable",
@@ -166,6 +170,7 @@ __all__ = [
     "ShutDown",
     "Size",
     "Stats",
+    "Sum",
     "TableFull",
     "TableStats",
     "Task",
@@ -210,12 +215,15 @@ _LOADED_WHEN_ASKED_FOR = {
     "AsyncRemoteTable": "interlock.engine.aio_table",
     "AsyncTask": "interlock.app.task",
     "Client": "interlock.engine.client",
+    "Flags": "interlock.table.merge",
     "Handling": "interlock.app.middleware",
     "Hub": "interlock.hub.server",
     "Job": "interlock.app.job",
     "KeySet": "interlock.app.keyspec",
     "KeySpec": "interlock.app.keyspec",
     "KeyedTaskGroup": "interlock.taskgroup",
+    "Last": "interlock.table.merge",
+    "Max": "interlock.table.merge",
     "Middleware": "interlock.app.middleware",
     "RemoteLease": "interlock.engine.lease",
     "RemoteLeaseBatch": "interlock.engine.lease_state",
@@ -226,6 +234,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Sending": "interlock.app.middleware",
     "SharedTable": "interlock.table.table",
     "Size": "interlock.table.row",
+    "Sum": "interlock.table.merge",
     "TableStats": "interlock.table.stats",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",

@@ -1,0 +1,328 @@
+"""Columns as states keep them: for each merge kind how it is set, raised, joined and shown.
+
+A state is a flat list, of which each column has some cells: a *register* has a value and the stamp
+at which it was set, of two the later is left. Cells that nobody has set are None. What a stamp is
+there, a small number may stand for: ``BORN`` for the stamp of the row's creation, ``LIFE`` for that
+of its time to live; so a row that was set as a whole has no stamp beside those.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+from interlock.cluster.stamps import Stamp
+from interlock.table.merge import MergeKind
+from interlock.table.schema import Column as Declared
+
+__all__ = ["BORN", "LIFE", "ClusterColumn", "Mark", "columns_of"]
+
+BORN = 0
+LIFE = 1
+Mark = int | bytes
+"""A stamp in a state: packed, or the number of one that stands elsewhere in it."""
+Cells = list[Any]
+
+
+class ClusterColumn:
+    """A column that is what it was last set to; the base of the other merge kinds."""
+
+    merge: ClassVar[MergeKind] = "last"
+    width = 2
+    is_register = True
+
+    def __init__(self, number: int, declared: Declared, at: int) -> None:
+        self.number = number
+        self.name = declared.name
+        self.kind = declared.kind
+        self.size = declared.size
+        self.at = at
+        self.zero = _zero(declared.kind)
+        self.range = _range(declared.kind)
+        """The least and the greatest of an int column; None of others."""
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a column of floats."""
+        return self.kind[0] == "F"
+
+    def value(self, cells: Cells) -> Any:
+        """Return the value as the table has it."""
+        value = cells[self.at]
+        return self.zero if value is None else value
+
+    def put(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note in a change that the column was set.
+
+        Args:
+            delta: the cells of the change.
+            before: those of the row in the same life, as it is before. None: nothing.
+            value: one that the column can hold.
+            mark: the stamp of the change, as a state keeps it.
+            stamp: the same, as it is.
+        """
+        delta[self.at] = value
+        delta[self.at + 1] = mark
+
+    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note in a change that the column was raised, to ``value`` as it would be shown."""
+        self.put(delta, before, value, mark, stamp)
+
+    def join(self, ours: Any, theirs: Any) -> Any:
+        """Return what two of the column's own cells are together; neither is None."""
+        raise NotImplementedError
+
+    @property
+    def joined_at(self) -> int | None:
+        """The cell that ``join`` is for; None where the register is all."""
+        return None
+
+
+class SumColumn(ClusterColumn):
+    """A register with what the column was set to, and what each data centre has added since ever.
+
+    The register holds the value less what was added by then, so nothing is subtracted twice.
+    """
+
+    merge = "sum"
+    width = 3
+
+    def value(self, cells: Cells) -> Any:
+        """Return the sum, or the end of the column's range that it is beyond."""
+        least, most = cast("tuple[int, int]", self.range)
+        return min(max(self._sum(cells), least), most)
+
+    def _sum(self, cells: Cells | None) -> int:
+        if cells is None:
+            return 0
+        base, totals = cells[self.at], cells[self.at + 2]
+        found = 0 if base is None else int(base)
+        return found if totals is None else found + sum(map(int, totals[1::3]))
+
+    def put(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note that the column was set: what is added elsewhere meanwhile comes on top."""
+        totals = None if before is None else before[self.at + 2]
+        added = 0 if totals is None else sum(map(int, totals[1::3]))
+        delta[self.at] = _kept(value - added)
+        delta[self.at + 1] = mark
+
+    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note what this data centre has added in all."""
+        shown = self.zero if before is None else self.value(before)
+        own = 0 if before is None else int(_total_of(before[self.at + 2], stamp[1]))
+        delta[self.at + 2] = [stamp[1], _kept(own + value - shown), stamp[0]]
+
+    def join(self, ours: Any, theirs: Any) -> Any:
+        """Return of each data centre its later total."""
+        if len(ours) == len(theirs) == 3 and ours[0] == theirs[0]:
+            return theirs if theirs[2] > ours[2] else ours
+        totals = {ours[at]: ours[at : at + 3] for at in range(0, len(ours), 3)}
+        for at in range(0, len(theirs), 3):
+            dc = theirs[at]
+            if dc not in totals or theirs[at + 2] > totals[dc][2]:
+                totals[dc] = theirs[at : at + 3]
+        return [part for dc in sorted(totals) for part in totals[dc]]
+
+    @property
+    def joined_at(self) -> int | None:
+        """The cell of the totals."""
+        return self.at + 2
+
+
+class FloatSumColumn(SumColumn):
+    """The same for floats, whose differences are not exact.
+
+    The register holds the value, and behind it of each data centre what it had added by then: so a
+    column is what it was set to, however large the totals are.
+    """
+
+    def value(self, cells: Cells) -> Any:
+        """Return the sum; beyond F32 the greatest or least of it."""
+        found = self._float_sum(cells)
+        return _narrowed(found) if self.kind == "F32" else found
+
+    def _float_sum(self, cells: Cells) -> float:
+        base, totals = cells[self.at], cells[self.at + 2]
+        found = 0.0 if base is None else base[0]
+        if totals is not None:
+            for at in range(0, len(totals), 3):
+                dc, total = totals[at], totals[at + 1]
+                added = total - (0.0 if base is None else _observed(base, dc))
+                # inf less inf is no number, and nothing was added.
+                found += 0.0 if math.isnan(added) and not math.isnan(total) else added
+        return float(found)
+
+    def put(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note that the column was set, and what was added by then."""
+        totals = (None if before is None else before[self.at + 2]) or []
+        parts = [(totals[at], totals[at + 1]) for at in range(0, len(totals), 3)]
+        delta[self.at] = [value, *(part for pair in parts for part in pair)]
+        delta[self.at + 1] = mark
+
+    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note what this data centre has added in all."""
+        shown = 0.0 if before is None else self.value(before)
+        own = 0.0 if before is None else float(_total_of(before[self.at + 2], stamp[1]))
+        delta[self.at + 2] = [stamp[1], own + (value - shown), stamp[0]]
+
+
+class MaxColumn(ClusterColumn):
+    """The greatest value that the column was set to; a nan is less than all numbers."""
+
+    merge = "max"
+    width = 1
+    is_register = False
+
+    def put(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note a value; whether it is the greatest the join will say."""
+        delta[self.at] = value
+
+    def join(self, ours: Any, theirs: Any) -> Any:
+        """Return the greater of two."""
+        if self.is_float:
+            return theirs if _in_order(theirs) > _in_order(ours) else ours
+        return theirs if theirs > ours else ours
+
+    @property
+    def joined_at(self) -> int | None:
+        """The cell of the value."""
+        return self.at
+
+
+class FlagsColumn(ClusterColumn):
+    """Bits, each set or cleared; of what happens at once to one of them, set is left.
+
+    The cell lists ``dc, code, bits``: when that data centre last set these bits, twice the reading
+    of its clock, and one more where they were cleared since by whoever had seen them set. A bit is
+    on while one data centre has it set.
+    """
+
+    merge = "flags"
+    width = 1
+    is_register = False
+
+    def value(self, cells: Cells) -> Any:
+        """Return the bits that are on."""
+        return _bits_on(cells[self.at])
+
+    def put(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note that the bits of ``value`` are set, and the others cleared."""
+        self._change(delta, before, value, stamp, asserted=value)
+
+    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+        """Note the bits that change."""
+        shown = 0 if before is None else self.value(before)
+        self._change(delta, before, value, stamp, asserted=value & ~shown)
+
+    def _change(
+        self, delta: Cells, before: Cells | None, value: int, stamp: Stamp, asserted: int
+    ) -> None:
+        entries = (None if before is None else before[self.at]) or []
+        # What this data centre had set and now clears, and what it sets, are of different bits.
+        found = [stamp[1], stamp[0] << 1, asserted] if asserted else []
+        for at in range(0, len(entries), 3):
+            cleared = entries[at + 2] & ~value
+            if cleared and not entries[at + 1] & 1:
+                found += [entries[at], entries[at + 1] | 1, cleared]
+        if found:
+            delta[self.at] = self.join(found, [])
+
+    def join(self, ours: Any, theirs: Any) -> Any:
+        """Return of each data centre and bit the later."""
+        entries: dict[str, list[tuple[int, int]]] = {}
+        for cell in (ours, theirs):
+            for at in range(0, len(cell), 3):
+                entries.setdefault(cell[at], []).append((cell[at + 1], cell[at + 2]))
+        joined: list[Any] = []
+        for dc in sorted(entries):
+            taken = 0
+            by_code: dict[int, int] = {}
+            for code, bits in sorted(entries[dc], reverse=True):
+                if bits & ~taken:
+                    by_code[code] = by_code.get(code, 0) | bits & ~taken
+                    taken |= bits
+            for code, bits in by_code.items():
+                joined += [dc, code, bits]
+        return joined
+
+    @property
+    def joined_at(self) -> int | None:
+        """The cell of all of it."""
+        return self.at
+
+
+def columns_of(
+    declared: Sequence[Declared], rules: Sequence[MergeKind], at: int
+) -> tuple[ClusterColumn, ...]:
+    """Return the columns of a state, whose cells begin at ``at``."""
+    columns: list[ClusterColumn] = []
+    for number, (column, rule) in enumerate(zip(declared, rules, strict=True)):
+        kind = _CLASSES[rule]
+        if kind is SumColumn and column.kind[0] == "F":
+            kind = FloatSumColumn
+        columns.append(kind(number, column, at))
+        at += kind.width
+    return tuple(columns)
+
+
+def _bits_on(entries: Any) -> int:
+    found = 0
+    if entries is not None:
+        for at in range(0, len(entries), 3):
+            if not entries[at + 1] & 1:
+                found |= entries[at + 2]
+    return found
+
+
+def _total_of(totals: Any, dc: str) -> Any:
+    return 0 if totals is None or dc not in totals[::3] else totals[totals[::3].index(dc) * 3 + 1]
+
+
+def _observed(base: list[Any], dc: str) -> float:
+    """Return what a data centre had added when the column was set."""
+    for at in range(1, len(base), 2):
+        if base[at] == dc:
+            return float(base[at + 1])
+    return 0.0
+
+
+def _kept(number: int) -> int | str:
+    """Return a number as a state keeps it: as text where it has more than 64 bits."""
+    return number if -(2**63) <= number < 2**64 else str(number)
+
+
+def _narrowed(number: float) -> float:
+    try:
+        narrow: float = _F32.unpack(_F32.pack(number))[0]
+    except OverflowError:
+        narrow = math.copysign(_F32_MOST, number)
+    return narrow
+
+
+def _in_order(number: float) -> tuple[bool, float, float]:
+    """Return a form in which floats have one order; -0.0 comes before 0.0, a nan before all."""
+    is_number = not math.isnan(number)
+    return is_number, number if is_number else 0.0, math.copysign(1.0, number)
+
+
+def _zero(kind: str) -> Any:
+    return {"bool": False, "str": "", "bytes": b"", "F32": 0.0, "F64": 0.0}.get(kind, 0)
+
+
+def _range(kind: str) -> tuple[int, int] | None:
+    if kind[0] not in "UI":
+        return None
+    bits = int(kind[1:])
+    return (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+_CLASSES: dict[MergeKind, type[ClusterColumn]] = {
+    "last": ClusterColumn,
+    "sum": SumColumn,
+    "max": MaxColumn,
+    "flags": FlagsColumn,
+}
+_F32 = struct.Struct("<f")
+_F32_MOST = 3.4028234663852886e38

@@ -1,0 +1,82 @@
+"""Projection: rows of states in a table of this machine's shared memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from interlock.cluster.state import TableRules
+from interlock.errors import TableFull
+from interlock.table.row import Row
+from interlock.table.table import SharedTable
+
+__all__ = ["Projection"]
+
+
+class Projection:
+    """Writes states into a table, which then has the rows that the states show.
+
+    A state that shows no row deletes the table's. The same state again leaves the row as it is.
+    Where the table is full, it is resized to twice as many rows.
+
+    Args:
+        table: of the rows that ``rules`` are of. ``on_full="raise"``, or a full table drops rows.
+        rules: those of its cluster.
+    """
+
+    def __init__(self, table: SharedTable[Any], rules: TableRules) -> None:
+        self.table = table
+        self.rules = rules
+        self._make = _maker(rules.row_class)
+        self._plain = table.default_ttl is None
+
+    def put(self, key: bytes, state: bytes, now_ms: int) -> None:
+        """Write one state.
+
+        Args:
+            key: the row's key.
+            state: what the node has of it.
+            now_ms: the time, in ms since 1970.
+
+        Raises:
+            RowBusy: the row is held by a process that lives and does not go on.
+            OSError: the table is full, and there is no room for a larger one.
+        """
+        values = self.rules.values(state, now_ms)
+        if values is None:
+            self.table.pop(key, None)
+            return
+        row, expires = self._make(*values), self.rules.expires_at(state)
+        while True:
+            try:
+                if expires or not self._plain:
+                    self.table.set(key, row, ttl=_left(expires, now_ms))
+                else:
+                    self.table[key] = row
+                return
+            except TableFull:
+                self._grow()
+
+    def put_many(self, states: Iterable[tuple[bytes, bytes]], now_ms: int) -> None:
+        """Write many states, as ``put`` does each.
+
+        Raises:
+            RowBusy, OSError: as of ``put``; those before are written.
+        """
+        for key, state in states:
+            self.put(key, state, now_ms)
+
+    def _grow(self) -> None:
+        # Another process may have done so meanwhile, and has room for all then.
+        self.table.resize(self.table.capacity * 2)
+
+
+def _left(expires: int, now_ms: int) -> float:
+    return (expires - now_ms) / 1000 if expires else math.inf
+
+
+def _maker(row: type[Row]) -> Any:
+    names = row.__struct_fields__
+    given = ", ".join(f"{name}={name}" for name in names)
+    return eval(f"lambda {', '.join(names)}: _row({given})", {"_row": row})

@@ -1,0 +1,114 @@
+"""Merge kinds: markers that say how two concurrent changes of a column meet."""
+
+from __future__ import annotations
+
+import typing
+from typing import Annotated, Any, ClassVar, Literal
+
+from interlock.table.row import Row
+from interlock.table.schema import Schema
+
+__all__ = ["Flags", "Last", "Max", "Merge", "MergeKind", "Sum", "rules_of"]
+
+MergeKind = Literal["last", "sum", "max", "flags"]
+
+
+class Merge:
+    """The base of the markers ``Last``, ``Sum``, ``Max`` and ``Flags``.
+
+    A marker stands in a column's annotation: ``unread: Annotated[U32, Sum]``. It matters to the
+    nodes of a cluster alone: the memory of a table is the same with it and without.
+    """
+
+    kind: ClassVar[MergeKind]
+    allowed: ClassVar[str]
+
+
+class Last(Merge):
+    """Marks a column that is what it was last set to; what a column without a marker is.
+
+    Of two concurrent changes the later by the hybrid logical clock is left, of two at the same
+    moment that of the data centre whose name comes later.
+    """
+
+    kind = "last"
+    allowed = "every type"
+
+
+class Sum(Merge):
+    """Marks a number to which concurrent increments add up: ``unread: Annotated[U32, Sum]``.
+
+    An increment of each data centre counts once. To set it sets it to a value; what is added
+    elsewhere at the same time comes on top. A sum beyond the column's range is shown as the end of
+    the range, and kept as it is.
+    """
+
+    kind = "sum"
+    allowed = "U8 to U64, I8 to I64, F32, F64, float"
+
+
+class Max(Merge):
+    """Marks a number of which the greatest is left: ``last_seen: Annotated[U64, Max]``.
+
+    It never falls while the row lives: to set it to less than it is changes nothing.
+    """
+
+    kind = "max"
+    allowed = "U8 to U64, I8 to I64, F32, F64, float, bool"
+
+
+class Flags(Merge):
+    """Marks an unsigned int of which each bit is a flag: ``devices: Annotated[U16, Flags]``.
+
+    Bits that are set and cleared in different data centres at the same time do not undo each
+    other; of one bit that is set here and cleared there at the same time, set is left.
+    """
+
+    kind = "flags"
+    allowed = "U8, U16, U32, U64"
+
+
+def rules_of(row: type[Row]) -> tuple[MergeKind, ...]:
+    """Return the merge kind of each column of a row's class, in their order.
+
+    Raises:
+        TypeError: it is no class of rows, or a marker is on a column that it is not for.
+        ValueError: a column cannot hold its default.
+    """
+    schema = Schema.of(row)
+    hints = typing.get_type_hints(row, include_extras=True)
+    return tuple(
+        _rule(row, column.name, column.kind, hints[column.name]) for column in schema.columns
+    )
+
+
+def _rule(row: type[Row], name: str, kind: str, hint: Any) -> MergeKind:
+    extras = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    found = [marker for extra in extras if (marker := _marker(extra)) is not None]
+    if len(found) > 1:
+        names = ", ".join(marker.__name__ for marker in found)
+        raise TypeError(f"{row.__qualname__}.{name} has several merge kinds: {names}; allowed: one")
+    marker = found[0] if found else Last
+    if kind not in _KINDS[marker.kind]:
+        raise TypeError(
+            f"{row.__qualname__}.{name} is {kind}, and marked {marker.__name__}, which is for "
+            f"{marker.allowed}"
+        )
+    return marker.kind
+
+
+def _marker(extra: Any) -> type[Merge] | None:
+    """Return the marker that this is; `Sum()` is taken for `Sum`."""
+    if isinstance(extra, Merge):
+        return type(extra)
+    return extra if isinstance(extra, type) and issubclass(extra, Merge) else None
+
+
+_UNSIGNED = {"U8", "U16", "U32", "U64"}
+_NUMBERS = _UNSIGNED | {"I8", "I16", "I32", "I64", "F32", "F64"}
+_KINDS: dict[MergeKind, set[str]] = {
+    "last": _NUMBERS | {"bool", "str", "bytes"},
+    "sum": _NUMBERS,
+    "max": _NUMBERS | {"bool"},
+    "flags": _UNSIGNED,
+}
