@@ -36,6 +36,54 @@ def test_all_parts_are_read() -> None:
     assert "p%40ss" not in target.shown and "me:***@host" in target.shown
 
 
+def test_a_cluster_of_interlock_is_read() -> None:
+    target = parse("interlock+cluster://me:s%40cret@host/3/shop?dc=east&user=u&password=p%20w")
+    assert (target.kind, target.addresses, target.db) == ("server", ("host:6379",), 3)
+    assert (target.user, target.password, target.timeout) == ("me", "s@cret", 10.0)
+    members = target.members
+    assert members is not None
+    assert (members.cluster, members.dc, members.user, members.password) == (
+        *("shop", "east", "u", "p w"),
+    )
+    assert "cret" not in target.shown and "p%20w" not in target.shown
+    assert "me:***@host/3/shop?dc=east&user=u&password=***" in target.shown
+    assert (members.target.user, members.target.timeout, target.tls, members.tls) == (
+        *("u", 10.0, False, False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "db", "cluster", "addresses"),
+    [
+        ("interlock+cluster://a:1", 0, "", ("a:1",)),
+        ("interlock+cluster://a/", 0, "", ("a:6379",)),
+        ("interlock+cluster://a/2", 2, "", ("a:6379",)),
+        ("interlock+cluster://a/shop", 0, "shop", ("a:6379",)),
+        ("interlock+cluster://a/2/shop", 2, "shop", ("a:6379",)),
+        ("interlock+cluster://a:1,b:2/shop", 0, "shop", ("a:1", "b:2")),
+    ],
+)
+def test_a_path_names_a_database_and_a_cluster(
+    url: str, db: int, cluster: str, addresses: tuple[str, ...]
+) -> None:
+    target = parse(url)
+    assert target.members is not None
+    assert (target.db, target.members.cluster, target.addresses) == (db, cluster, addresses)
+    assert target.kind == ("cluster" if len(addresses) > 1 else "server")
+
+
+@pytest.mark.parametrize(
+    ("tls", "engine", "nodes"),
+    [("engine", True, False), ("nodes", False, True), ("all", True, True)],
+)
+def test_the_engine_and_the_nodes_may_speak_tls(tls: str, engine: bool, nodes: bool) -> None:
+    target = parse(f"interlock+cluster://a/c?tls={tls}&ca=/ca.pem")
+    assert target.members is not None
+    assert (target.tls, target.members.target.tls) == (engine, nodes)
+    assert target.ca == ("/ca.pem" if engine else "")
+    assert target.members.target.ca == "/ca.pem"
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -56,6 +104,16 @@ def test_all_parts_are_read() -> None:
         "memory://a/b",
         "redis://me:secret@host:port",
         "redis://me:secret@host?x=1",
+        "interlock+cluster://",
+        "interlock+cluster://host/1/a/b",
+        "interlock+cluster://host/a/1",
+        "interlock+cluster://host/a%20b",
+        "interlock+cluster://host/c?dc=a/b",
+        "interlock+cluster://host/c?tls=yes",
+        "interlock+cluster://host/c?ca=/x",
+        "interlock+cluster://a,b/1/c",
+        "interlock+cluster://host/c?password=secret&x=1",
+        "interlock+cluster://host/c?x=1&password=secret",
     ],
 )
 def test_a_bad_url_is_refused_without_its_password(url: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import interlock
 from interlock import Row, SharedTable, Size
+from interlock.engine.announcements import Announcement, announce
 from interlock.errors import (
     EngineUnavailable,
     InterlockError,
@@ -44,7 +45,7 @@ def hub(name: str) -> Iterator[interlock.Hub]:
         yield running
 
 
-@pytest.fixture(params=["shared", "memory", "hub"])
+@pytest.fixture(params=["shared", "memory", "hub", "cluster"])
 def table(request: pytest.FixtureRequest, name: str) -> Iterator[Any]:
     if request.param == "shared":
         own = f"{name}-own"
@@ -52,12 +53,22 @@ def table(request: pytest.FixtureRequest, name: str) -> Iterator[Any]:
             yield opened
         SharedTable.remove(own)
         return
-    hub = request.getfixturevalue("hub") if request.param == "hub" else None
+    hub = request.getfixturevalue("hub") if request.param != "memory" else None
     url = "memory://" if hub is None else f"interlock://127.0.0.1:{hub.port}"
+    if request.param == "cluster":
+        url = announced(name, f"127.0.0.1:{hub.port}", request.getfixturevalue("redis_port"))
     with interlock.connect(url) as client:
         found = client.table(name, Presence, capacity=1000)
         found.clear()
         yield found
+
+
+def announced(name: str, address: str, engine_port: int) -> str:
+    """The URL of a cluster with one node."""
+    with interlock.connect(f"redis://127.0.0.1:{engine_port}") as engine:
+        node = Announcement(id="a1", dc="east", role="primary", address=address, table=name)
+        announce(engine, name, node, 3_600_000)
+    return f"interlock+cluster://127.0.0.1:{engine_port}"
 
 
 ONE = Presence(app_id=666, background=True, unread=3, token="t", raw=b"\0\xff", score=-0.5)

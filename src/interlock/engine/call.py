@@ -98,7 +98,7 @@ class Engine:
 
     def link(self, address: str) -> AnyLink:
         """Return a connection for threads."""
-        return Link(self.target, address) if self._memory is None else MemoryLink(self._memory)
+        return Link(*self._place(address)) if self._memory is None else MemoryLink(self._memory)
 
     def async_link(self, address: str) -> AnyLink:
         """Return a connection for asyncio."""
@@ -106,7 +106,14 @@ class Engine:
             return AsyncMemoryLink(self._memory)
         from interlock.engine.transport.loops import AsyncLink
 
-        return AsyncLink(self.target, address)
+        return AsyncLink(*self._place(address))
+
+    def _place(self, address: str) -> tuple[Target, str]:
+        """Return how to speak to a server, and where it is."""
+        members = self.target.members
+        if members is None or not address.startswith(NODE):
+            return self.target, address
+        return members.target, address.removeprefix(NODE)
 
     def forked(self) -> None:
         """Take a new name, in the child of a fork: nobody else may have its names."""
@@ -354,5 +361,7 @@ class _Patience:
         )
 
 
+NODE = "node:"
+"""Before the address of a server that is no engine, but a node of a cluster of Interlock."""
 GRACE = 0.5
 """Seconds for which the answer of a call that waits is on its way."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from interlock.engine import url as urls
 from interlock.engine.call import Engine
+from interlock.engine.cluster_rows import ClusterRows
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.handle import Handle
+from interlock.engine.members import Members
 from interlock.engine.memory_rows import MemoryRows, TableOptions
 from interlock.engine.operations import Operations
 from interlock.engine.options import QueueOptions
@@ -42,8 +44,10 @@ def connect(url: str | None = None) -> Client:
         url: ``memory://NAME``, ``interlock://HOST:PORT`` (the hub), ``redis://HOST:PORT/DB``,
             ``rediss://`` (TLS), ``unix:///PATH``, ``redis+cluster://HOST:PORT,HOST:PORT``; with
             ``USER:PASSWORD@`` before the host or path, and ``?timeout=SECONDS`` behind it for calls
-            beyond their wait (default 5). Default: the environment's INTERLOCK_URL, else
-            ``memory://``.
+            beyond their wait (default 5). ``interlock+cluster://HOST:PORT/DB/CLUSTER?dc=NAME`` is
+            a cluster of nodes that announce themselves in the engine there: tables are theirs, and
+            queues the engine's; its timeout is 10 by default. Default: the environment's
+            INTERLOCK_URL, else ``memory://``.
 
     Raises:
         ValueError: the URL is none of these; it is named without its password.
@@ -66,6 +70,7 @@ class Client:
         """Without its password."""
         self._sessions = ThreadSessions(engine)
         self._aio: AsyncClient | None = None
+        self._members: dict[tuple[str, str], Members] = {}
 
     @property
     def _in_memory(self) -> bool:
@@ -129,7 +134,8 @@ class Client:
     ) -> RemoteTable[W]:
         """Return the state table of this name.
 
-        A hub serves those of its configuration, by ``[[table]]``; nothing is asked of it yet. On
+        A hub serves those of its configuration, by ``[[table]]``; nothing is asked of it yet. Of a
+        cluster one node is asked, the nearest; another where that fails. On
         ``memory://`` it is a table of this process, and of who shares the engine's name in it; it
         is made if there is none, with the options, which say nothing to a hub.
 
@@ -233,12 +239,24 @@ class Client:
         memory = self._engine.memory
         if memory is not None:
             return MemoryRows(memory.tables, name, row, options)
+        if self._engine.target.members is not None:
+            return self._cluster_rows(name, row)
         if self._engine.target.kind == "cluster":
             raise ValueError(
                 f"table(): {self.url} has no state tables: a Redis knows no columns and no types; "
                 f"`interlock hub` serves tables, by [[table]]"
             )
         return WireRows(self._engine, name, row)
+
+    def _cluster_rows(self, name: str, row: type[W]) -> ClusterRows[W]:
+        wanted = self._engine.target.members
+        assert wanted is not None
+        cluster = wanted.cluster or name
+        members = self._members.get((cluster, name))
+        if members is None:
+            made = Members(self._engine, cluster, name, wanted.dc)
+            members = self._members.setdefault((cluster, name), made)
+        return ClusterRows(self._engine, name, row, members)
 
     def _close_handle(self, handle: Handle) -> None:
         handle.closed = True

@@ -30,6 +30,9 @@ class AnyLink(Protocol):
     ) -> Any:
         """Send a command, and return its reply or an awaitable of it; see `Ask`."""
 
+    def check(self) -> None:
+        """Close the connection if the server has closed it already."""
+
     def interrupt(self) -> None:
         """End the call under way."""
 
@@ -67,6 +70,11 @@ class Session(Generic[L]):
         if found is None:
             found = self.links[address] = self._link(address)
         return found
+
+    def check(self, address: str) -> None:
+        """Close the connection to a server that has closed it, before something is sent on it."""
+        if address in self.links:
+            self.links[address].check()
 
     def drop(self, address: str) -> None:
         """Close the connection to a server, which is to be made anew."""

@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NoReturn
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 TIMEOUT = 5.0
+CLUSTER_TIMEOUT = 10.0
+"""Of a cluster of Interlock: another primary is found in it."""
 SHOWN = 200
 """Characters of a URL that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The nodes of a cluster of Interlock, which announce themselves in an engine."""
+
+    cluster: str = ""
+    """Its name; empty: that of the table."""
+    dc: str = ""
+    """The data centre whose nodes come first; empty: all are alike."""
+    user: str = ""
+    password: str | None = None
+    tls: bool = False
+    ca: str = ""
+    timeout: float = 0.0
+
+    @property
+    def target(self) -> Target:
+        """How to speak to a node."""
+        return Target(
+            "server",
+            "",
+            user=self.user,
+            password=self.password,
+            tls=self.tls,
+            ca=self.ca,
+            timeout=self.timeout,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +62,8 @@ class Target:
     this machine trusts."""
     timeout: float = TIMEOUT
     """Seconds for a call beyond its wait."""
+    members: Members | None = None
+    """Of a cluster of Interlock, where its nodes are found."""
 
 
 def parse(url: str) -> Target:
@@ -52,6 +84,8 @@ def parse(url: str) -> Target:
             return _unix(url, parts, query)
         if parts.scheme in _PORTS:
             return _tcp(url, parts, query)
+        if parts.scheme == "interlock+cluster":
+            return _members(url, parts, query)
     except ValueError as error:
         if error.args and str(error.args[0]).startswith("connect()"):
             raise
@@ -60,7 +94,8 @@ def parse(url: str) -> Target:
 
 def without_password(url: str) -> str:
     """Return a URL as it may be shown."""
-    return re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
+    shown = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
 
 
 def _memory(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
@@ -112,6 +147,33 @@ def _tcp(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
         ca=query.pop("ca", "") if tls else "",
         timeout=_timeout(url, query),
     )
+
+
+def _members(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
+    """Parse the URL of a cluster of Interlock: that of its engine, and who is asked for there."""
+    path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
+    db = path.pop(0) if path and path[0].isdecimal() else ""
+    cluster = path.pop(0) if path else ""
+    if path:
+        _wrong(url, f"its path is {_short(parts.path)!r}; allowed: /CLUSTER or /DB/CLUSTER")
+    dc = query.pop("dc", "")
+    for what, name in (("cluster", cluster), ("dc", dc)):
+        if name and (not name.isprintable() or any(char in " {}:/" for char in name)):
+            _wrong(url, f"its {what} is {_short(name)!r}, no name")
+    tls = query.pop("tls", "")
+    if tls not in ("", "engine", "nodes", "all"):
+        _wrong(url, f"its tls is {_short(tls)!r}; allowed: engine, nodes, all")
+    user, password = query.pop("user", ""), query.pop("password", None)
+    ca = query.pop("ca", "") if tls else ""
+    scheme = "rediss" if tls in ("engine", "all") else "redis"
+    if "," in parts.netloc.rpartition("@")[2]:
+        scheme += "+cluster"
+    timeout = query.pop("timeout", str(CLUSTER_TIMEOUT))
+    engine = parts._replace(scheme=scheme, path=db)
+    known = {"ca": ca} if scheme.startswith("rediss") and ca else {}
+    target = _tcp(url, engine, {**query, **known, "timeout": timeout})
+    members = Members(cluster, dc, user, password, tls in ("nodes", "all"), ca, target.timeout)
+    return replace(target, members=members)
 
 
 def _address(url: str, text: str, port: int) -> str:
@@ -172,6 +234,7 @@ _PORTS = {
 }
 ALLOWED = (
     "memory://NAME, interlock://HOST:PORT, interlock+unix:///PATH, redis://HOST:PORT/DB, "
-    "rediss://HOST:PORT, unix:///PATH, redis+cluster://HOST:PORT,HOST:PORT, each with "
+    "rediss://HOST:PORT, unix:///PATH, redis+cluster://HOST:PORT,HOST:PORT, "
+    "interlock+cluster://ENGINE:PORT/DB/CLUSTER?dc=NAME, each with "
     "USER:PASSWORD@ before its host or path, and ?timeout=SECONDS behind, if wanted"
 )

@@ -59,6 +59,12 @@ class AsyncLink:
             self.close()
             raise
 
+    def check(self) -> None:
+        """Close the connection if the server has closed it already."""
+        reader, writer = self._made._reader, self._made._writer
+        if reader is not None and (reader.at_eof() or writer.is_closing() or reader.exception()):
+            self.close()
+
     def interrupt(self) -> None:
         """End the call under way: Broken is raised there. Called on the link's loop."""
         self.interrupted = True

@@ -92,6 +92,9 @@ class MemoryLink:
             raise Broken("interrupted", sent=True)
         return self._engine.take(found)
 
+    def check(self) -> None:
+        """Nothing: nobody closes it."""
+
     def interrupt(self) -> None:
         """End the call under way, from another thread."""
         self.interrupted = True
@@ -146,6 +149,9 @@ class AsyncMemoryLink:
             self._engine.core.forget(found)
             raise Broken("interrupted", sent=True)
         return self._engine.take(found)
+
+    def check(self) -> None:
+        """Nothing: nobody closes it."""
 
     def interrupt(self) -> None:
         """End the call under way. Called on the link's loop."""

@@ -134,6 +134,19 @@ class Link:
         self._speech = Speech(made) if hiredis is None else Packed(made)
         return self._speech
 
+    def check(self) -> None:
+        """Close the connection if the server has closed it already."""
+        opened = self._made._sock
+        if opened is None:
+            return
+        # Nothing is asked for: what comes all the same is its end.
+        try:
+            ended = readable(opened, 0)
+        except (OSError, ValueError):
+            ended = True
+        if ended:
+            self.close()
+
     def interrupt(self) -> None:
         """End the call under way, from another thread: Broken is raised there."""
         # First: who is about to connect looks at it afterwards.
@@ -283,11 +296,7 @@ class Packed(Speech):
 
     def _comes(self, seconds: float) -> bool:
         """Return whether something comes in this time."""
-        if not hasattr(select, "poll"):
-            return bool(select.select([self._sock], (), (), seconds)[0])
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
+        return readable(self._sock, seconds)
 
     def _next(self) -> Reply:
         """Return the next reply, which may be here already."""
@@ -304,6 +313,15 @@ class Packed(Speech):
             reply = reader.gets()
             if reply is not False:
                 return reply
+
+
+def readable(sock: socket.socket, seconds: float) -> bool:
+    """Return whether something comes on a socket in this time."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], (), (), seconds)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 BUFFER = 65_536

@@ -1,0 +1,313 @@
+"""Rows of a table that a cluster of nodes serves: each call at the client's home, or elsewhere.
+
+A call is sent again, there or to another node, where that does no harm: it reads, it may be done
+twice, or it was surely not done. Else its end is told as not known.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from interlock.engine import refusals
+from interlock.engine.call import NODE
+from interlock.engine.members import Members
+from interlock.engine.nonsense import nonsense
+from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
+from interlock.engine.row_text import column_text
+from interlock.engine.wire_rows import MANY, WireRows
+from interlock.errors import EngineUnavailable
+from interlock.table.row import Row
+
+if TYPE_CHECKING:
+    from interlock.engine.call import Engine
+    from interlock.engine.session import Session
+
+W = TypeVar("W", bound=Row)
+Asked = tuple[str, Any]
+"""The node that answered, and its reply."""
+
+
+class ClusterRows(WireRows[W]):
+    """The rows of one table, at the nodes of a cluster. See `Rows`."""
+
+    def __init__(self, engine: Engine, name: str, row: type[W], members: Members) -> None:
+        super().__init__(engine, name, row)
+        self._members = members
+        first = self._text.schema.columns[0]
+        same = column_text(first, _NOTHING.get(first.kind, 0))
+        self._nothing: tuple[Argument, ...] = ("TABLE", "CAS", self._key(b"\0"), first.name)
+        """A write that changes nothing, even if there is such a row."""
+        self._nothing += (same, same)
+
+    def delete(self, session: Session[Any], keys: Sequence[bytes]) -> Request[int]:
+        """See `Rows`. Sent again, what is gone then counts as deleted: it is."""
+        count = 0
+        for start in range(0, len(keys), MANY):
+            some = keys[start : start + MANY]
+            command: tuple[Argument, ...] = ("DEL", *map(self._key, some))
+            patience = _Patience(self)
+            _, found = yield from self._told(session, command, patience)
+            if not isinstance(found, int):
+                raise nonsense(found)
+            count += len(some) if patience.sent else found
+        return count
+
+    def count(self, session: Session[Any]) -> Request[int]:
+        """See `Rows`."""
+        while True:
+            at: Any = None
+            rows = 0
+            try:
+                while True:
+                    at, some = yield from self._step(session, at, "COUNT")
+                    rows += int(some)
+                    if at is None:
+                        return rows
+            except _Elsewhere:
+                continue
+
+    def page(
+        self, session: Session[Any], cursor: Any, count: int
+    ) -> Request[tuple[Any, list[tuple[bytes, W]]]]:
+        """See `Rows`. A cursor is of one node: with that the rows begin anew at another."""
+        at = cursor
+        while True:
+            try:
+                at, found = yield from self._step(session, at, "SCAN", "COUNT", count)
+            except _Elsewhere:
+                at = None
+                continue
+            if not isinstance(found, list):
+                raise nonsense(found)
+            rows = [
+                (key, self._text.read(texts))
+                for key, texts in zip(found[::2], found[1::2], strict=True)
+            ]
+            if rows or at is None:
+                return at, rows
+
+    def _step(
+        self, session: Session[Any], at: tuple[str, bytes] | None, what: str, *words: Argument
+    ) -> Request[tuple[tuple[str, bytes] | None, Any]]:
+        node, cursor = at or ("", b"0")
+        command = ("TABLE", what, self._name, cursor, *words)
+        node, found = yield from self._told(session, command, _Patience(self), only=node)
+        if not isinstance(found, list) or len(found) != 2 or not isinstance(found[0], bytes):
+            raise nonsense(found)
+        return (None if found[0] == b"0" else (node, found[0])), found[1]
+
+    def _told(
+        self,
+        session: Session[Any],
+        command: tuple[Argument, ...],
+        patience: _Patience,
+        only: str = "",
+    ) -> Request[Asked]:
+        """Send what may be done twice, for a known table; see `_answered`."""
+        if not self._known:
+            yield from self._check(session)
+        try:
+            return (yield from self._answered(session, command, patience, True, only))
+        except Refused as error:
+            raise self._error(error) from None
+
+    def _sent(
+        self, session: Session[Any], command: tuple[Argument, ...], again: bool
+    ) -> Request[Any]:
+        """See `WireRows`."""
+        return (yield from self._answered(session, command, _Patience(self), again))[1]
+
+    def _answered(
+        self,
+        session: Session[Any],
+        command: tuple[Argument, ...],
+        patience: _Patience,
+        again: bool,
+        only: str = "",
+    ) -> Request[Asked]:
+        """Send a command, and again until it is answered or its time is up.
+
+        Raises:
+            _Elsewhere: `only` one node was to be asked, and it does not answer.
+            EngineUnavailable: its time is up, or it may have been done and must not be done twice.
+            Refused: it is not worth asking again.
+        """
+        members = self._members
+        reads = is_read(command)
+        again = again or reads
+        while True:
+            if session.interrupted:
+                raise Abandoned
+            node = only or (yield from members.home(session, patience.until))
+            if not node:
+                patience.failed("", members.trouble)
+                yield Nap(patience.pause())
+                continue
+            at_once = False
+            try:
+                if reads and not members.even(node):
+                    yield from self._level(session, node, patience)
+                if not again:
+                    session.check(NODE + node)
+                reply = yield Ask(NODE + node, command, patience.share(reads, again))
+            except Refused as error:
+                course = course_of(error)
+                if course == "raise":
+                    raise
+                patience.failed(node, str(error))
+                patience.sent = patience.sent or (course in ("unsure", "lost") and not reads)
+                if refusals.of(str(error)).ends:
+                    session.drop(NODE + node)
+                if course in ("wait", "unsure") and not patience.tired():
+                    members.doubt()
+                else:
+                    at_once = members.failed(node)
+            except Broken as error:
+                patience.failed(node, str(error))
+                patience.sent = patience.sent or (error.sent and not reads)
+                at_once = members.failed(node)
+            else:
+                members.answered(node, wrote=not reads)
+                return node, reply
+            if session.interrupted:
+                raise Abandoned
+            if patience.sent and not again:
+                raise patience.unknown()
+            if only:
+                raise _Elsewhere
+            if not at_once or patience.tries > HASTY:
+                yield Nap(patience.pause())
+            elif patience.left() <= 0:
+                raise patience.over()
+
+    def _level(self, session: Session[Any], node: str, patience: _Patience) -> Request[None]:
+        """See to it that a new home has all that the one before it had.
+
+        A node answers a write when it has itself all that was before it.
+        """
+        members = self._members
+        try:
+            yield Ask(NODE + node, self._nothing, patience.share(reads=False, again=True))
+        except Refused as error:
+            if course_of(error) != "raise" and members.wrote:
+                raise
+            # As of a user who may only read; or nobody can tell, and nothing was written here.
+        except Broken:
+            if members.wrote or session.interrupted:
+                raise
+        members.levelled(node)
+
+
+class _Elsewhere(Exception):
+    """The node of a cursor does not answer any more."""
+
+
+class _Patience:
+    """The time that one call has, and what was tried in it."""
+
+    def __init__(self, rows: ClusterRows[Any]) -> None:
+        self._rows = rows
+        self._timeout = rows._engine.target.timeout
+        self.until = time.monotonic() + self._timeout
+        self._reasons: list[str] = []
+        self._tired = False
+        self.tries = 0
+        self.sent = False
+        """It may have been done, and the answer was lost."""
+
+    def left(self) -> float:
+        return self.until - time.monotonic()
+
+    def share(self, reads: bool, again: bool) -> float:
+        """Return the seconds for one attempt.
+
+        A write may have to wait for another primary, and one that must not be sent twice is not
+        given up before its time. A read is answered at once, or the node is gone.
+        """
+        left = self.left()
+        if reads:
+            left = min(left, max(self._timeout / 8, 1.0))
+        elif again:
+            left = min(left, max(self._timeout / 2, 1.0))
+        return max(left, 0.001)
+
+    def tired(self) -> bool:
+        """Return True once, when half of the time is over: another node may see a primary."""
+        if self._tired or self.left() > self._timeout / 2:
+            return False
+        self._tired = True
+        return True
+
+    def failed(self, node: str, reason: str) -> None:
+        self.tries += 1
+        said = f"{node}: {reason}" if node else reason
+        if said not in self._reasons:
+            self._reasons = [*self._reasons[-3:], said]
+
+    def pause(self) -> float:
+        """Return the seconds until the next attempt; EngineUnavailable if there is no time."""
+        longest = min(0.05 * 2 ** min(self.tries - 1, 5), 0.5)
+        seconds: float = longest * random.uniform(0.5, 1.0)
+        if self.left() <= seconds:
+            raise self.over()
+        return seconds
+
+    def over(self) -> EngineUnavailable:
+        within = f"{round(self._timeout, 2):g} s; {self.tries} attempts"
+        return EngineUnavailable(
+            refusals.advised(
+                f"{self._named()} did not answer in {within}: {'; '.join(self._reasons)}"
+            ),
+            unknown=self.sent,
+        )
+
+    def unknown(self) -> EngineUnavailable:
+        return EngineUnavailable(
+            f"{self._named()} was lost before it answered; whether that was done is not known: "
+            f"{'; '.join(self._reasons)}",
+            unknown=True,
+        )
+
+    def _named(self) -> str:
+        rows = self._rows
+        cluster, shown = rows._members.cluster, rows._engine.target.shown
+        return f"table {rows._name!r} of cluster {cluster!r} ({shown})"
+
+
+def is_read(command: tuple[Argument, ...]) -> bool:
+    """Return whether a command of a table leaves it as it is."""
+    return (command[1] if command[0] == "TABLE" else command[0]) in READS
+
+
+def course_of(error: Refused) -> str:
+    """Return what to do after an error reply of a node.
+
+    ``wait``: ask again in a while; ``unsure``: and it may have been done. ``elsewhere``: ask
+    another; ``lost``: and it may have been done. ``raise``: it is so.
+    """
+    known = COURSES.get(error.code)
+    if known is not None:
+        return known
+    if refusals.of(str(error)).unsure:
+        return "lost"
+    return "elsewhere" if refusals.passes(error) else "raise"
+
+
+READS = frozenset({"MGET", "INFO", "SCAN", "COUNT", "IDLE", "EXISTS", "HGET", "PTTL", "TOUCH"})
+COURSES = {
+    # There is no primary just now, or it is another than was thought: surely not done.
+    "TRYAGAIN": "wait",
+    "NOTPRIMARY": "wait",
+    # It has not heard of the primary for too long.
+    "STALE": "elsewhere",
+    # Its node has ended.
+    "NODE": "elsewhere",
+    # The node, or the primary behind it, was lost before it answered.
+    "UNANSWERED": "unsure",
+}
+HASTY = 4
+"""Attempts without a pause, at different nodes."""
+_NOTHING: dict[str, Any] = {"bool": False, "str": "", "bytes": b""}

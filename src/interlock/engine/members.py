@@ -1,0 +1,226 @@
+"""The nodes of a cluster as a client knows them, and which of them it uses: its home.
+
+A client reads and writes at one node, so that it reads its own writes. It moves when that fails,
+drains or falls behind, and looks now and then whether another is nearer. What it knows of the nodes
+outlives the engine that told it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.announcements import Announcement, Directory
+from interlock.engine.call import NODE
+from interlock.engine.request import Abandoned, Ask, Broken, Refused, Request
+from interlock.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from interlock.engine.call import Engine
+    from interlock.engine.session import Session
+
+
+class Members:
+    """The nodes that serve one table, for all threads and loops of a client."""
+
+    def __init__(self, engine: Engine, cluster: str, table: str, dc: str) -> None:
+        self._directory = Directory(engine, cluster)
+        self._table = table
+        self._dc = dc
+        self._known: Sequence[Announcement] = ()
+        self._home = ""
+        self._even = True
+        """See `even`."""
+        self._moved_before = False
+        self._look_at = 0.0
+        self._choose_at = 0.0
+        self._looking_until = 0.0
+        self._shunned: dict[str, tuple[float, float]] = {}
+        """Until when, and how long the last time."""
+        self._trips: dict[str, float] = {}
+        self.trouble = ""
+        """The reason why there is no home."""
+        self.wrote = False
+        """This client wrote: another home may lack that."""
+
+    @property
+    def cluster(self) -> str:
+        """Its name."""
+        return self._directory.cluster
+
+    @property
+    def known(self) -> Sequence[Announcement]:
+        """The nodes, as they were last heard of."""
+        return self._known
+
+    def home(self, session: Session[Any], until: float) -> Request[str]:
+        """Return the address of the node to ask; empty if there is none, for which see `trouble`.
+
+        `until`: the end of the call's time, by the monotonic clock.
+        """
+        now = time.monotonic()
+        if self._home and now < self._look_at:
+            return self._home
+        if not self._home or now >= self._looking_until:
+            yield from self._look(session, now, until)
+            yield from self._choose(session, until)
+        return self._home
+
+    def even(self, address: str) -> bool:
+        """Return whether a node has surely all that this client read and wrote elsewhere."""
+        return self._even or address != self._home
+
+    def answered(self, address: str, *, wrote: bool) -> None:
+        """Note a reply of a node. One to a write has all before it in it."""
+        if self._shunned:
+            self._shunned.pop(address, None)
+        if wrote:
+            self.wrote = True
+        if address != self._home:
+            # It was under way while others moved: the home may lack what it found or wrote.
+            self._even = False
+        elif wrote:
+            self._even = True
+
+    def levelled(self, address: str) -> None:
+        """Note that a node has all that the others had."""
+        if address == self._home:
+            self._even = True
+
+    def failed(self, address: str) -> bool:
+        """Pass a node over for a while; return whether another may be asked at once."""
+        now = time.monotonic()
+        until, last = self._shunned.get(address, (0.0, 0.0))
+        if until <= now:
+            # Several calls that were under way there are one failure.
+            last = min(last * 2, LONGEST_SHUN) if last else FIRST_SHUN
+            self._shunned[address] = now + last, last
+        if self._home == address:
+            self._home = ""
+        return any(not self._is_shunned(one.address, now) for one in self._known)
+
+    def doubt(self) -> None:
+        """Have the announcements be asked for again: another node is the primary, perhaps."""
+        self._look_at = 0.0
+
+    # -- Choosing -----------------------------------------------------------------------------
+
+    def _look(self, session: Session[Any], now: float, until: float) -> Request[None]:
+        """Ask the engine who is there; who is known stays so if it does not say."""
+        # With somebody to ask, nobody waits for an engine that is away.
+        left = until - now
+        within = min(left, QUICK) if self._home or self._known else left
+        self._looking_until = now + within
+        try:
+            found = yield from self._directory.announced(session, max(within, 0.001))
+        except EngineUnavailable as error:
+            self.trouble = str(error)
+        else:
+            serving = [one for one in found if one.table in ("", self._table)]
+            self.trouble = self._said(found, serving)
+            # An engine that came back empty has lost what it knew, and not the nodes.
+            self._known = serving or self._known
+        self._looking_until = 0.0
+        self._look_at = time.monotonic() + EACH * random.uniform(0.8, 1.2)
+
+    def _said(self, found: list[Announcement], serving: list[Announcement]) -> str:
+        if serving:
+            return ""
+        if found:
+            tables = ", ".join(sorted({one.table for one in found}))
+            return f"no node of cluster {self.cluster!r} serves table {self._table!r}; but {tables}"
+        return f"no node of cluster {self.cluster!r} has announced itself"
+
+    def _choose(self, session: Session[Any], until: float) -> Request[None]:
+        """Choose the home: of the best class the nearest, and of several any."""
+        now = time.monotonic()
+        classes: dict[tuple[bool, ...], list[Announcement]] = {}
+        for one in self._known:
+            classes.setdefault(self._class(one, now), []).append(one)
+        # Each shunned one is its own's last resort: better to ask in vain than nobody.
+        for kind in sorted(classes):
+            some = classes[kind]
+            at_home = any(one.address == self._home for one in some)
+            if at_home and now < self._choose_at:
+                return
+            near = yield from self._near(session, some, until)
+            if any(one.address == self._home for one in near) and now < self._choose_at:
+                return  # somebody else has chosen meanwhile
+            if near:
+                self._move(random.choice(near).address)
+                self._choose_at = now + AGAIN * random.uniform(0.8, 1.2)
+                return
+
+    def _class(self, one: Announcement, now: float) -> tuple[bool, ...]:
+        """Return what makes a node worse than others, the worst first."""
+        return (
+            self._is_shunned(one.address, now),
+            one.role == "joining",
+            one.draining,
+            bool(self._dc) and one.dc != self._dc,
+            one.lag_ms > LAGS,
+        )
+
+    def _near(
+        self, session: Session[Any], some: list[Announcement], until: float
+    ) -> Request[list[Announcement]]:
+        """Return the nodes that are about as near as the nearest, replicas if there are any."""
+        if len(some) > 1:
+            # Not all of a large cluster.
+            some = random.sample(some, min(len(some), MEASURED))
+            for one in some:
+                yield from self._measure(session, one.address, until)
+            some = [one for one in some if one.address in self._trips]
+        if not some:
+            return []
+        best = min(self._trips.get(one.address, 0.0) for one in some)
+        near = [one for one in some if self._trips.get(one.address, 0.0) <= best * 2 + NOISE]
+        return [one for one in near if one.role != "primary"] or near
+
+    def _measure(self, session: Session[Any], address: str, until: float) -> Request[None]:
+        self._trips.pop(address, None)
+        left = until - time.monotonic()
+        ask = Ask(NODE + address, ("PING",), max(min(QUICK, left / 2), 0.001))
+        try:
+            # The first connects.
+            yield ask
+            began = time.monotonic()
+            yield ask
+            self._trips[address] = time.monotonic() - began
+        except Refused:
+            # It answers; what it minds, the call itself is told.
+            self._trips[address] = QUICK
+        except Broken:
+            if session.interrupted:
+                raise Abandoned from None
+            self.failed(address)
+
+    def _move(self, address: str) -> None:
+        if address == self._home:
+            return
+        # Nothing was read or written before the first.
+        self._even = not self._moved_before
+        self._moved_before = True
+        self._home = address
+
+    def _is_shunned(self, address: str, now: float) -> bool:
+        found = self._shunned.get(address)
+        return found is not None and now < found[0]
+
+
+EACH = 10.0
+"""Seconds after which the announcements are asked for again."""
+AGAIN = 60.0
+"""Seconds after which the home is chosen anew, so that a node that came back has its share."""
+QUICK = 0.25
+"""Seconds for what is not worth more: there is another to ask."""
+FIRST_SHUN = 0.5
+LONGEST_SHUN = 8.0
+LAGS = 2000.0
+"""Milliseconds behind which a node comes after those that are not."""
+NOISE = 0.0005
+"""Seconds of a round trip that make no difference."""
+MEASURED = 8
+"""Most nodes whose round trip is measured."""

@@ -1,0 +1,405 @@
+"""The client of a cluster: the node that it uses, and what it does when that fails.
+
+Two hubs serve one table of shared memory, as two nodes of a cluster would; gates before them lose
+answers, refuse and vanish. Clusters of real nodes are in test_failover.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+
+import interlock
+from interlock import SharedTable
+from interlock.engine import members
+from interlock.engine.announcements import Announcement, announce, withdraw
+from interlock.engine.table import RemoteTable
+from interlock.errors import EngineUnavailable, SchemaMismatch
+from interlock.table.row import U8
+from tests.cluster.gates import Gate, gate, says, unanswered, unheard
+from tests.hub.servers import needs_hub
+from tests.hub.tables import Presence, entry
+
+ONE, TWO = Presence(app_id=1), Presence(app_id=2)
+HOUR = 3_600_000
+
+
+class Pair:
+    """Two nodes of a cluster, and who announces them."""
+
+    def __init__(self, engine_url: str, name: str, gates: list[Gate]) -> None:
+        self.engine = interlock.connect(engine_url)
+        self.url = engine_url.replace("redis:", "interlock+cluster:")
+        self.name = name
+        self.gates = gates
+        self.tell(0, role="primary")
+        self.tell(1)
+
+    def tell(self, n: int, **more: Any) -> None:
+        """Announce a node."""
+        known: dict[str, Any] = {"id": "ab"[n], "dc": ("east", "west")[n], "role": "replica"}
+        known |= {"address": self.gates[n].address, "table": self.name}
+        announce(self.engine, self.name, Announcement(**(known | more)), HOUR)
+
+    def withdraw(self, n: int) -> None:
+        withdraw(self.engine, self.name, "ab"[n])
+
+    @contextlib.contextmanager
+    def table(self, options: str = "dc=east") -> Iterator[RemoteTable[Presence]]:
+        """A client's table; by default its home is the first node."""
+        with interlock.connect(f"{self.url}?{options}") as client:
+            yield client.table(self.name, Presence)
+
+
+@pytest.fixture
+def pair(redis_url: str, name: str) -> Iterator[Pair]:
+    needs_hub()
+    with ExitStack() as stack:
+        hubs = [
+            stack.enter_context(interlock.Hub(port=0, workers=1, table=[entry(name)]))
+            for _ in range(2)
+        ]
+        gates = [stack.enter_context(gate(hub.port)) for hub in hubs]
+        made = Pair(redis_url, name, gates)
+        with made.engine:
+            yield made
+    SharedTable.remove(name)
+
+
+def eventually(what: Any) -> None:
+    until = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+# -- Which node ----------------------------------------------------------------------------------
+
+
+def test_one_node_is_used_and_it_is_of_the_own_data_centre(pair: Pair) -> None:
+    for dc, home in (("east", 0), ("west", 1)):
+        before = len(pair.gates[1 - home].stub.commands)
+        with pair.table(f"dc={dc}") as table:
+            table[dc] = ONE
+            assert table[dc] == ONE
+            assert table.incr(dc, "unread") == 1
+        assert pair.gates[home].count(b"INCR") == 1
+        assert len(pair.gates[1 - home].stub.commands) == before
+
+
+def test_without_a_data_centre_a_near_replica_is_chosen(pair: Pair) -> None:
+    for _ in range(3):
+        with pair.table("timeout=5") as table:
+            assert table.get("none") is None
+    assert (pair.gates[0].count(b"MGET"), pair.gates[1].count(b"MGET")) == (0, 3)
+
+
+def test_who_drains_joins_or_lags_comes_last(pair: Pair) -> None:
+    for more in ({"draining": True}, {"role": "joining"}, {"lag_ms": 60_000.0}):
+        pair.tell(0, **more)
+        before = pair.gates[0].count(b"MGET")
+        with pair.table("timeout=5") as table:
+            assert table.get("none") is None
+        assert pair.gates[0].count(b"MGET") == before
+    # Of its own data centre it is used all the same, if it does no more than lag.
+    with pair.table() as table:
+        assert table.get("none") is None
+    assert pair.gates[0].count(b"MGET") == before + 1
+
+
+def test_a_home_that_drains_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "EACH", 0.0)
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.tell(0, draining=True)
+        before = len(pair.gates[0].stub.commands)
+        assert table["k"] == ONE
+        assert len(pair.gates[0].stub.commands) == before
+        assert pair.gates[1].count(b"MGET") == 1
+
+
+def test_queues_of_the_same_url_are_the_engine_s(pair: Pair) -> None:
+    with interlock.connect(pair.url) as client, interlock.connect(pair.engine.url) as other:
+        client.queue(pair.name).put("job", keys=["k"])
+        with other.queue(pair.name).get(timeout=10) as job:
+            assert job == "job"
+
+
+def test_the_name_of_the_cluster_may_be_another_than_the_table_s(pair: Pair) -> None:
+    other = f"{pair.name}-cluster"
+    node = Announcement(id="a", dc="x", role="replica", address=pair.gates[0].address)
+    announce(pair.engine, other, node, HOUR)
+    with interlock.connect(f"{pair.url}/{other}") as client:
+        client.table(pair.name, Presence)["k"] = ONE
+    assert pair.gates[0].count(b"SET") == 1
+
+
+# -- Faults --------------------------------------------------------------------------------------
+
+
+def test_a_lost_answer_is_asked_for_again_where_that_does_no_harm(pair: Pair) -> None:
+    with pair.table() as table:
+        for fault in (unheard, unanswered):
+            pair.gates[0].spoil(b"SET", fault)
+            table["k"] = ONE
+            eventually(lambda: is_home(table, pair, 0))
+            pair.gates[0].spoil(b"MGET", fault)
+            assert table["k"] == ONE
+            eventually(lambda: is_home(table, pair, 0))
+            pair.gates[0].spoil(b"PEXPIRE", fault)
+            assert table.expire("k", 1000)
+            eventually(lambda: is_home(table, pair, 0))
+            pair.gates[0].spoil(b"DEL", fault)
+            del table["k"]
+            assert "k" not in table
+            eventually(lambda: is_home(table, pair, 0))
+
+
+def is_home(table: RemoteTable[Any], pair: Pair, n: int) -> bool:
+    """Whether a node is asked, which a while after a failure it is again."""
+    rows: Any = table._rows
+    rows._members._choose_at = rows._members._look_at = 0.0
+    table.get("none")
+    return bool(rows._members._home == pair.gates[n].address)
+
+
+@pytest.mark.parametrize(
+    ("word", "call"),
+    [
+        (b"INCR", lambda table: table.incr("k", "unread")),
+        (b"CAS", lambda table: table.compare_and_set("k", "unread", 0, 1)),
+        (b"POP", lambda table: table.pop("k")),
+        (b"SET", lambda table: table.set("k2", ONE, only="absent")),
+        (b"PERSIST", lambda table: table.persist("k")),
+    ],
+)
+@pytest.mark.parametrize("fault", [unheard, unanswered, says("UNANSWERED may have been done")])
+def test_what_may_have_been_done_is_not_done_twice(
+    pair: Pair, word: bytes, call: Any, fault: Any
+) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.gates[0].spoil(word, fault)
+        with pytest.raises(EngineUnavailable, match="whether that was done is not known") as lost:
+            call(table)
+        assert lost.value.unknown
+    assert pair.gates[0].count(word) + pair.gates[1].count(word) - (word == b"SET") == 1
+
+
+@pytest.mark.parametrize("text", ["TRYAGAIN no primary", "NOTPRIMARY x", "NODE ended", "STALE x"])
+def test_what_was_surely_not_done_is_done_once(pair: Pair, text: str) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        for gate in pair.gates:
+            gate.spoil(b"INCR", says(text), says(text))
+        assert table.incr("k", "unread") == 1
+        assert table["k"].unread == 1
+
+
+def test_a_connection_that_the_server_closed_is_not_written_to(pair: Pair) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        table.get("k")
+        pair.gates[0].cut()
+        assert table.incr("k", "unread") == 1
+
+    async def main() -> None:
+        async with interlock.connect(f"{pair.url}?dc=east") as client:
+            found = client.table(pair.name, Presence)
+            assert await found.incr("k", "unread") == 2
+            pair.gates[0].cut()
+            await asyncio.sleep(0)  # the loop hears of it
+            await asyncio.sleep(0)
+            assert await found.incr("k", "unread") == 3
+
+    asyncio.run(main())
+
+
+def test_a_stale_node_is_passed_over_for_a_while(pair: Pair) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.gates[0].spoil(b"MGET", says("STALE not heard"))
+        assert table["k"] == ONE
+        asked = pair.gates[0].count(b"MGET")
+        assert table["k"] == ONE
+        assert (pair.gates[0].count(b"MGET"), pair.gates[1].count(b"MGET")) == (asked, 2)
+        eventually(lambda: is_home(table, pair, 0))
+
+
+def test_a_node_that_is_gone_is_left(pair: Pair) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.gates[0].close()
+        assert table["k"] == ONE
+        assert table.incr("k", "unread") == 1
+
+
+def test_a_new_home_is_read_from_when_it_has_what_the_old_one_had(pair: Pair) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.gates[0].spoil(b"MGET", unheard)
+        # It waits for its primary, which the first read through it is to see.
+        pair.gates[1].spoil(b"CAS", says("TRYAGAIN no primary"), says("TRYAGAIN no primary"))
+        assert table["k"] == ONE
+        assert table["k"] == ONE
+    words = [command[1] for command in pair.gates[1].stub.commands if command[0] == b"TABLE"]
+    assert words == [b"CAS", b"CAS", b"CAS", b"MGET", b"MGET"]
+
+
+def test_who_wrote_nothing_reads_where_no_primary_is(pair: Pair) -> None:
+    with pair.table() as table:
+        assert table.get("k") is None
+        pair.gates[0].spoil(b"MGET", unheard)
+        pair.gates[1].spoil(b"CAS", *[says("TRYAGAIN no primary")] * 100)
+        assert table.get("k") is None
+        assert pair.gates[1].count(b"CAS") == 1
+
+
+def test_what_makes_homes_even_changes_nothing(pair: Pair) -> None:
+    with pair.table() as table:
+        table[b"\0"] = ONE
+        table.incr(b"\0", "unread", 7)
+        before = dict(table)
+        pair.gates[0].spoil(b"MGET", unheard)
+        assert table[b"\0"].unread == 7
+        assert pair.gates[1].count(b"CAS") == 1
+        assert dict(table) == before
+
+
+def test_a_scan_goes_on_at_another_node_and_gives_each_row_once(pair: Pair) -> None:
+    with pair.table() as table:
+        rows = {str(n): Presence(app_id=n) for n in range(500)}
+        table.update(rows)
+        pair.gates[0].spoil(b"SCAN", lambda command, do: do(), unheard)
+        found = list(table.scan(batch=10))
+        assert len(found) == 500
+        assert dict(found) == rows
+        pair.gates[1].spoil(b"COUNT", unheard)
+        assert len(table) == 500
+
+
+def test_the_engine_may_be_away_once_it_has_told(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "EACH", 0.0)
+    port = int(pair.engine.url.rpartition(":")[2])
+    with gate(port) as engine:
+        url = f"interlock+cluster://{engine.address}?dc=east"
+        with interlock.connect(url) as client:
+            table = client.table(pair.name, Presence)
+            table["k"] = ONE
+            engine.close()
+            assert table["k"] == ONE
+            pair.gates[0].close()
+            assert table["k"] == ONE
+            assert table.incr("k", "unread") == 1
+
+
+def test_an_engine_that_was_emptied_has_not_lost_the_nodes(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "EACH", 0.0)
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.withdraw(0)
+        pair.withdraw(1)
+        assert table["k"] == ONE
+
+
+def test_nodes_that_come_late_are_waited_for(redis_url: str, pair: Pair) -> None:
+    name = f"{pair.name}-late"
+    with interlock.connect(f"{pair.url}/{name}") as client, interlock.connect(redis_url) as engine:
+        node = Announcement(id="a", dc="x", role="primary", address=pair.gates[0].address)
+        late = threading.Timer(0.2, announce, (engine, name, node, HOUR))
+        late.start()
+        assert client.table(pair.name, Presence).get("k") is None
+        late.join()
+
+
+def test_whom_nobody_answers_is_told_why(pair: Pair) -> None:
+    for cluster, other, why in (
+        ("nobody", pair.name, "no node of cluster 'nobody' has announced itself"),
+        (pair.name, "other", f"serves table 'other'; but {pair.name}"),
+    ):
+        client = interlock.connect(f"{pair.url}/{cluster}?timeout=0.3")
+        with client, pytest.raises(EngineUnavailable, match=why):
+            client.table(other, Presence).get("k")
+    for one in pair.gates:
+        one.close()
+    with pair.table("timeout=0.5") as table, pytest.raises(EngineUnavailable, match="attempts"):
+        table.get("k")
+    client = interlock.connect("interlock+cluster://127.0.0.1:1/c?timeout=0.3")
+    with client, pytest.raises(EngineUnavailable, match="did not answer"):
+        client.table("t", Presence).get("k")
+
+
+def test_no_primary_for_too_long_is_told_and_nothing_was_done(pair: Pair) -> None:
+    with pair.table("dc=east&timeout=0.5") as table:
+        table["k"] = ONE
+        for one in pair.gates:
+            one.spoil(b"INCR", *[says("TRYAGAIN no primary just now")] * 100)
+        with pytest.raises(EngineUnavailable, match="no primary just now") as told:
+            table.incr("k", "unread")
+        assert not told.value.unknown
+
+
+def test_what_a_node_refuses_for_good_is_raised_at_once(pair: Pair) -> None:
+    class Other(interlock.Row):
+        n: U8
+
+    with interlock.connect(pair.url) as client, pytest.raises(SchemaMismatch):
+        client.table(pair.name, Other).get("k")
+    with pair.table() as table:
+        table["k"] = ONE
+        with pytest.raises(OverflowError):
+            table.incr("k", "small", 1000)
+
+
+def test_asyncio_follows_too(pair: Pair) -> None:
+    async def main() -> None:
+        async with interlock.connect(f"{pair.url}?dc=east") as client:
+            table = client.table(pair.name, Presence)
+            await table.set("k", ONE)
+            pair.gates[0].close()
+            assert await table.get("k") == ONE
+            assert await asyncio.gather(*(table.incr("k", "unread") for _ in range(20)))
+            assert (await table.get("k")).unread == 20  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_many_threads_move_together(pair: Pair) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for _ in range(100):
+                    table.patch("k", background=True)
+                    assert table["k"].background
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        pair.gates[0].close()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert pair.gates[1].count(b"MGET") > 0
+
+
+def test_the_keys_of_announcements_are_as_the_page_says(pair: Pair, redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as server:
+        assert server.smembers(f"il:nodes:{{{pair.name}}}") == {b"a", b"b"}
+        assert server.exists(f"il:node:{{{pair.name}}}:a")
