@@ -29,7 +29,7 @@ class Verdict(enum.Enum):
     """Something before it is missing."""
 
     BEHIND = "behind"
-    """A barrier of a primary that has fewer changes than this node."""
+    """The first of a primary that has fewer changes than this node: it counts on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,7 @@ class Fence:
         if entry.token < mark.token:
             return Verdict.FENCED
         if entry.kind == BARRIER:
-            if entry.token == mark.token:
-                return Verdict.KNOWN
-            if entry.seq > mark.seq:
-                return Verdict.GAP
-            return Verdict.BEHIND if entry.seq < mark.seq else Verdict.NEXT
+            return Verdict.KNOWN if entry.token == mark.token else Verdict.NEXT
         if entry.token > mark.token:
             # Its barrier must have been before it.
             return Verdict.GAP
@@ -69,11 +65,15 @@ class Fence:
         # A number that is missing alone was a beat, or an answer that changed nothing.
         if first > mark.seq:
             return Verdict.GAP
+        if first < mark.seq and not mark.number:
+            return Verdict.BEHIND
         return Verdict.NEXT
 
     def accept(self, entry: Entry, position: str) -> None:
         """Note that an entry is applied."""
-        self.mark = Mark(entry.token, entry.number, entry.seq, position)
+        # A barrier is written before it is known how many changes are before it.
+        seq = self.mark.seq if entry.kind == BARRIER else entry.seq
+        self.mark = Mark(entry.token, entry.number, seq, position)
 
     def passed(self, position: str) -> None:
         """Note that an entry that does not count was read."""

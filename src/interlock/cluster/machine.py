@@ -9,15 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from interlock.cluster.commands import Commands
 from interlock.cluster.entry import BARRIER, Entry, Origin, UnreadableEntry, decode
 from interlock.cluster.fence import Fence, Mark, Verdict
 from interlock.cluster.primary import Primary
 from interlock.cluster.replica import Change, Replica
 from interlock.cluster.requests import Asker, Request, Requests
 from interlock.cluster.stamps import HybridClock
+
+if TYPE_CHECKING:
+    from interlock.cluster.commands import Commands
 
 logger = logging.getLogger("interlock.cluster")
 
@@ -141,7 +143,6 @@ class Machine:
             token=token,
             node=self.node,
             address=address,
-            seq=self.fence.mark.seq,
             ack=self._ack,
             states=self.replica.states,
             commands=self._commands,
@@ -261,9 +262,11 @@ class Machine:
             accepted = True
             self._clock.saw((entry.clock, self.dc))
             if entry.kind == BARRIER:
-                if not self._new_leader(entry, position, verdict is Verdict.BEHIND):
+                if not self._new_leader(entry, position):
                     return
             else:
+                if verdict is Verdict.BEHIND:
+                    self._give_more(entry)
                 rows += self._apply(entry, position)
         self._save(rows)
         if accepted:
@@ -306,30 +309,33 @@ class Machine:
         self.lost("the stream lacks entries that it had taken")
         self._ports.resign("")
 
-    def _new_leader(self, entry: Entry, position: str, behind: bool) -> bool:
+    def _give_more(self, entry: Entry) -> None:
+        """Give the primary what it lacks: the engine lost what it had once shown."""
+        first = entry.seq - len(entry.changes)
+        logger.warning(
+            "node %s has changes up to %d, the new primary only up to %d: it is given them",
+            self.name, self.fence.mark.seq, first,
+        )  # fmt: skip
+        lacking = self.replica.since(first)
+        self.replica.forget_tail()
+        self._ports.offer(list(self.replica.states.items()) if lacking is None else lacking)
+        self.fence.mark = replace(self.fence.mark, seq=first)
+
+    def _new_leader(self, entry: Entry, position: str) -> bool:
         if entry.schema != self.replica.rules.fingerprint:
             self._ports.mismatch(entry.schema)
             return False
-        before = self.fence.mark.seq
-        lacking = self.replica.since(entry.seq) if behind else []
         self.fence.accept(entry, position)
         self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
         primary = self.primary
         if primary is not None and primary.token != entry.token:
             self.lost(f"{entry.node.partition('/')[0]} is, under the token {entry.token}")
             self._ports.resign("")
-        if behind:
-            logger.warning(
-                "node %s has changes up to %d, the new primary only up to %d: it is given them",
-                self.name, before, entry.seq,
-            )  # fmt: skip
-            self.replica.forget_tail()
-            self._ports.offer(list(self.replica.states.items()) if lacking is None else lacking)
         self.successor = ""
         self.requests.fence(entry.token)
         if self.primary is not None:
             self.primary.came_back(0)
-            self.primary.active = True
+            self.primary.begin_after(self.fence.mark.seq)
             logger.info("node %s is the primary, under the token %d", self.name, entry.token)
         self.perform()
         self.flush()

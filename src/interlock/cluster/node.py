@@ -72,7 +72,7 @@ class Node:
         self.fault = ""
         self._advertise = advertise
         self._keeper = keeper
-        rules = TableRules.of(settings.row)
+        rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
         clock = HybridClock(settings.dc, now_ms=_now_ms)
         ttl_ms = None if settings.ttl is None else round(settings.ttl * 1000)
         self._replica = Replica(rules, Projection(table, rules))
@@ -207,10 +207,7 @@ class Node:
             with self.lock:
                 self.machine.tick()
                 self._flush()
-                settings = self.settings
-                self._replica.sweep(
-                    _now_ms(), round(settings.tombstone_age * 1000), settings.tombstones
-                )
+                self._replica.sweep(_now_ms(), self.settings.tombstones)
 
     def _run_announcements(self) -> None:
         ttl = round(3 * ANNOUNCED * 1000)
@@ -454,7 +451,7 @@ class Node:
         mark = self.machine.fence.mark
         return ScanMark(
             node=self.settings.name, token=mark.token, number=mark.number, seq=mark.seq,
-            position=mark.position, clock=self._clock.now(), links=list(self.machine.links.values()),
+            position=mark.position, clock=self._clock.next()[0], links=list(self.machine.links.values()),
         )  # fmt: skip
 
 

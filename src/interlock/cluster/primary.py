@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from interlock.cluster.commands import Commands
 from interlock.cluster.entry import BARRIER, CHANGES, EVERY, Answer, Entry, Origin
 from interlock.cluster.stamps import HybridClock
+
+if TYPE_CHECKING:
+    from interlock.cluster.commands import Commands
 
 Change = tuple[bytes, bytes]
 Append = Callable[[Entry], None]
@@ -51,7 +54,6 @@ class Primary:
         token: int,
         node: str,
         address: str,
-        seq: int,
         ack: int,
         states: Mapping[bytes, bytes],
         commands: Commands,
@@ -64,7 +66,7 @@ class Primary:
         """Its barrier has come back: all that counts before it is applied."""
         self.handing_over = False
         self.number = 0
-        self.seq = seq
+        self.seq = 0
         self.sent: deque[Sent] = deque()
         self.seen: dict[str, int] = {}
         """Of each other node the number of the last write that it passed on."""
@@ -88,6 +90,12 @@ class Primary:
         """Append the barrier."""
         self._emit(Entry(BARRIER, self.token, self._node, 0, self.seq, self._now_ms(),
                          self._clock.next()[0], address=self._address, schema=schema))  # fmt: skip
+
+    def begin_after(self, seq: int) -> None:
+        """Begin to work: the barrier has come back behind the change `seq`."""
+        self.active = True
+        self.seq = seq
+        self._seal(None)
 
     # -- Writes -------------------------------------------------------------------------------
 
@@ -170,7 +178,7 @@ class Primary:
                 self.number,
                 self.seq,
                 self._now_ms(),
-                self._clock.now(),
+                self._clock.next()[0],
                 self._ack,
                 self.acked,
                 batch.changes,

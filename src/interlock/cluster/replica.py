@@ -74,8 +74,8 @@ class Replica:
         self._tail.clear()
         self._tail_length = 0
 
-    def sweep(self, now_ms: int, age_ms: int, most: int, slots: int = 5_000) -> None:
-        """Forget tombstones that are older than `age_ms`, or more than `most`; some rows a call."""
+    def sweep(self, now_ms: int, most: int, slots: int = 5_000) -> None:
+        """Forget tombstones whose time is over, or that are more than `most`; some rows a call."""
         if not self._sweep:
             self.tombstones, self._swept = self._swept, 0
             self._sweep = list(self.states)
@@ -84,9 +84,9 @@ class Replica:
         for _ in range(min(slots, len(self._sweep))):
             key = self._sweep.pop()
             state = states.get(key)
-            if state is None or not rules.is_gone(state, now_ms):
+            if state is None or rules.is_alive(rules.cells(state), now_ms):
                 continue
-            if rules.gone_since(state, now_ms) + age_ms <= now_ms:
+            if 0 < rules.forgettable_at(state) <= now_ms:
                 del states[key]
             elif excess > 0:
                 del states[key]

@@ -1,0 +1,48 @@
+"""Random schedules of a whole cluster in one thread; see ``simulation``."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from tests.cluster.simulation import World
+from tests.seeds import seed as chosen
+
+RUNS = int(os.environ.get("INTERLOCK_CLUSTER_OPS", "200000")) // 2_000
+
+
+def check(world: World, *, exact: bool) -> None:
+    """Compare what clients were told with what is there at the end."""
+    least = dict.fromkeys(world.keys, 0)
+    most = dict.fromkeys(world.keys, 0)
+    for write in world.writes:
+        assert write.answer is not None
+        done = write.answer.startswith(b":")
+        surely_not = write.answer.startswith(b"-TRYAGAIN")
+        least[write.key] += write.by * done
+        most[write.key] += write.by * (not surely_not)
+    rows = [node.shown.rows for node in world.nodes]
+    states = [node.replica.states for node in world.nodes]
+    assert all(state == states[0] for state in states)
+    assert all(row == rows[0] for row in rows)
+    for key in world.keys:
+        row = rows[0].get(key)
+        total = 0 if row is None else row[0]
+        assert total <= most[key], f"{key!r}: {total}, clients asked for {most[key]} at most"
+        if exact:
+            assert total >= least[key], f"{key!r}: {total}, clients were told {least[key]}"
+
+
+@pytest.mark.parametrize("ack", [0, 1, 2])
+def test_what_was_answered_is_there_once_whatever_fails(ack: int) -> None:
+    seeds = random.Random(chosen() + ack)
+    for _ in range(RUNS):
+        seed = seeds.getrandbits(32)
+        world = World(seed, ack=ack)
+        try:
+            world.run(1_500)
+            world.heal()
+            check(world, exact=True)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, ack {ack}: {error}") from error
