@@ -47,6 +47,7 @@ class Layout:
     ack: str = "0"
     lease: float = 1.0
     max_staleness: float | None = None
+    database: bool = False
     more: Sequence[str] = ()
 
 
@@ -242,6 +243,7 @@ class Cluster:
                     ack=layout.ack,
                     lease=layout.lease,
                     max_staleness=layout.max_staleness,
+                    database=layout.database,
                     more=layout.more,
                 )
                 self.nodes[name] = Node(network, self.folder / name, settings)

@@ -82,15 +82,14 @@ def _of(
 def scan(client: Client) -> dict[bytes, bytes]:
     """The states of all rows of a node, page by page."""
     found: dict[bytes, bytes] = {}
-    cursor: object = b"0"
+    cursor = b"0"
     while True:
-        assert isinstance(cursor, bytes)
         reply = client.call("NODE", "SCAN", cursor, PAGE)
         assert isinstance(reply, list)
-        cursor, page = reply
-        assert isinstance(page, list)
+        # Behind the next cursor stands where the node was in its stream.
+        cursor, _, *page = reply
         found.update(zip(page[::2], page[1::2], strict=True))
-        if cursor in (b"0", 0):
+        if cursor == b"0":
             return found
 
 

@@ -20,6 +20,8 @@ ROWS = (
     "writes unknown",
     "reads",
     "reads failed",
+    "terms of primaries",
+    "writes in entries that did not count",
 )
 NAMED = {
     "cut from engine": "nodes cut from their engine, in one or both directions",

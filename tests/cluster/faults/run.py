@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster.faults import checker, quiet, workload
+from tests.cluster.faults import checker, quiet, streams, workload
 from tests.cluster.faults.chaos import DEADLY, KINDS, LOSING, Chaos, Fault, drawn
 from tests.cluster.faults.checker import Promise, Violation
 from tests.cluster.faults.cluster import Cluster, Layout
 from tests.cluster.faults.history import OK, READ, UNKNOWN, Recorder
+from tests.cluster.faults.servers import ENGINE_PORT
 from tests.cluster.faults.workload import Guest, Known, Reader, Writer
 
 WRITERS = 3
@@ -119,6 +120,11 @@ def run(plan: Plan, folder: Path) -> Result:
             workload.end(guests, known)
             seen, took = quiet.wait(cluster, known.keys, AGREED_SECONDS)
             promise = promise_of(plan, cluster)
+            told = [stream_of(cluster, dc, whole=not plan.loses) for dc in cluster.dcs]
+            violations += [one for stream in told for one in stream.violations]
+            violations += streams.believed(recorder.operations, told)
+            counts["terms of primaries"] += sum(one.terms for one in told)
+            counts["writes in entries that did not count"] += sum(len(one.fenced) for one in told)
             violations += [
                 Violation("ended", f"{node.host} with {node.code}: {node.said()}")
                 for node in cluster.nodes.values()
@@ -160,6 +166,13 @@ def guests_of(cluster: Cluster, recorder: Recorder, known: Known, seed: int) -> 
             name = f"r-{place.name}"
             guests.append(Reader(name, [place], recorder, known, f"{seed} {name}", enter=there))
     return guests
+
+
+def stream_of(cluster: Cluster, dc: str, *, whole: bool) -> streams.Told:
+    engine = cluster.engines[dc][0]
+    address = cluster.network.address[engine.host]
+    found = cluster.within(engine.host, lambda: streams.entries(address, ENGINE_PORT))
+    return streams.judged(dc, found, whole=whole)
 
 
 def promise_of(plan: Plan, cluster: Cluster) -> Promise:

@@ -23,6 +23,8 @@ NODE_PORT = 6399
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 DISK = 8 << 20
 """Bytes of a small disk."""
+CAPACITY = 20_000
+"""Rows of a node."""
 
 
 class Server:
@@ -174,6 +176,8 @@ class NodeSettings:
     ack: str = "0"
     lease: float = 1.0
     max_staleness: float | None = None
+    database: bool = False
+    """On its small disk."""
     more: Sequence[str] = field(default_factory=tuple)
 
 
@@ -192,6 +196,8 @@ class Node(Server):
         # What the nodes of one machine would share, and those of several do not.
         self.memory = Path("/dev/shm") / mark
         self.memory.mkdir()
+        self.config = folder / "hub.toml"
+        self.config.write_text("unprotected = true\nworkers = 1\n", encoding="utf-8")
         self.clock = folder / "clock"
         self.set_clock(0.0)
 
@@ -200,11 +206,13 @@ class Node(Server):
         flags = ["--table", own.table, "--cluster", own.engine, "--name", own.name, "--dc", own.dc]
         for dc, url in own.links:
             flags += ["--link", f"{dc}={url}"]
-        flags += ["--ack", own.ack, "--lease", str(own.lease), "--data", str(self.disk)]
+        flags += ["--ack", own.ack, "--lease", str(own.lease), "--capacity", str(CAPACITY)]
+        if own.database:
+            flags += ["--database", f"sqlite:///{self.disk}/rows.db"]
         if own.max_staleness is not None:
             flags += ["--max-staleness", str(own.max_staleness)]
         address = self.network.address[self.host]
-        flags += ["--host", "0.0.0.0", "--port", str(NODE_PORT)]
+        flags += ["--config", str(self.config), "--host", "0.0.0.0", "--port", str(NODE_PORT)]
         flags += ["--advertise", f"{address}:{NODE_PORT}", *own.more]
         node = [sys.executable, "-m", "interlock", "node", *flags]
         return ["sh", "-c", f'mount --bind {self.memory} /dev/shm && exec "$@"', "sh", *node]

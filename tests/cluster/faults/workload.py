@@ -23,7 +23,7 @@ from tests.cluster.faults.rows import TABLE, shown
 Word = str | int
 
 TIMEOUT = 3.0
-SURELY_NOT = ("NOTPRIMARY", "STALE", "TRYAGAIN", "LOADING", "NOTABLE", "NOCOLUMN")
+SURELY_NOT = ("NOTPRIMARY", "STALE", "TRYAGAIN", "TABLEFULL", "OVERFLOW")
 """Codes of errors after which a write is surely not done, nor will be."""
 
 SHARED = 3
@@ -126,7 +126,7 @@ class Guest:
 
     def do(self, kind: str, key: str, value: int, words: Sequence[Word], id: str = "") -> Operation:
         """One operation, and its line in the history."""
-        id = id or f"{self.name}.{next(self.known.numbers)}"
+        id = id or f"<{self.name}.{next(self.known.numbers)}>"
         start = time.monotonic()
         reply: int | None = None
         row = None
@@ -221,7 +221,7 @@ class Writer(Guest):
     def _own(self) -> Operation:
         key = self._key("own")
         place, value = self.place(key), next(self.known.numbers) + 1
-        id = f"{self.name}.{value}"
+        id = f"<{self.name}.{value}>"
         draw = self.chance.random()
         if key in self._alive and draw < 0.15:
             return self._alone("delete", key, value, ("DEL", place), id)
@@ -241,7 +241,7 @@ class Writer(Guest):
     def _any(self) -> Operation:
         key = self._shared("any")
         place, draw = self.place(key), self.chance.random()
-        id = f"{self.name}.{next(self.known.numbers)}"
+        id = f"<{self.name}.{next(self.known.numbers)}>"
         if draw < 0.15:
             return self.do("delete", key, 0, ("DEL", place), id)
         if draw < 0.25:
@@ -261,7 +261,7 @@ class Writer(Guest):
     def _ttl(self) -> Operation:
         key = self._key("ttl", again=0.3)
         place, lives = self.place(key), self.chance.randrange(20, 2000)
-        id = f"{self.name}.{next(self.known.numbers)}"
+        id = f"<{self.name}.{next(self.known.numbers)}>"
         return self.do(
             "set", key, lives, ("TABLE", "SET", place, "ANY", lives, "last", 1, "who", id), id
         )
