@@ -43,8 +43,9 @@ def test_a_bad_stream_is_told_by_what_is_wrong() -> None:
     assert rules([*GOOD, changes(6, 1, 4, "a1", "x")]) == {"no barrier"}
     assert rules([*GOOD, changes(5, 3, 4, "a2", "x")]) == {"missing"}
     assert rules([*GOOD, changes(5, 2, 5, "a2", "x")]) == {"missing"}
-    assert rules([*GOOD, barrier(7, 2, "a1")]) == {"begin"}
-    assert rules([*GOOD, barrier(7, 2, "a1")], whole=False) == set()
+    again = [*GOOD, barrier(7, 0, "a1"), changes(7, 1, 3, "a1", "x")]
+    assert rules(again) == {"missing"}
+    assert rules(again, whole=False) == set()
 
 
 def test_what_a_fenced_primary_wrote_is_not_believed() -> None:

@@ -247,7 +247,7 @@ def sweep() -> list[str]:
         if source.startswith(PREFIX) and _is_of_the_dead(source):
             subprocess.run(["umount", "-l", target], check=False)
             swept.append(target)
-    for path in Path("/dev/shm").glob(f"{PREFIX}*"):
+    for path in (*Path("/dev/shm").glob(f"{PREFIX}*"), *Path("/tmp").glob(f"{PREFIX}*")):
         if _is_of_the_dead(path.name):
             shutil.rmtree(path, ignore_errors=True)
             swept.append(str(path))

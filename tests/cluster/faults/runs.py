@@ -16,6 +16,7 @@ import argparse
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -65,8 +66,10 @@ def main() -> None:
 def one(seed: int, only: list[str], keep: Path | None) -> Result:
     """A run in memory, for what a disk costs says nothing here; kept where it fails."""
     sweep()
-    folder = Path("/dev/shm") / f"{PREFIX}{os.getpid()}-run-{seed}"
+    mark = f"{PREFIX}{os.getpid()}-run-{seed}"
+    folder = Path(tempfile.gettempdir()) / mark
     folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", mark, str(folder)], check=True)
     try:
         result = run(plan_of(seed, only), folder)
         if result.violations:
@@ -78,7 +81,8 @@ def one(seed: int, only: list[str], keep: Path | None) -> Result:
             shutil.copytree(folder, kept)
             result.plan += f" (kept in {kept})"
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+        folder.rmdir()
     return result
 
 
