@@ -76,7 +76,9 @@ class Node:
         clock = HybridClock(settings.dc, now_ms=_now_ms)
         ttl_ms = None if settings.ttl is None else round(settings.ttl * 1000)
         self._replica = Replica(rules, Projection(table, rules))
-        self._commands = Commands(rules, settings.dc, settings.key_size, ttl_ms, settings.table)
+        self._commands = Commands(
+            rules, table_name=settings.table, key_size=settings.key_size, default_ttl_ms=ttl_ms
+        )
         self._clock = clock
         self.machine = Machine(
             node=f"{settings.name}/{secrets.token_hex(4)}",
