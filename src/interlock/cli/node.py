@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from interlock.cli.flags import Flag, positive
@@ -165,7 +166,7 @@ def run(given: argparse.Namespace) -> int:
     keeper = _core.TableKeeper()
     try:
         shared: SharedTable[Any] = SharedTable.open(
-            given.path or name, row, capacity=given.capacity, key_size=given.key_size,
+            Path(given.path) if given.path else name, row, capacity=given.capacity, key_size=given.key_size,
             ttl=given.ttl, on_full="raise", mode=int(given.mode, 8),
         )  # fmt: skip
         node = Node(

@@ -231,7 +231,7 @@ class _Patience:
         if reads:
             left = min(left, max(self._timeout / 8, 1.0))
         elif again:
-            left = min(left, max(self._timeout / 2, 1.0))
+            left = min(left, max(self._timeout * 0.6, 1.0))
         return max(left, 0.001)
 
     def tired(self) -> bool:
@@ -307,6 +307,9 @@ COURSES = {
     "NODE": "elsewhere",
     # The node, or the primary behind it, was lost before it answered.
     "UNANSWERED": "unsure",
+    "UNKNOWN": "unsure",
+    # It is done, and fewer replicas than wanted have it.
+    "NOACK": "unsure",
 }
 HASTY = 4
 """Attempts without a pause, at different nodes."""
