@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.cluster.entry import BARRIER, Entry, Origin, UnreadableEntry, decode
 from interlock.cluster.fence import Fence, Mark, Verdict
-from interlock.cluster.primary import Primary
+from interlock.cluster.primary import Primary, Sent
 from interlock.cluster.replica import Change, Replica
 from interlock.cluster.requests import Asker, Request, Requests
 from interlock.cluster.stamps import HybridClock
@@ -118,6 +118,8 @@ class Machine:
         self._write_timeout = write_timeout
         self._last_append = float("-inf")
         self._gap_entry: Entry | None = None
+        # Own writes under way in terms that are over here: until another's barrier they may count.
+        self._past: dict[tuple[int, int], Sent] = {}
         self.replicas: Callable[[], Iterable[str]] = lambda: ()
         """Names of the other nodes of the data centre that are there now."""
 
@@ -158,6 +160,8 @@ class Machine:
             return
         if self.primary.active:
             logger.warning("node %s is the primary no more: %s", self.name, why)
+        for sent in self.primary.sent:
+            self._past[self.primary.token, sent.number] = sent
         self.primary = None
         self._ports.drop_appends()
 
@@ -297,12 +301,17 @@ class Machine:
             if sent is None:
                 self._lost_entries()
             else:
-                for number, reply in sent.own:
-                    self.requests.reply(number, reply, sent.seq)
+                self._reply(sent)
                 primary.count(self.replicas())
+        elif (sent := self._past.pop((entry.token, entry.number), None)) is not None:
+            self._reply(sent)
         elif changes and entry.ack:
             self._ports.wake_forwarder()
         return rows
+
+    def _reply(self, sent: Sent) -> None:
+        for number, reply in sent.own:
+            self.requests.reply(number, reply, sent.seq)
 
     def _lost_entries(self) -> None:
         # The engine lost some of its end: what no node has read was not done.
@@ -332,6 +341,7 @@ class Machine:
             self.lost(f"{entry.node.partition('/')[0]} is, under the token {entry.token}")
             self._ports.resign("")
         self.successor = ""
+        self._past = {key: sent for key, sent in self._past.items() if key[0] >= entry.token}
         self.requests.fence(entry.token)
         if self.primary is not None:
             self.primary.came_back(0)
